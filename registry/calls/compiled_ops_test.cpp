@@ -86,6 +86,12 @@ class FakeCompiler {
       const auto& args = *static_cast<const bp_add_args*>(program.nodes->args);
       made.has_buffers = args.a->buffer != nullptr || args.y->buffer != nullptr;
     }
+    add_kernel(made);
+    *out = reinterpret_cast<bp_executable*>(&made);
+    return BP_OK;
+  }
+
+  static void add_kernel(Executable& made) {
     made.kernel = make_kernel("executable", 0, sizeof(bp_program_args));
     made.kernel.state = &made;
     made.kernel.launch = [](const bp_kernel* self, const bp_launch* launch,
@@ -106,8 +112,6 @@ class FakeCompiler {
           is_strict ? executable.owner->strict_workspace_bytes : executable.owner->workspace_bytes;
       return BP_OK;
     };
-    *out = reinterpret_cast<bp_executable*>(&made);
-    return BP_OK;
   }
 
   std::mutex mutex_;

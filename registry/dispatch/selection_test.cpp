@@ -53,42 +53,43 @@ TEST(Selection, TriesHigherPrioritiesFirstThenTheOrderOfRegistration) {
   EXPECT_EQ(l.find(StridedCall(1, 2)), &first);
 }
 
+constexpr bp_dtype kF64[] = {BP_F64};
+
+struct Claim {
+  void (*narrows)(bp_kernel&);
+  const char* refusal;
+};
+const Claim kClaims[] = {
+    {[](bp_kernel& k) { k.layouts = BP_LAYOUT_CONTIGUOUS | BP_LAYOUT_BROADCAST; },
+     "a: layout dense_permuted is not claimed, only contiguous, broadcast"},
+    {[](bp_kernel& k) { k.max_rank = 1; }, "a: rank 2 is above 1"},
+    {[](bp_kernel& k) { k.min_byte_alignment_bytes = 16; },
+     "a: its byte offset is no multiple of 16"},
+    {[](bp_kernel& k) {
+       k.dtype_rows = kF64;
+       k.dtype_row_count = k.dtype_count = 1;
+     },
+     "dtypes are not claimed: a f32"},
+    {[](bp_kernel& k) { k.flags = 0; }, "not deterministic, which the launch flags ask for"},
+    {[](bp_kernel& k) {
+       static const bp_numerics tf32{.struct_size = sizeof(bp_numerics),
+                                     .struct_type = BP_STRUCT_NUMERICS,
+                                     .products = BP_PRODUCTS_TF32};
+       k.numerics = &tf32;
+     },
+     "multiplies in reduced precision, and the launch flags ask for strict f32"},
+    {[](bp_kernel& k) {
+       k.supports = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*) -> bp_reason {
+         return "mood";
+       };
+     },
+     "mood"},
+};
+
 TEST(Selection, HoldsEveryClaimAgainstTheCall) {
-  const bp_dtype f64[] = {BP_F64};
-  struct Row {
-    void (*narrows)(bp_kernel&);
-    const char* refusal;
-  };
-  static const bp_dtype* dtypes = f64;
-  const Row rows[] = {
-      {[](bp_kernel& k) { k.layouts = BP_LAYOUT_CONTIGUOUS | BP_LAYOUT_BROADCAST; },
-       "a: layout dense_permuted is not claimed, only contiguous, broadcast"},
-      {[](bp_kernel& k) { k.max_rank = 1; }, "a: rank 2 is above 1"},
-      {[](bp_kernel& k) { k.min_byte_alignment_bytes = 16; },
-       "a: its byte offset is no multiple of 16"},
-      {[](bp_kernel& k) {
-         k.dtype_rows = dtypes;
-         k.dtype_row_count = k.dtype_count = 1;
-       },
-       "dtypes are not claimed: a f32"},
-      {[](bp_kernel& k) { k.flags = 0; }, "not deterministic, which the launch flags ask for"},
-      {[](bp_kernel& k) {
-         static const bp_numerics tf32{.struct_size = sizeof(bp_numerics),
-                                       .struct_type = BP_STRUCT_NUMERICS,
-                                       .products = BP_PRODUCTS_TF32};
-         k.numerics = &tf32;
-       },
-       "multiplies in reduced precision, and the launch flags ask for strict f32"},
-      {[](bp_kernel& k) {
-         k.supports = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*) -> bp_reason {
-           return "mood";
-         };
-       },
-       "mood"},
-  };
   StridedCall call(1, 2);
   call.a.byte_offset = 8;
-  for (const Row& row : rows) {
+  for (const Claim& row : kClaims) {
     bp_kernel picky = make_kernel("picky");
     picky.flags |= BP_KERNEL_DETERMINISTIC;
     const bp_kernel sound = picky;

@@ -193,56 +193,83 @@ TEST_F(HazardTest, AStreamThatIsNotSeenMakesNone) {
   EXPECT_EQ(submit(kSecond, true), 1);
 }
 
-// The model keeps, for each piece of work, the set of all work before it.
-TEST_F(HazardTest, AgreesWithTheSetsOfWhatIsBefore) {
+// The hazards, and a model that keeps, for each stream, event and the host, the set of all work
+// that is before what comes next.
+class Compared {
+ public:
+  Compared() {
+    for (uint32_t i = 0; i < kStreams; ++i) hazards_.add_stream(stream(i), kDevice);
+  }
+  Compared(const Compared&) = delete;
+
+  void record(uint32_t s, uint32_t e) {
+    before_[s].insert(known_.begin(), known_.end());
+    captured_[e] = before_[s];
+    hazards_.record_event(event(e), stream(s));
+  }
+  void wait(uint32_t s, uint32_t e) {
+    before_[s].insert(captured_[e].begin(), captured_[e].end());
+    hazards_.wait_event(stream(s), event(e));
+  }
+  void host_waits(uint32_t s) {
+    known_.insert(before_[s].begin(), before_[s].end());
+    hazards_.host_waits_for_stream(stream(s));
+  }
+
+  // Returns whether both agree on whether work at a place is in a race.
+  bool agree_on(uint32_t s, uint32_t place, bool writes) {
+    before_[s].insert(known_.begin(), known_.end());
+    bool is_racy = false;
+    for (size_t i = 0; i < work_.size(); ++i) {
+      is_racy |= before_[s].count(i) == 0 && work_[i].place == place && (work_[i].writes || writes);
+    }
+    const bp_buffer_ref range{kBuffer, uint64_t{place} * 8, 8};
+    uint64_t epoch = 0;
+    const auto found =
+        hazards_.submit(stream(s), {{footprint_of(range), writes}}, {"work", 0}, &epoch);
+    before_[s].insert(work_.size());
+    work_.push_back({place, writes});
+    return found.empty() != is_racy;
+  }
+
+  static constexpr uint32_t kStreams = 3, kEvents = 3;
+
+ private:
+  struct Done {
+    uint32_t place;
+    bool writes;
+  };
+
+  bp_stream* stream(uint32_t i) { return reinterpret_cast<bp_stream*>(&streams_[i]); }
+  bp_event* event(uint32_t i) { return reinterpret_cast<bp_event*>(&events_[i]); }
+
+  char streams_[kStreams], events_[kEvents];  // Their addresses are the handles.
+  Hazards hazards_;
+  std::vector<Done> work_;
+  std::set<size_t> before_[kStreams], captured_[kEvents], known_;
+};
+
+TEST(Hazards, AgreeWithTheSetsOfWhatIsBefore) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const auto draw = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
-    Hazards hazards;
-    struct Done {
-      uint32_t stream, place;
-      bool writes;
-    };
-    constexpr uint32_t kStreams = 3, kEvents = 3;
-    char streams[kStreams], events[kEvents];  // Their addresses are the handles.
-    const auto stream = [&](uint32_t i) { return reinterpret_cast<bp_stream*>(&streams[i]); };
-    const auto event = [&](uint32_t i) { return reinterpret_cast<bp_event*>(&events[i]); };
-    for (uint32_t i = 0; i < kStreams; ++i) hazards.add_stream(stream(i), kDevice);
-    std::vector<Done> work;
-    std::set<size_t> before[kStreams], captured[kEvents], known;
+    Compared compared;
     for (int step = 0; step < 60; ++step) {
-      const uint32_t s = draw(kStreams), e = draw(kEvents);
+      const uint32_t s = draw(Compared::kStreams), e = draw(Compared::kEvents);
       switch (draw(8)) {
         case 0:
-          before[s].insert(known.begin(), known.end());
-          captured[e] = before[s];
-          hazards.record_event(event(e), stream(s));
+          compared.record(s, e);
           break;
         case 1:
-          before[s].insert(captured[e].begin(), captured[e].end());
-          hazards.wait_event(stream(s), event(e));
+          compared.wait(s, e);
           break;
         case 2:
-          if (draw(4) != 0) break;
-          known.insert(before[s].begin(), before[s].end());
-          hazards.host_waits_for_stream(stream(s));
+          if (draw(4) == 0) compared.host_waits(s);
           break;
-        default: {
-          const Done now{s, draw(3), draw(2) != 0};
-          before[s].insert(known.begin(), known.end());
-          bool is_racy = false;
-          for (size_t i = 0; i < work.size(); ++i) {
-            is_racy |= before[s].count(i) == 0 && work[i].place == now.place &&
-                       (work[i].writes || now.writes);
-          }
-          const bp_buffer_ref range{kBuffer, uint64_t{now.place} * 8, 8};
-          uint64_t epoch = 0;
-          const auto found =
-              hazards.submit(stream(s), {{footprint_of(range), now.writes}}, {"work", 0}, &epoch);
-          ASSERT_EQ(!found.empty(), is_racy) << "seed " << seed << " step " << step;
-          before[s].insert(work.size());
-          work.push_back(now);
-        }
+        default:
+          const uint32_t place = draw(3);
+          ASSERT_TRUE(compared.agree_on(s, place, draw(2) != 0))
+              << "seed " << seed << " step " << step;
       }
     }
   }

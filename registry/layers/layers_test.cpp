@@ -137,16 +137,20 @@ TEST(Layers, LeaveWhatABackendLacksAbsent) {
   EXPECT_STREQ(bp_error_text(), "stream.flush is not offered by this backend");
 }
 
-TEST(Layers, HandOnTheKernelsOfTheOtherSide) {
-  static const bp_kernel* seen;
-  static bp_kernel compiled;
-  compiled = make_kernel("program", 0);
+const bp_kernel* preferring = nullptr;  // The kernel that the next table was asked about.
+bp_kernel compiled;
+
+bp_layout_ops make_layouts() {
   bp_layout_ops layouts{.struct_size = sizeof(bp_layout_ops), .struct_type = BP_STRUCT_LAYOUT_OPS};
   layouts.preferred = [](void*, bp_device*, const bp_kernel* kernel, uint32_t, const void*,
                          const bp_layout**) -> bp_status {
-    seen = kernel;
+    preferring = kernel;
     return BP_OK;
   };
+  return layouts;
+}
+
+bp_compiler_ops make_compiler() {
   bp_compiler_ops compiler{.struct_size = sizeof(bp_compiler_ops),
                            .struct_type = BP_STRUCT_COMPILER_OPS};
   compiler.executable_kernel = [](void*, bp_executable*, const bp_kernel** out) -> bp_status {
@@ -154,6 +158,13 @@ TEST(Layers, HandOnTheKernelsOfTheOtherSide) {
     return BP_OK;
   };
   compiler.release = [](void*, bp_executable*) -> bp_status { return BP_OK; };
+  return compiler;
+}
+
+TEST(Layers, HandOnTheKernelsOfTheOtherSide) {
+  compiled = make_kernel("program", 0);
+  const bp_layout_ops layouts = make_layouts();
+  const bp_compiler_ops compiler = make_compiler();
   TestRegistry r(0, "oldabi,fault", "oldabi.minor=" BP_TEST_STRING(BP_ABI_MINOR));
   const bp_kernel kernel = make_kernel("add.fast");
   FakeBackend fake;
@@ -167,7 +178,7 @@ TEST(Layers, HandOnTheKernelsOfTheOtherSide) {
   EXPECT_EQ(
       target.layouts->preferred(target.layouts->self, target.device, front, 0, nullptr, &layout),
       BP_OK);
-  EXPECT_EQ(seen, &kernel) << "the backend gets its own kernel";
+  EXPECT_EQ(preferring, &kernel) << "the backend gets its own kernel";
   auto* const executable = reinterpret_cast<bp_executable*>(&fake);
   const bp_kernel *first = nullptr, *second = nullptr;
   for (const bp_kernel** lent : {&first, &second}) {

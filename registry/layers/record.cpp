@@ -15,6 +15,46 @@ namespace {
 constexpr const char* kDefaultFolder = "backplane_record.%b.%p";
 constexpr uint64_t kEndTimeoutNs = 10'000'000'000;  // For copies that nobody has waited for.
 
+// The calls that are not written, because a replay does not need them.
+constexpr Slot kSilent[] = {
+    Slot::device_probe,
+    Slot::device_enumerate,
+    Slot::device_properties,
+    Slot::device_memory_info,
+    Slot::memory_address,
+    Slot::memory_can_access_peer,
+    Slot::memory_address_info,
+    Slot::stream_status,
+    Slot::stream_is_capturing,
+    Slot::event_elapsed_ns,
+    Slot::guard_exchange,
+    Slot::guard_is_initialized,
+    Slot::virtual_memory_granularity,
+    Slot::layout_preferred,
+    Slot::layout_from_blob,
+    Slot::layout_equal,
+    Slot::layout_retain,
+    Slot::layout_release,
+    Slot::graph_capture_info,
+    Slot::graph_dump,
+    Slot::compiler_formats,
+    Slot::compiler_query,
+    Slot::compiler_compile,
+    Slot::compiler_executable_kernel,
+    Slot::compiler_executable_info,
+    Slot::compiler_serialize,
+    Slot::compiler_deserialize,
+    Slot::compiler_release,
+    Slot::collective_supports,
+    Slot::collective_status,
+    Slot::profiler_start,
+    Slot::profiler_stop,
+    Slot::profiler_flush,
+    Slot::profiler_push_correlation,
+    Slot::profiler_pop_correlation,
+    Slot::profiler_calibrate,
+};
+
 }  // namespace
 
 bp_status RecordLayer::check() { return options().number("record", "outputs", 1, wants_outputs_); }
@@ -150,45 +190,6 @@ bp_status RecordLayer::shut_down(const bp_backend& next) {
 }
 
 bool RecordLayer::is_silent(Slot slot) {
-  using enum Slot;
-  constexpr Slot kSilent[] = {device_probe,
-                              device_enumerate,
-                              device_properties,
-                              device_memory_info,
-                              memory_address,
-                              memory_can_access_peer,
-                              memory_address_info,
-
-                              stream_status,
-                              stream_is_capturing,
-
-                              event_elapsed_ns,
-                              guard_exchange,
-                              guard_is_initialized,
-                              virtual_memory_granularity,
-                              layout_preferred,
-                              layout_from_blob,
-                              layout_equal,
-                              layout_retain,
-                              layout_release,
-                              graph_capture_info,
-                              graph_dump,
-                              compiler_formats,
-                              compiler_query,
-                              compiler_compile,
-                              compiler_executable_kernel,
-                              compiler_executable_info,
-                              compiler_serialize,
-                              compiler_deserialize,
-                              compiler_release,
-                              collective_supports,
-                              collective_status,
-                              profiler_start,
-                              profiler_stop,
-                              profiler_flush,
-                              profiler_push_correlation,
-                              profiler_pop_correlation,
-                              profiler_calibrate};
   return std::ranges::find(kSilent, slot) != std::end(kSilent);
 }
 

@@ -91,9 +91,18 @@ TEST(TraceLayer, LetsNoTwoBackendsWriteOneFile) {
   }
 }
 
-TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
-  static bp_profile_desc sink;
-  static int stops = 0;
+// What the host asked of the profiler of the next function.
+bp_profile_desc sink;
+int stops = 0;
+
+// The device's clock began 5 s after the host's.
+constexpr int64_t kClockNs = 5'000'000'000;
+
+int64_t device_now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count() - kClockNs;
+}
+
+bp_profiler_ops make_profiler() {
   bp_profiler_ops profiler{.struct_size = sizeof(bp_profiler_ops),
                            .struct_type = BP_STRUCT_PROFILER_OPS};
   profiler.start = [](void*, bp_device*, const bp_profile_desc* desc) -> bp_status {
@@ -104,14 +113,19 @@ TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
     ++stops;
     return BP_OK;
   };
-  // The device's clock began 5 s after the host's.
   profiler.calibrate = [](void*, bp_device*, int64_t* device_ns, int64_t* host_ns,
                           int64_t* error_ns) -> bp_status {
     *host_ns = std::chrono::steady_clock::now().time_since_epoch().count();
-    *device_ns = *host_ns - 5'000'000'000;
+    *device_ns = *host_ns - kClockNs;
     *error_ns = 0;
     return BP_OK;
   };
+  return profiler;
+}
+
+TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
+  stops = 0;
+  const bp_profiler_ops profiler = make_profiler();
   const TemporaryFolder folder;
   const std::string options = "trace.device=1,trace.file=" + folder.file("trace.json");
   TestRegistry r(0, "trace", options.c_str());
@@ -125,7 +139,7 @@ TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
   const bp_kernel* front = bp_target_kernel(r.target(), 0);
   for (int i = 0; i < 2; ++i) ASSERT_EQ(front->launch(front, &launch, nullptr), BP_OK);
   ASSERT_NE(sink.sink, nullptr);
-  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count() - 5'000'000'000;
+  const int64_t now = device_now_ns();
   const bp_activity activity{.struct_size = sizeof(activity),
                              .struct_type = BP_STRUCT_ACTIVITY,
                              .name = "rows\xff \xc3\xa4\x1f",  // One byte is no UTF-8.

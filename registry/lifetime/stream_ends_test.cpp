@@ -45,6 +45,9 @@ void conduct_streams(FakeBackend& fake) {
     if (conduct.destroy_status == BP_OK) conduct.dead.insert(stream);
     return conduct.destroy_status;
   };
+}
+
+void conduct_events(FakeBackend& fake) {
   fake.events.create = [](void*, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
     *out = reinterpret_cast<bp_event*>(new char);
     ++conduct.live_events;
@@ -64,6 +67,9 @@ void conduct_streams(FakeBackend& fake) {
     return BP_OK;
   };
   fake.events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };
+}
+
+void conduct_memory(FakeBackend& fake) {
   fake.allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
                                bp_buffer** out) -> bp_status {
     if (desc->size_bytes > conduct.room_bytes) return BP_OUT_OF_MEMORY;
@@ -88,12 +94,18 @@ void conduct_streams(FakeBackend& fake) {
   };
 }
 
+void conduct_backend(FakeBackend& fake) {
+  conduct_streams(fake);
+  conduct_events(fake);
+  conduct_memory(fake);
+}
+
 // The tests run with the layers that follow handles, and without them.
 class StreamEnds : public testing::TestWithParam<const char*> {
  protected:
   StreamEnds() {
     conduct = {};
-    conduct_streams(fake);
+    conduct_backend(fake);
     EXPECT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
     target = r.target();
   }
@@ -285,7 +297,7 @@ TEST_P(StreamEnds, LetBlocksWaitForTheDeviceWhereNoEventCanBeRecorded) {
 
 TEST_P(StreamEnds, AreToldToEveryDeviceOfTheTable) {
   FakeBackend two("acme.pair", 2);
-  conduct_streams(two);
+  conduct_backend(two);
   TestRegistry other(BP_REGISTRY_IGNORE_ENVIRONMENT, GetParam());
   ASSERT_EQ(two.load(other.registry), BP_OK) << bp_error_text();
   const bp_target* const a = other.target(0);

@@ -75,6 +75,37 @@ bool is_served(const bp_entry_reply& reply) {
          (BP_ABI_MINOR_MIN <= reply.abi_minor && reply.abi_minor <= BP_ABI_MINOR);
 }
 
+// Asks a plugin for its backend, and checks the answer. `name` begins the error text.
+bp_status ask(const std::string& name, bp_backend_entry_fn* entry, const bp_host* host,
+              bp_entry_reply& reply) {
+  const bp_entry_request request{.struct_size = sizeof(bp_entry_request),
+                                 .struct_type = BP_STRUCT_ENTRY_REQUEST,
+                                 .next = nullptr,
+                                 .abi_major_min = BP_ABI_MAJOR,
+                                 .abi_major_max = BP_ABI_MAJOR,
+                                 .abi_minor = BP_ABI_MINOR,
+                                 .abi_minor_min = BP_ABI_MINOR_MIN,
+                                 .host = host};
+  reply.struct_size = sizeof(reply);
+  reply.struct_type = BP_STRUCT_ENTRY_REPLY;
+  bp_error_clear();
+  if (const bp_status status = entry(&request, &reply); status != BP_OK) {
+    std::string words = take_error();
+    if (words.empty()) words = "refused without a reason, " + std::string(bp_status_name(status));
+    if (status == BP_INCOMPATIBLE) words += " (" + kServed + ")";
+    return fail(status, name + ": " + words);
+  }
+  if (reply.backend == nullptr) {
+    return fail(BP_INTERNAL, name + ": its entry returned BP_OK, but no backend");
+  }
+  if (is_served(reply)) return BP_OK;
+  // An instance of an ABI that was not offered is left alone, because its shutdown() may have
+  // moved.
+  return fail(BP_INCOMPATIBLE, name + ": the backend chose ABI " +
+                                   version(reply.abi_major, reply.abi_minor) +
+                                   ", which was not offered; " + kServed);
+}
+
 }  // namespace
 
 bp_status Instance::open(const std::string& path, const bp_host* host, layers::Stack& layers) {
@@ -100,33 +131,9 @@ bp_status Instance::open(const std::string& path, const bp_host* host, layers::S
 
 bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entry,
                               const bp_host* host, layers::Stack& layers) {
-  const bp_entry_request request{.struct_size = sizeof(bp_entry_request),
-                                 .struct_type = BP_STRUCT_ENTRY_REQUEST,
-                                 .next = nullptr,
-                                 .abi_major_min = BP_ABI_MAJOR,
-                                 .abi_major_max = BP_ABI_MAJOR,
-                                 .abi_minor = BP_ABI_MINOR,
-                                 .abi_minor_min = BP_ABI_MINOR_MIN,
-                                 .host = layers.wrap_host(host)};
   bp_entry_reply reply{};
-  reply.struct_size = sizeof(reply);
-  reply.struct_type = BP_STRUCT_ENTRY_REPLY;
-  bp_error_clear();
-  if (const bp_status status = entry(&request, &reply); status != BP_OK) {
-    std::string words = take_error();
-    if (words.empty()) words = "refused without a reason, " + std::string(bp_status_name(status));
-    if (status == BP_INCOMPATIBLE) words += " (" + kServed + ")";
-    return fail(status, name + ": " + words);
-  }
-  if (reply.backend == nullptr) {
-    return fail(BP_INTERNAL, name + ": its entry returned BP_OK, but no backend");
-  }
-  if (!is_served(reply)) {
-    // An instance of an ABI that was not offered is left alone, because its shutdown() may have
-    // moved.
-    return fail(BP_INCOMPATIBLE, name + ": the backend chose ABI " +
-                                     version(reply.abi_major, reply.abi_minor) +
-                                     ", which was not offered; " + kServed);
+  if (const bp_status status = ask(name, entry, layers.wrap_host(host), reply); status != BP_OK) {
+    return status;
   }
   if (const std::string defect = backend_defect(*reply.backend); !defect.empty()) {
     return fail(BP_INTERNAL, name + ": " + defect);

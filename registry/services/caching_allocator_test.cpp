@@ -33,12 +33,18 @@ struct Fake {
   bp_device_ops devices{.struct_size = sizeof(bp_device_ops), .self = this};
   bp_allocator_ops allocator{.struct_size = sizeof(bp_allocator_ops), .self = this};
   bp_event_ops events{.struct_size = sizeof(bp_event_ops), .self = this};
-  bp_target target{};
-  Cache* cache = nullptr;
+  bp_target target{.name = "fake:0",
+                   .properties = &properties,
+                   .devices = &devices,
+                   .allocator = &allocator,
+                   .events = &events,
+                   .default_stream = stream(1)};
+  Cache* cache = new Cache(target);
 
   static Fake& from(void* self) { return *static_cast<Fake*>(self); }
 
   Fake() {
+    conduct_events();
     allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
                             bp_buffer** out) -> bp_status {
       Fake& f = from(self);
@@ -61,6 +67,9 @@ struct Fake {
       *free_bytes = *total_bytes - from(self).used_bytes;
       return BP_OK;
     };
+  }
+
+  void conduct_events() {
     events.create = [](void* self, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
       ++from(self).live_events;
       *out = reinterpret_cast<bp_event*>(from(self).next_handle++);
@@ -76,13 +85,6 @@ struct Fake {
       return BP_OK;
     };
     events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };
-    target.name = "fake:0";
-    target.properties = &properties;
-    target.devices = &devices;
-    target.allocator = &allocator;
-    target.events = &events;
-    target.default_stream = stream(1);
-    cache = new Cache(target);
   }
 
   ~Fake() {

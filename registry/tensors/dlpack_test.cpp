@@ -40,6 +40,11 @@ class Dlpack : public testing::Test {
 
   void load() { ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text(); }
 
+  // Returns a tensor of this library: f32 at `memory`, with two axes.
+  bp_tensor tensor_of(const int64_t* shape, const int64_t* strides) {
+    return {reinterpret_cast<bp_buffer*>(memory.data()), 0, shape, strides, 2, BP_F32, {}, 0, 0};
+  }
+
   // Returns a tensor of another library: f32 at `memory`.
   bp_dlpack_managed managed(std::vector<int64_t>& shape, std::vector<int64_t>* strides) {
     bp_dlpack_managed m{};
@@ -200,7 +205,12 @@ TEST_F(Dlpack, RefusesWhatItCannotTakeAndLeavesItToTheCaller) {
   m = good;
   m.tensor.byte_offset = 2;
   expect_refused(m, BP_INVALID_ARGUMENT, "the size of f32");
-  shape = {2, -3};
+}
+
+TEST_F(Dlpack, RefusesShapesAndStridesThatNoMemoryHas) {
+  load();
+  std::vector<int64_t> shape{2, -3}, strides{3, 1};
+  const bp_dlpack_managed good = managed(shape, &strides);
   expect_refused(good, BP_INVALID_ARGUMENT, "shape[1] is -3; allowed: 0 and above");
   shape = {int64_t{1} << 40, int64_t{1} << 40};
   expect_refused(good, BP_INVALID_ARGUMENT, "64 bits");
@@ -333,17 +343,13 @@ std::string export_words(const bp_target* target, const bp_tensor& tensor) {
 TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
   load();
   int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
-  const bp_tensor good{.buffer = reinterpret_cast<bp_buffer*>(memory.data()),
-                       .byte_offset = 0,
-                       .shape = shape,
-                       .strides = strides,
-                       .ndim = 2,
-                       .dtype = BP_F32,
-                       .layout = nullptr,
-                       .flags = 0,
-                       .reserved = 0};
+  const bp_tensor good = tensor_of(shape, strides);
   EXPECT_EQ(export_words(r.target(), good), "");
   bp_tensor bad = good;
+  bad.flags = 1;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: flags of the tensor are 1; 0 is allowed");
+  bad = good;
   shape[1] = -5;
   EXPECT_EQ(export_words(r.target(), bad),
             "invalid argument: dlpack.export: shape[1] is -5; allowed: 0 and above");
@@ -351,10 +357,14 @@ TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
   bad.buffer = nullptr;
   EXPECT_EQ(export_words(r.target(), bad),
             "invalid argument: dlpack.export: buffer of a tensor with elements is NULL");
-  shape[0] = 0;
-  EXPECT_EQ(export_words(r.target(), bad), "") << "without elements it needs none";
-  shape[0] = 2;
-  bad = good;
+  shape[0] = 0;  // Without elements it needs none.
+  EXPECT_EQ(export_words(r.target(), bad), "");
+}
+
+TEST_F(Dlpack, RefusesToHandOutATensorThatLeavesItsBuffer) {
+  load();
+  int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
+  bp_tensor bad = tensor_of(shape, strides);
   bad.byte_offset = uint64_t{1} << 40;
   EXPECT_EQ(export_words(r.target(), bad),
             "invalid argument: dlpack.export: the elements take bytes 1099511627776 to "
@@ -371,11 +381,6 @@ TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
   EXPECT_EQ(export_words(r.target(), bad),
             "invalid argument: dlpack.export: byte_offset, shape and strides reach beyond the "
             "address space; correct them");
-  strides[0] = 3;
-  bad = good;
-  bad.flags = 1;
-  EXPECT_EQ(export_words(r.target(), bad),
-            "invalid argument: dlpack.export: flags of the tensor are 1; 0 is allowed");
 }
 
 TEST_F(Dlpack, SaysWhatIsWrongWithForeignAddresses) {

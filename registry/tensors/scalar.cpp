@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
+#include "backplane/host.h"
 #include "registry/tensors/floats.hpp"
 
 static_assert(std::endian::native == std::endian::little);
@@ -41,60 +43,41 @@ uint64_t as_integer(const bp_scalar& scalar) {
   return value < 0x1p64 ? static_cast<uint64_t>(value) : UINT64_MAX;
 }
 
+// Returns the bits of the scalar in `dtype`, which the caller cuts to its width, or nothing if no
+// scalar has this dtype.
+std::optional<uint64_t> bits_in(const bp_scalar& scalar, bp_dtype dtype) {
+  switch (dtype) {
+    case BP_BOOL:
+      return scalar.dtype == BP_F64 ? as_double(scalar) != 0 : scalar.bits != 0;
+    case BP_I8:
+    case BP_U8:
+    case BP_I16:
+    case BP_U16:
+    case BP_I32:
+    case BP_U32:
+    case BP_I64:
+    case BP_U64:
+      return as_integer(scalar);
+    case BP_F16:
+      return tensors::f16_bits(as_double(scalar));
+    case BP_BF16:
+      return tensors::bf16_bits(as_double(scalar));
+    case BP_F32:
+      return std::bit_cast<uint32_t>(as_float(scalar));
+    case BP_F64:
+      return bits_of(as_double(scalar));
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out) {
-  uint64_t bits;
-  uint32_t size;
-  switch (dtype) {
-    case BP_BOOL:
-      bits = scalar.dtype == BP_F64 ? as_double(scalar) != 0 : scalar.bits != 0;
-      size = 1;
-      break;
-    case BP_I8:
-    case BP_U8:
-      bits = as_integer(scalar);
-      size = 1;
-      break;
-    case BP_I16:
-    case BP_U16:
-      bits = as_integer(scalar);
-      size = 2;
-      break;
-    case BP_I32:
-    case BP_U32:
-      bits = as_integer(scalar);
-      size = 4;
-      break;
-    case BP_I64:
-    case BP_U64:
-      bits = as_integer(scalar);
-      size = 8;
-      break;
-    case BP_F16:
-      bits = tensors::f16_bits(as_double(scalar));
-      size = 2;
-      break;
-    case BP_BF16:
-      bits = tensors::bf16_bits(as_double(scalar));
-      size = 2;
-      break;
-    case BP_F32: {
-      const float value = as_float(scalar);
-      uint32_t word;
-      std::memcpy(&word, &value, sizeof(word));
-      bits = word;
-      size = 4;
-      break;
-    }
-    case BP_F64:
-      bits = bits_of(as_double(scalar));
-      size = 8;
-      break;
-    default:
-      return 0;
-  }
-  std::memcpy(out, &bits, size);  // These are the low bytes.
+  const std::optional<uint64_t> bits = bits_in(scalar, dtype);
+  if (!bits) return 0;
+  const uint32_t size = bp_dtype_bits(dtype) / 8;
+  std::memcpy(out, &*bits, size);  // These are the low bytes.
   return size;
 }
 
