@@ -14,8 +14,7 @@
 namespace bp::mutants {
 namespace {
 
-// ---- 29: the current device
-// ------------------------------------------------------------------------
+// ---- 29: the current device ---------------------------------------------------------------------
 
 // A driver keeps the current device for each thread. A mutant keeps one for all threads.
 thread_local bp_device* current_of_thread = nullptr;
@@ -63,8 +62,7 @@ bp_status allocate_and_stay(void* self, bp_device* device, const bp_allocate_des
 
 void stay_after_errors(Runtime& r) { r.bent.allocator.allocate = allocate_and_stay; }
 
-// ---- 39: what a reload leaves behind
-// -----------------------------------------------------------------
+// ---- 39: what a reload leaves behind ------------------------------------------------------------
 
 void* sleep_for_ever(void*) {
   for (;;) pause();
@@ -101,8 +99,7 @@ bp_status leave_something(const bp_host& host, std::string_view strength, const 
                  : host.set_error(host.self, BP_INTERNAL, "the mutant could not leak");
 }
 
-// ---- Mutants of the ABI
-// --------------------------------------------------------------------------------
+// ---- Mutants of the ABI -------------------------------------------------------------------------
 
 // These mutants write or read outside the memory that they were given. The suite has to find that.
 // A sanitizer would end the process before, so these functions are built without it, as a vendor's

@@ -37,8 +37,7 @@ bp_stream* launch_elsewhere(Runtime& r, const bp_launch& launch) {
   return is_hit ? default_stream(r, launch.device, launch.stream) : launch.stream;
 }
 
-// ---- 25: host memory is read or written later than promised
-// --------------------------------------
+// ---- 25: host memory is read or written later than promised -------------------------------------
 
 constexpr size_t kStagingBytes = 1 << 20;
 
@@ -86,8 +85,7 @@ void bend_copies(Runtime& r) {
   }
 }
 
-// ---- 26: events that do not order, or tell too early
-// ------------------------------------------------
+// ---- 26: events that do not order, or tell too early --------------------------------------------
 
 bp_status remember_host_signalled(void* self, bp_device* device, const bp_event_desc* desc,
                                   bp_event** out_event) {
@@ -193,8 +191,7 @@ void bend_events(Runtime& r) {
   }
 }
 
-// ---- 28: failures that are not told where and as often as they must
-// ------------------------------
+// ---- 28: failures that are not told where and as often as they must -----------------------------
 
 bp_status accept_any_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                           const void* pattern, uint64_t pattern_size_bytes) {

@@ -18,8 +18,7 @@
 namespace bp::layers {
 namespace {
 
-// ---- Handles
-// -------------------------------------------------------------------------------------
+// ---- Handles ------------------------------------------------------------------------------------
 
 class EndedHandles : public testing::Test {
  protected:
@@ -88,8 +87,7 @@ TEST_F(EndedHandles, AreThoseOfADeviceThatWasResetButNotWhatItLent) {
             std::string::npos);
 }
 
-// ---- Options
-// -------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 TEST(LayerOptions, AreNumbersWithinTheirBound) {
   const struct {
@@ -183,8 +181,7 @@ TEST(JsonTexts, AreReadAsWhatWasWritten) {
   EXPECT_EQ(read.at("number"), 18446744073709551615u);
 }
 
-// ---- Numbers of a recording
-// ----------------------------------------------------------------------
+// ---- Numbers of a recording ---------------------------------------------------------------------
 
 TEST(RecordedNumbers, AreNeverGivenTwiceAlthoughHandlesAre) {
   Numbers<bp_stream, RecordedStream> numbers;
@@ -203,8 +200,7 @@ TEST(RecordedNumbers, AreNeverGivenTwiceAlthoughHandlesAre) {
   EXPECT_EQ(numbers.add(handle).number, 4u);
 }
 
-// ---- When faults strike
-// --------------------------------------------------------------------------
+// ---- When faults strike -------------------------------------------------------------------------
 
 std::vector<uint64_t> strikes(FaultRules& rules, int calls, std::string_view slot,
                               std::string_view kernel = "") {
@@ -268,8 +264,7 @@ TEST(FaultRulesOfLayers, RefuseWhatCanNeverStrike) {
             "layer option fault.at: 'memory.fre' fits no slot, such as memory.allocate");
 }
 
-// ---- Words
-// ---------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 TEST(Words, TellWhatABadTensorHasWithoutReadingPastIt) {
   const int64_t shape[] = {2, 3}, apart[] = {8, 1};

@@ -28,8 +28,7 @@ class Services : public testing::Test {
   const bp_host& host = *services.table();
 };
 
-// ---- Memory
-// --------------------------------------------------------------------------------------
+// ---- Memory -------------------------------------------------------------------------------------
 
 TEST_F(Services, GiveMemoryOfTheAlignmentThatIsAskedFor) {
   for (uint64_t alignment = 1; alignment <= 1 << 16; alignment *= 2) {
@@ -72,8 +71,7 @@ TEST_F(Services, CountMemoryUntilItIsGivenBack) {
   EXPECT_EQ(services.allocated_bytes(), 0u);
 }
 
-// ---- Options
-// -------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 TEST_F(Services, TellWhichOptionsNobodyReadYet) {
   EXPECT_EQ(services.unread_options(), "threads level ");
@@ -90,8 +88,7 @@ TEST_F(Services, TellWhichOptionsNobodyReadYet) {
   EXPECT_EQ(host.get_option(host.self, "threads", nullptr), BP_INVALID_ARGUMENT);
 }
 
-// ---- Texts
-// ---------------------------------------------------------------------------------------
+// ---- Texts --------------------------------------------------------------------------------------
 
 TEST_F(Services, KeepTheLastLineThatMatters) {
   services.set_source("acme.npu");
@@ -131,8 +128,7 @@ TEST_F(Services, AreNeededByNobodyWhoHasNoLog) {
   EXPECT_EQ(silent.last_line(), "words");
 }
 
-// ---- Threads
-// -------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 TEST_F(Services, KeepTheErrorsOfThreadsApartAndTheirMemoryInOneCount) {
   HostServices silent({nullptr, nullptr}, {{"key", "value"}});
@@ -162,8 +158,7 @@ TEST_F(Services, KeepTheErrorsOfThreadsApartAndTheirMemoryInOneCount) {
   EXPECT_EQ(silent.last_line().find("thread "), 0u);
 }
 
-// ---- Options from the environment
-// ----------------------------------------------------------------
+// ---- Options from the environment ---------------------------------------------------------------
 
 TEST(EnvironmentOptions, AreThoseOfTheBackendByEitherOfItsNames) {
   BackendOptions options{{"level", "program"}};

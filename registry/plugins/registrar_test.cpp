@@ -54,8 +54,7 @@ class Registrar : public testing::Test {
   const bp_registrar r = make_registrar(&registration);
 };
 
-// ---- Devices
-// -------------------------------------------------------------------------------------
+// ---- Devices ------------------------------------------------------------------------------------
 
 TEST_F(Registrar, TakesTheDevicesThatAreEnumeratedWhereNoneAreListed) {
   ASSERT_EQ(registration.devices.size(), 3u);
@@ -103,8 +102,7 @@ TEST_F(Registrar, TakesNoMoreDevicesThanTheSecondAnswerHas) {
   EXPECT_EQ(fresh.devices[0].device, fake.device(1));
 }
 
-// ---- Tables
-// --------------------------------------------------------------------------------------
+// ---- Tables -------------------------------------------------------------------------------------
 
 TEST_F(Registrar, GivesEachDeviceTheFirstTableThatIsMeantForIt) {
   int marks[3] = {};
@@ -150,8 +148,7 @@ TEST_F(Registrar, AnswersNullWithInvalidArgument) {
   EXPECT_EQ(registration.refusals, "acme.npu/kernel 0: rejected: it is NULL\n");
 }
 
-// ---- Kernels
-// -------------------------------------------------------------------------------------
+// ---- Kernels ------------------------------------------------------------------------------------
 
 TEST_F(Registrar, OrdersKernelsByPriorityAndThenAsTheyCome) {
   bp_kernel kernels[5] = {make_kernel("a"), make_kernel("b"), make_kernel("c"), make_kernel("d"),

@@ -308,8 +308,7 @@ TEST_F(Copies, ArePrintedWithPointsInALocaleWithADecimalComma) {
   EXPECT_EQ(to_string(from_host<float>({1e-3F, 2000}, {2})).find("[1.0000e-03, 2.0000e+03]"), 0u);
 }
 
-// ---- Between devices
-// -----------------------------------------------------------------------------
+// ---- Between devices ----------------------------------------------------------------------------
 
 class TwoDevices : public Copies {
  protected:

@@ -34,16 +34,14 @@ Convolution convolution_of(const bp_convolution_args& args);
 Convolution convolution_of(const bp_convolution_backward_input_args& args);
 Convolution convolution_of(const bp_convolution_backward_weight_args& args);
 
-// ---- cuDNN
-// ---------------------------------------------------------------------------------------
+// ---- cuDNN --------------------------------------------------------------------------------------
 
 // Returns NULL, or why cuDNN does not take the convolution with its layouts.
 bp_reason refuse_library_convolution(const Convolution& c);
 // Describes a convolution that is not refused.
 DnnProblem library_convolution(const Convolution& c, bool allows_tf32, bool is_aligned);
 
-// ---- Element by element
-// --------------------------------------------------------------------------
+// ---- Element by element -------------------------------------------------------------------------
 
 bp_status launch_convolution_direct(const Convolution& c, Launch& launch);
 // Sets y to the bias, along the second axis.

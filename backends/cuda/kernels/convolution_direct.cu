@@ -185,8 +185,7 @@ struct KeepElement {
   }
 };
 
-// ---- The gradient for the bias
-// -------------------------------------------------------------------
+// ---- The gradient for the bias ------------------------------------------------------------------
 
 template <typename A>
 struct ChannelSum {

@@ -90,8 +90,7 @@ __host__ __device__ __forceinline__ Compute<T> widen(T x) {
   }
 }
 
-// ---- Rounding
-// ------------------------------------------------------------------------------------
+// ---- Rounding -----------------------------------------------------------------------------------
 
 // Returns `x` rounded toward 0, with the last bit set if this was not exact. The result rounds to a
 // narrower float as `x` itself would.

@@ -42,8 +42,7 @@ constexpr bp_kernel product_row(const char* name, uint32_t op, const bp_dtype (&
   return row;
 }
 
-// ---- cuBLASLt
-// ------------------------------------------------------------------------------------
+// ---- cuBLASLt -----------------------------------------------------------------------------------
 
 // A product as cuBLASLt takes it. The batch axes before the last one are a loop.
 struct LibraryProduct {
@@ -59,8 +58,7 @@ LibraryProduct library_product(const Product& product, bool allows_tf32, bool is
 // Returns whether all matrices of all batches begin at multiples of 16 bytes.
 bool is_aligned(const Product& product);
 
-// ---- Tiles
-// ---------------------------------------------------------------------------------------
+// ---- Tiles --------------------------------------------------------------------------------------
 
 bp_status launch_product_tiles(const Product& product, Launch& launch);
 // Applies the activation to the sums and stores the result in y. The sums lie in the preactivation

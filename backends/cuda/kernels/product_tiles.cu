@@ -147,8 +147,7 @@ Axes<4> batch_axes(const Product& p) {
   return axes;
 }
 
-// ---- Behind cuBLASLt
-// -----------------------------------------------------------------------------
+// ---- Behind cuBLASLt ----------------------------------------------------------------------------
 
 struct ActivateElement {
   uint32_t activation;

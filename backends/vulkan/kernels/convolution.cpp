@@ -86,8 +86,7 @@ Product weight_product(const Convolution& c, const Chunk& chunk) {
   return p;
 }
 
-// ---- The three ops, each as what it takes of the workspace, and what it does with it
-// --------------
+// ---- The three ops: the workspace that each takes, and its work ---------------------------------
 
 struct Forward {
   Forward(const Convolution& its_c, Scratch& scratch, const Env& env)

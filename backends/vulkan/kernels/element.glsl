@@ -17,7 +17,7 @@ uint size_of(uint dtype) {
   return 8u;
 }
 
-// ---- Bits of up to 32 -----------------------------------------------------------------------------
+// ---- Bits of up to 32 ---------------------------------------------------------------------------
 
 uint load_bits(uint size, uint64_t address) {
   if (size == 1u) return uint(Bytes1(address).value);
@@ -43,7 +43,7 @@ float quiet_nan() { return uintBitsToFloat(0x7fc00000u); }
 // Returns the larger number, or NaN if one of them is NaN.
 float larger_of(float a, float b) { return is_nan(b) ? b : (a < b ? b : a); }
 
-// ---- Floats, computed with in f32 -----------------------------------------------------------------
+// ---- Floats, computed with in f32 ---------------------------------------------------------------
 
 float f16_to_f32(uint bits) {
   const uint magnitude = bits & 0x7fffu, exponent = magnitude >> 10;
@@ -109,7 +109,7 @@ float to_odd(float nearest, bool is_above, bool is_exact) {
   return uintBitsToFloat((is_above ? bits - 1u : bits) | 1u);
 }
 
-// ---- Integers -------------------------------------------------------------------------------------
+// ---- Integers -----------------------------------------------------------------------------------
 
 // Decodes an integer of up to 32 bits.
 int decode_i32(uint dtype, uint bits) {

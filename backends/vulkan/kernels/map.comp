@@ -41,7 +41,7 @@ uint64_t address_of(uint operand) {
   return address == 0ul ? push.arguments : address;
 }
 
-// ---- Dense ----------------------------------------------------------------------------------------
+// ---- Dense --------------------------------------------------------------------------------------
 
 // Returns element k of the loaded words.
 BITS unpack(uint size, uint64_t words[8], uint k) {
@@ -122,7 +122,7 @@ void run_dense() {
   }
 }
 
-// ---- Strided --------------------------------------------------------------------------------------
+// ---- Strided ------------------------------------------------------------------------------------
 
 VALUE load_at(uint operand, uint64_t address) {
   const uint type = type_of(operand);

@@ -126,8 +126,7 @@ void reply_is_written_to_its_size(Context& t) {
 
 }  // namespace
 
-// ---- Routines of processes of their own
-// ----------------------------------------------------------
+// ---- Routines of processes of their own ---------------------------------------------------------
 
 // Probes and forks, and then uses the device in both processes.
 void fork_after_probe(const ChildTask& task) {
