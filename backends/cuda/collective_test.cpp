@@ -1,5 +1,5 @@
-// Process groups on the CUDA and the NCCL for tests. Two instances stand for two processes, which
-// find each other through a store of the test.
+// Tests process groups on the fake CUDA and the fake NCCL. Two instances stand for two processes,
+// which find each other through a store of the test.
 #include "backends/cuda/collective.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kLong = 10'000'000'000, kShort = 150'000'000;
 
-// A store in this process.
+// A store that lives in this process.
 class Store {
  public:
   Store() {
@@ -69,7 +69,7 @@ class Store {
   std::map<std::string, std::string> values_;
 };
 
-// One process: an instance, and ranks on its devices.
+// What stands for one process: an instance of the backend, and ranks on its devices.
 class Process {
  public:
   Process() {
@@ -109,7 +109,7 @@ class Process {
     return text_;
   }
 
-  // The ranks `ranks` of a group of `size`, each on the device of its number.
+  // Creates the given ranks of a group of `size` ranks. Rank r is on device r % 2.
   bp_status create(const std::vector<uint32_t>& ranks, uint32_t size, const Store* store,
                    uint64_t timeout_ns) {
     std::vector<bp_device*> devices;
@@ -188,7 +188,7 @@ class CollectiveTest : public testing::Test {
     EXPECT_EQ(fake::leftovers(), std::vector<std::string>());
   }
 
-  // Both processes with one rank each.
+  // Creates a group of two ranks, one in each process.
   static void meet(Process& a, Process& b, const Store& store, uint64_t timeout_ns = kLong) {
     bp_status other = BP_INTERNAL;
     std::thread thread([&] { other = b.create({1}, 2, &store, timeout_ns); });
@@ -236,7 +236,7 @@ TEST_F(CollectiveTest, EndsWorkThatWaitsTooLong) {
   EXPECT_EQ(a.outcome(0), BP_TIMEOUT);
   EXPECT_EQ(a.status(0), BP_TIMEOUT);
   EXPECT_NE(a.text().find("all_reduce: rank 0 waited"), std::string::npos) << a.text();
-  EXPECT_EQ(b.status(0), BP_ABORTED);  // Told through the store.
+  EXPECT_EQ(b.status(0), BP_ABORTED);  // The other process learns it from the store.
   EXPECT_EQ(b.sum(0), BP_ABORTED);
 }
 
@@ -329,7 +329,7 @@ TEST_F(CollectiveTest, SplitsByColorAndKey) {
   ASSERT_EQ(a.ops().split(a.ops().self, 2, groups, alike, keys, kLong, out), BP_OK) << a.text();
   a.add_rank(a.rank(0).device, out[0]);
   a.add_rank(a.rank(1).device, out[1]);
-  a.values(2)[0] = 10;  // Behind the other by its key: rank 1.
+  a.values(2)[0] = 10;  // Its key is the larger one, so it is rank 1.
   a.values(3)[0] = 20;
   EXPECT_EQ(a.submit({a.call(2, BP_COLLECTIVE_BROADCAST), a.call(3, BP_COLLECTIVE_BROADCAST)}),
             BP_OK)

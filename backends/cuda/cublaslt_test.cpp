@@ -1,4 +1,5 @@
-// The choice of algorithms by cuBLASLt, on a fake library: what is asked, and how often.
+// Tests which algorithms the backend chooses from cuBLASLt, on a fake library that records what it
+// is asked and how often.
 #include "backends/cuda/cublaslt.hpp"
 
 #include <gtest/gtest.h>
@@ -10,16 +11,16 @@
 namespace bp::cuda {
 namespace {
 
-// What the fake has seen; made new for each test.
+// What the fake has seen. Each test has a new one.
 struct Fake {
-  int live = 0;  // Descriptors that were not destroyed.
+  int live = 0;  // The number of descriptors that were not destroyed.
   int heuristics = 0, products = 0;
   cublasStatus_t heuristic_status = CUBLAS_STATUS_SUCCESS;
   cublasStatus_t product_status = CUBLAS_STATUS_SUCCESS;
   int found = 1;
   uint64_t workspace = 1024;
   std::map<int, uint64_t> preferences, descriptions;
-  std::set<std::pair<uint64_t, int64_t>> layouts;  // (rows, column stride)
+  std::set<std::pair<uint64_t, int64_t>> layouts;  // Each is (rows, column stride).
   const void* alpha = nullptr;
   double alpha_value = 0;
   bool is_double = false;
@@ -137,7 +138,7 @@ TEST_F(CublasLtTest, ForgetsTheChoiceThatWasNotUsedForLongest) {
   const auto kept = engine.find(problem(1));
   for (int64_t rows = 2; rows <= 1024; ++rows) engine.find(problem(rows));
   EXPECT_EQ(engine.plans().size(), 1024u);
-  EXPECT_EQ(engine.find(problem(1)), kept);  // Used again, so that 2 is the oldest.
+  EXPECT_EQ(engine.find(problem(1)), kept);  // Now the choice for 2 rows is the oldest.
   engine.find(problem(1025));
   EXPECT_EQ(engine.plans().size(), 1024u);
   EXPECT_EQ(state_.heuristics, 1025);

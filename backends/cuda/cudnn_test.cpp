@@ -1,4 +1,5 @@
-// The choice of convolution engines, on a fake cuDNN: which are taken, what is kept, what is left.
+// Tests the choice of convolution engines on a fake cuDNN: which engines are chosen, which plans
+// are kept, and that no descriptor is left over.
 #include "backends/cuda/cudnn.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 namespace bp::cuda {
 namespace {
 
-// An engine that the heuristics of the fake name.
+// An engine that the heuristics of the fake list.
 struct FakeEngine {
   std::vector<cudnnBackendNumericalNote_t> numerical;
   std::vector<cudnnBackendBehaviorNote_t> behavior;
@@ -34,14 +35,14 @@ struct FakeDescriptor {
 struct Fake {
   std::mutex mutex;  // It guards `live`.
   std::set<FakeDescriptor*> live;
-  std::atomic<int> running = 0, most_running = 0;  // In execute().
+  std::atomic<int> running = 0, most_running = 0;  // How many threads are in execute().
   int handles = 0, heuristics = 0, executions = 0;
   std::vector<FakeEngine> engines, fallbacks;
   cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
   cudnnStatus_t operation_status = CUDNN_STATUS_SUCCESS;
   cudnnStatus_t execute_status = CUDNN_STATUS_SUCCESS;
   int executed = -1;
-  std::map<int64_t, std::vector<int64_t>> tensors;  // Dimensions, by name.
+  std::map<int64_t, std::vector<int64_t>> tensors;  // The dimensions of each tensor, by its id.
   double beta = -1;
 
   std::vector<FakeEngine>& listed() {
@@ -189,7 +190,7 @@ class CudnnTest : public testing::Test {
     return p;
   }
 
-  // The engine that is taken, by running it; -1 if none is.
+  // Runs the plan that is found, and returns the number of its engine, or -1 if there is no plan.
   int taken(DnnEngine& engine, const DnnProblem& p) {
     const auto plan = engine.find(p);
     if (plan == nullptr) return -1;
@@ -219,7 +220,7 @@ TEST_F(CudnnTest, TakesTheFirstEngineThatKeepsThePromises) {
   p.may_compile = true;
   EXPECT_EQ(taken(engine, p), 5);
   p.may_compile = false;
-  p.dtype = BP_F16;  // Its inputs are what tensor cores take.
+  p.dtype = BP_F16;  // Tensor cores take f16 inputs without rounding them.
   EXPECT_EQ(taken(engine, p), 0);
 }
 
@@ -299,7 +300,7 @@ TEST_F(CudnnTest, FailsInWords) {
   state_.operation_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   EXPECT_THROW(engine.find(problem(9)), StatusError);
   state_.operation_status = CUDNN_STATUS_SUCCESS;
-  EXPECT_NE(engine.find(problem(9)), nullptr);  // A failure is not kept.
+  EXPECT_NE(engine.find(problem(9)), nullptr);  // The engine does not remember the failure.
 }
 
 }  // namespace

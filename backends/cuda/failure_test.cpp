@@ -1,5 +1,5 @@
-// Each call of CUDA fails in turn, with each kind of error, while everything that the backend
-// offers is used: on a CUDA that needs no GPU.
+// Uses everything that the backend offers on the fake CUDA, many times. Each time another call of
+// CUDA fails, and the tests check what the backend makes of it.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -33,25 +33,26 @@ std::string joined(const std::vector<Refusal>& refusals) {
   return text;
 }
 
-// What ends something: its failure is nobody's, and what it should have ended is left.
+// Functions that end something. If one fails, no entry returns its error, and the handle that it
+// should have ended is left over.
 const std::set<std::string> kEnds = {"cudaFree", "cudaFreeAsync", "cudaFreeHost",
                                      "cudaHostUnregister", "cudaStreamDestroy", "cudaEventDestroy",
                                      "cudaMemPoolDestroy", "cudaGraphDestroy",
                                      "cudaGraphExecDestroy", "cuDevicePrimaryCtxRelease",
-                                     // Also called there.
+                                     // Ending something calls these too.
                                      "cuCtxGetCurrent", "cuCtxSetCurrent"};
 
-// What can be done without, some or all of the times that it is called.
+// Functions that the backend can do without, at least in some of its calls.
 const std::set<std::string> kOptional = {"cudaMemPoolTrimTo",      "cudaPointerGetAttributes",
                                          "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId",
                                          "cudaEventQuery",         "cudaEventCreateWithFlags",
                                          "cudaEventRecord"};
 
-// What came of one tour in which one call failed.
+// What happened in one tour in which one call failed.
 struct Outcome {
   bool was_loaded = false;
   bool is_right = true;
-  bool has_failed_early = true;  // Before what was made was ended.
+  bool has_failed_early = true;  // The call failed before the tour ended its handles.
   std::string warnings;
   std::vector<Refusal> refusals, refused_ends;
 };
@@ -78,7 +79,7 @@ Outcome tour_with(const std::string& name, uint64_t nth, cudaError_t error) {
   return outcome;
 }
 
-// Every call of a tour without failures: its name, and how often it is made.
+// Makes a tour without failures, and returns how often it calls each function.
 std::map<std::string, uint64_t> calls_of_a_tour() {
   const Outcome outcome = tour_with("", 0, cudaSuccess);
   EXPECT_TRUE(outcome.is_right);
@@ -98,7 +99,7 @@ bool names_error(const Outcome& outcome, const std::string& error_name) {
 
 TEST(Failures, ATourCallsEveryFunctionOfTheTable) {
   const std::map<std::string, uint64_t> calls = calls_of_a_tour();
-  // Called where something is wrong, or by kernels.
+  // These functions are called only by kernels, or if something is wrong.
   const std::set<std::string> others = {"cudaDriverGetVersion", "cudaFuncSetAttribute",
                                         "cudaMalloc",           "cudaMemPoolTrimTo",
                                         "cudaGetDeviceCount",   "cudaDeviceGetPCIBusId"};
@@ -111,7 +112,7 @@ TEST(Failures, ATourCallsEveryFunctionOfTheTable) {
 #include "backends/cuda/driver.def"
 }
 
-// What is wrong with a tour in which a call of `name` failed, whatever the error.
+// Returns what is wrong with a tour, whatever call failed in it and with whatever error.
 std::string problems_of_any(const Outcome& outcome) {
   std::string problems;
   if (!outcome.was_loaded) problems += "it was not loaded: " + outcome.warnings;
@@ -134,7 +135,8 @@ std::string problems_of_submission(const std::string& name, const Outcome& outco
   return problems + joined(leftovers());
 }
 
-// What is refused first may be of work that was submitted before; then the device is lost.
+// The first refusals may belong to work that was submitted earlier. The last one must say that the
+// device is lost.
 std::string problems_of_loss(const std::string& name, const Outcome& outcome) {
   std::string problems = problems_of_any(outcome);
   if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) {
@@ -148,19 +150,19 @@ std::string problems_of_loss(const std::string& name, const Outcome& outcome) {
   return problems;
 }
 
-// Expects no problems of a tour with each call of each function failing. If not `all` of them, the
-// first and the last.
+// Makes a tour for each call of each function, in which this call fails, and expects no problems.
+// If `all` is false, only the first and the last call of each function fail.
 void with_each_call(cudaError_t error, bool all,
                     std::string (*problems)(const std::string& name, const Outcome& outcome)) {
   for (const auto& [name, count] : calls_of_a_tour()) {
-    // Probing asks CUDA where NVML fails: tested below.
+    // If NVML fails, probing asks CUDA instead. Other tests below check that.
     if (name == "cudaGetLastError" || name.starts_with("nvml")) continue;
     for (uint64_t nth = 1; nth <= count; nth = all ? nth + 1 : std::max(nth + 1, count)) {
       EXPECT_EQ(problems(name, tour_with(name, nth, error)), "")
           << name << ", call " << nth << " of " << count << ", " << cudaGetErrorName(error);
     }
   }
-  // The process goes on, as if nothing had been.
+  // A tour without failures still succeeds in this process.
   calls_of_a_tour();
 }
 
@@ -291,7 +293,7 @@ TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
   bp_stream* const stream = backend.make_stream();
   Lane& lane = lane_of(stream, "the test");
   lane.fail(BP_ABORTED, "it was aborted");
-  // Another thread can use the stream while the host looks at the text.
+  // Another thread can use the stream while the host reads the text.
   std::future<bp_status> other;
   bool could_go_on = false;
   backend.on_error = [&] {

@@ -1,7 +1,7 @@
-// What is asked of cuDNN and cuBLASLt, put to the libraries that are installed here. Neither needs
-// a GPU to judge a description, and cuDNN plans for one that it is only told of: so a description
-// that is wrong shows on a machine without a device. Nothing runs. Where a library is not
-// installed, its tests are skipped, with the reason.
+// Passes the descriptions that the backend makes to the cuDNN and the cuBLASLt that are installed
+// here. Neither library needs a GPU to judge a description, and cuDNN makes plans for a device that
+// is only described to it. So a wrong description is found on a machine without a GPU. No work
+// runs. If a library is not installed, its tests are skipped with the reason.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -23,9 +23,9 @@ Libraries& installed() {
 
 // ---- cuDNN --------------------------------------------------------------------------------------
 
-#if CUDNN_VERSION >= 90800  // Older ones cannot be told of a device.
+#if CUDNN_VERSION >= 90800  // Older versions take no description of a device.
 
-// An H100, as cuDNN writes one down.
+// The description of an H100 in the words of cuDNN.
 constexpr char kDevice[] =
     R"({"schemaVersion":1,"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,"cudnnVersion":90800,)"
     R"("totalGlobalMem":84929347584,"maxGridSize":[2147483647,65535,65535],)"
@@ -39,7 +39,7 @@ constexpr char kDevice[] =
 struct Planning {
   Cudnn library{};
   cudnnBackendDescriptor_t device = nullptr;
-  std::vector<std::string> refused;  // Attributes, by their numbers.
+  std::vector<std::string> refused;  // The attributes that cuDNN refused, by their numbers.
 };
 Planning* planning = nullptr;
 
@@ -51,7 +51,8 @@ cudnnStatus_t noted(cudnnStatus_t status, const char* what, int name) {
   return status;
 }
 
-// A handle needs a device: in its place goes the description of one.
+// Passes attributes on to cuDNN. A handle would need a device, so the description of a device takes
+// its place.
 cudnnStatus_t set_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                             cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   const auto set = planning->library.set_attribute;
@@ -112,9 +113,9 @@ class InstalledCudnn : public testing::Test {
   Cudnn table_{};
 };
 
-// A dense tensor, with the channels behind the batch or behind all other axes.
+// Returns a dense tensor. In memory, the channels follow the batch or follow all other axes.
 DnnTensor dense(const std::vector<int64_t>& shape, bool has_channels_last) {
-  std::vector<size_t> order{0};  // From the outermost axis to the innermost.
+  std::vector<size_t> order{0};  // The axes, the outermost first.
   if (!has_channels_last) order.push_back(1);
   for (size_t axis = 2; axis < shape.size(); ++axis) order.push_back(axis);
   if (has_channels_last) order.push_back(1);
@@ -128,7 +129,7 @@ DnnTensor dense(const std::vector<int64_t>& shape, bool has_channels_last) {
   return tensor;
 }
 
-// A convolution of 16 channels into 32.
+// Returns a convolution of 16 channels into 32.
 DnnProblem problem(DnnDirection direction, bp_dtype dtype, bool has_channels_last, int axes) {
   const std::vector<int64_t> spatial(static_cast<size_t>(axes), 12);
   const auto with = [&](int64_t first, int64_t second, int64_t extent) {
@@ -186,8 +187,8 @@ TEST_F(InstalledCudnn, PlansEveryKindOfConvolutionForAnH100) {
   EXPECT_EQ(state_.refused, std::vector<std::string>{});
 }
 
-// The library checks what belongs together: an extent that does not is found, so that the test
-// above could fail.
+// The library finds an extent that does not fit the others. So the test above would fail if the
+// backend described a convolution wrongly.
 TEST_F(InstalledCudnn, RefusesAnExtentThatDoesNotFit) {
   DnnEngine engine(table_);
   DnnProblem p = problem(DnnDirection::kForward, BP_F32, false, 2);
@@ -195,12 +196,12 @@ TEST_F(InstalledCudnn, RefusesAnExtentThatDoesNotFit) {
   EXPECT_EQ(engine.find(p), nullptr);
 }
 
-// f32 that may not be rounded gets an engine without tensor cores.
+// If TF32 is not allowed, the chosen engine does not use tensor cores.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): a list of expectations.
 TEST_F(InstalledCudnn, TakesAnotherEngineWhereTf32IsAllowed) {
   DnnEngine engine(table_);
   DnnProblem p = problem(DnnDirection::kForward, BP_F32, false, 2);
-  p.x = p.y = dense({8, 64, 32, 32}, false);  // Large enough that tensor cores are worth it.
+  p.x = p.y = dense({8, 64, 32, 32}, false);  // At this size tensor cores are worth their cost.
   p.weight = dense({64, 64, 3, 3}, false);
   const auto notes_of_plan = [&](const DnnPlan& plan) {
     const auto get = state_.library.get_attribute;
@@ -236,7 +237,7 @@ TEST_F(InstalledCudnn, TakesAnotherEngineWhereTf32IsAllowed) {
 
 // ---- cuBLASLt -----------------------------------------------------------------------------------
 
-// What the library has understood, read back from its own descriptions.
+// What the library has understood. The test reads it back from the library's own descriptions.
 struct Understood {
   int32_t transposes_a = -1, transposes_b = -1, batch = -1, bias_type = -1;
   int64_t batch_stride_a = -1, column_stride_d = -1;
@@ -303,7 +304,7 @@ cublasStatus_t read_back(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMa
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Without what needs a device.
+// The test replaces the functions of the library that need a device.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): a list of expectations.
 TEST(InstalledCublasLt, UnderstandsEveryAttribute) {
   const CublasLt* const library = installed().cublaslt();

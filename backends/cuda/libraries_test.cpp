@@ -1,4 +1,5 @@
-// How libraries are found, and what is said where one is missing: on a file system of the test.
+// Tests how libraries are found, and what is reported if one is missing. The file system is made up
+// by each test.
 #include "backends/cuda/libraries.hpp"
 
 #include <gtest/gtest.h>
@@ -10,16 +11,17 @@
 namespace bp::cuda {
 namespace {
 
-// One library file: its version, and the functions that it lacks.
+// One library file, with its version and the functions that it lacks.
 struct File {
   int version = 0;
   std::set<std::string> lacks;
-  std::string broken;  // Why it does not open.
+  std::string broken;  // Why the file cannot be opened; empty if it can.
 };
 
 File of_version(int version) { return {version, {}, ""}; }
 
-// The version of the file whose version function was looked up last: C functions have no state.
+// The version of the file whose version function was looked up last. It is global because a C
+// function has no state.
 int asked_version = 0;
 size_t give_version() { return static_cast<size_t>(asked_version); }
 ncclResult_t give_nccl_version(int* version) {
@@ -28,8 +30,8 @@ ncclResult_t give_nccl_version(int* version) {
 }
 
 struct World {
-  std::map<std::string, File> files;   // By path, or by name for the loader's path.
-  std::map<std::string, File> loaded;  // By name.
+  std::map<std::string, File> files;   // By path, or by name if the loader finds it on its path.
+  std::map<std::string, File> loaded;  // The libraries that the process has loaded, by name.
   std::map<std::string, std::vector<std::string>> matches;
   std::vector<std::string> opened, notes;
 
@@ -208,7 +210,7 @@ TEST(Libraries, ReadsWhereToLookFromTheHostsOptions) {
   EXPECT_EQ(search.python, "/p");
 }
 
-// The real loader, on what every machine has.
+// The real loader opens a library that every machine has.
 TEST(Libraries, OpensFilesOfTheSystem) {
   const LibraryLoader loader = system_loader();
   std::string reason;
@@ -221,7 +223,7 @@ TEST(Libraries, OpensFilesOfTheSystem) {
   EXPECT_FALSE(loader.match("/*").empty());
 }
 
-// Every function of the tables, by its name in the library that is installed here.
+// Finds every function of the tables by its name in the libraries that are installed here.
 TEST(Libraries, BindsWhatIsInstalled) {
   std::vector<std::string> lines;
   Libraries libraries({{}, "/usr/local/cuda", ""}, system_loader(),

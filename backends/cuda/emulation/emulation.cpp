@@ -50,7 +50,7 @@ class Machine {
   size_t count(State state, size_t begin, size_t end) const;
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  size_t live_ = 0;  // Live fibers of the launch.
+  size_t live_ = 0;  // How many fibers the launch uses.
   Fiber* running_ = nullptr;
   jmp_buf scheduler_;
   const std::function<void()>* thread_ = nullptr;

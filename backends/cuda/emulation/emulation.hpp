@@ -50,7 +50,7 @@ struct Grid {
 void run(const Grid& grid, const std::function<void()>& thread);
 
 // Returns what a launch passes to the driver in place of kKernel. The first call registers it with
-// the CUDA for tests, which copies the arguments at the launch and runs the grid on the stream.
+// the fake CUDA, which copies the arguments at the launch and runs the grid on the stream.
 template <auto kKernel, typename... Params>
 const void* entry_of() {
   static const char entry = 0;

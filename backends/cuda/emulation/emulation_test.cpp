@@ -1,4 +1,4 @@
-// The emulated device, and what kernels compute without neighbours.
+// Tests the emulated device, and the functions of kernels that one thread computes alone.
 #include "backends/cuda/emulation/emulation.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace bp::cuda {
 
-// The backend's host side asks for them; none is launched here.
+// The host side of the backend needs a list of kernels. These tests launch no kernel.
 std::span<const bp_kernel* const> kernel_list() { return {}; }
 
 namespace {
@@ -51,13 +51,14 @@ TEST(Emulation, SaysWhereThreadsWaitInDifferentBarriers) {
     }
   };
   EXPECT_THROW(emulation::run(grid_of(1, 64), diverging), std::logic_error);
-  // The device goes on.
+  // The device still runs kernels.
   int runs = 0;
   emulation::run(grid_of(1, 64), [&] { ++runs; });
   EXPECT_EQ(runs, 64);
 }
 
-// Half of all threads read what a neighbour writes, without a barrier: one of the orders shows it.
+// Half of all threads read what a neighbour writes, without a barrier. Of the two orders in which
+// the threads of a block run, one gives wrong values.
 TEST(Emulation, ShowsAMissingBarrier) {
   int wrong = 0;
   std::vector<int> written(64);
@@ -111,7 +112,7 @@ TEST(Loop, IsOneAxisForTensorsWithoutGaps) {
   EXPECT_EQ(make_loop(3, shape, {{memory, strides, 4}, {memory, transposed, 4}}).rank, 2);
 }
 
-// A float in between would be a tie, and round down.
+// If the double were first rounded to a float, the float would be a tie and would round down.
 TEST(Rounding, IsDoneOnce) {
   EXPECT_EQ(widen(narrow<Float16>(1.0 + 0x1p-11 + 0x1p-40)), 1.0f + 0x1p-10f);
   EXPECT_EQ(widen(narrow<BFloat16>(1.0 + 0x1p-8 + 0x1p-40)), 1.0f + 0x1p-7f);
@@ -125,7 +126,7 @@ TEST(Rounding, IsDoneOnce) {
   EXPECT_TRUE(is_nan(widen(narrow<BFloat16>(std::numeric_limits<double>::quiet_NaN()))));
 }
 
-// The known answers of its authors.
+// The authors of Philox published these words.
 TEST(Philox, GivesTheWordsOfItsAuthors) {
   const PhiloxBlock zeros = philox(0, 0, 0);
   EXPECT_EQ(zeros.words[0], 0x6627e8d5u);

@@ -1,8 +1,10 @@
-// The plugin on the CUDA for tests and the emulated device: the kernels of this backend run.
+// The entry of a plugin that runs the kernels of this backend on the fake CUDA and the emulated
+// device.
 //
-// Option libraries: "none" (what is not given) leaves cuBLASLt and cuDNN out, so that products and
-// convolutions run on kernels too; "fake" brings those that compute; "broken" those that are wrong
-// on purpose, to see that the suite judges what is asked of them.
+// The option `libraries` has one of three values. "none", the default, leaves cuBLASLt and cuDNN
+// out, so that the backend's own kernels compute products and convolutions. "fake" adds the fake
+// libraries. "broken" adds fake libraries that compute wrong results on purpose, to see that the
+// suite finds them.
 #include <string_view>
 
 #include "backends/cuda/backend.hpp"

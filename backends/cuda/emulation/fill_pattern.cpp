@@ -1,4 +1,4 @@
-// Fills with a pattern, for the device that is emulated.
+// Fills memory with a pattern on the emulated device.
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/memory.hpp"
 

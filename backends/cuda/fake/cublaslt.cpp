@@ -11,7 +11,9 @@
 namespace bp::cuda::fake {
 namespace {
 
-constexpr uint64_t kWorkspaceBytes = 1000;  // No multiple of anything that it would be rounded to.
+// The size of a workspace. It is not a multiple of an alignment, so that a caller who rounds it is
+// found.
+constexpr uint64_t kWorkspaceBytes = 1000;
 constexpr uint64_t kWorkspaceAlignment = 256;
 
 struct Layout {
@@ -34,7 +36,7 @@ struct Desc {
 struct Preference {
   uint64_t workspace_bytes = 0;
   uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
-  // By default the library counts on what cudaMalloc() gives.
+  // By default the library expects the alignment of cudaMalloc().
   uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
 };
 
@@ -55,7 +57,7 @@ cublasStatus_t end(Handle handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// An attribute of another size is one of another type.
+// Reads an attribute. If its size is wrong, the caller passed a value of another type.
 template <typename T>
 cublasStatus_t read(T& out, const void* value, size_t size_bytes) {
   if (value == nullptr || size_bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -117,9 +119,9 @@ cublasStatus_t set_preference(cublasLtMatmulPreference_t preference,
   }
 }
 
-// ---- What is taken ------------------------------------------------------------------------------
+// ---- Heuristics ---------------------------------------------------------------------------------
 
-// The combinations of the manual that this backend may ask for.
+// Returns whether the manual lists this combination of types, among those that this backend uses.
 bool has_types(const Desc& d, const Layout& a, const Layout& b, const Layout& c, const Layout& y) {
   if (a.type != b.type || c.type != y.type) return false;
   const bool has_bias = d.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
@@ -147,7 +149,7 @@ bool has_extents(const Desc& d, const Layout& a, const Layout& b, const Layout& 
          (is_b_turned ? b.cols : b.rows) == depth && depth > 0;
 }
 
-// What the heuristics were promised, and matmul() holds the caller to.
+// What the caller promised to the heuristics. matmul() checks that the caller keeps it.
 struct Promise {
   uint64_t alignment_a, alignment_b, alignment_c, alignment_d, workspace_bytes;
 };
@@ -181,7 +183,7 @@ cublasStatus_t get_heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublas
 
 // ---- Products -----------------------------------------------------------------------------------
 
-// By value: the work runs later.
+// A product. It keeps copies of the descriptions, because the work runs later.
 struct Product {
   Desc desc;
   Layout a, b, c, y;
@@ -190,7 +192,7 @@ struct Product {
   std::byte* at_y;
 };
 
-// A factor of one index of the batch, (rows, cols) behind each other.
+// Returns a factor of product number `batch` as a dense matrix in row-major order.
 std::vector<double> gathered(const std::byte* begin, const Layout& l, int64_t batch, bool is_turned,
                              bool is_rounded) {
   const auto rows = static_cast<int64_t>(is_turned ? l.cols : l.rows),
@@ -218,7 +220,7 @@ void compute(const Product& p, int64_t batch) {
     for (int64_t i = 0; i < rows; ++i) {
       double sum = 0;
       for (int64_t k = 0; k < depth; ++k) {
-        // Of b the rows are what its columns were.
+        // `b` was gathered with its columns as rows.
         sum += a[static_cast<size_t>(i * depth + k)] * b[static_cast<size_t>(j * depth + k)];
       }
       sum *= p.alpha;
@@ -281,7 +283,8 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   }
   const cudaError_t error =
       state().submit(stream, reinterpret_cast<const void*>(&compute), [p, workspace, promise] {
-        std::memset(workspace, 0xFF, promise.workspace_bytes);  // It is all the library's.
+        // The library may overwrite the whole workspace.
+        std::memset(workspace, 0xFF, promise.workspace_bytes);
         for (int64_t i = 0; i < p.y.batch; ++i) compute(p, i);
       });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -1,17 +1,18 @@
-// A cuBLASLt for tests, which computes: a product comes out of the descriptions that it was given,
-// so that one wrong stride or transposition shows in the numbers. It refuses what the library's
-// manual does not list, and what breaks a promise that was made to its heuristics.
+// A fake cuBLASLt for tests. It computes products on the host from the descriptions that it is
+// given, so that a wrong stride or transposition gives wrong numbers. It refuses combinations that
+// the manual of the library does not list, and calls that break a promise to its heuristics.
 #pragma once
 
 #include "backends/cuda/library_tables.hpp"
 
 namespace bp::cuda::fake {
 
-// The table. Work goes to the streams of the CUDA for tests.
+// Returns the table of its functions. Work goes to the streams of the fake CUDA.
 CublasLt cublaslt();
 
-// The same, wrong on purpose: it steps through its first factor by the shorter of its extents in
-// place of its leading dimension. Tests that pass with it judge nothing.
+// Returns a table that computes wrong products on purpose: it steps through its first factor by the
+// smaller extent and not by the leading dimension. A test that passes with this table checks
+// nothing.
 CublasLt broken_cublaslt();
 
 }  // namespace bp::cuda::fake

@@ -1,4 +1,4 @@
-// The table of the CUDA for tests; what devices there are, and their contexts.
+// The table of the fake CUDA, its devices and their contexts.
 #include "backends/cuda/fake/cuda.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Context* context_of(int ordinal) {
   return &s.contexts[static_cast<size_t>(ordinal)];
 }
 
-// ---- What is there ------------------------------------------------------------------------------
+// ---- Devices ------------------------------------------------------------------------------------
 
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = state().setup.driver_version;
@@ -181,7 +181,7 @@ int nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current, unsigned* pending
 
 namespace {
 
-// The name of an entry as an argument of a template.
+// The name of an entry, as a template argument.
 template <size_t kSize>
 struct Name {
   // NOLINTNEXTLINE(google-explicit-constructor): string literals convert.
@@ -189,7 +189,8 @@ struct Name {
   char value[kSize];
 };
 
-// An entry of the table: counts, fails on order, and does what its definition above says.
+// An entry of the table. It counts the call, fails if fail_call() asked for it, and else calls the
+// function of the same name above.
 template <typename Function>
 struct Entry;
 template <typename Result, typename... Args>
@@ -197,7 +198,7 @@ struct Entry<Result (*)(Args...)> {
   template <Result (*kFunction)(Args...), Name kName>
   static Result call(Args... args) {
     const std::string_view name = kName.value;
-    // What may be called on any thread, before there is a context.
+    // The other functions may be called on any thread, before there is a context.
     const bool needs_context = name.starts_with("cuda") && !is_free(name);
     const int error = state().enter(kName.value, needs_context);
     return error == 0 ? kFunction(args...) : static_cast<Result>(error);

@@ -1,7 +1,7 @@
-// A CUDA for tests, without a GPU: devices whose memory is the host's, streams that run on threads,
-// events, graphs, and failures on order. It keeps CUDA's rules where the backend relies on them,
-// and counts what broke one: a call without a current context, one from within a callback, a handle
-// that was left over.
+// A fake CUDA for tests, which needs no GPU. Its devices use the memory of the host, and its
+// streams run on threads. It has events and graphs, and a test can make any call fail. It behaves
+// as CUDA does where the backend relies on that, and reports broken rules: a call without a current
+// context, a call from within a callback, or a handle that is left over.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace bp::cuda::fake {
 
-// The table. Its functions share one state per process, or per plugin that this is linked into.
+// Returns the table of its functions. They share one state in a program or plugin that links them.
 Driver driver();
 
 struct Setup {
@@ -23,18 +23,18 @@ struct Setup {
   bool has_pools = true;
   int major = 9;
   bool has_nvml = true;
-  bool is_in_parts = false;  // MIG divides the first device.
+  bool is_in_parts = false;  // If true, MIG divides the first device.
   int driver_version = CUDART_VERSION;
 };
 
-// Forgets everything, and begins with these devices.
+// Forgets everything, and starts again with the devices of `setup`.
 void reset(const Setup& setup = {});
 
-// Lets call number `nth`, from 1 on, of the function `name` fail with `error`, and every later call
-// too if that is an error which CUDA does not recover from. An nth of 0 takes the order back.
+// Makes call number `nth` of the function `name` fail with `error`; the first call has number 1. If
+// CUDA does not recover from the error, every later call fails too. If `nth` is 0, no call fails.
 void fail_call(const std::string& name, uint64_t nth, int error);
 
-// Blocks until all streams have nothing to do, or wait for an event.
+// Blocks until each stream has nothing to do or waits for an event.
 void finish();
 
 // Returns how often each function was called since reset().
@@ -46,7 +46,7 @@ std::vector<std::string> violations();
 // Returns the handles that were made and not ended, in words such as "2 streams".
 std::vector<std::string> leftovers();
 
-// The body of a kernel's launch. It reads the arguments, and returns the work.
+// What a launch of a kernel does. It reads the arguments, and returns the work.
 using KernelBody = std::function<std::function<void()>(void** args)>;
 void add_kernel(const void* kernel, KernelBody body);
 

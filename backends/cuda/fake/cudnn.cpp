@@ -14,18 +14,21 @@
 namespace bp::cuda::fake {
 namespace {
 
-constexpr int64_t kWorkspaceBytes = 1000;  // No multiple of anything that it would be rounded to.
+// The size of a workspace. It is not a multiple of an alignment, so that a caller who rounds it is
+// found.
+constexpr int64_t kWorkspaceBytes = 1000;
 
 // ---- Descriptors --------------------------------------------------------------------------------
 
-// What the heuristics list: both are exact but for the first's rounding of f32 to TF32.
+// The engines that the heuristics list. The first one rounds f32 inputs to TF32. Otherwise both are
+// exact.
 enum class Engine { kTensorCores, kPlain };
 
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool is_final = false;
   Engine engine = Engine::kPlain;
-  std::map<int, std::vector<int64_t>> words;  // Numbers and enumerators.
+  std::map<int, std::vector<int64_t>> words;  // The numbers and enumerators, by attribute.
   std::map<int, double> factors;
   std::map<int, std::vector<void*>> pointers;
   std::map<int, std::shared_ptr<Descriptor>> parts;
@@ -34,7 +37,8 @@ struct Descriptor {
   const Descriptor& part(int name) const { return *parts.at(name); }
 };
 
-// A handle keeps its descriptor; what was made of it keeps it too, as the library's own counts do.
+// What a handle points to. It shares its descriptor with the descriptors that were made from it, as
+// the library counts references too.
 struct Holder {
   std::shared_ptr<Descriptor> descriptor;
 };
@@ -80,7 +84,7 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: {
       const auto& part = known(*static_cast<const cudnnBackendDescriptor_t*>(values));
-      // A config comes out of the heuristics as it is.
+      // An engine config is finalized when the heuristics return it.
       if (!part->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
       d.parts[name] = part;
       return CUDNN_STATUS_SUCCESS;
@@ -166,7 +170,7 @@ Tensor tensor_of(const Descriptor& d) {
           .ndim = d.words.at(CUDNN_ATTR_TENSOR_DIMENSIONS).size()};
 }
 
-// The attributes of an operation of one direction, in the order of Names.
+// The names of the attributes of an operation, which differ for each direction.
 struct Names {
   int convolution, x, weight, y, alpha, beta;
 };
@@ -222,7 +226,7 @@ Convolution convolution_of(const Descriptor& operation) {
 cudnnStatus_t finalize_operation(const Descriptor& d) {
   const Descriptor& how = d.part(names_of(d.type).convolution);
   if (how.word(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION) {
-    return CUDNN_STATUS_NOT_SUPPORTED;  // Nothing here asks for it.
+    return CUDNN_STATUS_NOT_SUPPORTED;  // The backend never asks for another mode.
   }
   const Convolution c = convolution_of(d);
   const bool is_wide = how.word(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) ==
@@ -233,7 +237,7 @@ cudnnStatus_t finalize_operation(const Descriptor& d) {
   return is_wide && has_axes && fits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-// What is missing is found as at() throws.
+// If an attribute is missing, at() throws std::out_of_range.
 cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) try {
   Descriptor& d = *known(handle);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -252,9 +256,10 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) try {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// ---- What is computed ---------------------------------------------------------------------------
+// ---- Execution ----------------------------------------------------------------------------------
 
-// The pointers of a pack by the names of the tensors; NULL where one breaks its promise.
+// Returns the pointer of a pack for a tensor. Returns NULL if it is missing or breaks the promised
+// alignment.
 std::byte* address(const Descriptor& pack, const Tensor& t) {
   const std::vector<int64_t>& names = pack.words.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto found = std::ranges::find(names, t.name);
@@ -283,7 +288,8 @@ cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_handle
   const cudaError_t error =
       state().submit(reinterpret_cast<FakeHandle*>(handle)->stream,
                      reinterpret_cast<const void*>(&compute), [c, at, workspace] {
-                       std::memset(workspace, 0xFF, kWorkspaceBytes);  // It is all the library's.
+                       // The library may overwrite the whole workspace.
+                       std::memset(workspace, 0xFF, kWorkspaceBytes);
                        compute(c, at, kIsBroken);
                      });
   return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;

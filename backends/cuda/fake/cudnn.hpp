@@ -1,16 +1,17 @@
-// A cuDNN for tests, which computes: a convolution or a gradient of one comes out of the graph that
-// it was given. It refuses what does not fit together, as the library does.
+// A fake cuDNN for tests. It computes convolutions and their gradients on the host from the graphs
+// that it is given. It refuses extents that do not fit each other, as the library does.
 #pragma once
 
 #include "backends/cuda/library_tables.hpp"
 
 namespace bp::cuda::fake {
 
-// The table. Work goes to the streams of the CUDA for tests.
+// Returns the table of its functions. Work goes to the streams of the fake CUDA.
 Cudnn cudnn();
 
-// The same, wrong on purpose: it turns the filter around, as a convolution by the book does, where
-// ops are cross-correlations. Tests that pass with it judge nothing.
+// Returns a table that is wrong on purpose: it turns the filter around, as the convolution of
+// mathematics does, but the op is a cross-correlation. A test that passes with this table checks
+// nothing.
 Cudnn broken_cudnn();
 
 }  // namespace bp::cuda::fake

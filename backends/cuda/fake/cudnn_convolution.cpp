@@ -13,7 +13,8 @@ int64_t place(const Tensor& t, int64_t first, int64_t second, const Extents& spa
   return at;
 }
 
-// The next index below the spatial extents of `t`; false behind the last.
+// Advances `at` to the next index within the spatial extents of `t`. Returns false after the last
+// one.
 bool advance(const Tensor& t, Extents& at) {
   for (size_t i = t.ndim - 2; i-- > 0;) {
     if (++at[i] < t.shape[i + 2]) return true;
@@ -22,7 +23,7 @@ bool advance(const Tensor& t, Extents& at) {
   return false;
 }
 
-// The element of x that a tap of an output reads; false if that is padding.
+// Finds the element of x that a tap of an output reads. Returns false if it is padding.
 bool input_of(const Convolution& c, const Extents& to, const Extents& tap, Extents& from) {
   bool is_inside = true;
   for (size_t i = 0; i < c.axes(); ++i) {
@@ -37,7 +38,7 @@ Extents turned(const Tensor& t, Extents tap) {
   return tap;
 }
 
-// Calls fn(x, weight, y) with the places of each product of one element of y.
+// Calls fn(x, weight, y) for each product of one element of y, with the places of the elements.
 template <typename Fn>
 void for_each_tap(const Convolution& c, bool is_turned, int64_t n, int64_t k, const Extents& to,
                   const Fn& fn) {
@@ -54,7 +55,7 @@ void for_each_tap(const Convolution& c, bool is_turned, int64_t n, int64_t k, co
   }
 }
 
-// The same for all of y.
+// Calls fn(x, weight, y) for each product of every element of y.
 template <typename Fn>
 void for_each_product(const Convolution& c, bool is_turned, const Fn& fn) {
   for (int64_t n = 0; n < c.y.shape[0]; ++n) {
@@ -87,7 +88,7 @@ void compute(const Convolution& c, const At& at, bool is_turned) {
                              ? c.x
                              : c.weight;
   std::byte* const out = &result == &c.y ? at.y : &result == &c.x ? at.x : at.weight;
-  std::map<int64_t, double> sums;  // By place: whatever lies between is left alone.
+  std::map<int64_t, double> sums;  // By place, so that gaps between elements are not written.
   for (int64_t first = 0; first < result.shape[0]; ++first) {
     for (int64_t second = 0; second < result.shape[1]; ++second) {
       Extents spatial{};

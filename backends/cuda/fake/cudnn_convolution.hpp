@@ -1,4 +1,4 @@
-// What the cuDNN for tests computes: a convolution, or a gradient of one, as its graph says it.
+// The convolutions and gradients that the fake cuDNN computes.
 #pragma once
 
 #include <array>
@@ -30,15 +30,16 @@ struct Convolution {
   int64_t groups() const { return x.shape[1] / weight.shape[1]; }
 };
 
-// Whether the extents are those of one convolution.
+// Returns whether the extents fit each other.
 bool fits(const Convolution& c);
 
-// Where the tensors lie.
+// The addresses of the tensors.
 struct At {
   std::byte *x = nullptr, *weight = nullptr, *y = nullptr;
 };
 
-// Each sum in double. `is_turned` takes the filter's taps in the opposite order.
+// Computes the result, with each sum in double. If `is_turned` is true, the taps of the filter are
+// taken in the opposite order.
 void compute(const Convolution& c, const At& at, bool is_turned);
 
 }  // namespace bp::cuda::fake

@@ -1,4 +1,4 @@
-// One definition per entry of the table of the CUDA for tests, by the same name.
+// Declares the functions of the fake CUDA. Each entry of its table has a function of the same name.
 #pragma once
 
 #include "backends/cuda/fake/state.hpp"
@@ -11,7 +11,7 @@ namespace bp::cuda::fake::entries {
 #define BP_NVML(name, symbol, parameters) int name parameters;
 #include "backends/cuda/driver.def"
 
-// NULL if there is no such device.
+// Returns the context of a device, or NULL if there is no such device.
 Context* context_of(int ordinal);
 
 }  // namespace bp::cuda::fake::entries

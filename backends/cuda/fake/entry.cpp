@@ -1,4 +1,4 @@
-// The plugin on the CUDA and the NCCL for tests.
+// The entry of a plugin that runs on the fake CUDA and the fake NCCL.
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/fake/cuda.hpp"

@@ -1,4 +1,4 @@
-// Elements of tensors as doubles, for libraries of tests that compute.
+// Reads and writes elements of tensors as doubles, for the fake libraries.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,12 +11,12 @@
 
 namespace bp::cuda::fake {
 
-// f16, bf16, f32 or f64.
+// Returns the bytes of an element of f16, bf16, f32 or f64.
 inline size_t item_bytes(cudaDataType_t type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-// The element with this index from `begin` on.
+// Returns element number `index` of the elements that begin at `begin`.
 inline double load(const std::byte* begin, cudaDataType_t type, int64_t index) {
   switch (type) {
     case CUDA_R_64F:
@@ -47,7 +47,7 @@ inline void store(std::byte* begin, cudaDataType_t type, int64_t index, double v
   }
 }
 
-// An f32 with 10 bits of its fraction, to nearest; what is finite stays so.
+// Returns an f32 rounded to 10 bits of its fraction, to nearest. A finite number stays finite.
 inline double as_tf32(double value) {
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   constexpr uint32_t kExponent = 0x7F800000u, kDropped = 0x1FFFu;

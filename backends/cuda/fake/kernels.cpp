@@ -1,5 +1,5 @@
-// Kernels for the CUDA for tests: as many as the suite needs to test streams, graphs and failures.
-// They go through the same Launch as those of the device.
+// The kernels of the fake CUDA. They are as many as the conformance suite needs to test streams,
+// graphs and failures. They use the same Launch as the kernels of a device.
 #include <atomic>
 #include <cstring>
 #include <tuple>
@@ -12,9 +12,9 @@
 namespace bp::cuda {
 namespace {
 
-// ---- What runs on the "device" ------------------------------------------------------------------
+// ---- Kernels ------------------------------------------------------------------------------------
 
-// Integers wrap: they are computed without a sign.
+// Integers are added as unsigned numbers, which wrap.
 template <typename T>
 void add_elements(T* y, const T* a, const T* b, int64_t count) {
   using Ring = std::conditional_t<std::is_integral_v<T>, uint32_t, T>;
@@ -41,7 +41,7 @@ void fill_elements(uint8_t* to, uint64_t count, Pattern pattern) {
   for (uint64_t i = 0; i < count; ++i) to[i] = pattern.bytes[i % pattern.size_bytes];
 }
 
-// Makes `function` a kernel: a launch copies its arguments, as CUDA does.
+// Makes `function` a kernel. A launch copies the arguments, as CUDA does.
 template <typename... Params>
 void add_kernel(void (*function)(Params...)) {
   fake::add_kernel(reinterpret_cast<const void*>(function), [function](void** args) {
@@ -53,7 +53,7 @@ void add_kernel(void (*function)(Params...)) {
   });
 }
 
-// ---- What launches it ---------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 constexpr unsigned kThreads = 256;
 

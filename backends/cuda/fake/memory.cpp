@@ -1,4 +1,4 @@
-// Memory of the CUDA for tests: the host's.
+// The memory of the fake CUDA, which is memory of the host.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +45,7 @@ cudaError_t take(void** pointer, size_t size, MemoryKind kind) {
   return cudaSuccess;
 }
 
-// False if there is no such memory of the kind.
+// Frees memory of one of `kinds`. Returns false if there is no such memory at `pointer`.
 bool give(const void* pointer, std::initializer_list<MemoryKind> kinds) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -66,7 +66,7 @@ cudaError_t cudaMalloc(void** pointer, size_t size) {
   return take(pointer, size, MemoryKind::kPlain);
 }
 
-// Memory of a pool is freed at once, other memory when the device has nothing to do.
+// Frees memory of a pool at once, and other memory when the device has nothing to do.
 cudaError_t cudaFree(void* pointer) {
   State& s = state();
   bool is_plain = false;
@@ -156,7 +156,7 @@ cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
 
 namespace {
 
-// The kind of the memory that `pointer` lies in.
+// Returns the kind of memory that contains `pointer`.
 cudaMemoryType type_of(const void* pointer) {
   const std::lock_guard lock(state().mutex);
   auto found = state().memory.upper_bound(pointer);
@@ -179,7 +179,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// Like CUDA's own, it blocks until the copy is made where one side is pageable.
+// Blocks until the copy is made if one side is pageable, as CUDA does.
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t size, cudaMemcpyKind,
                             cudaStream_t stream) {
   const bool is_pageable =

@@ -15,7 +15,7 @@ namespace {
 
 using Finish = std::function<void(std::map<int, Offer>& offers)>;
 
-// What a group of calls has gathered on this thread.
+// One call of a group of calls. The group gathers its steps on the calling thread.
 struct Step {
   ncclComm* comm;
   cudaStream_t stream;
@@ -47,7 +47,8 @@ ncclResult_t group_start() {
   return ncclSuccess;
 }
 
-// Calls of one communicator are one piece of work, so that no send waits behind a receive.
+// Submits the gathered calls. All calls of one communicator are one piece of work, so that no send
+// waits behind a receive.
 ncclResult_t group_end() {
   if (--group_depth > 0) return ncclInProgress;
   std::vector<Step> gathered = std::exchange(steps, {});
@@ -67,7 +68,7 @@ ncclResult_t group_end() {
   return fails("ncclGroupEnd", result) ? result : ncclInProgress;
 }
 
-// Brings `offer` to the next meeting of `comm`; whoever comes last finishes it.
+// Brings `offer` to the next meeting of `comm`. The rank that comes last calls `finish`.
 ncclResult_t meet(const char* name, ncclComm* comm, cudaStream_t stream, const Offer& offer,
                   Finish finish) {
   ncclResult_t result;
@@ -113,7 +114,7 @@ bp_reduction reduction_of(ncclRedOp_t op) {
   }
 }
 
-// The reduction of all offers, as bytes.
+// Returns the bytes of the reduction of all offers.
 Bytes reduced(const std::map<int, Offer>& offers, ncclDataType_t type, ncclRedOp_t op) {
   std::vector<kernels::Contribution> from;
   from.reserve(offers.size());

@@ -1,6 +1,6 @@
-// An NCCL for tests, within one process: ranks are devices of the CUDA for tests, and meet on its
-// streams as kernels of NCCL do. What waits for a rank waits in its stream, until the rank comes or
-// the communicator is aborted.
+// A fake NCCL for tests, within one process. Its ranks are devices of the fake CUDA, and they meet
+// on its streams, as kernels of NCCL do. Work that waits for a rank waits in its stream until the
+// rank comes or the communicator is aborted.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace bp::cuda::fake {
 
-// The table. Its functions share one state per process, or per plugin that this is linked into.
+// Returns the table of its functions. They share one state in a program or plugin that links them.
 Nccl nccl();
 
-// Lets every call of the function `name`, such as "ncclAllReduce", fail; "" ends that.
+// Makes every call of the function `name`, such as "ncclAllReduce", fail with `result`. If `name`
+// is "", no call fails.
 void fail_nccl_call(const std::string& name, ncclResult_t result);
 
 // Sets what get_async_error() returns for every communicator that is ready. ncclSuccess ends this.

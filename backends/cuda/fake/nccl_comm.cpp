@@ -38,7 +38,8 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank, nc
 
 // Makes the worlds of a split to which all ranks have come.
 void finish_split(Split& split) {
-  std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;  // (key, rank)
+  // The communicators of each color, each with its (key, rank).
+  std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;
   for (const auto& [rank, wish] : split.wishes) {
     if (wish.first == NCCL_SPLIT_NOCOLOR) continue;
     parts[wish.first].push_back({{wish.second, rank}, split.children[rank]});

@@ -1,4 +1,4 @@
-// The communicators of the NCCL for tests, and how their ranks meet.
+// The communicators of the fake NCCL, and the meetings of their ranks.
 #pragma once
 
 #include <condition_variable>
@@ -18,53 +18,55 @@ namespace bp::cuda::fake {
 
 using Bytes = std::vector<std::byte>;
 
-// What one rank brings to a collective, and how the last one to come answers all of them.
+// What one rank brings to a collective.
 struct Offer {
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
   size_t send_bytes = 0;
   double scale = 1;
 };
+// The ranks that have come to one collective. The last one computes the results of all of them.
 struct Meeting {
   std::map<int, Offer> offers;
   bool is_done = false;
 };
 
-// The ranks of one communicator. One mutex for all of them: tests are not about speed.
+// The ranks of one communicator. The mutex of Shared guards all worlds, because speed does not
+// matter in tests.
 struct World {
   int size = 0;
   int joined = 0;
   std::map<uint64_t, Meeting> meetings;
-  std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // By sender and receiver.
+  std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // The messages by sender and receiver.
 };
 
 // A split that some ranks have come to.
 struct Split {
-  std::map<int, std::pair<int, int>> wishes;  // Color and key, by rank.
+  std::map<int, std::pair<int, int>> wishes;  // The color and the key of each rank.
   std::map<int, ncclComm*> children;
 };
 
 }  // namespace bp::cuda::fake
 
-// NCCL's own handle; completed here as in its library.
+// The type of NCCL's handles. NCCL's header only declares it, and its library defines it.
 struct ncclComm {
   std::shared_ptr<bp::cuda::fake::World> world;
   int rank = 0;
   uint64_t next = 0, next_split = 0;
-  std::shared_ptr<bp::cuda::fake::Split> splitting;  // Until all ranks have come.
+  std::shared_ptr<bp::cuda::fake::Split> splitting;  // NULL once all ranks have come.
   bool is_aborted = false;
-  std::map<int, double> scales;  // Of its own reductions.
+  std::map<int, double> scales;  // The factors of the reductions that were made for it.
 };
 
 namespace bp::cuda::fake {
 
-// What all ranks of the process share.
+// The state that all ranks of the process share.
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::string, std::shared_ptr<World>> worlds;  // By id.
+  std::map<std::string, std::shared_ptr<World>> worlds;  // By the id of their communicator.
   std::map<std::pair<World*, uint64_t>, std::shared_ptr<Split>> splits;
-  std::vector<std::unique_ptr<ncclComm>> graveyard;  // Work may still look at them.
+  std::vector<std::unique_ptr<ncclComm>> graveyard;  // Ended, but work may still read them.
   int next_id = 0, live = 0;
   std::string failing;
   ncclResult_t failure = ncclSuccess, async_failure = ncclSuccess;
@@ -72,10 +74,10 @@ struct Shared {
 
 Shared& shared();
 
-// Whether calls of `name` are to fail, and with what.
+// Returns whether calls of `name` must fail, and gives the result of such calls.
 bool fails(const char* name, ncclResult_t& result);
 
-// Puts the functions that make, split, ask and end communicators into the table.
+// Puts the functions that make, split, query and end communicators into the table.
 void add_communicators(Nccl& table);
 
 }  // namespace bp::cuda::fake

@@ -83,7 +83,7 @@ void State::wait_for_all(Context* context) {
   for (const std::shared_ptr<Queue>& queue : queues) queue->wait(UINT64_MAX);
 }
 
-// ---- What tests see -----------------------------------------------------------------------------
+// ---- Functions for tests ------------------------------------------------------------------------
 
 void reset(const Setup& setup) {
   State& s = state();

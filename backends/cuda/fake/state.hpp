@@ -1,4 +1,4 @@
-// The state of the CUDA for tests.
+// The state of the fake CUDA.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct Allocation {
 };
 
 struct GraphNode {
-  const void* what;  // The kernel, or what stands for another kind of work.
+  const void* what;  // The kernel, or an address that stands for another kind of work.
   std::function<void()> run;
 };
 struct FakeGraph {
@@ -40,7 +40,7 @@ struct FakeGraph {
 struct FakeStream {
   Context* context = nullptr;
   std::shared_ptr<Queue> queue;
-  std::unique_ptr<FakeGraph> capture;  // While it captures.
+  std::unique_ptr<FakeGraph> capture;  // NULL unless the stream captures.
 };
 
 struct FakeEvent {
@@ -51,22 +51,22 @@ struct FakeEvent {
 
 struct FakePool {
   Context* context = nullptr;
-  bool waits = true;  // An allocation may wait for streams behind which memory was freed.
+  bool waits = true;  // If true, an allocation may wait for a stream that freed memory.
 };
 
 struct State {
   State();
 
-  // Returns the error that a call of `name` has to fail with, or 0.
+  // Counts a call of `name`. Returns the error with which it must fail, or 0.
   int enter(const char* name, bool needs_context);
   void break_rule(const std::string& text);
 
-  // Submits to a stream, or to the graph that it captures.
+  // Submits work to a stream, or adds it to the graph that the stream captures.
   cudaError_t submit(cudaStream_t stream, const void* what, std::function<void()> work);
   FakeStream* find(cudaStream_t stream);
   void wait_for_all(Context* context);
 
-  std::mutex mutex;  // Guards what follows, and is not held while work runs.
+  std::mutex mutex;  // It guards the members below, and is not held while work runs.
   Setup setup;
   std::vector<Context> contexts;
   std::map<const void*, Allocation> memory;
@@ -80,7 +80,7 @@ struct State {
   std::string failing;
   uint64_t failing_nth = 0;
   int error = 0;
-  std::atomic<int> sticky = 0;  // What every call fails with since one did.
+  std::atomic<int> sticky = 0;  // The error from which CUDA does not recover, or 0.
 
   std::atomic<int> nvml_uses = 0;
   bp_host host{};
@@ -92,7 +92,7 @@ State& state();
 // Returns the context of the calling thread.
 Context*& current();
 
-// Set on a thread that runs a callback.
+// Returns the flag of the calling thread that is true while it runs a callback.
 bool& is_in_callback();
 
 }  // namespace bp::cuda::fake

@@ -1,4 +1,4 @@
-// Streams, events, kernels and graphs of the CUDA for tests.
+// The streams, events, kernels and graphs of the fake CUDA.
 #include <algorithm>
 
 #include "backends/cuda/fake/entries.hpp"

@@ -8,7 +8,7 @@ namespace bp::cuda::fake {
 namespace {
 
 constexpr uint64_t kSize = 4096;
-constexpr uint64_t kLargeSize = uint64_t{3} << 20;  // Of more than one staging block.
+constexpr uint64_t kLargeSize = uint64_t{3} << 20;  // It needs more than one staging block.
 constexpr uint64_t kTimeoutNs = 20'000'000'000;
 
 }  // namespace
@@ -66,7 +66,7 @@ void Tour::visit_memory() {
     const bp_buffer_ref whole{pinned, 0, kSize};
     void* pointer = nullptr;
     if (took(m.map(m.self, &whole, &pointer), "map")) took(m.unmap(m.self, pinned), "unmap");
-    took(m.free(m.self, pinned, first_), "free");  // In the order of a stream.
+    took(m.free(m.self, pinned, first_), "free");  // It is freed in the order of the stream.
     std::erase(buffers_, pinned);
   }
   if (bp_buffer* const ordered = allocate(kSize, 0, BP_MEMORY_STREAM_ORDERED, first_);
@@ -132,7 +132,7 @@ void Tour::visit_events() {
   took(b_.streams->synchronize(b_.streams->self, second_, UINT64_MAX), "stream.synchronize");
 }
 
-// Work behind a signal of the host, and a callback behind that.
+// Submits work that waits for a signal of the host, and a callback after it.
 void Tour::visit_held_stream() {
   if (here_ == nullptr) return;
   const bp_event_ops& e = *b_.events;

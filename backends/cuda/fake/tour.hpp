@@ -1,5 +1,5 @@
-// A walk through every entry of the backend's tables, for tests in which some call of CUDA fails:
-// what an entry returned is kept, and what depends on it left out.
+// Calls every entry of the backend's tables, for tests in which a call of CUDA fails. The tour
+// keeps every refusal, and leaves out the calls that need what a refused call did not give.
 #pragma once
 
 #include <deque>
@@ -54,7 +54,8 @@ class Tour {
   bp_buffer *here_ = nullptr, *there_ = nullptr, *registered_ = nullptr;
   bp_graph* graph_ = nullptr;
   bp_graph_instance* instance_ = nullptr;
-  // Memory of the host that copies may still use, whatever failed: it lives as long as the tour.
+  // Memory of the host. It lives as long as the tour, because copies may still use it after a
+  // failure.
   std::deque<std::vector<char>> host_;
   bool is_right_ = true;
 };

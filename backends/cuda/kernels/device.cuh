@@ -22,7 +22,7 @@
 
 #include "backends/cuda/bad_data.hpp"
 
-// Stands before a loop, which is then unrolled on the device.
+// A loop with this in front is unrolled on the device.
 #ifdef __CUDA_ARCH__
 #define BP_UNROLL _Pragma("unroll")
 #else
@@ -31,7 +31,7 @@
 
 namespace bp::cuda {
 
-// The functions of C take doubles; these take the type of the argument.
+// The C functions of these names take doubles. The functions of std take the type of the argument.
 using std::copysign;
 using std::cos;
 using std::erfc;
@@ -57,7 +57,7 @@ __device__ inline void report(const Reporter& reporter, int64_t index) {
   volatile BadDataReport* const to = reporter.report;
   if (to->launch != 0) return;
   to->index = index;
-  __threadfence_system();  // Whoever sees the launch sees an index.
+  __threadfence_system();  // A reader who sees the launch also sees the index.
   to->launch = reporter.launch;
 }
 

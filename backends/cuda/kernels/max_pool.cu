@@ -74,11 +74,12 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
 
 constexpr int kLongList = 64;
 
+// `heads` has, for each element of grad_x, the output at the head of its list, or -1. `next` has,
+// for each output, the next one in its list.
 struct ScatterPlan {
   Grid grad_y, indices, grad_x;
-  int32_t* heads =
-      nullptr;  // For each element of grad_x: the output at the head of its list, or -1.
-  int32_t* next = nullptr;  // For each output, the next one in its list.
+  int32_t* heads = nullptr;
+  int32_t* next = nullptr;
 };
 
 __host__ __device__ __forceinline__ int64_t index_at(const ScatterPlan& p, int64_t output) {

@@ -24,12 +24,10 @@ inline Product product_of(const bp_linear_args& args) {
   return folded(bp::product_of(args, data<std::byte>));
 }
 
-// The dtypes that cuBLASLt takes, as rows of (a, b, y). clang-format off: each row is one
-// combination.
+// The dtypes that cuBLASLt takes, as rows of (a, b, y).
 constexpr bp_dtype kWideLibraryDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
 constexpr bp_dtype kNarrowLibraryDtypes[] = {BP_F16,  BP_F16,  BP_F16,  BP_F16,  BP_F16,  BP_F32,
                                              BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_F32};
-// clang-format on
 constexpr bp_dtype kTf32Dtypes[] = {BP_F32, BP_F32, BP_F32};
 
 // Returns a row of the table for an op whose free dtypes are those of two factors and a result.

@@ -147,7 +147,7 @@ Axes<4> batch_axes(const Product& p) {
   return axes;
 }
 
-// ---- Behind cuBLASLt ----------------------------------------------------------------------------
+// ---- Steps beside cuBLASLt ----------------------------------------------------------------------
 
 struct ActivateElement {
   uint32_t activation;

@@ -1,4 +1,4 @@
-# The kernels of the cuda backend, relative to its folder: device code and what launches it.
+# The sources of the kernels of the cuda backend, relative to its folder: device code and launches.
 set(cuda_kernel_sources
   kernels/activation.cu
   kernels/argmax.cu

@@ -1,8 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// arange: start + i * step, in i64, which wraps, or in f64, rounded once.
-//
-// Compiled for both.
+// arange: start + i * step, in i64, which wraps, or in f64, rounded once. The shader is compiled
+// for each of the two.
 #include "prelude.glsl"
 #include "element.glsl"
 #if defined(COMPUTE_F64)

@@ -4,7 +4,7 @@
 // integers. Each conversion rounds once. A value with too many bits for an intermediate dtype is
 // rounded to odd: its last bit says that bits were dropped.
 //
-// Compiled for each pair of a source and a destination.
+// The shader is compiled for each pair of a source and a destination.
 #include "prelude.glsl"
 #include "element.glsl"
 

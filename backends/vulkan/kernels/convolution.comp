@@ -6,7 +6,7 @@
 //   fold     grad_x (n, c, spatial) from the gradients of columns: each element adds up the taps
 //            that saw it, in their order
 //
-// One invocation for each element of the result.
+// There is one invocation for each element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
 #define SUMMED float

@@ -33,7 +33,7 @@ float erfinv_large_f32(float root) {
   return p;
 }
 
-// Infinite at -1 and 1, and NaN beyond.
+// Returns erfinv(x), which is infinite at -1 and 1, and NaN beyond.
 float erfinv_f32(float x) {
   precise const float product = (1.0 - x) * (1.0 + x);
   const float w = -log_f32(product);
@@ -124,7 +124,7 @@ double erfinv_largest_f64(double root) {
   return p;
 }
 
-// Infinite at -1 and 1, and NaN beyond.
+// Returns erfinv(x), which is infinite at -1 and 1, and NaN beyond.
 double erfinv_f64(double x) {
   precise const double product = (1.0lf - x) * (1.0lf + x);
   const double w = -log_f64(product), root = sqrt(w);

@@ -9,7 +9,7 @@
 // has found the largest element of each result. The parts of a long reduction only map their
 // elements; the dispatch that combines the parts finishes the results.
 //
-// Compiled for each type that it computes in.
+// The shader is compiled for each type in which it computes.
 #include "prelude.glsl"
 #include "element.glsl"
 #if defined(COMPUTE_F32)

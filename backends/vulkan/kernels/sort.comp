@@ -9,7 +9,7 @@
 //   merge   from one pair of keys and places to the other
 //   write   the first elements, as they lie in x, and their places
 //
-// Compiled for each class of dtypes.
+// The shader is compiled for each class of dtypes.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "axes.glsl"

@@ -38,13 +38,25 @@ struct Product {
 };
 
 // The combinations of dtypes that products take, as rows of (a, b, y): each narrow float with
-// itself and with f32. clang-format is off, so that each row stays on its line.
+// itself and with f32. Each row is a line, so clang-format is off.
+// clang-format off
 inline constexpr bp_dtype kProductDtypes[] = {
-    BP_F32,  BP_F32,  BP_F32, BP_F64,  BP_F64, BP_F64,  BP_F16,  BP_F16,  BP_F16,  BP_F16,
-    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F16, BP_F16,  BP_F32,  BP_F32,  BP_F32,  BP_F16,
-    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F32, BP_F32,  BP_F16,  BP_BF16, BP_BF16, BP_BF16,
-    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_BF16, BP_BF16, BP_F32,  BP_F32,  BP_F32,
-    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_F32,  BP_F32,  BP_BF16,
+    BP_F32, BP_F32, BP_F32,
+    BP_F64, BP_F64, BP_F64,
+    BP_F16, BP_F16, BP_F16,
+    BP_F16, BP_F16, BP_F32,
+    BP_F16, BP_F32, BP_F16,
+    BP_F16, BP_F32, BP_F32,
+    BP_F32, BP_F16, BP_F16,
+    BP_F32, BP_F16, BP_F32,
+    BP_F32, BP_F32, BP_F16,
+    BP_BF16, BP_BF16, BP_BF16,
+    BP_BF16, BP_BF16, BP_F32,
+    BP_BF16, BP_F32, BP_BF16,
+    BP_BF16, BP_F32, BP_F32,
+    BP_F32, BP_BF16, BP_BF16,
+    BP_F32, BP_BF16, BP_F32,
+    BP_F32, BP_F32, BP_BF16,
 };
 
 // The combinations for the gradient of a bias, which is summed over the gradient of the output, as
