@@ -70,8 +70,8 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   return BP_OK;
 }
 
-// Returns whether `out` is the memory of one of `inputs`. bp_op_check() allows inputs and outputs
-// to meet only if they are the same, so the first byte decides.
+// Returns whether `out` is the memory of one of `inputs`. bp_op_check() allows an output to overlap
+// an input only if both are the same memory, so it is enough to compare the first byte.
 bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor& out) {
   for (uint32_t i = 0; i < count; ++i) {
     const bp_tensor& in = *inputs[i];
@@ -80,7 +80,7 @@ bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor
   return false;
 }
 
-// Returns whether a tensor is fit to be described. check_tensor() has the texts of a refusal.
+// Returns whether a tensor can be described. If not, check_tensor() tells why.
 bool is_usable(const bp_tensor* tensor) {
   return tensor != nullptr && tensor->ndim <= BP_MAX_RANK && is_known_dtype(tensor->dtype) &&
          (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr));

@@ -1,4 +1,5 @@
-// A call of an op as selection sees it: a few words that have everything that claims can ask.
+// Describes a call of an op for the selection of kernels, in a few words that hold everything that
+// claims can ask.
 #pragma once
 
 #include <bit>
@@ -26,7 +27,7 @@ using Fact = uint32_t;
 inline constexpr uint32_t kClassShift = 16, kRankShift = 22, kAlignmentShift = 26;
 inline constexpr uint32_t kMaxAlignmentLog2 = 12;  // Claims ask for at most 4096 bytes.
 inline constexpr Fact kDtypeMask = (1u << kClassShift) - 1;
-inline constexpr Fact kOpaqueClass = 1u << 5;  // A tensor with a bp_layout of its backend.
+inline constexpr Fact kOpaqueClass = 1u << 5;  // The tensor has a bp_layout of its backend.
 inline constexpr Fact kDiffers = 1u << 30;     // The dtypes of a list are not all the same.
 inline constexpr Fact kHasOneElement = 1u << 31;
 
@@ -73,7 +74,7 @@ inline const void* member(const void* args, uint32_t offset) {
   return static_cast<const std::byte*>(args) + offset;
 }
 
-// Returns the tensor at `argument`, which is no list.
+// Returns the tensor at `argument`, which is not a list.
 inline const bp_tensor* tensor_at(const void* args, const TensorArgument& argument) {
   return *static_cast<const bp_tensor* const*>(member(args, argument.offset));
 }
@@ -104,9 +105,9 @@ inline Fact describe(const bp_tensor& t) {
          (has_one_element ? kHasOneElement : 0);
 }
 
-// Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.
-// If it fails, the text says which argument is not usable. *out_has_null is set if a tensor has no
-// buffer; check_buffers() decides about such a tensor.
+// Reads the call with the frame `args` into `key`. The frame has at least the row's size, and `key`
+// is all zero. If it fails, the text says which argument is not usable. *out_has_null tells whether
+// a tensor has no buffer; check_buffers() then decides whether that is allowed.
 bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
                     bool* out_has_null);
 
@@ -126,21 +127,21 @@ inline const void* known_frame(const OpRow& row, const void* args, std::byte* st
   return lengthened_frame(row, args, storage);
 }
 
-// Returns the frame as a kernel reads it that was built with frames of `size_bytes`: `args` itself
-// if the sizes agree, else a copy in `storage`. Returns NULL if the caller gave a member that the
-// kernel does not know, and its place in *out_offset.
+// Returns the frame for a kernel that was built with frames of `size_bytes`. It is `args` itself if
+// the sizes are equal, else a copy in `storage`. If the caller gave a member that the kernel does
+// not know, returns NULL and writes the place of the member to *out_offset.
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset);
 
-// Returns the tensor, still without memory, that stands for the inline scalar at `argument`. It has
-// one element, or the shape of the argument that it is like, and strides of 0.
+// Returns a tensor without memory that stands for the inline scalar at `argument`. It has one
+// element, or the shape of the argument that it is like, and strides of 0.
 bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame);
 
-// Refusals of a call.
+// These functions refuse a call: they set the text and return the status.
 bp_status unknown_op(uint32_t op);
 bp_status unknown_flags(const OpRow& row, bp_launch_flags flags);
 
-// BP_INCOMPATIBLE: no struct has so many bytes.
+// Returns BP_INCOMPATIBLE for a frame that says it is larger than any struct can be.
 bp_status frame_too_long(const OpRow& row, const void* args);
 
 }  // namespace bp::core

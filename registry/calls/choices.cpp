@@ -26,7 +26,7 @@ void Selection::put(Table& table, const Choices* choices, uint64_t hash) {
   ++table.used_count;
 }
 
-// The table in use, or one of twice the size if it is half full.
+// Returns the table in use. If it is half full, makes a table of twice the size and returns that.
 Selection::Table& Selection::grown_locked() {
   Table& old = *tables_.back();
   if (old.used_count * 2 <= old.mask) return old;

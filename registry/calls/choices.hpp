@@ -1,9 +1,9 @@
-// The memory of earlier choices of kernels.
+// Remembers which kernels were chosen for earlier calls.
 //
-// A choice is remembered by the key of its call (call.hpp) and read without a lock: a table of
-// pointers that only ever fills up. It grows by a copy of twice its size, and is replaced by an
-// empty one when a plugin comes or goes; what was replaced stays readable until the target ends, so
-// that readers need no protection.
+// A choice is remembered by the key of its call (call.hpp). Readers take no lock: they read a hash
+// table of pointers to which entries are added, and from which none is removed. When the table is
+// half full, a copy of twice the size replaces it. When a plugin is loaded or unloaded, an empty
+// table replaces it. Old tables stay readable until the target ends, so a reader may still use one.
 #pragma once
 
 #include <atomic>
@@ -21,22 +21,22 @@ namespace bp::core {
 struct Candidate {
   const bp_kernel* kernel;
   bp_kernel_sources source;
-  bool asks_supports;         // The kernel's answer cannot be remembered.
-  bool needs_scalar_tensors;  // It takes no inline scalars, and the call has one.
+  bool asks_supports;         // If true, supports() must be asked about every call.
+  bool needs_scalar_tensors;  // If true, a tensor must replace each inline scalar of the call.
 };
 
 struct Choices {
   Key key;
-  std::vector<Candidate> candidates;  // Best first; from every source.
+  std::vector<Candidate> candidates;  // From every source, the best first.
 };
 
-// Thread-safe.
+// The choices for one target. It is thread-safe.
 class Selection {
  public:
   Selection();
   Selection(const Selection&) = delete;
 
-  // What is remembered for `key`; NULL if nothing is.
+  // Returns what is remembered for `key`, or NULL if nothing is.
   const Choices* find(const Key& key, uint64_t hash) const {
     const Table& table = *table_.load(std::memory_order_acquire);
     for (uint64_t i = hash & table.mask;; i = (i + 1) & table.mask) {
@@ -45,10 +45,13 @@ class Selection {
     }
   }
 
-  // Raised by each clear(). To be read before the facts that a choice is made from.
+  // Returns a number that each clear() raises. A caller reads it before it reads the facts from
+  // which it makes a choice.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Keeps `choices`, and remembers them unless the generation has changed since.
+  // Keeps `choices` alive, and remembers them unless clear() was called since the caller read
+  // `generation`. If another thread has remembered choices for the key first, returns those, else
+  // returns `choices`.
   const Choices* insert(std::unique_ptr<const Choices> choices, uint64_t hash, uint64_t generation);
 
   // Forgets everything.
@@ -59,7 +62,8 @@ class Selection {
     explicit Table(uint64_t slot_count);
 
     uint64_t mask;
-    std::unique_ptr<std::atomic<const Choices*>[]> slots;  // NULL ends a search: never all full.
+    // The slots. An empty slot ends a search, so there is always one.
+    std::unique_ptr<std::atomic<const Choices*>[]> slots;
     uint64_t used_count = 0;
   };
 
@@ -69,8 +73,8 @@ class Selection {
   std::atomic<Table*> table_;
   std::atomic<uint64_t> generation_ = 0;
   std::mutex mutex_;
-  // Guarded by mutex_.
-  std::vector<std::unique_ptr<Table>> tables_;  // The last is in use.
+  // mutex_ guards the members below.
+  std::vector<std::unique_ptr<Table>> tables_;  // The last one is in use.
   std::vector<std::unique_ptr<const Choices>> choices_;
 };
 

@@ -24,7 +24,7 @@ std::string layout_names(bp_layout_flags layouts) {
   return names;
 }
 
-// Returns the facts of argument i as `kernel` sees it. An inline scalar may reach the kernel as a
+// Returns the facts of argument i as `kernel` sees them. An inline scalar may reach the kernel as a
 // tensor.
 Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i) {
   const TensorArgument& argument = row.tensors[i];
@@ -43,7 +43,7 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
 std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact) {
   const std::string name = argument.name;
   const bp_layout_flags classes = classes_of(fact);
-  // Claims do not speak of layouts of the backend's own; see own_layouts.hpp.
+  // Claims say nothing about layouts of the backend's own. own_layouts.hpp decides about them.
   const bp_layout_flags others = classes & ~(kernel.layouts | kOpaqueClass);
   if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && others != 0) {
     return name + ": layout " + layout_names(others) + " is not claimed, only " +

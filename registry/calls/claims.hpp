@@ -1,4 +1,4 @@
-// Reads what a kernel says about itself as data, and decides whether a call is within it.
+// Reads the claims of a kernel, and decides whether they cover a call.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace bp::core {
 
-// Returns whether the kernel's build had the functions of plans. A kernel of an older build is
-// shorter.
+// Returns whether the struct of the kernel has the functions of plans. A kernel of an older build
+// has a shorter struct.
 inline bool knows_plans(const bp_kernel& kernel) {
   return kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
 }
@@ -23,7 +23,7 @@ std::string kernel_defect(const bp_kernel& kernel);
 // Returns whether an inline scalar of the call has to become a tensor for `kernel`.
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key);
 
-// Returns why the claims leave out the call, or "" if they cover it.
+// Returns why the claims do not cover the call, or "" if they do.
 std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key);
 
 }  // namespace bp::core

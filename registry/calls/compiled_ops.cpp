@@ -16,7 +16,7 @@
 namespace bp::core {
 namespace {
 
-// Returns the tensors of a frame in its order, with the tensors of a list behind each other. An
+// Returns the tensors of a frame in its order, with the tensors of a list one after the other. An
 // absent tensor is NULL.
 std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args) {
   std::vector<const bp_tensor*> tensors;
@@ -37,12 +37,13 @@ bool is_written(Kind kind) {
          kind == Kind::inout || kind == Kind::inout_list;
 }
 
-// The flags of launches that one program serves: every program is deterministic.
+// Returns the flags with which a program is compiled for launches with `flags`. Every program is
+// deterministic, so launches with and without that flag share one program.
 bp_launch_flags program_flags(bp_launch_flags flags) {
   return (flags | BP_LAUNCH_DETERMINISTIC) & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
 }
 
-// A frame as it is launched: a tensor without memory stands for each inline scalar.
+// A frame in which a tensor without memory stands for each inline scalar.
 class LaunchedFrame {
  public:
   LaunchedFrame(const OpRow& row, const void* args) : args_(args) {
@@ -66,15 +67,15 @@ class LaunchedFrame {
   bp_tensor views_[kMaxTensors];
 };
 
-// Whether the two are one tensor, as of a call in place.
+// Returns whether the two are one tensor, as in a call in place.
 bool is_same(const bp_tensor& a, const bp_tensor& b) {
   return a.buffer != nullptr && a.buffer == b.buffer && a.byte_offset == b.byte_offset &&
          a.dtype == b.dtype && a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
          std::equal(a.strides, a.strides + a.ndim, b.strides);
 }
 
-// Returns for each tensor the first one that it is the same as. It is the tensor itself if there is
-// none before.
+// Returns, for each tensor, the index of the first tensor that is the same. This is its own index
+// if no earlier tensor is the same.
 std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {
   std::vector<uint32_t> originals(tensors.size());
   for (uint32_t i = 0; i < tensors.size(); ++i) {
@@ -202,8 +203,8 @@ class OneNode {
 
   std::vector<uint64_t> frame_;
   std::vector<bp_program_value> values_;
-  std::vector<uint32_t> tensor_of_;  // For each value.
-  std::vector<uint32_t> value_of_;   // For each tensor.
+  std::vector<uint32_t> tensor_of_;  // The index of a tensor for each value.
+  std::vector<uint32_t> value_of_;   // The index of a value for each tensor.
   std::deque<bp_tensor> views_;
   std::vector<const bp_tensor*> pointers_;
   bp_program_node node_{};
@@ -222,8 +223,8 @@ struct CompiledOps::Program {
   const bp_compiler_ops* compiler = nullptr;
   bp_executable* executable = nullptr;
   const bp_kernel* kernel = nullptr;
-  std::vector<uint32_t> order;  // Says which tensor of the op stands at each place of the frame.
-  bp_reason reason = nullptr;   // Why there is no executable.
+  std::vector<uint32_t> order;  // The index of the op's tensor at each place of the frame.
+  bp_reason reason = nullptr;   // Tells why there is no executable.
   bp_status status = BP_OK;     // The status of compile(), with its text.
   std::string text;
 };
@@ -295,8 +296,8 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
                                                               bp_launch_flags flags,
                                                               const void* args) {
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
-  // A layout is an address, which may come back as the address of another layout, so it cannot be a
-  // key.
+  // A layout is known by its address. Another layout may get the same address later, so a layout
+  // cannot be part of a key.
   const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
   if (std::ranges::any_of(tensors, has_layout)) {
     auto refused = std::make_shared<Program>();
@@ -307,14 +308,14 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
   if (std::shared_ptr<const Program> known = find_known(key)) return known;
   std::shared_ptr<const Program> program = compile(row, program_flags(flags), args, tensors);
   if (program->status != BP_OK && program->status != BP_UNSUPPORTED) return program;
-  std::map<Key, std::shared_ptr<const Program>> ended;  // Destroyed after the lock is released.
+  std::map<Key, std::shared_ptr<const Program>> ended;  // It is destroyed after the unlock.
   const std::lock_guard lock(mutex_);
   if (programs_.size() >= kMaxPrograms) ended.swap(programs_);
   return programs_.emplace(std::move(key), std::move(program)).first->second;
 }
 
-// A kernel is asked for its workspace without the flags of the launch: the frame may have a program
-// for each of them.
+// workspace_size() does not get the flags of the launch. So it needs the programs of a frame for
+// all flags.
 std::vector<std::shared_ptr<const CompiledOps::Program>> CompiledOps::programs_of(
     const OpRow& row, const void* args) {
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);

@@ -1,6 +1,6 @@
-// Ops of a device that has a compiler and no kernel of its own for them. Each call runs as a
-// program of one node. The program is compiled when a frame with new dtypes, shapes, strides or
-// attributes comes, and is kept.
+// Runs ops for which a device has a compiler and no kernel. Each call runs as a program of one
+// node. A program is compiled for the first frame with certain dtypes, shapes, strides and
+// attributes, and is kept for later frames.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace bp::core {
 
-// Thread-safe. It must end before the backend does.
+// The kernels and programs of one device. It is thread-safe, and must end before the backend.
 class CompiledOps {
  public:
-  // The number of frames that are remembered. When there are more, all are forgotten and compiled
-  // again.
+  // How many programs are kept. When one more is needed, all are forgotten, and each is compiled
+  // again when it is needed.
   static constexpr size_t kMaxPrograms = 4096;
 
   CompiledOps(const bp_compiler_ops& compiler, bp_device* device);
   CompiledOps(const CompiledOps&) = delete;
 
-  // Returns the kernel of the op in the backend's name. Inline scalars reach it as tensors: a
-  // program has them as inputs, so one program serves every value.
+  // Returns the kernel of an op, which counts as a kernel of the backend. It takes inline scalars
+  // as tensors. They are inputs of the program, so one program serves every value.
   const bp_kernel* kernel(const OpRow& row) const { return &kernels_[row.index]; }
 
  private:
@@ -40,17 +40,19 @@ class CompiledOps {
 
   static const Op& op_of(const bp_kernel* kernel) { return *static_cast<const Op*>(kernel->state); }
 
-  // What a program depends on: the flags and the frame without its memory, and which tensors are
-  // one.
+  // Returns what a program depends on: the flags, the frame without its memory, and which of the
+  // tensors are the same tensor.
   static Key key_of(const OpRow& row, bp_launch_flags flags, const void* args,
                     const std::vector<const bp_tensor*>& tensors);
 
-  // NULL if it was not asked for yet.
+  // Returns the program of a key, or NULL if it is not known.
   std::shared_ptr<const Program> find_known(const Key& key);
 
-  // The program of a frame, or why there is none. Never NULL.
+  // Returns the program of a frame, which is compiled if it is not known. Never returns NULL: if it
+  // cannot be compiled, the program has the reason.
   std::shared_ptr<const Program> find(const OpRow& row, bp_launch_flags flags, const void* args);
-  // Of all flags for which the frame was asked; of none, where it was not yet.
+  // Returns the programs of a frame that are known, for all flags. If none is known, returns the
+  // program without flags.
   std::vector<std::shared_ptr<const Program>> programs_of(const OpRow& row, const void* args);
   std::shared_ptr<const Program> compile(const OpRow& row, bp_launch_flags flags, const void* args,
                                          const std::vector<const bp_tensor*>& tensors) const;
@@ -65,10 +67,10 @@ class CompiledOps {
   const bp_compiler_ops compiler_;
   bp_device* const device_;
   std::vector<Op> ops_;
-  std::vector<bp_kernel> kernels_;  // Indexed by OpRow::index.
+  std::vector<bp_kernel> kernels_;  // OpRow::index is their index.
 
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<const Program>> programs_;  // Guarded by mutex_.
+  std::map<Key, std::shared_ptr<const Program>> programs_;  // mutex_ guards it.
 };
 
 }  // namespace bp::core

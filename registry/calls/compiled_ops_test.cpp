@@ -1,5 +1,5 @@
-// Ops that only the compiler of a device runs: which programs it is given, how often, and what
-// becomes of them.
+// Tests ops that only the compiler of a device runs: which programs the compiler gets, how often,
+// and when they are released.
 #include "registry/calls/compiled_ops.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace bp::core {
 namespace {
 
-// A compiler that takes every program, and executables that note what they are launched with.
+// A compiler that takes every program. Its executables record their launches.
 class FakeCompiler {
  public:
   struct Executable {
@@ -24,7 +24,7 @@ class FakeCompiler {
     bp_launch_flags flags = 0;
     std::vector<bp_value_role> roles;
     std::vector<uint32_t> node_values;
-    bool has_buffers = false;  // Of the views in the frame of the node.
+    bool has_buffers = false;  // If true, a tensor in the frame of the node has a buffer.
     uint32_t op = 0;
   };
   struct Launch {
@@ -34,7 +34,7 @@ class FakeCompiler {
   };
 
   bp_compiler_ops ops{.struct_size = sizeof(ops), .struct_type = BP_STRUCT_COMPILER_OPS};
-  bp_reason reason = nullptr;  // Of query().
+  bp_reason reason = nullptr;  // The reason that query() gives.
   bp_status compile_status = BP_OK;
   uint64_t workspace_bytes = 0, strict_workspace_bytes = 0;
   std::atomic<int> queries = 0, compiles = 0, releases = 0;
@@ -136,7 +136,7 @@ class CompiledOpsTest : public ::testing::Test {
   }
 
   FakeCompiler compiler_;
-  FakeBackend fake_;  // Outlives the registry.
+  FakeBackend fake_;  // It outlives the registry.
   TestRegistry r_;
   const bp_plugin* plugin_ = nullptr;
   const bp_target* target_ = nullptr;

@@ -89,7 +89,7 @@ bool visit_member(const Member& m, const void* args, bool is_constant, Word&& wo
   }
 }
 
-// Calls visit(member, is_constant) until it returns false.
+// Calls visit(member, is_constant) for each member until it returns false.
 template <typename Visit>
 void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
   uint32_t tensor = 0;

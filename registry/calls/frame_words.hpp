@@ -1,4 +1,5 @@
-// Turns a frame into words: what a plan depends on, member by member in the order of ops.def.
+// Turns a frame into numbers of 64 bits: everything on which a plan depends, member by member in
+// the order of ops.def.
 #pragma once
 
 #include <span>
@@ -8,22 +9,22 @@
 
 namespace bp::core {
 
-// A member of a frame, as a row of ops.def. The count of a list stands 8 bytes before `offset`, and
-// a scalar stands one pointer behind it.
+// A row of ops.def: an op, or a member of its frame. The count of a list is 8 bytes before
+// `offset`, and a scalar is 8 bytes after it.
 struct FrameMember {
-  uint32_t op;  // 0 for a member.
+  uint32_t op;  // It is 0 for a member.
   uint32_t offset;
   Kind kind;
   bool is_tensor;
-  const char* name;  // NULL for the row of an op, which opens its members.
+  const char* name;  // It is NULL for the row of an op, which stands before its members.
 };
 
 // Returns all members of the frame of an op, in the order of ops.def.
 std::span<const FrameMember> frame_members(const OpRow& op);
 
-// Returns dtype, shape and strides of tensors, and attributes. For the arguments in `constant_args`
-// it also has buffer and offset; bit i stands for tensor argument i. `args` is a frame of this
-// build.
+// Returns the dtypes, shapes and strides of the tensors, and the attributes. If bit i of
+// `constant_args` is set, it also returns the buffer and the offset of tensor argument i. `args` is
+// a frame of this build.
 std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args);
 
 struct FrameDifference {

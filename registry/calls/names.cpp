@@ -18,7 +18,7 @@ struct Dtype {
   uint32_t bits;
 };
 
-// The dtype of each value stands at that index.
+// The index of each row is the value of the dtype.
 constexpr Dtype kDtypes[] = {
     {nullptr, 0},      {"bool", 8},       {"i4", 4},     {"u4", 4},       {"i8", 8},
     {"i16", 16},       {"i32", 32},       {"i64", 64},   {"u8", 8},       {"u16", 16},

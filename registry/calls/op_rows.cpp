@@ -6,8 +6,8 @@
 namespace bp::core {
 namespace {
 
-// An op in the rows of its arguments. Names would be compared letter by letter, ops times
-// arguments.
+// Numbers the ops, so that the compiler can find the arguments of an op by comparing numbers. It
+// would be slow to compare the names of all ops with those of all arguments.
 enum class OpName : uint32_t {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name,
 #define BP_ARG(op, member, kind, dtype_rule)
@@ -54,7 +54,7 @@ struct FixedDtype {
   bp_dtype dtype;
 };
 
-// The dtypes that a rule may name alone.
+// The dtypes that a dtype rule may consist of.
 constexpr FixedDtype kFixedDtypes[] = {
     {"bool", BP_BOOL}, {"i32", BP_I32}, {"i64", BP_I64}, {"u64", BP_U64},
     {"f32", BP_F32},   {"f64", BP_F64}, {"u8", BP_U8},
@@ -65,7 +65,7 @@ constexpr bool is_free(std::string_view rule) {
          rule.starts_with("set(");
 }
 
-// Makes a row whose `like` members are not resolved yet.
+// Makes a row in which the `like` members are not set yet.
 consteval OpRow make_row(const Op& op, uint32_t index) {
   OpRow row;
   row.op = op.id;
@@ -110,7 +110,8 @@ consteval std::array<OpRow, std::size(kOps)> make_rows() {
 
 constexpr std::array kRows = make_rows();
 
-// Checks that every scalar has a dtype to be converted to, and that every frame can be fitted.
+// Returns whether every scalar has a dtype to which it can be converted, and every frame fits into
+// kMaxFrameBytes.
 consteval bool is_sound() {
   for (const OpRow& row : kRows) {
     if (row.frame_size_bytes > kMaxFrameBytes) return false;

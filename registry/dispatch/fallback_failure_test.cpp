@@ -1,5 +1,5 @@
-// Tests a host fallback whose work fails on the host, for a device whose streams can be given a
-// failure.
+// Tests a host fallback whose work fails on the host. The device of these tests has events that can
+// give its streams a failure.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -104,7 +104,7 @@ class FallbackFailure : public testing::Test {
     return of.streams->status(of.streams->self, on);
   }
 
-  FakeBackend fake;  // Outlives the registry.
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r;
   const bp_target *device = nullptr, *host = nullptr;
   bp_stream* stream = nullptr;
@@ -145,7 +145,7 @@ TEST_F(FallbackFailure, EndsWithTheFailureOfTheStream) {
   indices = {2, 0};
   ASSERT_EQ(look_up(), BP_OK) << bp_error_text();
   EXPECT_EQ(picked, (std::vector<float>{5, 6, 1, 2}));
-  // Another failure has a text of its own.
+  // A failure of the backend does not get the text of the host's failure.
   stream_failures[stream] = BP_INVALID_ARGUMENT;
   EXPECT_EQ(status(*device, stream), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(), "the host signalled a failure");

@@ -1,13 +1,15 @@
-// Runs an op on the first device of class host: its tensors are copied there, and its outputs back.
+// Runs an op on the first device of class host. The tensors are copied to that device, and the
+// outputs are copied back.
 //
 // Every tensor is copied as the range of bytes that its elements span, so strides stay as they are.
 // An output with gaps between its elements is copied in first, because the bytes in the gaps must
 // not change. An output that aliases an input gets memory of its own on the host, so in-place ops
 // are right as well. The call waits for both devices.
 //
-// The host works on a stream that nobody else has meanwhile. So a failure of its work, such as an
-// index out of range, is that of this call: it becomes the failure of the caller's stream, as it
-// would be with a kernel of the device, and the stream of the host is cleared for the next call.
+// The work runs on a stream of the host device that no other call uses at the same time. So a
+// failure of that stream, such as an index out of range, belongs to this call. It becomes the
+// failure of the caller's stream, as with a kernel of the device. The failure of the host's stream
+// is then cleared for the next call.
 #include "registry/dispatch/host_fallback.hpp"
 
 #include <algorithm>
@@ -31,7 +33,7 @@ namespace {
 // The elements of a tensor as a range of its buffer.
 struct Span {
   uint64_t begin_byte = 0;  // The place in the buffer.
-  uint64_t size_bytes = 0;  // 0 for a tensor without elements.
+  uint64_t size_bytes = 0;  // It is 0 for a tensor without elements.
   // The place of the first element in the span. It is not 0 with negative strides.
   uint64_t origin_byte = 0;
   bool has_gaps = false;
@@ -55,7 +57,7 @@ struct Copy {
   services::BlockHandle block;
   bp_tensor tensor;
   bool is_written;
-  std::vector<std::byte> staging;  // Holds the bytes on the way between the devices.
+  std::vector<std::byte> staging;  // It holds the bytes on their way between the devices.
 
   bp_buffer_ref there() const { return {original->buffer, span.begin_byte, span.size_bytes}; }
   bp_buffer_ref here() const {
@@ -88,7 +90,7 @@ class HostStream {
     return status;
   }
 
-  // Waits for the work, ends its failure and returns it.
+  // Waits for the work. If it has failed, returns its failure and clears it on the stream.
   bp_status settle() {
     const bp_stream_ops& streams = host_.own_tables.streams;
     const bp_status status = streams.synchronize(streams.self, stream_, UINT64_MAX);
@@ -130,7 +132,8 @@ class Run {
     if (status != BP_OK) return status;
     status = submit(flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}, args);
     std::string words = status == BP_OK ? "" : take_error();
-    // Also where the call was refused: what was submitted before uses memory of this object.
+    // This waits after a refusal too, because work that was submitted earlier uses memory of this
+    // object.
     const bp_status settled = host_stream_.settle();
     if (settled != BP_OK && was_launched_) return fail_stream(settled, take_error());
     if (status != BP_OK) return fail(classify(impl(&host_), status), words);
@@ -272,14 +275,14 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
   return guarded([&] { return Run(*target, *host, row, launch->stream)(launch->flags, args); });
 }
 
-// A kernel for each op, in the order of op_rows().
+// Makes a kernel for each op, in the order of op_rows().
 std::vector<bp_kernel> make_kernels() {
   std::vector<bp_kernel> kernels;
   for (const OpRow& row : op_rows()) {
     bp_kernel kernel{};
     kernel.struct_size = sizeof(bp_kernel);
     kernel.struct_type = BP_STRUCT_KERNEL;
-    kernel.state = const_cast<OpRow*>(&row);  // Only read.
+    kernel.state = const_cast<OpRow*>(&row);  // Nobody writes to it.
     kernel.name = "host_fallback";
     kernel.op = row.op;
     kernel.op_version = row.version;

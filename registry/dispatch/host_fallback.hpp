@@ -1,13 +1,14 @@
-// Ops that run on another device, the host, with copies there and back.
+// Kernels that run an op on the host device, and copy its tensors there and back.
 #pragma once
 
 #include "backplane/kernel.h"
 
 namespace bp::core {
 
-// The kernel that runs `op` on the first device of class host; nullptr where there is none. Static,
-// and for every backend: launch() finds its target in bp_launch::next, which is the bp_target
-// itself. Answers BP_UNSUPPORTED before it has submitted anything.
+// Returns the kernel that runs `op` on the first device of class host, or NULL if `op` is unknown.
+// All backends share one kernel for each op: bp_launch::next points to the bp_target of the launch.
+// If the kernel returns BP_UNSUPPORTED because there is no other host device, it has submitted
+// nothing.
 const bp_kernel* host_fallback(uint32_t op);
 
 }  // namespace bp::core

@@ -24,8 +24,8 @@ class HostFallback : public testing::Test {
     return bp_op_launch(device, nullptr, 0, BP_OP_SUB, &args);
   }
 
-  // Sets a to 1, 2, 3, ... and b to 10, 20, 30, ... Compares the elements of y with their
-  // difference, and the rest of its block with its content before.
+  // Sets a to 1, 2, 3, ... and b to 10, 20, 30, ..., and runs sub. Expects the differences in y,
+  // and expects that the rest of y's block has not changed.
   void expect_difference(Floats& a, Floats& b, Floats& y) {
     std::vector<float> ones(a.size()), tens(a.size());
     std::iota(ones.begin(), ones.end(), 1.0f);
@@ -66,7 +66,7 @@ TEST_F(HostFallback, ReadsAndWritesStridesAndOffsets) {
   Floats b(*device, {3, 4}, {-4, -1}, 11, 12);  // The tensor runs backwards.
   Floats y(*device, {3, 4}, {4, 1}, 5, 20);     // The tensor lies in the middle of its block.
   expect_difference(a, b, y);
-  Floats backwards(*device, {3, 4}, {-5, 1}, 13, 20);  // It also has a gap behind each row.
+  Floats backwards(*device, {3, 4}, {-5, 1}, 13, 20);  // It also has a gap after each row.
   expect_difference(a, b, backwards);
 }
 
@@ -142,7 +142,7 @@ struct AdamW {
   }
 
   Tensor<float> tensors[8];
-  const bp_tensor* lists[4][2];  // They are parameters, gradients, and the two averages.
+  const bp_tensor* lists[4][2];  // The parameters, the gradients and the two averages.
 };
 
 TEST_F(HostFallback, BringsTheTensorsOfListsBackInPlace) {
@@ -207,7 +207,7 @@ TEST_F(HostFallback, IsNotStoppedByAFailureOfTheHostsOwnStream) {
   ASSERT_EQ(streams.clear_failure(streams.self, host->default_stream), BP_OK);
 }
 
-// Returns the text of a device's refusal of an op that it has no kernel for.
+// Returns the text with which a device refuses an op for which it has no kernel.
 std::string refusal(const bp_target& device) {
   Tensor<float> x(device, {4});
   const bp_sub_args args{.struct_size = sizeof(args), .a = x.get(), .b = x.get(), .y = x.get()};

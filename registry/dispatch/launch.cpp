@@ -20,7 +20,7 @@
 namespace bp::core {
 namespace {
 
-// The end of the last member of the first release: it must not grow when the struct does.
+// The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstStatistics =
     offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
 
@@ -49,7 +49,7 @@ bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_ker
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
   const void* const frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
-  if (frame == nullptr) return BP_OK;  // submit() has the text of this refusal.
+  if (frame == nullptr) return BP_OK;  // submit() refuses such a frame, with a text.
   const std::string refusal = own_layouts_refusal(target, row, kernel, frame);
   if (refusal.empty()) return BP_OK;
   return fail(BP_UNSUPPORTED,
@@ -77,7 +77,7 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
 }  // namespace
 }  // namespace bp::core
 
-// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+// NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.
 using namespace bp::core;
 using bp::is_null;
 

@@ -50,7 +50,7 @@ class Launch : public ::testing::Test {
     return s;
   }
 
-  FakeBackend fake;  // Outlives the registry.
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r;
   const bp_target* target = nullptr;
   AddCall call;
@@ -171,7 +171,7 @@ TEST_F(Launch, GivesTheWorkspaceThatIsPreferred) {
     EXPECT_EQ(seen.launch.workspace.size_bytes, 5000);
     EXPECT_EQ(seen.launch.workspace.byte_offset % 256, 0);
   }
-  EXPECT_EQ(fake.devices[0].live_buffers, 1);  // One buffer serves all of them.
+  EXPECT_EQ(fake.devices[0].live_buffers, 1);  // One buffer serves all launches.
 }
 
 TEST_F(Launch, TakesTheRequiredWorkspaceWhereMemoryIsShort) {

@@ -12,7 +12,7 @@ std::string name_of(const bp_layout& layout) {
 
 bool has_layout(const bp_tensor* tensor) { return tensor != nullptr && tensor->layout != nullptr; }
 
-// Ends the reference that a call of preferred() gave.
+// Releases a layout to which preferred() gave a reference.
 struct Lent {
   const bp_layout_ops& layouts;
   const bp_layout* layout = nullptr;

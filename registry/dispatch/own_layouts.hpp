@@ -1,7 +1,8 @@
 // Decides which kernels take tensors in a layout of the backend's own.
 //
-// Claims are about strides. A kernel takes a tensor in a layout if it prefers an equal one for that
-// argument, as the backend's table of layouts says of this very call.
+// Claims are about strides only. A kernel takes a tensor in a layout of the backend's own if it
+// prefers an equal layout for that argument. The backend's table of layouts tells what the kernel
+// prefers for this call.
 #pragma once
 
 #include <string>

@@ -12,9 +12,10 @@ bp_layout make_layout(const char* name) {
   return {.struct_size = sizeof(bp_layout), .struct_type = BP_STRUCT_LAYOUT, .name = name};
 }
 bp_layout tiles = make_layout("tiles"), blocks = make_layout("blocks");
-int references;  // References that the table gave and did not get back.
+int references;  // How many references the table gave and did not get back.
 
-// The kernel "tiled" prefers tiles for a. All other tensors lie by strides.
+// Makes a table in which the kernel "tiled" prefers tiles for `a`, and strides for all other
+// tensors.
 bp_layout_ops tile_table() {
   bp_layout_ops table{.struct_size = sizeof(table), .struct_type = BP_STRUCT_LAYOUT_OPS};
   table.preferred = [](void*, bp_device*, const bp_kernel* kernel, uint32_t argument, const void*,

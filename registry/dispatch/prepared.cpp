@@ -20,13 +20,13 @@
 namespace bp::core {
 namespace {
 
-// The end of the last member of the first release: it must not grow when the struct does.
+// The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstInfo = offsetof(bp_prepared_info, algorithm) + sizeof(void*);
 
 }  // namespace
 
 struct Prepared {
-  Target* target = nullptr;  // NULL after the unload.
+  Target* target = nullptr;  // It is NULL after the unload.
   const OpRow* row = nullptr;
   Key key;
   const bp_kernel* kernel = nullptr;
@@ -35,8 +35,8 @@ struct Prepared {
   bp_launch_flags flags = 0;
   uint64_t constant_args = 0;
   std::vector<uint64_t> words;  // The words of the frame.
-  // The layouts of the frame's tensors. A layout is compared by its address, so it is retained to
-  // keep the address from coming back.
+  // The layouts of the frame's tensors. Layouts are compared by address, so they are retained: the
+  // address of a retained layout cannot become the address of another one.
   std::vector<const bp_layout*> layouts;
   bp_plan* plan = nullptr;
   bp_plan_info info{};
@@ -140,7 +140,7 @@ bp_status pack(Prepared& p, const void* frame) {
   return p.kernel->plan_pack(p.kernel, &launch, frame, &packed);
 }
 
-// Makes a plan, or writes into `algorithm` why there is none.
+// Makes a plan, or writes into `algorithm` why there is no plan.
 bp_status make_plan(Prepared& p, const void* frame) {
   if (p.source != BP_KERNEL_NATIVE || !has_plans(*p.kernel)) {
     p.algorithm = std::string(p.kernel->name) + " makes no plans";
@@ -183,7 +183,8 @@ bp_status choose_kernel(Prepared& p, const Reading& r) {
   return nothing_left(*p.target, r, false);
 }
 
-// Retains the layouts. Lists have none: no kernel takes lists with layouts.
+// Retains the layouts of tensors. The tensors of lists have no layouts, because no kernel takes
+// them.
 bp_status retain_layouts(Prepared& p, const void* args) {
   if (!has_own_layouts(*p.row, p.key)) return BP_OK;
   const bp_layout_ops& layouts = *p.target->layouts;
@@ -212,7 +213,7 @@ bp_status prepare(Prepared& p, const Reading& r) {
   p.words = frame_words(*p.row, own_frame, p.constant_args);
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
-  // Whether the frame fits was checked when the kernel was taken.
+  // The frame fits: that was checked when the kernel was chosen.
   const void* frame = fit_frame(*p.row, r.frame, p.kernel->args_size_bytes, storage, &offset);
   return make_plan(p, frame);
 }
@@ -222,7 +223,7 @@ bp_status prepare(Prepared& p, const Reading& r) {
 bp_status check_call(const Prepared& p, const void* frame) {
   Key key;
   bool has_null = false;
-  // This comes first: it checks that what the rest reads of a tensor is there.
+  // This call comes first, because it checks the pointers that the code below follows.
   bp_status status = read_call(*p.row, p.flags, frame, key, &has_null);
   if (status == BP_OK) status = check_frame(p, frame);
   if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
@@ -272,7 +273,7 @@ void end_prepared(Target& target) {
 
 }  // namespace bp::core
 
-// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+// NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.
 using namespace bp::core;
 using bp::backend_unloaded;
 using bp::fail;

@@ -5,10 +5,11 @@
 
 namespace bp::core {
 
-// Ends the plans of `target` before its backend shuts down. The handles stay with their owners.
+// Ends the plans of `target` before its backend shuts down. The owners of the handles keep them.
 void end_prepared(Target& target);
 
-// Must be called when `stream` ends, because the next stream at its address is another one.
+// Forgets `stream`. It must be called when the stream ends, because another stream may get its
+// address.
 void forget_stream(Target& target, bp_stream* stream);
 
 }  // namespace bp::core

@@ -1,5 +1,5 @@
-// Tests prepared ops: what is done once, what each launch gets, and what may differ between
-// launches.
+// Tests prepared ops: which work is done once, what each launch receives, and what may differ
+// between launches.
 #include <gtest/gtest.h>
 
 #include "registry/boundary/fail.hpp"
@@ -17,7 +17,7 @@ struct Seen {
   int prepares = 0, packs = 0, launches = 0, releases = 0;
 } seen;
 
-int the_plan;  // Only its address counts.
+int the_plan;  // Only its address is used.
 uint64_t packed_size_bytes, preferred_bytes;
 bp_status prepare_status, pack_status;
 
@@ -82,7 +82,7 @@ class Prepare : public ::testing::Test {
     return bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, constants, &prepared);
   }
 
-  // Returns the text of a launch that is refused.
+  // Launches, expects a refusal and returns its text.
   std::string refusal() {
     EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_INVALID_ARGUMENT);
     return bp_error_text();
@@ -95,7 +95,7 @@ class Prepare : public ::testing::Test {
   }
 
   bp_kernel planner = make_planner();
-  FakeBackend fake;  // Outlives the registry.
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r;
   const bp_target* target = nullptr;
   AddCall call;

@@ -15,8 +15,9 @@ namespace {
 constexpr bp_supports_ignores kIgnoresAll =
     BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ATTRIBUTES | BP_SUPPORTS_IGNORES_ALIGNMENT;
 
-// Whether the answer of supports() holds for every call with the same key. The frame's own flags
-// are attributes, and a kernel built with another frame is asked about each.
+// Returns whether the answer of supports() holds for every call with the same key. The answer must
+// not depend on shapes, on attributes (the flags of the frame are attributes) or on alignment. A
+// kernel that was built with another version of the frame is asked about every call.
 bool is_rememberable(const OpRow& row, const bp_kernel& kernel) {
   return kernel.args_size_bytes == row.frame_size_bytes &&
          (kernel.supports == nullptr || (kernel.supports_ignores & kIgnoresAll) == kIgnoresAll);
@@ -27,7 +28,7 @@ std::string dtype_text(Fact fact) {
   return name == nullptr ? "dtype " + std::to_string(dtype_of(fact)) : name;
 }
 
-// "a f32 rank 2 contiguous" for a tensor of a call.
+// Returns text like "a f32 rank 2 contiguous" for a tensor of a call.
 std::string fact_text(const TensorArgument& argument, Fact fact) {
   std::string text = argument.name;
   if (!is_given(fact)) return text + (argument.has_scalar() ? " scalar" : " not given");
@@ -46,7 +47,7 @@ std::string call_text(const Target& target, const OpRow& row, const Key& key) {
   return text + ") on " + target.name;
 }
 
-// Why the op's decomposition is not a candidate; "" if it is.
+// Returns why the decomposition of the op is not a candidate, or "" if it is one.
 std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (services::decomposition(row.op) == nullptr) return "the op has none";
   if (has_own_layouts(row, key)) return "takes tensors by strides only";
@@ -71,7 +72,8 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
                                             const void* args) {
   auto choices = std::make_unique<Choices>();
   choices->key = key;
-  // The key says that a tensor has a layout of the backend's own, and not which.
+  // The key says only that a tensor has a layout of the backend's own. It does not say which one,
+  // so the kernel must be asked about every call.
   const bool has_layouts = has_own_layouts(row, key);
   for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
     if (!claims_refusal(row, *kernel, key).empty()) continue;
@@ -96,7 +98,8 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   return choices;
 }
 
-// One line of an explanation. The first that is not refused is taken.
+// Adds the line of one candidate to an explanation. The first candidate without a refusal is the
+// one that is taken.
 void add_line(std::string& text, const std::string& who, const std::string& refusal,
               bool& is_decided) {
   const char* taken = is_decided ? "not needed" : "taken";
@@ -123,7 +126,7 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   std::string refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
-  // A text that is empty is a refusal all the same.
+  // An empty text is a refusal too.
   return reason == nullptr ? ""
          : *reason == '\0' ? "refuses without a reason"
                            : clean_text(reason, LineBreaks::kIndent);

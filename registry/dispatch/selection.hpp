@@ -1,4 +1,4 @@
-// The choice of kernels for a call.
+// Chooses the kernels that may serve a call.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace bp::core {
 
-// The candidates for a call of which nothing is remembered: choose() looks there first. `args` is a
-// frame of at least the row's size. Never NULL.
+// Finds the candidates for a call, and remembers them. choose() calls it if nothing is remembered
+// for the call. `args` is a frame of at least the row's size. Never returns NULL.
 const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uint64_t hash,
                            const void* args);
 
-// The candidates for the call that `key` was read from, remembered or newly found. `args` is a
-// frame of at least the row's size. Never NULL.
+// Returns the candidates for the call from which `key` was read. They are remembered from an
+// earlier call, or newly found. `args` is a frame of at least the row's size. Never returns NULL.
 inline const Choices* choose(Target& target, const OpRow& row, const Key& key, const void* args) {
   const uint64_t hash = key.hash(row.tensor_count);
   const Choices* choices = target.selection.find(key, hash);
@@ -26,16 +26,17 @@ inline const Choices* choose(Target& target, const OpRow& row, const Key& key, c
   return choose_anew(target, row, key, hash, args);
 }
 
-// Why `kernel` does not take this very call; "" if its frame fits, and supports() agrees.
+// Returns why `kernel` does not take this call, or "" if the frame and the layouts fit and
+// supports() accepts it.
 std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
                          bp_launch_flags flags, const void* args);
 
-// Whether call_refusal() is empty.
+// Returns whether call_refusal() is empty.
 bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
              const void* args);
 
-// Whether `candidate` may be tried for a call: its source is among `sources`, its frame fits, and
-// supports() agrees where it has to be asked.
+// Returns whether `candidate` may be launched for a call. Its source must be among `sources`, the
+// frame must fit, and supports() must accept the call if its answer is not remembered.
 inline bool is_taken(const Target& target, const OpRow& row, const Candidate& candidate,
                      bp_kernel_sources sources, bp_launch_flags flags, const void* args) {
   if ((candidate.source & sources) == 0) return false;
@@ -45,7 +46,7 @@ inline bool is_taken(const Target& target, const OpRow& row, const Candidate& ca
   return accepts(target, row, *candidate.kernel, flags, args);
 }
 
-// The text of bp_kernel_explain().
+// Returns the text of bp_kernel_explain().
 std::string explain(Target& target, const OpRow& row, const Key& key, const void* args);
 
 }  // namespace bp::core

@@ -1,4 +1,4 @@
-// Tests which kernels are chosen, why others are not, and what is remembered.
+// Tests which kernels are chosen, why other kernels are not, and which choices are remembered.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Loaded {
   }
 };
 
-// Tensors with strides of their own.
+// A call whose tensors have strides that the test sets.
 struct StridedCall : AddCall {
   StridedCall(int64_t s0, int64_t s1) {
     x_strides[0] = s0;

@@ -21,8 +21,8 @@ struct ScalarTensors {
   BlockHandle blocks[kMaxTensors];
 };
 
-// A tensor with the value of an inline scalar. Its memory is filled and used in the order of the
-// stream.
+// Makes a tensor with the value of an inline scalar. Its memory is filled and used in the order of
+// the stream.
 bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame, ScalarTensors& s) {
   const TensorArgument& argument = l.row.tensors[index];
   bp_tensor& tensor = s.tensors[index] = scalar_view(l.row, argument, frame);
@@ -46,8 +46,8 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   return BP_OK;
 }
 
-// Refuses a launch that needs memory of the cache while its stream captures. Such memory goes back
-// at once, so a replay would write to memory that another launch has by then.
+// Refuses a launch that needs memory of the cache while its stream captures. The launch gives such
+// memory back at once, so a replay would write to memory that another launch uses.
 bp_status check_not_capturing(const Launch& l, const char* what) {
   if ((l.target.table_mask >> BP_STRUCT_GRAPH_OPS & 1) == 0) return BP_OK;
   const bp_stream_ops& streams = l.target.own_tables.streams;

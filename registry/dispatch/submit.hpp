@@ -1,5 +1,5 @@
-// How a kernel is called. What a call needs in every launch is inline; what only some need
-// (scalars, workspace, frames of other builds) is out of the way.
+// Submits launches to kernels. The steps that every launch needs are inline. The steps that only
+// some launches need are in the source: scalars, workspace and frames of other builds.
 #pragma once
 
 #include "registry/calls/call.hpp"
@@ -10,7 +10,7 @@ namespace bp::core {
 
 using services::BlockHandle;
 
-// One launch, as it travels through the functions below.
+// One launch, which the functions below pass on.
 struct Launch {
   Target& target;
   bp_stream* stream;
@@ -19,7 +19,8 @@ struct Launch {
   const bp_kernel& kernel;
   bp_kernel_sources source;
   bp_plan* plan = nullptr;
-  uint64_t required_bytes = 0, preferred_bytes = 0;  // Of workspace, for a launch with a plan.
+  // The workspace that a launch with a plan needs, and the workspace with which it is fastest.
+  uint64_t required_bytes = 0, preferred_bytes = 0;
 
   bp_launch with(const bp_buffer_ref& workspace) const {
     return {.next = source == BP_KERNEL_NATIVE ? nullptr : &target,
@@ -33,9 +34,9 @@ struct Launch {
   }
 };
 
-// Scratch memory of the launch: what is preferred, else what is required, and none if that is 0. It
-// comes from the cache and goes back at once: the next launch on this stream, which runs behind
-// this one, may have it.
+// Takes the workspace of a launch from the cache: the preferred size, or the required size if
+// memory is short. It takes none if the size is 0. The launch gives the workspace back at once. The
+// next launch on the stream may use it, because it runs after this one.
 bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
                          BlockHandle& out_workspace);
 inline bp_buffer_ref range_of(const BlockHandle& block) {
@@ -76,23 +77,26 @@ inline void count(Target& target, const OpRow& row, bp_kernel_sources source) {
   counter->fetch_add(1, std::memory_order_relaxed);
 }
 
-// What every function on a call starts with. `storage` holds the frame of an older caller.
+// What is read from a call before anything else is done with it. `storage` holds the lengthened
+// frame of a caller from an older build.
 struct Reading {
   const OpRow* row = nullptr;
   const void* frame = nullptr;
   Key key;
-  bool has_null = false;  // A tensor has no buffer.
+  bool has_null = false;  // If true, a tensor has no buffer.
   alignas(8) std::byte storage[kMaxFrameBytes];
 };
 
 bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, const void* args,
                Reading& r);
 
-// read() for a call that will run, where a question needs no memory.
+// Reads a call that will run, so it also refuses tensors without buffers. A question about a call
+// needs no buffers; it uses read().
 bp_status read_to_launch(const bp_target* target, bp_launch_flags flags, uint32_t op,
                          const void* args, Reading& r);
 
-// After every candidate was passed over.
+// Returns BP_UNSUPPORTED, with the explanation of the choice, when no candidate has served the
+// call. `was_tried` says that at least one kernel was launched and refused.
 bp_status nothing_left(Target& target, const Reading& r, bool was_tried);
 
 }  // namespace bp::core

@@ -15,7 +15,7 @@
 namespace bp::core {
 namespace {
 
-// The end of the last member of the first release: it must not grow when the struct does.
+// The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstProperties =
     offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
 
@@ -152,7 +152,7 @@ void describe(Plugin& plugin, const Registration& r) {
   plugin.layers = plugin.stack.names().c_str();
 }
 
-// Makes the layers of the description, else the layers of the environment.
+// Makes the layers that the registry's description names, or else those that the environment names.
 bp_status make_layers(const Registry& registry, Plugin& plugin) {
   const bool ignores_environment = (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) != 0;
   const auto variable = [&](const char* name) {
@@ -240,7 +240,7 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
 
 namespace {
 
-// Destroys the streams of host fallbacks. No fallback runs any more.
+// Destroys the streams of host fallbacks. No fallback may be running.
 void end_fallback_streams(Target& target) {
   const bp_stream_ops& streams = target.own_tables.streams;
   for (bp_stream* stream : target.fallback_streams) {

@@ -7,11 +7,11 @@
 
 namespace bp::core {
 
-// The place that a plugin comes from.
+// The place from which a plugin comes.
 struct Source {
-  std::string label;                     // The path or name, for the text.
-  std::string path;                      // Absolute; "(static)" with an entry.
-  std::string expected_name;             // The name in its manifest; "" without one.
+  std::string label;                     // The path or name, for texts.
+  std::string path;                      // An absolute path, or "(static)" if `entry` is set.
+  std::string expected_name;             // The name in its manifest, or "" without a manifest.
   bp_backend_entry_fn* entry = nullptr;  // Set for a backend that is linked in.
 };
 
@@ -24,8 +24,9 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
 bp_status load_source(Registry& registry, const Source& source, uint64_t option_count,
                       const bp_option* options, const bp_plugin** out_plugin);
 
-// Ends a plugin whose targets have left the registry: frees its caches, waits for its devices, ends
-// the tables that were lent, then the instance. Returns the status of the first step that failed.
+// Ends a plugin whose targets have left the registry. It waits for the devices, frees the caches,
+// ends the tables that were lent, and then ends the instance. Returns the status of the first step
+// that failed.
 bp_status end_plugin(Plugin& plugin);
 
 }  // namespace bp::core

@@ -1,4 +1,4 @@
-// Loading files: plugins of every kind, and what only looks like one.
+// Tests loading files: plugins of every kind, and files that only look like plugins.
 #include "registry/lifetime/loader.hpp"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 namespace bp::core {
 namespace {
 
-// Where CMake builds the plugins of registry/tests/plugins.
+// Returns the path of a plugin of registry/tests/plugins, as CMake builds it.
 std::string plugin(const std::string& name) {
   return std::string(BP_TEST_PLUGINS) + "/" + name + ".so";
 }

@@ -12,7 +12,7 @@
 namespace bp::core {
 namespace {
 
-// The end of the last member of the first release: it must not grow when the struct does.
+// The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstDesc = offsetof(bp_registry_desc, user_data) + sizeof(void*);
 
 constexpr bp_registry_flags kKnownFlags = BP_REGISTRY_FORBID_HOST_FALLBACK |
@@ -43,7 +43,7 @@ Manifests find_manifests(const Registry& registry) {
                             (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) == 0));
 }
 
-// Returns "npu" for "acme.npu".
+// Returns the name behind the last dot, such as "npu" for "acme.npu".
 std::string_view last_part(std::string_view name) {
   const size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
@@ -95,7 +95,7 @@ bp_status source_of_name(const Registry& registry, const std::string& name, Sour
   return BP_OK;
 }
 
-// Forgets remembered choices after plugins came or went.
+// Finds the host device, and forgets remembered choices, after a plugin came or went.
 void refresh_locked(Registry& registry) {
   registry.targets.clear();
   const bp_target* host = nullptr;
@@ -122,7 +122,7 @@ bp_status add_plugin(Registry& registry, std::unique_ptr<Plugin> plugin,
       return BP_OK;
     }
   }
-  // Another thread has loaded it first.
+  // Another thread has loaded the backend first.
   static_cast<void>(end_plugin(*plugin));
   return fail(BP_ALREADY_EXISTS, plugin->own_name + ": a backend of this name is loaded");
 }
@@ -143,7 +143,8 @@ bp_status unload(Registry& registry, const bp_plugin* plugin) {
   return end_plugin(*ending);
 }
 
-// Returns how well `name` fits a target: "acme.npu:0" and "npu:0", "acme.npu" and "npu".
+// Returns whether `name` fits a target. "acme.npu:0" and "npu:0" fit one device, and "acme.npu" and
+// "npu" fit all devices of the backend.
 bool is_called(const Target& target, std::string_view name) {
   const std::string_view full = target.own_name;
   const std::string_view plugin = target.owner().own_name;
@@ -167,7 +168,7 @@ bp_status load_source(Registry& registry, const Source& source, uint64_t option_
 
 }  // namespace bp::core
 
-// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+// NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.
 using namespace bp::core;
 using bp::fail;
 using bp::is_null;
@@ -319,7 +320,7 @@ bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
       return fail(BP_NOT_FOUND, std::string(name) + ": no such device; " +
                                     list("loaded", impl(registry).targets, name_of));
     }
-    // A backend's name alone means its first device.
+    // The name of a backend without an index means its first device.
     const auto is_of_another = [&](const Target* t) { return &t->owner() != &found[0]->owner(); };
     if (std::ranges::any_of(found, is_of_another)) {
       return fail(BP_NOT_FOUND, std::string(name) +

@@ -13,7 +13,7 @@ namespace {
 
 Target& target_of(void* self) { return *static_cast<Target*>(self); }
 
-// Makes `slot` call the table behind.
+// Makes `slot` call the same slot of the next table.
 template <auto kSlot, typename... Args>
 void pass_on(bp_status (*&slot)(void*, Args...)) {
   slot = [](void* self, Args... args) -> bp_status {
@@ -33,8 +33,8 @@ bool is_same_table(const bp_stream_ops& a, const bp_stream_ops& b) {
   return a.self == b.self && a.destroy == b.destroy;
 }
 
-// The targets whose streams `stream` may be one of: devices of a backend often share a table. None
-// for the default stream, which nobody can destroy.
+// Returns the targets to which `stream` may belong, because devices of a backend often share a
+// table. Returns none for a default stream, which nobody can destroy.
 std::vector<Target*> targets_of(const Target& one, bp_stream* stream) {
   std::vector<Target*> targets;
   for (const auto& target : one.owner().targets) {

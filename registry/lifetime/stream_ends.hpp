@@ -1,14 +1,15 @@
-// What the host adds to a backend's streams. What it remembers of a stream by its address ends with
-// the stream, because the address may come back as that of another one; and a failure that the host
-// gave to a stream has the host's words.
+// Puts functions of the host in front of a backend's stream functions, for two reasons. The host
+// remembers things about a stream by its address, and must forget them when the stream ends,
+// because another stream may get the address. And if the host gave a stream its failure, the
+// functions that return this failure give the host's text.
 #pragma once
 
 namespace bp::core {
 
 struct Target;
 
-// Puts functions of the host in front of target.own_tables.streams, which becomes
-// target.next_streams.
+// Moves target.own_tables.streams to target.next_streams, and puts functions of the host in its
+// place.
 void watch_stream_ends(Target& target);
 
 }  // namespace bp::core

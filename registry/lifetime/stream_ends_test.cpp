@@ -1,4 +1,4 @@
-// What the host remembers of a stream ends with it: the next stream may have its address.
+// Tests that the host forgets a stream when it ends, because the next stream may have its address.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -10,10 +10,10 @@
 namespace bp::core {
 namespace {
 
-constexpr uint64_t kLarge = 20ull << 20;  // A segment of its own.
+constexpr uint64_t kLarge = 20ull << 20;  // A block of this size has a segment for itself.
 constexpr uint64_t kSmall = 4096;
 
-// What the streams and events of the test's backend do, and what happened to them.
+// How the streams and events of the test's backend behave, and what has happened to them.
 struct Conduct {
   bool streams_are_idle = false, events_are_done = false, records = true;
   bp_status destroy_status = BP_OK, free_status = BP_OK;
@@ -140,7 +140,7 @@ class StreamEnds : public testing::TestWithParam<const char*> {
     return a.buffer == b.buffer && a.byte_offset == b.byte_offset;
   }
 
-  FakeBackend fake;  // Outlives the registry.
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r{BP_REGISTRY_IGNORE_ENVIRONMENT, GetParam()};
   const bp_target* target = nullptr;
 };
@@ -332,7 +332,7 @@ TEST_P(StreamEnds, AndTheUnloadSaysWhatTheBackendDoesNotTakeBack) {
   const std::string text = bp_error_text();
   EXPECT_NE(text.find("did not take 1 of 1"), std::string::npos) << text;
   EXPECT_NE(text.find("the buffer is stuck"), std::string::npos) << text;
-  for (unsigned char* bytes : conduct.memory) delete[] bytes;  // The backend's own affair now.
+  for (unsigned char* bytes : conduct.memory) delete[] bytes;  // The cache has given them up.
   fake.devices[0].live_buffers = 0;
 }
 

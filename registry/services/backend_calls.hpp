@@ -1,5 +1,5 @@
-// The calls of a cache to its backend that have not returned. The cache holds no lock during them:
-// who needs what they will change waits for them here.
+// Keeps a list of the calls from a cache to its backend that have not returned. The cache holds no
+// lock during such a call. A thread that needs the result of the call waits for it here.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,11 @@ namespace bp::services {
 
 struct Pool;
 
-// Thread-safe. Its lock is a leaf: nothing else is locked or called under it.
+// The running calls of one cache. It is thread-safe. While it holds its lock, it takes no other
+// lock and calls nothing.
 class BackendCalls {
  public:
-  // One call, or some that belong together, from its construction to its end.
+  // One call, or several that belong together. The object lives while they run.
   class Call {
    public:
     explicit Call(BackendCalls& calls) : calls_(calls) {
@@ -34,8 +35,8 @@ class BackendCalls {
       calls_.changed_.notify_all();
     }
 
-    // From now on the backend has the stream of `pool`; of no pool any more if it is NULL. To be
-    // called under the lock that guards Pool::stream.
+    // Says that from now on the backend uses the stream of `pool`, or no stream if `pool` is NULL.
+    // If `pool` is not NULL, the caller holds the lock that guards Pool::stream.
     void lend_stream(const Pool* pool) {
       {
         const std::lock_guard lock(calls_.mutex_);
@@ -49,14 +50,15 @@ class BackendCalls {
     struct Running {
       uint64_t number;
       std::thread::id thread;
-      const Pool* pool;  // Whose stream the backend has.
+      const Pool* pool;  // The backend uses the stream of this pool.
     };
 
     BackendCalls& calls_;
     std::list<Running>::iterator own_;
   };
 
-  // Blocks until no other thread lends the stream of `pool`, which nobody may lend anew.
+  // Blocks until no call of another thread uses the stream of `pool`. The caller makes sure that no
+  // new call uses it.
   void wait_for_stream(const Pool* pool) {
     const auto self = std::this_thread::get_id();
     std::unique_lock lock(mutex_);
@@ -67,8 +69,8 @@ class BackendCalls {
     });
   }
 
-  // Blocks until the calls are over that other threads had begun before. A thread that waits here
-  // itself, because its backend has called the host, is not waited for.
+  // Blocks until the calls have returned that other threads began earlier. It does not wait for a
+  // thread that is in this function itself, because its backend has called the host.
   void wait_for_others() {
     const auto self = std::this_thread::get_id();
     std::unique_lock lock(mutex_);
@@ -86,10 +88,10 @@ class BackendCalls {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
+  // mutex_ guards the members below.
   uint64_t next_number_ = 0;
   std::list<Call::Running> running_;
-  std::vector<std::thread::id> waiting_;  // In wait_for_others().
+  std::vector<std::thread::id> waiting_;  // The threads that are in wait_for_others().
 };
 
 }  // namespace bp::services

@@ -1,5 +1,5 @@
-// Gives blocks addresses: the device's own, or addresses in ranges that are reserved and stay
-// empty.
+// Gives addresses to blocks. An address is one of the device, or lies in a range that is reserved
+// in this process and stays empty.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -13,10 +13,10 @@
 namespace bp::services {
 namespace {
 
-// The gap keeps the address behind a segment apart from the next segment.
+// The gap after a segment, so that the address behind its last byte is not in the next segment.
 constexpr uint64_t kGap = 4096;
 
-// Reserves addresses that nothing else in the process gets. With MAP_NORESERVE they take no memory.
+// Reserves addresses that nothing else in the process uses. With MAP_NORESERVE they use no memory.
 bp_status reserve(uint64_t size_bytes, uint64_t& out_address) {
   void* const range = mmap(nullptr, size_bytes + kGap, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -50,7 +50,7 @@ bp_status Cache::address_of_segment(Segment& segment) {
   if (status == BP_UNSUPPORTED) status = reserve(segment.size_bytes, address);
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
-  if (segment.address != 0) {  // Another thread was faster.
+  if (segment.address != 0) {  // Another thread has set it first.
     if (!has_own) give_back(address, segment.size_bytes);
     return BP_OK;
   }

@@ -1,4 +1,4 @@
-// The cache over a backend whose calls take as long as the test wants, or call the cache again.
+// Tests the cache over a backend whose calls last as long as the test wants, or call the cache.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,9 +17,10 @@ namespace bp::services {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
-constexpr auto kPatience = std::chrono::seconds(20);  // Only a fault needs it.
+constexpr auto kPatience = std::chrono::seconds(20);  // A test waits so long only if it fails.
 
-// Buffers are numbers. A call stops where the test holds it, after its effect on `used_bytes`.
+// A backend without memory: its buffers are numbers. A test can hold a call. Then allocate() stops
+// after it has raised `used_bytes_`, and free() stops before it lowers it.
 class SlowBackend {
  public:
   SlowBackend() {
@@ -80,7 +81,7 @@ class SlowBackend {
 
   Cache* cache = nullptr;
   uint64_t limit_bytes = UINT64_MAX;
-  std::function<void()> on_free;  // Runs in the next free, once.
+  std::function<void()> on_free;  // The next call of free() runs it, once.
 
  private:
   static SlowBackend& from(void* self) { return *static_cast<SlowBackend*>(self); }
@@ -114,7 +115,7 @@ class SlowBackend {
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return !is_held_; }));
   }
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members down to next_handle_.
   std::condition_variable changed_;
   std::string held_call_;
   bool is_held_ = false;
@@ -142,7 +143,7 @@ class SlowBackend {
 
 class CacheThreads : public testing::Test {
  protected:
-  // Runs in a thread of its own.
+  // Runs `body` in a new thread.
   template <typename Body>
   auto start(Body body) {
     return std::async(std::launch::async, std::move(body));

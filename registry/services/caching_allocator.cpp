@@ -1,8 +1,9 @@
-// Blocks are cut from segments (segments.cpp). A freed block goes to the bin of its exact
-// size if it has at most 64 KiB, else to the free set of its stream, merged with free neighbours;
-// bins are merged too before a new segment is taken. The pools, sizes and the retry on exhaustion
-// follow what PyTorch's allocator has proved on GPUs; the bins are what makes a pair of allocate
-// and free from the cache a matter of nanoseconds.
+// Blocks are cut from segments (segments.cpp). A freed block of at most 64 KiB goes to a bin of its
+// stream that has blocks of exactly this size. A larger block is merged with free neighbours, and
+// goes to a free set of its stream. The blocks of bins are merged too before the cache takes
+// a new segment. The pools, the sizes and the second attempt when memory is short are those of
+// PyTorch's allocator, which has proved them on GPUs. With the bins, a pair of allocate and free
+// takes nanoseconds if the cache has a block.
 #include "registry/services/caching_allocator.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr uint64_t kBinLimit = (Pool::kBinCount - 1) * kRounding;
 
-// The least that is worth being a block of its own.
+// Returns the smallest rest of a block that is worth being a block of its own.
 uint64_t least_remainder(bool is_small) { return is_small ? kRounding : kSmallLimit; }
 
 Block& impl(bp_block* block) { return *reinterpret_cast<Block*>(block); }
@@ -50,7 +51,7 @@ bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out
         return BP_OK;
       }
     }
-    // Another thread may take what grow() got before this one sees it: hence a few attempts.
+    // Another thread may take the memory that grow() got, so this thread tries a few times.
     const bp_status status = attempt < 8 ? grow(stream, rounded) : out_of_memory(size_bytes);
     if (status != BP_OK) return status;
   }
@@ -76,7 +77,7 @@ Block* Cache::new_handle_locked() {
   return block;
 }
 
-// Keeps the handle for the next block. Until then it says that it is not live.
+// Keeps the handle for a later block. Until then the handle says that it is not live.
 void Cache::retire_handle_locked(Block* block) {
   *block = Block{};
   block->cache = this;
@@ -109,7 +110,8 @@ Pool& Cache::pool_locked(bp_stream* stream) {
   return *last_pool_;
 }
 
-// A block of at least size_bytes that is free for `stream`, cut to size; nullptr if there is none.
+// Takes a block of at least size_bytes that is free for `stream`, and cuts it to size. Returns NULL
+// if there is none.
 Block* Cache::take_locked(bp_stream* stream, uint64_t size_bytes) {
   Pool& pool = pool_locked(stream);
   if (size_bytes <= kBinLimit) {
@@ -195,7 +197,7 @@ void Cache::give_back_locked(Block* block) {
   }
 }
 
-// `right` becomes part of `left`; both are of no set.
+// Makes `right` a part of `left`. Neither may be in a free set.
 Block* Cache::merge_locked(Block* left, Block* right) {
   left->size_bytes += right->size_bytes;
   left->next = right->next;
@@ -237,7 +239,7 @@ void Cache::flush_all_bins_locked() {
   for (const auto& [stream, pool] : pools_) flush_bins_locked(*pool);
 }
 
-// Every handle of the cache is free by now: in a bin, in a set, or retired.
+// By now every handle of the cache is free: it is in a bin, in a free set, or retired.
 Cache::~Cache() {
   flush_all_bins_locked();
   const auto delete_free = [](Pool& pool) {

@@ -1,4 +1,4 @@
-// The caching allocator of one target: keeps what programs free, and hands it out again.
+// The caching allocator of one target. It keeps memory that programs free, and hands it out again.
 #pragma once
 
 #include <atomic>
@@ -19,15 +19,16 @@ namespace bp::services {
 class Cache;
 struct Pool;
 
-inline constexpr uint64_t kRounding = 512;              // Sizes of blocks are multiples of this.
-inline constexpr uint64_t kSmallLimit = 1ull << 20;     // Requests up to this are small.
-inline constexpr uint64_t kLargeRounding = 2ull << 20;  // Of segments for one block.
+inline constexpr uint64_t kRounding = 512;           // Sizes of blocks are multiples of this.
+inline constexpr uint64_t kSmallLimit = 1ull << 20;  // A request of at most this size is small.
+// The size of a segment for one block is a multiple of this.
+inline constexpr uint64_t kLargeRounding = 2ull << 20;
 
 constexpr uint64_t round_up(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// A buffer of the backend, cut into blocks that lie behind each other. All of them are of one pool.
+// A buffer of the backend. It is cut into blocks, which all belong to one pool.
 struct Segment {
   Segment(bp_buffer* b, Pool* of, uint64_t size, bool small)
       : buffer(b), pool(of), size_bytes(size), is_small(small) {}
@@ -37,53 +38,56 @@ struct Segment {
   bp_buffer* buffer;
   Pool* pool;
   uint64_t size_bytes;
-  bool is_small;                 // Holds blocks of the small pool.
-  bool has_reservation = false;  // The address is of a range that is reserved for it.
-  uint64_t address = 0;          // Of its first byte; 0 until it is asked for.
+  bool is_small;                 // If true, its blocks serve small requests.
+  bool has_reservation = false;  // If true, the address lies in a range that is reserved for it.
+  uint64_t address = 0;          // The address of its first byte, or 0 until it is asked for.
 };
 
-// What a bp_block* points to. A split of a segment, linked to its neighbours. A handle that is of
-// no use any more is kept for the next block: the cache can tell that it was freed.
+// What a bp_block* points to: a part of a segment, linked to its neighbours. A handle that is not
+// needed any more is kept for a later block. So the cache can tell that a handle was freed.
 struct Block {
-  bp_block face{};  // First: the caller's view of it.
+  bp_block face{};  // What the caller sees. It must be the first member.
   Cache* cache = nullptr;
-  Segment* segment = nullptr;  // NULL for a block of 0 bytes.
-  Block* previous = nullptr;   // Neighbours in the segment.
+  Segment* segment = nullptr;  // It is NULL for a block of 0 bytes.
+  Block* previous = nullptr;   // The neighbours in the segment.
   Block* next = nullptr;
-  Block* next_in_bin = nullptr;  // Or the next handle to use again.
-  uint64_t size_bytes = 0;       // Rounded; face.ref.size_bytes is what was asked for.
-  bool has_address = false;      // It was asked for, and find() finds the block.
-  bool is_free = false;          // In a free set: may be merged. A block in a bin is not.
-  bool is_live = false;          // A caller holds it.
+  Block* next_in_bin = nullptr;  // The next block of the bin, or the next retired handle.
+  uint64_t size_bytes = 0;       // The rounded size; face.ref.size_bytes is the requested size.
+  bool has_address = false;      // If true, the address was asked for, and find() finds the block.
+  bool is_free = false;          // If true, it is in a free set. It is false for a block in a bin.
+  bool is_live = false;          // If true, a caller has the block.
   std::vector<std::shared_ptr<Pool>> other_streams;
 };
 
-// Smallest size first, then lowest address, so that equal runs reuse equal blocks.
+// Orders blocks by size, and blocks of one size by their place. So the smallest block that is large
+// enough is found first, and equal runs use equal blocks.
 struct BySize {
   bool operator()(const Block* a, const Block* b) const;
 };
 
-// One stream from the cache's first sight of it to the end of its last work, and its free blocks. A
-// stream that gets the address of an ended one has a pool of its own.
+// A stream and its free blocks. A pool begins when the cache first sees the stream, and ends when
+// the last work of the stream has ended. A stream that gets the address of an ended stream has a
+// new pool.
 struct Pool {
   explicit Pool(bp_stream* of) : stream(of) {}
 
-  static constexpr uint64_t kBinCount = 129;  // Sizes 0 to 64 KiB in steps of 512 bytes.
-  Block* bins[kBinCount] = {};                // Kept at their exact size, not merged.
-  std::set<Block*, BySize> free[2];           // Small, large.
+  static constexpr uint64_t kBinCount = 129;  // The sizes 0 to 64 KiB in steps of 512 bytes.
+  Block* bins[kBinCount] = {};                // The blocks of a bin have one size.
+  std::set<Block*, BySize> free[2];           // The free sets of small and of large blocks.
 
-  bp_stream* stream;        // NULL once the stream has ended, and for blocks that are no stream's.
-                            // Who gives it to the backend is among the calls of the cache.
-  bp_event* end = nullptr;  // Behind the last work of a stream that has ended.
-  bool is_over = false;     // The stream has ended, and so has its work.
-  uint64_t segment_count = 0;  // Segments of this pool.
+  // The stream. It is NULL once the stream has ended, and in the pool that all streams share. Each
+  // call that passes it to the backend is in the list of calls (lend_stream()).
+  bp_stream* stream;
+  bp_event* end = nullptr;     // An event after the last work of a stream that has ended.
+  bool is_over = false;        // If true, the stream and its work have ended.
+  uint64_t segment_count = 0;  // The number of segments of this pool.
 };
 
-// The refusal of a block that no caller holds any more: "block.free: ...".
+// Refuses a block that was freed before. `what` is the function that got it, such as "free".
 bp_status was_freed(const char* what);
 
-// Thread-safe. No code of the backend runs under a lock: a slow backend stops who needs its answer,
-// and a backend that calls the host may come back here.
+// The cache of one target. It is thread-safe. It calls the backend without holding a lock. So a
+// slow backend stops only the threads that need its answer, and a backend may call the cache.
 class Cache {
  public:
   explicit Cache(const bp_target& target) : target_(target) {}
@@ -93,41 +97,41 @@ class Cache {
   static bp_status free(bp_block* block);
   static bp_status record_stream(bp_block* block, bp_stream* stream);
 
-  // bp_block_address() and bp_target_find_block().
+  // These implement bp_block_address() and bp_target_find_block().
   static bp_status address(bp_block* block, uint64_t* out_address);
   bp_status find(uint64_t address, bp_block** out_block, uint64_t* out_byte_offset) const;
 
-  // A stream between the two calls below.
+  // A stream that is about to end, between the two calls below.
   struct Ending {
     std::unordered_map<bp_stream*, std::shared_ptr<Pool>>::node_type stream;
-    std::list<std::shared_ptr<Pool>> pool;  // One, or none if the cache does not know the stream.
-    bool is_idle = false;                   // Nothing of it runs any more.
+    std::list<std::shared_ptr<Pool>> pool;  // It is empty if the cache does not know the stream.
+    bool is_idle = false;                   // If true, all work of the stream has ended.
   };
 
-  // To be called in front of the destroy of a stream and behind it. From then on its blocks are for
-  // every stream, once the work that was submitted to it has ended: behind an event, or where none
-  // can be recorded, when the cache has waited for the device. If the destroy failed, the stream
-  // has its blocks as before.
+  // The destroy of a stream is called between these two. After them, every stream can use the
+  // blocks of the stream once its work has ended. The cache learns this from an event, or, if no
+  // event can be recorded, when it waits for the device. If the destroy failed, the stream keeps
+  // its blocks.
   Ending begin_end(bp_stream* stream);
   void finish_end(Ending& ending, bool is_destroyed);
 
-  // Gives all memory that no block uses back to the backend. A buffer that the backend refuses to
-  // take stays in the cache; the status is that of the first refusal.
+  // Gives all memory that no block uses back to the backend. If the backend refuses to take a
+  // buffer, the buffer stays in the cache. Returns the status of the first refusal.
   bp_status empty();
 
-  // Ends the cache: frees every buffer, also those in use. Work must have completed. The object
-  // lives on until the last block is freed, and then deletes itself. Returns the first failure of
-  // the backend, to which the buffer is lost.
+  // Ends the cache, and frees every buffer, also those in use. All work must have completed. The
+  // object lives until the last block is freed, and then deletes itself. Returns the first failure
+  // of the backend. A buffer that the backend does not take is lost.
   static bp_status release(Cache* cache);
 
   bp_cache_statistics statistics() const;
 
  private:
-  // A freed block that another stream may still use.
+  // A freed block that other streams may still use.
   struct Pending {
     Block* block;
     std::vector<bp_event*> events;
-    std::vector<std::shared_ptr<Pool>> ended;  // Streams that ended before it was freed.
+    std::vector<std::shared_ptr<Pool>> ended;  // The other streams that ended before the free.
   };
 
   ~Cache();
@@ -170,16 +174,16 @@ class Cache {
   const bp_target& target_;
   BackendCalls calls_;
   mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::unordered_map<bp_stream*, std::shared_ptr<Pool>> pools_;  // Of streams that live.
-  std::list<std::shared_ptr<Pool>> ended_;  // Of streams that ended, whose work may still run.
-  Pool common_{nullptr};                    // What every stream may have.
+  // mutex_ guards the members below.
+  std::unordered_map<bp_stream*, std::shared_ptr<Pool>> pools_;  // The pools of live streams.
+  std::list<std::shared_ptr<Pool>> ended_;  // The pools of ended streams whose work may still run.
+  Pool common_{nullptr};                    // Every stream may use its blocks.
   bp_stream* last_stream_ = nullptr;
   Pool* last_pool_ = nullptr;
   std::list<Segment> segments_;
-  std::map<uint64_t, Block*> addressed_;  // Live blocks, by the address that was asked for.
+  std::map<uint64_t, Block*> addressed_;  // The live blocks whose addresses were asked for.
   std::vector<Pending> pending_;
-  Block* unused_ = nullptr;  // Handles to use again.
+  Block* unused_ = nullptr;  // The first retired handle.
   bp_cache_statistics statistics_{.struct_size = sizeof(bp_cache_statistics),
                                   .struct_type = BP_STRUCT_CACHE_STATISTICS};
   uint64_t live_block_count_ = 0;

@@ -1,4 +1,4 @@
-// Tests the cache over a backend of this file, which counts and can run out of memory.
+// Tests the cache over a backend of this file, which counts its buffers and can run out of memory.
 #include "registry/services/caching_allocator.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace bp::services {
 namespace {
 
-// A backend without memory: buffers are numbers. Events complete when the test says so.
+// A backend without memory: its buffers are numbers. Events complete when the test says so.
 struct Fake {
   std::map<bp_buffer*, uint64_t> buffers;
   uint64_t limit_bytes = UINT64_MAX, used_bytes = 0;
@@ -299,7 +299,7 @@ TEST(Cache, KeepsBlocksApartThroughSeededChurn) {
   EXPECT_EQ(fake.cache->statistics().reserved_bytes, 0u);
 }
 
-// The fake device answers `address` with a number, or says that it has no address.
+// An implementation of `address` for a device that has no addresses.
 bp_status (*const kNoAddress)(void*, bp_buffer*, uint64_t*) =
     [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_UNSUPPORTED; };
 

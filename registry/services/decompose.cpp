@@ -32,7 +32,7 @@ std::vector<bp_kernel> make_kernels() {
     bp_kernel kernel{};
     kernel.struct_size = sizeof(bp_kernel);
     kernel.struct_type = BP_STRUCT_KERNEL;
-    kernel.state = const_cast<Decomposition*>(&d);  // Only read.
+    kernel.state = const_cast<Decomposition*>(&d);  // Nobody writes to it.
     kernel.name = "decomposition";
     kernel.op = d.op;
     kernel.op_version = d.version;
@@ -60,7 +60,7 @@ void Evaluator::launch(uint32_t op, const void* args) {
   if (status != BP_OK) throw Failed{status};
 }
 
-// Returns a tensor without memory that says what the caller wants of an output.
+// Returns a tensor without memory that has the dtype and the shape that the caller chose.
 bp_tensor Evaluator::choose(const Choice& choice) {
   static constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
   bp_tensor chosen{};

@@ -1,5 +1,5 @@
-// Ops that run as other ops. This header has what the emitted decompositions are written with:
-// intermediate tensors, views, and calls of ops; and the kernels that run them.
+// Runs ops as sequences of other ops. The emitted decompositions use this header for intermediate
+// tensors, views and calls of ops. It also has the kernels that run decompositions.
 #pragma once
 
 #include <cstring>
@@ -12,25 +12,27 @@
 
 namespace bp::services {
 
-// Ends a decomposition; the text is in the error slot.
+// The exception that ends a decomposition. The text is in the error slot.
 struct Failed {
   bp_status status;
 };
 
-// One run of a decomposition. Intermediate tensors live as long as it does: their memory goes back
-// to the cache, whose next user on this stream comes behind the work.
+// One run of a decomposition. Intermediate tensors live as long as this object, and then their
+// memory goes back to the cache. The next work on the stream that uses this memory runs after the
+// work of the decomposition.
 class Evaluator {
  public:
   Evaluator(const bp_target& target, bp_stream* stream, bp_launch_flags flags)
       : target_(target), stream_(stream), flags_(flags) {}
 
-  // What a caller may choose of an output: 0 and nullptr leave it to the op.
+  // What a caller may choose of an output. If a member is 0 or NULL, the op chooses.
   struct Choice {
     bp_dtype dtype = 0;
     const dims::Dims* shape = nullptr;
   };
 
-  // Runs `op` with `args`, whose member `output` gets a new tensor, or `into` if that is given.
+  // Runs `op` with `args`, and returns its output. The output is `into`, or a new tensor if `into`
+  // is NULL.
   template <typename Args>
   const bp_tensor* call(uint32_t op, Args args, const bp_tensor* Args::*output, Choice choice,
                         const bp_tensor* into) {
@@ -45,7 +47,8 @@ class Evaluator {
     return into;
   }
 
-  const bp_tensor* reshape(const bp_tensor* x, dims::View shape);  // Copies if it must.
+  // These return views of x. reshape() copies if the strides of x allow no view.
+  const bp_tensor* reshape(const bp_tensor* x, dims::View shape);
   const bp_tensor* expand(const bp_tensor* x, dims::View shape);
   const bp_tensor* permute(const bp_tensor* x, dims::View axes);
   const bp_tensor* transpose(const bp_tensor* x);
@@ -70,10 +73,10 @@ class Evaluator {
   const bp_target& target_;
   bp_stream* stream_;
   bp_launch_flags flags_;
-  std::deque<Stored> tensors_;  // Does not move them.
+  std::deque<Stored> tensors_;  // A deque does not move its elements.
 };
 
-// A list that outlives the expression it comes from.
+// Returns a copy of a list, which lives longer than the expression that made the list.
 inline dims::Dims to_dims(dims::View view) { return dims::Dims(view); }
 
 inline bp_scalar to_scalar(int64_t value) { return {BP_I64, 0, static_cast<uint64_t>(value)}; }
@@ -93,9 +96,8 @@ struct Decomposition {
 extern const Decomposition kDecompositions[];
 extern const size_t kDecompositionCount;
 
-// The kernel that runs `op` as other ops; nullptr where there is none. Static, and for every
-// backend: launch() finds its target in bp_launch::next, which is the bp_target itself. Answers
-// BP_UNSUPPORTED before it has submitted anything.
+// Returns the kernel that runs `op` as other ops, or NULL if there is none. All backends share it:
+// bp_launch::next points to the bp_target of the launch.
 const bp_kernel* decomposition(uint32_t op);
 
 }  // namespace bp::services

@@ -15,7 +15,7 @@ namespace {
 template <typename T>
 class Decompositions : public testing::Test {
  protected:
-  // Runs `op` only by one kind of kernel. The frame is checked first.
+  // Runs `op` with one kind of kernel only. The frame is checked first.
   template <typename Args>
   void launch(bp_kernel_sources source, uint32_t op, Args args) {
     args.struct_size = sizeof(Args);
@@ -26,7 +26,7 @@ class Decompositions : public testing::Test {
     ASSERT_EQ(bp_kernel_launch(host, nullptr, 0, choice.kernel, &args), BP_OK) << bp_error_text();
   }
 
-  // Runs `op` both ways, and writes into the member `output`.
+  // Runs `op` with its decomposition and with the host's kernel. Each result goes to `output`.
   template <typename Args>
   void compare(uint32_t op, Args args, const bp_tensor* Args::*output, std::vector<int64_t> shape) {
     Tensor<T> native(*host, shape), decomposed(*host, shape);
@@ -66,7 +66,7 @@ TYPED_TEST(Decompositions, OfMeanOverNoElementsIsNan) {
 }
 
 TYPED_TEST(Decompositions, OfLinearEqualsTheKernel) {
-  // The rows of x are columns of its block: the decomposition must copy before it reshapes.
+  // The rows of x are columns of its block, so the decomposition must copy x before it reshapes.
   Tensor<TypeParam> x(*this->host, {2, 3, 5}, {1, 2, 6}, 0, 30), weight(*this->host, {4, 5}),
       bias(*this->host, {4});
   x.set(random_values<TypeParam>(30));

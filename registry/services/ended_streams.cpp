@@ -1,7 +1,7 @@
-// Handles streams that end while the cache has blocks of theirs. The address of a stream may come
-// back as the address of another stream, so no entry of the cache may stand for both: the pool
-// leaves the map together with its stream. Its segments go to the common pool, from which every
-// stream may take, after the work that was submitted before the destroy has ended.
+// Handles streams that end while the cache has blocks of theirs. Another stream may get the address
+// of an ended stream, so the pool leaves the map when its stream ends. When the work that was
+// submitted before the destroy has ended, the segments go to the common pool, from which every
+// stream may take them.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -17,8 +17,8 @@ bool Cache::is_idle(bp_stream* stream) const {
   return streams.query(streams.self, stream, &is_done) == BP_OK && is_done != 0;
 }
 
-// Records an event behind all work of `stream`, or returns NULL if there can be none. An event that
-// is recorded in a capture would be part of the graph, and would say nothing about the stream.
+// Records an event after all work of `stream`. Returns NULL if that is not possible. An event that
+// is recorded in a capture would be a part of the graph, and would say nothing about the stream.
 bp_event* Cache::record_end(bp_stream* stream) const {
   const bp_stream_ops& streams = *target_.streams;
   const bp_event_ops& events = *target_.events;
@@ -41,7 +41,7 @@ Cache::Ending Cache::begin_end(bp_stream* stream) {
     const auto found = pools_.find(stream);
     if (found == pools_.end()) return ending;
     ending.pool.push_back(found->second);
-    // A pool is also held by blocks that were recorded for this stream.
+    // Blocks that were recorded for this stream hold the pool too.
     is_used = found->second->segment_count != 0 || found->second.use_count() > 2;
   }
   ending.is_idle = !is_used || is_idle(stream);
@@ -50,7 +50,7 @@ Cache::Ending Cache::begin_end(bp_stream* stream) {
     const std::lock_guard lock(mutex_);
     ending.stream = pools_.extract(stream);
     ending.pool.front()->end = end;
-    ending.pool.front()->stream = nullptr;  // From here on nobody hands it to the backend anew.
+    ending.pool.front()->stream = nullptr;  // From now on no new call passes it to the backend.
     last_pool_ = nullptr;
   }
   calls_.wait_for_stream(ending.pool.front().get());
@@ -69,7 +69,8 @@ void Cache::finish_end(Ending& ending, bool is_destroyed) {
   }
 }
 
-// The stream lives on. Work that is submitted to it now comes behind the event.
+// Undoes begin_end() for a stream that was not destroyed. The event is of no use any more, because
+// more work may follow it on the stream.
 void Cache::resume(Ending& ending) {
   Pool& pool = *ending.pool.front();
   destroy_events({pool.end});
@@ -77,8 +78,8 @@ void Cache::resume(Ending& ending) {
   pool.end = nullptr;
   pool.stream = ending.stream.key();
   if (pools_.insert(std::move(ending.stream)).inserted) return;
-  // Another thread used the stream meanwhile, so it has a new pool. The old pool waits for the
-  // device.
+  // Another thread has used the stream in the meantime, so the stream has a new pool. The old pool
+  // ends when the cache waits for the device.
   pool.stream = nullptr;
   ended_.splice(ended_.end(), ending.pool);
   has_pending_ = true;
@@ -97,7 +98,8 @@ void Cache::end_pool_locked(Pool& pool) {
   for (size_t i = 0; i < std::size(pool.free); ++i) common_.free[i].merge(pool.free[i]);
 }
 
-// Moves a segment of the common pool that has a free block and whose bins are empty.
+// Moves the segment of `block` from the common pool to `to`. `block` is free, and the bins of the
+// common pool are empty.
 void Cache::take_common_segment_locked(Block* block, Pool& to) {
   Segment& segment = *block->segment;
   const size_t is_large = segment.is_small ? 0 : 1;
@@ -110,8 +112,8 @@ void Cache::take_common_segment_locked(Block* block, Pool& to) {
   ++to.segment_count;
 }
 
-// Ends the pools of streams whose work has ended; with `waits`, ends all pools. A pool without an
-// event is over once the device was waited for.
+// Ends the pools of ended streams whose work has ended too. If `waits` is true, it waits for the
+// work first. A pool without an event ends only after a wait for the device.
 void Cache::reclaim_ended_streams(bool waits) {
   std::list<std::shared_ptr<Pool>> looked_at;
   {

@@ -1,7 +1,7 @@
-// The segments of the cache: how they come from the backend and go back.
+// Takes segments from the backend, and gives them back.
 //
-// Small blocks come from segments of 2 MiB, large ones from segments of 20 MiB or of their own
-// size.
+// Small blocks are cut from segments of 2 MiB. Large blocks are cut from segments of 20 MiB, or
+// have a segment of their own size.
 #include <algorithm>
 #include <list>
 #include <string>
@@ -14,8 +14,8 @@
 namespace bp::services {
 namespace {
 
-constexpr uint64_t kSmallSegment = 2ull << 20;  // One segment for small requests.
-constexpr uint64_t kMediumLimit = 10ull << 20;  // Requests below this share a segment.
+constexpr uint64_t kSmallSegment = 2ull << 20;  // The size of a segment for small requests.
+constexpr uint64_t kMediumLimit = 10ull << 20;  // Requests below this size share a segment.
 constexpr uint64_t kMediumSegment = 20ull << 20;
 
 uint64_t segment_size(uint64_t size_bytes) {
@@ -52,7 +52,7 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
 // Asks the backend for a segment. The call lasts until other threads see the segment.
 bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes) {
   const BackendCalls::Call call(calls_);
-  // What can fail for want of host memory comes first: the buffer would be lost.
+  // The list allocates first. If host memory ran out later, the buffer would be lost.
   std::list<Segment> added;
   Segment& segment = added.emplace_back(nullptr, nullptr, size_bytes, needed_bytes <= kSmallLimit);
   Block* block = nullptr;
@@ -88,8 +88,8 @@ bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t ne
   return BP_OK;
 }
 
-// Asks the backend once more, after everything that can be freed has been. Other threads may be
-// about to give memory back, or to add a segment with room for this block as well.
+// Frees everything that can be freed, and asks the backend once more. It waits for other threads,
+// which may be about to give memory back or to add a segment that has room for this block too.
 bp_status Cache::collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes) {
   calls_.wait_for_others();
   reclaim_pending(true);
@@ -104,8 +104,8 @@ bp_status Cache::collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_
   return add_segment(stream, size_bytes, needed_bytes);
 }
 
-// Whether a block of at least size_bytes is free for `stream`, after everything was merged. Takes
-// one of those that every stream may have, if need be.
+// Merges all free blocks, and returns whether a block of at least size_bytes is free for `stream`.
+// If the stream has none, takes a segment of the common pool for it.
 bool Cache::has_fit_locked(bp_stream* stream, uint64_t size_bytes) {
   flush_all_bins_locked();
   const bool is_large = size_bytes > kSmallLimit;
@@ -154,7 +154,8 @@ bp_status Cache::empty() {
   std::vector<Block*> wholes;
   {
     const std::lock_guard lock(mutex_);
-    wholes.reserve(segments_.size());  // Nothing may be lost between a set and the list.
+    // After this, moving a block from a free set to the list cannot fail.
+    wholes.reserve(segments_.size());
     flush_all_bins_locked();
     take_wholes_locked(common_, wholes);
     for (auto& [stream, pool] : pools_) take_wholes_locked(*pool, wholes);

@@ -1,5 +1,5 @@
-// Handles blocks that more than one stream uses. After the free, such a block waits for an event on
-// each of the other streams.
+// Handles blocks that more than one stream uses. When such a block is freed, it can be used again
+// after an event on each of the other streams.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -85,9 +85,9 @@ void Cache::destroy_events(const std::vector<bp_event*>& events) {
   }
 }
 
-// Returns whether the work in front of `event` has ended; with `waits`, waits for it first. A
-// failed wait counts as an end: the failure belongs to its stream, and stays there. If a query
-// fails, the answer is no.
+// Returns whether the work before `event` has ended. If `waits` is true, it waits for the work
+// first, and returns true even if the wait fails, because the failure belongs to the stream of the
+// work. If a query fails, it returns false.
 bool Cache::has_happened(bp_event* event, bool waits) const {
   const bp_event_ops& ops = *target_.events;
   if (waits) {
@@ -98,9 +98,11 @@ bool Cache::has_happened(bp_event* event, bool waits) const {
   return ops.query(ops.self, event, &done) == BP_OK && done != 0;
 }
 
-// Gives back the blocks whose other streams are done; with `waits`, waits and gives back all.
+// Gives back the blocks whose work on other streams has ended. If `waits` is true, it waits for the
+// work and gives back all blocks.
 void Cache::reclaim_pending(bool waits) {
-  const BackendCalls::Call call(calls_);  // Who is out of memory waits for what is looked at here.
+  // A thread that is out of memory waits until this call has given its blocks back.
+  const BackendCalls::Call call(calls_);
   reclaim_ended_streams(waits);
   std::vector<Pending> looked_at;
   {

@@ -10,11 +10,11 @@
 namespace bp::core {
 namespace {
 
-// The end of the last member of the first release: it must not grow when the struct does.
+// The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstStatistics =
     offsetof(bp_cache_statistics, out_of_memory_count) + sizeof(uint64_t);
 
-// Returns NULL, with the text set, if there is no cache to use.
+// Returns the cache of a target. If there is none, returns NULL, and sets the text and `status`.
 services::Cache* cache_of(const bp_target* target, bp_status& status) {
   if (target == nullptr) {
     status = fail(BP_INVALID_ARGUMENT, "target is NULL");
@@ -30,7 +30,7 @@ services::Cache* cache_of(const bp_target* target, bp_status& status) {
 }  // namespace
 }  // namespace bp::core
 
-// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+// NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.
 using namespace bp::core;
 
 bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,

@@ -1,7 +1,7 @@
-// What a registry holds: plugins, and their devices as targets.
+// The data of a registry: its plugins, and their devices as targets.
 //
-// Plugins and targets live until the registry ends, also after their unload, because what was lent
-// of them stays readable; only what stands behind them ends.
+// After an unload, the Plugin and its Targets live until the registry ends, because programs may
+// still read the structs that they were lent. Only the backend behind them ends.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,12 @@ struct Prepared;
 struct Registry;
 struct Target;
 
-// How calls of one op on one target were served. A cache line of its own.
+// Counts how calls of one op on one target were served. Each op has its own cache line.
 struct alignas(64) DispatchCounts {
   std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
 };
 
-// end_plugin() asks for the status itself.
+// Releases a cache whose status nobody needs. end_plugin() calls release() itself, for the status.
 struct CacheRelease {
   void operator()(services::Cache* cache) const {
     static_cast<void>(services::Cache::release(cache));
@@ -47,9 +47,9 @@ struct Plugin final : bp_plugin {
 
   Registry* owner = nullptr;
   std::unique_ptr<HostServices> services;
-  layers::Stack stack;  // Of layers. Before the instance, which ends in front of it.
-  Instance instance;    // Empty after the unload.
-  std::string own_name, own_version, own_path, own_refusals;  // What bp_plugin points to.
+  layers::Stack stack;  // It is declared before the instance, so that the instance ends first.
+  Instance instance;    // It is empty after the unload.
+  std::string own_name, own_version, own_path, own_refusals;  // bp_plugin points to them.
   std::vector<std::unique_ptr<Target>> targets;
 };
 
@@ -64,26 +64,27 @@ struct Target final : bp_target {
   Target() : bp_target{} {}
 
   std::string own_name;
-  // As of the load: a reset raises the device's generation.
+  // The properties of the device when it was loaded. A reset raises the generation of the device
+  // later.
   std::unique_ptr<layers::ShownProperties> own_properties;
   Tables own_tables;
-  // The streams of the backend, or of its outermost layer; own_tables.streams calls them.
+  // The stream functions of the backend, or of its outermost layer. own_tables.streams calls them.
   bp_stream_ops next_streams{};
   StreamFailures stream_failures;
   KernelTable kernels;
-  std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
+  std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.
   Selection selection;
-  std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
-  std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
+  std::unique_ptr<DispatchCounts[]> counts;              // OpRow::index is the index.
+  std::unique_ptr<services::Cache, CacheRelease> cache;  // NULL after the unload.
 
   std::mutex prepared_mutex;
-  std::vector<Prepared*> prepared;  // Guarded by prepared_mutex. Ended by the unload.
+  std::vector<Prepared*> prepared;  // prepared_mutex guards it. The unload ends their plans.
 
-  // Streams on which this device serves as the host of a fallback, those that nobody uses. Guarded
-  // by fallback_mutex.
+  // The streams for host fallbacks to this device that no call uses now, and the number of all such
+  // streams. fallback_mutex guards both.
   std::mutex fallback_mutex;
   std::vector<bp_stream*> fallback_streams;
-  size_t fallback_stream_count = 0;  // With those in use.
+  size_t fallback_stream_count = 0;
 
   const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
 };
@@ -97,12 +98,12 @@ struct Registry {
   LogSink log{};
 
   mutable std::mutex mutex;
-  // Guarded by mutex.
+  // `mutex` guards the members below.
   std::vector<std::unique_ptr<Plugin>> plugins;
   std::vector<std::unique_ptr<Plugin>> ended;
-  std::vector<Target*> targets;  // Of `plugins`, in the same order.
+  std::vector<Target*> targets;  // The targets of `plugins`, in the same order.
   std::vector<std::unique_ptr<Manifest>> manifests;
-  // What host_target() returns. Read without the mutex.
+  // What host_target() returns. It is read without the mutex.
   std::atomic<const bp_target*> host_target = nullptr;
 };
 
@@ -112,17 +113,19 @@ inline const Registry& impl(const bp_registry* registry) {
 }
 inline bp_registry* face(Registry& registry) { return reinterpret_cast<bp_registry*>(&registry); }
 
-// A target is lent as const so that callers leave it alone; its own functions count and remember.
+// Returns the Target of a bp_target. Callers get a const pointer so that they do not change it, but
+// the registry's own functions count and remember in it.
 inline Target& impl(const bp_target* target) {
   return *static_cast<Target*>(const_cast<bp_target*>(target));
 }
 
-// The first loaded device of class host, where the host fallback runs; nullptr if there is none.
+// Returns the first loaded device of class host, on which host fallbacks run, or NULL if there is
+// none.
 inline const bp_target* host_target(const bp_registry* registry) {
   return impl(registry).host_target.load(std::memory_order_acquire);
 }
 
-// What a status of the backend's vendor stands for.
+// Returns the status of the ABI that stands for a status of the backend's vendor.
 inline bp_status classify(const Target& target, bp_status status) {
   const bp_backend* backend = target.owner().instance.backend();
   if (status >= 0 || backend == nullptr || backend->status_class == nullptr) return status;
@@ -131,7 +134,7 @@ inline bp_status classify(const Target& target, bp_status status) {
   return result;
 }
 
-// The sources from which calls of `target` may be served, as the registry's flags allow.
+// Returns the sources of kernels that the registry's flags allow for calls of `target`.
 inline bp_kernel_sources allowed_sources(const Target& target) {
   const bp_registry_flags flags = impl(target.registry).flags;
   bp_kernel_sources sources = BP_KERNEL_NATIVE;

@@ -1,4 +1,4 @@
-// Failures that the host gave to streams, in words that the backend does not know.
+// Remembers the failures that the host gave to streams, with texts that the backend does not know.
 #pragma once
 
 #include <map>
@@ -9,18 +9,18 @@
 
 namespace bp::core {
 
-// Thread-safe.
+// The failures on the streams of one target. It is thread-safe.
 class StreamFailures {
  public:
-  // Lets in_words() say `text` for `status` of `stream`, until the failure is forgotten.
+  // Remembers `text` for the failure `status` of `stream`, until forget() is called.
   void remember(bp_stream* stream, bp_status status, const std::string& text);
 
-  // To be called when the failure is cleared and when the stream ends: the next stream of its
-  // address is another one.
+  // Forgets the failure of `stream`. It must be called when the failure is cleared, and when the
+  // stream ends, because another stream may get its address.
   void forget(bp_stream* stream);
 
-  // Returns `status`, which the backend gave for `stream`, and sets the host's words as the error
-  // text if the failure came from the host.
+  // Returns `status`, which the backend returned for `stream`. If this failure came from the host,
+  // also sets its text as the error text.
   bp_status in_words(bp_stream* stream, bp_status status);
 
  private:
@@ -29,7 +29,7 @@ class StreamFailures {
     std::string text;
   };
   std::mutex mutex_;
-  std::map<bp_stream*, Failure> failures_;  // Guarded by mutex_.
+  std::map<bp_stream*, Failure> failures_;  // mutex_ guards it.
 };
 
 }  // namespace bp::core
