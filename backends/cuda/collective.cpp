@@ -39,7 +39,8 @@ void check_desc(const bp_process_group_desc& desc) {
   std::unordered_set<uint32_t> seen;
   for (uint32_t i = 0; i < desc.local_count; ++i) {
     if (desc.ranks[i] >= desc.world_size) {
-      refuse(BP_INVALID_ARGUMENT, "create: rank " + std::to_string(desc.ranks[i]) + " of " +
+      refuse(BP_INVALID_ARGUMENT, "create: a rank is " + std::to_string(desc.ranks[i]) +
+                                      "; it must be below world_size, which is " +
                                       std::to_string(desc.world_size));
     }
     if (!seen.insert(desc.ranks[i]).second) {

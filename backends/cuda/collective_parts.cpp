@@ -19,8 +19,8 @@ std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles
   for (uint32_t i = 0; i < count; ++i) {
     groups.push_back(&group_of(handles[i], call));
     if (groups[i]->world != groups[0]->world) {
-      refuse(BP_INVALID_ARGUMENT,
-             std::string(call) + ": group " + std::to_string(i) + " is one of other ranks");
+      refuse(BP_INVALID_ARGUMENT, std::string(call) + ": group " + std::to_string(i) +
+                                      " is not in the same world as group 0");
     }
   }
   if (count != groups[0]->world->members().size()) {
@@ -142,8 +142,9 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
     }
     if (plan.store == nullptr && plan.world_size != local_count) {
       refuse(BP_INVALID_ARGUMENT, "shrink: " + std::to_string(local_count) + " ranks stay and " +
-                                      std::to_string(gone_count) + " are gone, of " +
-                                      std::to_string(from->size()));
+                                      std::to_string(gone_count) +
+                                      " are gone; together they must be all " +
+                                      std::to_string(from->size()) + " ranks");
     }
     c.watch().end(from, {BP_ABORTED, "the group was shrunk"});
     const auto world = make_world(c, from->nccl(), plan, "shrink");

@@ -228,7 +228,7 @@ bp_status Captures::record(bp_event* event, bp_stream* stream) {
     return fail(BP_INVALID_ARGUMENT, "event.record: event is NULL or not one of this backend");
   }
   if (state.is_host_signalled) {
-    return fail(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
+    return fail(BP_INVALID_ARGUMENT, "event.record: only the host signals this event");
   }
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);

@@ -369,7 +369,7 @@ TEST_F(CaptureTest, RefusesEventsFromOutside) {
   EXPECT_EQ(wait(s, f), BP_INVALID_ARGUMENT);
   EXPECT_EQ(wait(s, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(record(f, s), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "event.record: the event is host-signalled");
+  EXPECT_EQ(text, "event.record: only the host signals this event");
   EXPECT_EQ(record(nullptr, s), BP_INVALID_ARGUMENT);
   EXPECT_EQ(take(), Lines{"t: record e"});
   EXPECT_NE(end(s), nullptr);

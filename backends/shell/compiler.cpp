@@ -90,8 +90,10 @@ bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
   }
   if ((ours.flags & ~kKnownFlags) != 0 || ours.reserved != 0) {
     throw StatusError(BP_UNSUPPORTED, std::string(call) + ": flags are " +
-                                          std::to_string(ours.flags) + ", known bits are " +
-                                          std::to_string(kKnownFlags) + "; reserved is 0");
+                                          std::to_string(ours.flags) + " and reserved is " +
+                                          std::to_string(ours.reserved) +
+                                          "; flags may have the bits of " +
+                                          std::to_string(kKnownFlags) + ", and reserved must be 0");
   }
   return ours;
 }
@@ -139,7 +141,7 @@ bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void
                               uint64_t* out_size_bytes) const {
   const Executable& e = checked(executable, "serialize");
   if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
-    invalid("serialize: out_size_bytes is NULL, or out_data is, with a capacity");
+    invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
   }
   std::vector<uint64_t> words{kMagic, identity_hash(), 0, e.flags()};
   e.program().write_to(words);

@@ -237,14 +237,15 @@ TEST_F(CompilerTest, RefusesADescThatItDoesNotUnderstand) {
   EXPECT_EQ(refusal(BP_UNSUPPORTED, [](bp_compile_desc& d) { d.format = nullptr; }),
             "compile: format is NULL, and backplane.graph is allowed");
   EXPECT_EQ(refusal(BP_UNSUPPORTED, [](bp_compile_desc& d) { d.flags = 8; }),
-            "compile: flags are 8, known bits are 7; reserved is 0");
+            "compile: flags are 8 and reserved is 0; flags may have the bits of 7, and reserved "
+            "must be 0");
   refusal(BP_UNSUPPORTED, [](bp_compile_desc& d) { d.reserved = 1; });
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](bp_compile_desc& d) { d.data = nullptr; }),
             "program: data is NULL");
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](bp_compile_desc& d) { d.struct_type = 0; }),
             "compile: desc: struct_type is 0, not 32");
   EXPECT_EQ(refusal(BP_INCOMPATIBLE, [](bp_compile_desc& d) { d.struct_size = 40; }),
-            "compile: desc: byte 40 is not understood");
+            "compile: desc: at byte 40 it differs from what this backend can read");
   bp_reason reason = "as it was";
   EXPECT_EQ(ops.query(ops.self, device.handle(), maker.desc(), 1, &reason), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(reason, "as it was");

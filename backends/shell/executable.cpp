@@ -297,14 +297,14 @@ void Executable::make_kernel() {
 
 void Executable::check_args(const bp_program_args& args) const {
   if (args.struct_size < sizeof(bp_program_args) || args.flags != 0) {
-    throw StatusError(BP_UNSUPPORTED, "program: a frame of " + std::to_string(args.struct_size) +
-                                          " bytes with flags " + std::to_string(args.flags) +
-                                          "; no flag is known");
+    throw StatusError(BP_UNSUPPORTED, "program: the frame has " + std::to_string(args.struct_size) +
+                                          " bytes and flags " + std::to_string(args.flags) +
+                                          "; it needs 24 bytes and no flags");
   }
   if (args.tensor_count != argument_count_ || (argument_count_ != 0 && args.tensors == nullptr)) {
     throw StatusError(BP_INVALID_ARGUMENT,
-                      "program: " + std::to_string(args.tensor_count) + " tensors, and it has " +
-                          std::to_string(argument_count_) + " inputs and outputs");
+                      "program: tensor_count is " + std::to_string(args.tensor_count) +
+                          ", or tensors is NULL; it needs " + std::to_string(argument_count_));
   }
   for (size_t i = 0; i < program_.values.size(); ++i) {
     const ProgramValue& value = program_.values[i];

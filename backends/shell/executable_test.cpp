@@ -334,9 +334,9 @@ TEST_F(LaunchTest, RefusesTensorsThatAreNotThoseOfTheProgram) {
   static constexpr int64_t kFive[] = {5}, kTwo[] = {2};
   const std::string other = " has not the dtype, shape and strides of value ";
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](ProgramCall& c) { c.args.tensor_count = 3; }),
-            "program: 3 tensors, and it has 2 inputs and outputs");
+            "program: tensor_count is 3, or tensors is NULL; it needs 2");
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](ProgramCall& c) { c.args.tensors = nullptr; }),
-            "program: 2 tensors, and it has 2 inputs and outputs");
+            "program: tensor_count is 2, or tensors is NULL; it needs 2");
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](ProgramCall& c) { c.tensors[1].dtype = BP_I32; }),
             "program: tensor 1" + other + "2");
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, [](ProgramCall& c) { c.tensors[0].shape = kFive; }),
@@ -365,9 +365,9 @@ TEST_F(LaunchTest, RefusesWhatTheProgramWasNotCompiledFor) {
       refusal(BP_INVALID_ARGUMENT, [](ProgramCall& c) { c.launch.workspace.buffer = nullptr; }),
       "program: the workspace has 256 bytes, and needs 256");
   EXPECT_EQ(refusal(BP_UNSUPPORTED, [](ProgramCall& c) { c.args.flags = 1; }),
-            "program: a frame of 24 bytes with flags 1; no flag is known");
+            "program: the frame has 24 bytes and flags 1; it needs 24 bytes and no flags");
   EXPECT_EQ(refusal(BP_UNSUPPORTED, [](ProgramCall& c) { c.args.struct_size = 8; }),
-            "program: a frame of 8 bytes with flags 0; no flag is known");
+            "program: the frame has 8 bytes and flags 0; it needs 24 bytes and no flags");
 }
 
 TEST_F(LaunchTest, OnlyItsFirstNodeMayRefuseForAll) {

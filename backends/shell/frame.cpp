@@ -107,8 +107,9 @@ OwnedFrame OwnedFrame::fitted(uint32_t size_bytes) const {
   const auto* const bytes = reinterpret_cast<const std::byte*>(words.data());
   for (uint32_t i = size_bytes; i < size_bytes_; ++i) {
     if (bytes[i] == std::byte{0}) continue;
-    throw StatusError(BP_INCOMPATIBLE, std::string(op_name(op_)) + ": byte " + std::to_string(i) +
-                                           " of the frame is not understood");
+    throw StatusError(BP_INCOMPATIBLE,
+                      std::string(op_name(op_)) + ": byte " + std::to_string(i) +
+                          " of the frame is not zero, and the kernel does not know it");
   }
   std::memcpy(words.data(), &size_bytes, sizeof(size_bytes));
   return OwnedFrame(op_, words.data(), size_bytes);
@@ -131,7 +132,10 @@ void OwnedFrame::write(size_t offset, const T& value) {
 bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
   if (theirs == nullptr) invalid(op_, "a tensor of a list is NULL");
   bp_tensor& ours = storage_.emplace_back(*theirs);
-  if (ours.ndim > BP_MAX_RANK) invalid(op_, "ndim is " + std::to_string(ours.ndim));
+  if (ours.ndim > BP_MAX_RANK) {
+    invalid(op_, "the ndim of a tensor is " + std::to_string(ours.ndim) + "; at most " +
+                     std::to_string(BP_MAX_RANK) + " is allowed");
+  }
   const bool needs_strides = ours.layout == nullptr;
   if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
     invalid(op_, "shape or strides of a tensor are NULL");

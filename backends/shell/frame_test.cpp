@@ -165,7 +165,7 @@ TEST_F(Frame, RefusesWhatPointsNowhere) {
   EXPECT_EQ(neg_failure([](bp_tensor& x) { x.shape = nullptr; }), null);
   EXPECT_EQ(neg_failure([](bp_tensor& x) { x.strides = nullptr; }), null);
   EXPECT_EQ(neg_failure([](bp_tensor& x) { x.ndim = UINT32_MAX; }),
-            invalid + "neg: ndim is 4294967295");
+            invalid + "neg: the ndim of a tensor is 4294967295; at most 8 is allowed");
 }
 
 TEST_F(Frame, IsOfAnOpThatThisBuildKnows) {
@@ -205,8 +205,9 @@ TEST_F(Frame, OfANewerCallerIsTakenIfWhatIsNewIsNotGiven) {
   EXPECT_EQ(args_of<bp_gelu_args>(frame).struct_size, kOlder);
   ASSERT_EQ(frame.tensors().size(), 2u);
   EXPECT_EQ(args_of<bp_gelu_args>(frame).x, frame.tensors()[0]);
-  EXPECT_EQ(failure_of([&] { gelu(0x200, sizeof(bp_gelu_args)).fitted(kOlder); }),
-            incompatible("gelu: byte 25 of the frame is not understood"));
+  EXPECT_EQ(
+      failure_of([&] { gelu(0x200, sizeof(bp_gelu_args)).fitted(kOlder); }),
+      incompatible("gelu: byte 25 of the frame is not zero, and the kernel does not know it"));
 }
 
 // ---- As words -----------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ bp_status Captures::bind(bp_graph_instance* instance, uint64_t slot, const bp_bu
   GraphInstance& i = checked(instance, "bind");
   if (slot >= i.slots.size()) {
     return fail(BP_INVALID_ARGUMENT, "bind: slot is " + std::to_string(slot) +
-                                         ", and the graph has " + std::to_string(i.slots.size()));
+                                         ", and the graph has " + std::to_string(i.slots.size()) +
+                                         " slots");
   }
   check_range(range, "bind: range");
   if (range->size_bytes < i.slots[slot].size_bytes) {
@@ -110,10 +111,10 @@ bp_status Captures::bind(bp_graph_instance* instance, uint64_t slot, const bp_bu
   }
   for (const auto& [place, delta_bytes] : i.patches[slot]) {
     if ((range->byte_offset + delta_bytes) % place.alignment_bytes == 0) continue;
-    return fail(BP_INVALID_ARGUMENT, "bind: byte_offset is " + std::to_string(range->byte_offset) +
-                                         ", and what was captured " + std::to_string(delta_bytes) +
-                                         " bytes behind it has to be a multiple of " +
-                                         std::to_string(place.alignment_bytes));
+    return fail(BP_INVALID_ARGUMENT,
+                "bind: byte_offset is " + std::to_string(range->byte_offset) +
+                    "; captured work needs the byte " + std::to_string(delta_bytes) +
+                    " bytes after it at a multiple of " + std::to_string(place.alignment_bytes));
   }
   for (const auto& [place, delta_bytes] : i.patches[slot]) {
     *place.buffer = range->buffer;
@@ -218,7 +219,8 @@ bp_status Captures::destroy(bp_graph_instance* instance) {
 bp_status Captures::dump(bp_graph* graph, uint64_t capacity, char* text, uint64_t* out_size) {
   const Graph& g = checked(graph, "dump");
   if (out_size == nullptr || (capacity != 0 && text == nullptr)) {
-    return fail(BP_INVALID_ARGUMENT, "dump: out_size is NULL, or text is, with a capacity");
+    return fail(BP_INVALID_ARGUMENT,
+                "dump: out_size is NULL, or text is NULL and capacity is not 0");
   }
   std::string lines;
   for (size_t k = 0; k < g.works.size(); ++k) {

@@ -201,9 +201,9 @@ TEST_F(GraphTest, RefusesRangesThatDoNotFitASlot) {
   is_refused(0, {z, 0, 63}, "bind: range has 63 bytes, and the slot 64");
   is_refused(0, {z, 4090, 64}, "bind: range: 64 bytes at 4090 leave the buffer");
   is_refused(0, {nullptr, 0, 64}, "bind: range: buffer is NULL");
-  is_refused(0, {z, 4, 64}, "8 bytes behind it has to be a multiple of 8");
-  is_refused(1, {z, 128, 64}, "0 bytes behind it has to be a multiple of 256");
-  is_refused(2, {x, 2, 64}, "4 bytes behind it has to be a multiple of 4");
+  is_refused(0, {z, 4, 64}, "8 bytes after it at a multiple of 8");
+  is_refused(1, {z, 128, 64}, "0 bytes after it at a multiple of 256");
+  is_refused(2, {x, 2, 64}, "4 bytes after it at a multiple of 4");
   EXPECT_EQ(graphs.bind(graphs.self, instance, 0, nullptr), BP_INVALID_ARGUMENT);
   destroy(instance);
 }

@@ -137,7 +137,7 @@ LayoutForm Layouts::read(const void* bytes, uint64_t size_bytes, const char* wha
   }
   std::memcpy(&blob, bytes, sizeof(blob));
   if (!std::equal(std::begin(kMagic), std::end(kMagic), blob.magic)) {
-    incompatible(what, "it is none of a layout of this backend");
+    incompatible(what, "it was not made from a layout of this backend");
   }
   if (blob.version != kBlobVersion || blob.size_bytes != sizeof(blob)) {
     incompatible(what, "it is of version " + std::to_string(blob.version) + ", not " +
@@ -146,7 +146,8 @@ LayoutForm Layouts::read(const void* bytes, uint64_t size_bytes, const char* wha
   if (blob.checksum != checksum_of(blob)) incompatible(what, "it is damaged");
   blob.identity[sizeof(blob.identity) - 1] = '\0';
   if (backend_.identity != blob.identity) {
-    incompatible(what, "it is of " + std::string(blob.identity) + ", not " + backend_.identity);
+    incompatible(what, "it was made by " + std::string(blob.identity) + ", and this is " +
+                           backend_.identity);
   }
   LayoutForm form{.kind = blob.kind, .variant = blob.variant, .dtype = blob.dtype};
   form.ndim = blob.ndim;

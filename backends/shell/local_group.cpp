@@ -75,8 +75,8 @@ void check_desc(LocalGroups& g, const bp_process_group_desc& desc) {
   for (uint32_t i = 0; i < desc.local_count; ++i) {
     g.backend().check_device(desc.devices[i], "create");
     if (desc.ranks[i] >= desc.world_size) {
-      refuse("create: rank " + std::to_string(desc.ranks[i]) + " of " +
-             std::to_string(desc.world_size));
+      refuse("create: a rank is " + std::to_string(desc.ranks[i]) +
+             "; it must be below world_size, which is " + std::to_string(desc.world_size));
     }
     if (!seen.insert(desc.ranks[i]).second) {
       refuse("create: rank " + std::to_string(desc.ranks[i]) + " occurs twice");
@@ -254,7 +254,8 @@ std::vector<LocalGroup*> read_groups(uint32_t count, bp_process_group* const* ha
   for (uint32_t i = 0; i < count; ++i) {
     groups.push_back(&group_of(handles[i], call));
     if (groups[i]->world != groups[0]->world) {
-      refuse(std::string(call) + ": group " + std::to_string(i) + " is one of other ranks");
+      refuse(std::string(call) + ": group " + std::to_string(i) +
+             " is not in the same world as group 0");
     }
   }
   return groups;
@@ -271,8 +272,9 @@ bp_status split(void* self, uint32_t local_count, bp_process_group* const* handl
       refuse("split: colors, keys or out_groups is NULL");
     }
     if (local_count != groups[0]->world->size()) {
-      refuse("split: " + std::to_string(local_count) + " of " +
-             std::to_string(groups[0]->world->size()) + " ranks; all are in this process");
+      refuse("split: " + std::to_string(local_count) + " groups are given; all " +
+             std::to_string(groups[0]->world->size()) +
+             " ranks are in this process and must take part");
     }
     std::map<uint32_t, std::vector<uint32_t>> parts;
     for (uint32_t i = 0; i < local_count; ++i) parts[colors[i]].push_back(i);
@@ -305,7 +307,8 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
     const std::unordered_set<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
     if (local_count + gone.size() != world.size()) {
       refuse("shrink: " + std::to_string(local_count) + " ranks stay and " +
-             std::to_string(gone.size()) + " are gone, of " + std::to_string(world.size()));
+             std::to_string(gone.size()) + " are gone; together they must be all " +
+             std::to_string(world.size()) + " ranks");
     }
     std::vector<uint32_t> order(local_count);
     for (uint32_t i = 0; i < local_count; ++i) {

@@ -194,10 +194,10 @@ TEST_F(Plans, ArePackedBeforeTheyLaunch) {
   EXPECT_EQ(run(kernel, plan), BP_INVALID_ARGUMENT);
   EXPECT_EQ(machine.text, "neg_of_test: the plan was not packed");
   EXPECT_EQ(pack(plan, {buffer, 64, 47}), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(machine.text, "plan_pack: packed has to have 48 bytes");
+  EXPECT_EQ(machine.text, "plan_pack: packed must have at least 48 bytes");
   machine.is_capturing = true;
   EXPECT_EQ(pack(plan, {buffer, 64, 48}), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(machine.text, "plan_pack: the stream captures");
+  EXPECT_EQ(machine.text, "plan_pack: the stream captures; pack before the capture");
   machine.is_capturing = false;
   machine.run_status = BP_DEVICE_LOST;
   EXPECT_EQ(pack(plan, {buffer, 64, 48}), BP_DEVICE_LOST);

@@ -106,7 +106,8 @@ Program::Program(const bp_program* theirs) {
   }
   if (ours.value_stride_bytes < kFirstSize<bp_program_value> ||
       ours.node_stride_bytes < kFirstSize<bp_program_node>) {
-    invalid("value_stride_bytes or node_stride_bytes is smaller than one of them");
+    invalid(
+        "value_stride_bytes or node_stride_bytes is smaller than the struct of a value or node");
   }
   for (size_t i = 0; i < ours.value_count; ++i) {
     const bp_program_value* const value = element(ours.values, ours.value_stride_bytes, i);
@@ -147,7 +148,7 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
   const Extent whole = extent_of(value.tensor());
   if (whole.end == INT64_MAX || whole.begin == INT64_MIN) invalid(name + ": it is too large");
   if (!value.is_argument() && !is_contiguous(value.tensor())) {
-    invalid(name + ": a temporary or constant is row-major");
+    invalid(name + ": a temporary or constant must be row-major");
   }
   if (value.role != BP_VALUE_CONSTANT) return;
   const auto* const bytes = static_cast<const std::byte*>(ours.data);
@@ -191,7 +192,7 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
     const bp_tensor* const tensor = node.frame.tensors()[i];
     const std::string name = numbered("node", index) + ": " + argument.name;
     if ((tensor == nullptr) != (node.values[i] == BP_NO_VALUE)) {
-      invalid(name + ": a tensor and its value are given together, or neither");
+      invalid(name + ": a tensor and its value are given together; give both or neither");
     }
     if (tensor == nullptr) continue;
     if (node.values[i] >= values.size()) invalid(name + ": there is no such value");

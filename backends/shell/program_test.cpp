@@ -142,7 +142,7 @@ TEST(Program, RefusesWrongValues) {
       {value([](Value& v) { v.struct_size = sizeof(Value) + 8; }), BP_INVALID_ARGUMENT,
        "program: value_stride_bytes is 56, and one of its items has a struct_size of 64"},
       {value([](Value& v) { v.strides = kTwo; }), BP_INVALID_ARGUMENT,
-       "program: value 2: a temporary or constant is row-major"},
+       "program: value 2: a temporary or constant must be row-major"},
       {value([](Value& v) { v.dtype = BP_I4; }), BP_UNSUPPORTED,
        "program: value 2: dtype 2 is not served"},
       {value([](Value& v) { v.dtype = 999; }), BP_UNSUPPORTED, "program: value 2: dtype 999"},
@@ -250,7 +250,8 @@ TEST(Program, RefusesAHeadThatIsWrong) {
   EXPECT_EQ(failure([](bp_program& p) { p.struct_type = 3; }),
             with_status(BP_INVALID_ARGUMENT, "compile: desc: struct_type is 3, not 29"));
   EXPECT_EQ(failure([](bp_program& p) { p.struct_size = 24; }),
-            with_status(BP_INCOMPATIBLE, "compile: desc: byte 24 is not understood"));
+            with_status(BP_INCOMPATIBLE,
+                        "compile: desc: at byte 24 it differs from what this backend can read"));
 }
 
 // ---- Other builds, and words --------------------------------------------------------------------
@@ -272,7 +273,8 @@ TEST(Program, TakesLongerItemsOfANewerHostIfWhatIsNewIsNotGiven) {
   EXPECT_EQ(Program(program).values[3].role, bp_value_role{BP_VALUE_OUTPUT});
   newer[2].extra = 1;
   EXPECT_EQ(failure_of([&] { Program{program}; }),
-            with_status(BP_INCOMPATIBLE, "compile: desc: byte 56 is not understood"));
+            with_status(BP_INCOMPATIBLE,
+                        "compile: desc: at byte 56 it differs from what this backend can read"));
 }
 
 TEST(Program, IsTheSameAfterItWasReadFromWords) {

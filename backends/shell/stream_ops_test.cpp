@@ -152,11 +152,11 @@ TEST_F(StreamTables, RefuseFlagsThatNobodyKnowsOrTheDeviceLacks) {
   const bp_stream_desc stream_desc{
       .struct_size = sizeof(stream_desc), .struct_type = BP_STRUCT_STREAM_DESC, .flags = 4};
   EXPECT_EQ(streams.create(&machine, nullptr, &stream_desc, &stream), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "stream.create: flags is 4, and no flag is known");
+  EXPECT_EQ(text, "stream.create: flags is 4; no flag is allowed");
   bp_event* event = nullptr;
   bp_event_desc desc{.struct_size = sizeof(desc), .struct_type = BP_STRUCT_EVENT_DESC, .flags = 8};
   EXPECT_EQ(events.create(&machine, nullptr, &desc, &event), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "event.create: flags is 8, reserved is 0; known are bits 7, and 0");
+  EXPECT_EQ(text, "event.create: flags is 8 and reserved is 0; allowed are bits 7, and 0");
   desc.flags = BP_EVENT_EXPORTABLE;
   EXPECT_EQ(events.create(&machine, nullptr, &desc, &event), BP_UNSUPPORTED);
   desc.flags = BP_EVENT_TIMING;
@@ -171,7 +171,7 @@ TEST_F(StreamTables, LendTheDefaultStream) {
   ASSERT_EQ(streams.default_stream(&machine, nullptr, &again), BP_OK);
   EXPECT_EQ(lent, again);
   EXPECT_EQ(streams.destroy(&machine, lent), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "stream.destroy: the default stream is lent");
+  EXPECT_EQ(text, "stream.destroy: nobody can destroy the default stream");
   bp_stream* const other = make_stream();
   EXPECT_EQ(streams.destroy(&machine, other), BP_OK);
   EXPECT_EQ(streams.status(&machine, other), BP_INVALID_ARGUMENT) << "it has ended";
@@ -208,7 +208,7 @@ TEST_F(StreamTables, WaitForTheHostAndCarryItsFailure) {
   EXPECT_EQ(events.signal(&machine, after, BP_OK), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "event.signal: the event is not host-signalled");
   EXPECT_EQ(events.record(&machine, gate, stream), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "event.record: the event is host-signalled");
+  EXPECT_EQ(text, "event.record: only the host signals this event");
   destroy({gate, after});
   EXPECT_TRUE(card.events.empty());
 }

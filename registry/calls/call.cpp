@@ -145,9 +145,9 @@ const void* lengthened_frame(const OpRow& row, const void* args, std::byte* stor
   if (read_prefix(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
     return storage;
   }
-  fail(BP_INCOMPATIBLE, std::string(row.name) + ": the frame has " +
-                            std::to_string(frame_size(args)) + " bytes, the first release has " +
-                            std::to_string(row.frame_size_bytes));
+  fail(BP_INCOMPATIBLE,
+       std::string(row.name) + ": the frame has " + std::to_string(frame_size(args)) +
+           " bytes; in the first release it had " + std::to_string(row.frame_size_bytes));
   return nullptr;
 }
 

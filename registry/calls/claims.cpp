@@ -82,14 +82,14 @@ std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
 std::string flags_refusal(const bp_kernel& kernel, const Key& key) {
   if ((key.flags() & BP_LAUNCH_DETERMINISTIC) != 0 &&
       (kernel.flags & BP_KERNEL_DETERMINISTIC) == 0) {
-    return "not deterministic, which the launch flags ask for";
+    return "it is not deterministic, and the launch flags ask for that";
   }
   if ((key.flags() & BP_LAUNCH_STRICT_F32) != 0 && kernel.numerics != nullptr &&
       kernel.numerics->products != BP_PRODUCTS_NATIVE) {
-    return "multiplies in reduced precision, and the launch flags ask for strict f32";
+    return "it multiplies in reduced precision, and the launch flags ask for strict f32";
   }
   if (key.is_in_place() && (kernel.flags & BP_KERNEL_IN_PLACE) == 0) {
-    return "an output is the memory of an input, and the kernel is not for use in place";
+    return "an output is the memory of an input, and the kernel does not work in place";
   }
   return "";
 }
@@ -106,8 +106,8 @@ std::string kernel_defect(const bp_kernel& kernel) {
   const OpRow* row = find_op(kernel.op);
   if (row == nullptr) return "op " + std::to_string(kernel.op) + " is not known to this host";
   if (kernel.op_version != row->version) {
-    return "written for version " + std::to_string(kernel.op_version) + " of " + row->name +
-           ", the host has version " + std::to_string(row->version);
+    return "it is written for version " + std::to_string(kernel.op_version) + " of " + row->name +
+           ", and this host has version " + std::to_string(row->version);
   }
   if (kernel.args_size_bytes < row->frame_size_bytes || kernel.args_size_bytes > kMaxFrameBytes) {
     return "args_size_bytes is " + std::to_string(kernel.args_size_bytes) + ", allowed are " +
@@ -127,8 +127,8 @@ std::string kernel_defect(const bp_kernel& kernel) {
     const int given = (kernel.prepare != nullptr) + (kernel.plan_info != nullptr) +
                       (kernel.plan_pack != nullptr) + (kernel.plan_release != nullptr);
     if (given != 0 && given != 4) {
-      return "of prepare, plan_info, plan_pack and plan_release it has some; allowed are all or "
-             "none";
+      return "it has only some of prepare, plan_info, plan_pack and plan_release; give all of them "
+             "or none";
     }
   }
   return "";

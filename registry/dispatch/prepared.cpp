@@ -87,7 +87,7 @@ const void* frame_of_this_build(const OpRow& row, const void* args, std::byte* s
   const void* frame = fit_frame(row, args, row.frame_size_bytes, storage, &offset);
   if (frame == nullptr) {
     fail(BP_INCOMPATIBLE, std::string(row.name) + ": byte " + std::to_string(offset) +
-                              " of the frame is given, and this host does not know it");
+                              " of the frame is not zero, and this host does not know it");
   }
   return frame;
 }
@@ -95,18 +95,19 @@ const void* frame_of_this_build(const OpRow& row, const void* args, std::byte* s
 bp_status check_frame(const Prepared& p, const void* args) {
   const FrameDifference difference = differing_member(*p.row, args, p.constant_args, p.words);
   if (difference.name == nullptr) return BP_OK;
-  const char* allowed = difference.is_constant ? "a constant argument stays where it was"
-                        : difference.is_tensor ? "dtype, shape and strides stay as they were"
-                                               : "attributes stay as they were";
+  const char* allowed = difference.is_constant ? "a constant argument must keep its place"
+                        : difference.is_tensor ? "dtype, shape and strides must stay the same"
+                                               : "attributes must stay the same";
   return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + difference.name +
-                                       " is not that of the prepared frame; " + allowed);
+                                       " differs from the prepared frame; " + allowed);
 }
 
 bp_status check_constants(const Prepared& p, const void* args) {
   const uint64_t allowed = (uint64_t{1} << p.row->tensor_count) - 1;
   if ((p.constant_args & ~allowed) != 0) {
     return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": constant_args is " +
-                                         std::to_string(p.constant_args) + ", the frame has " +
+                                         std::to_string(p.constant_args) +
+                                         "; it has one bit for each of the " +
                                          std::to_string(p.row->tensor_count) + " tensor arguments");
   }
   for (uint32_t i = 0; i < p.row->tensor_count; ++i) {

@@ -256,7 +256,8 @@ TEST_F(Prepare, PassesAFailureOnAndKeepsNothing) {
 TEST_F(Prepare, RefusesConstantsThatCannotBe) {
   load({&planner});
   EXPECT_EQ(prepare(8), BP_INVALID_ARGUMENT);
-  EXPECT_STREQ(bp_error_text(), "add: constant_args is 8, the frame has 3 tensor arguments");
+  EXPECT_STREQ(bp_error_text(),
+               "add: constant_args is 8; it has one bit for each of the 3 tensor arguments");
   EXPECT_EQ(prepare(4), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(), "add: y is written, so it cannot be constant");
   call.b.buffer = nullptr;
@@ -272,12 +273,12 @@ TEST_F(Prepare, TakesOtherBuffersButNoOtherShapes) {
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_OK) << bp_error_text();
   call.b.byte_offset = 512;
   EXPECT_EQ(refusal(),
-            "add: b is not that of the prepared frame; a constant argument stays where it was");
+            "add: b differs from the prepared frame; a constant argument must keep its place");
   call.b.byte_offset = 0;
   int64_t longer[] = {3, 3};
   call.a.shape = longer;
   EXPECT_EQ(refusal(),
-            "add: a is not that of the prepared frame; dtype, shape and strides stay as they were");
+            "add: a differs from the prepared frame; dtype, shape and strides must stay the same");
   call.a.shape = call.shape;
   call.y.dtype = BP_F64;
   EXPECT_NE(refusal().find("add: y is not that"), std::string::npos);
@@ -322,7 +323,7 @@ TEST_F(Prepare, ComparesAttributesAndInlineScalars) {
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_OK);
   call.args.b_scalar = {BP_I64, 0, 4};
   EXPECT_EQ(refusal(),
-            "add: b is not that of the prepared frame; dtype, shape and strides stay as they were");
+            "add: b differs from the prepared frame; dtype, shape and strides must stay the same");
   EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 
@@ -343,9 +344,10 @@ TEST_F(Prepare, RejectsAKernelWithSomeOfTheFunctions) {
   load({&planner});
   EXPECT_EQ(fake.results[0].outcome, BP_ADD_REJECTED);
   const std::string refusals = target->plugin->refusals;
-  EXPECT_NE(refusals.find("add.planned: rejected: of prepare, plan_info, plan_pack and "
-                          "plan_release it has some; allowed are all or none\n"),
-            std::string::npos)
+  EXPECT_NE(
+      refusals.find("add.planned: rejected: it has only some of prepare, plan_info, plan_pack "
+                    "and plan_release; give all of them or none\n"),
+      std::string::npos)
       << refusals;
 }
 

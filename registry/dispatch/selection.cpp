@@ -121,7 +121,8 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   uint32_t offset = 0;
   const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) {
-    return "byte " + std::to_string(offset) + " of the frame is given, and the kernel is older";
+    return "byte " + std::to_string(offset) +
+           " of the frame is not zero, and the kernel is too old to know it";
   }
   std::string refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;

@@ -114,7 +114,7 @@ bp_status call_with_other_frame(const Launch& l, bool needs_scalars, const void*
   const void* frame = fit_frame(l.row, args, l.kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) {
     return fail(BP_UNSUPPORTED, std::string(l.row.name) + ": byte " + std::to_string(offset) +
-                                    " of the frame is given, and " + l.kernel.name +
+                                    " of the frame is not zero, and " + l.kernel.name +
                                     " does not know it");
   }
   return needs_scalars ? call_with_scalar_tensors(l, frame) : call_any(l, frame);

@@ -63,7 +63,7 @@ class WholeFile {
     if (problem_.empty() && is_durable_ && ::fsync(file_) != 0) note("cannot be synchronised");
     if (file_ >= 0 && ::close(std::exchange(file_, -1)) != 0) note("cannot be closed");
     if (problem_.empty() && ::rename(draft_.c_str(), path_.c_str()) != 0) {
-      note("the file beside it cannot be given its name");
+      note("the file that was written beside it cannot be renamed to it");
     }
     if (problem_.empty()) {
       draft_.clear();

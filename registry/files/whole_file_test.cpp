@@ -98,7 +98,8 @@ TEST_F(Files, SayWithThePathWhyTheyCannotBeWritten) {
   fs::create_directories(path("folder"));
   WholeFile file(path("folder"));
   EXPECT_EQ(file.commit(),
-            path("folder") + ": the file beside it cannot be given its name: Is a directory");
+            path("folder") +
+                ": the file that was written beside it cannot be renamed to it: Is a directory");
   EXPECT_EQ(names(), std::set<std::string>{"folder"});
 }
 

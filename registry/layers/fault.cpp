@@ -271,7 +271,8 @@ class FaultLayer final : public Layer {
     value = static_cast<unsigned char>(value ^ 1u << mix(seed_, number) % 8);
     status = memory->fill(memory->self, launch->stream, &last, &value, 1);
     if (status == BP_OK) {
-      note("a bit of " + words(last) + " is flipped behind " + std::string(kernel.kernel.name));
+      note("a bit of " + words(last) + " is flipped after kernel " +
+           std::string(kernel.kernel.name));
     }
     return status;
   }

@@ -56,8 +56,9 @@ bp_status FaultRules::read(std::string_view key, const std::string& text, uint64
                       "' is not GLOB@WHEN, where WHEN is 3, 3+ or 1/50, as in memory.allocate@3");
     }
     if (!can_fit(rule.glob)) {
-      return fail(BP_INVALID_ARGUMENT, "layer option fault." + std::string(key) + ": '" +
-                                           rule.glob + "' fits no slot, such as memory.allocate");
+      return fail(BP_INVALID_ARGUMENT,
+                  "layer option fault." + std::string(key) + ": '" + rule.glob +
+                      "' matches no slot; give the name of one, such as memory.allocate");
     }
   }
   return BP_OK;

@@ -261,7 +261,8 @@ TEST(FaultRulesOfLayers, RefuseWhatCanNeverStrike) {
   FaultRules rules;
   EXPECT_EQ(rules.read("at", "memory.fre@1", 0), BP_INVALID_ARGUMENT);
   EXPECT_EQ(core::take_error(),
-            "layer option fault.at: 'memory.fre' fits no slot, such as memory.allocate");
+            "layer option fault.at: 'memory.fre' matches no slot; give the name of one, such as "
+            "memory.allocate");
 }
 
 // ---- Words --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ TEST(Layers, WithoutOneTheTablesAreTheBackendsOwn) {
   EXPECT_EQ(bp_target_kernel(r.target(), 0), &kernel);
   uint64_t count = 7;
   EXPECT_EQ(bp_plugin_layer_reports(plugin, "leak", &count), BP_NOT_FOUND);
-  EXPECT_STREQ(bp_error_text(), "acme.npu: has no layer 'leak'; has none");
+  EXPECT_STREQ(bp_error_text(), "acme.npu: it has no layer 'leak'; its layers are: none");
   EXPECT_EQ(count, 7);
 }
 
@@ -42,7 +42,7 @@ TEST(Layers, RefusesWhatDoesNotExist) {
       {"leak", "lake.fail=1", BP_NOT_FOUND, "layers: there is no layer 'lake'; there are"},
       {"leak", "leak.fail", BP_INVALID_ARGUMENT, "layer option 'leak.fail' is not LAYER.KEY=VALUE"},
       {"leak", "trace.file=x", BP_INVALID_ARGUMENT,
-       "layer option 'trace.file=x': the layers are leak"},
+       "layer option 'trace.file=x': its layer is not in use; in use are leak"},
       {"leak", "leak.fail=1,leak.fail=0", BP_INVALID_ARGUMENT,
        "layer option 'leak.fail' is given twice"},
   };

@@ -22,7 +22,8 @@ class OldAbiLayer final : public Layer {
     if (status != BP_OK) return status;
     if (minor_ < BP_ABI_MINOR_MIN) {
       return fail(BP_INVALID_ARGUMENT, "layer option oldabi.minor is '" + options().text("minor") +
-                                           "', the oldest is " + std::to_string(BP_ABI_MINOR_MIN));
+                                           "'; the oldest that is served is " +
+                                           std::to_string(BP_ABI_MINOR_MIN));
     }
     const std::string& side = options().text("side");
     if (!side.empty() && side != "host" && side != "backend" && side != "both") {

@@ -180,7 +180,7 @@ bp_status RecordLayer::shut_down(const bp_backend& next) {
     has_failed = recording_.has_failed();
     summary = std::to_string(launch_count_) + " launches in " + std::to_string(line_count_) +
               " lines are recorded in '" + recording_.folder() + "', " +
-              std::to_string(unrecorded_count_.load()) + " calls could not be";
+              std::to_string(unrecorded_count_.load()) + " calls could not be recorded";
   }
   if (has_failed) {
     report("'" + recording_.folder() + "' is not complete: it could not be written");
@@ -249,8 +249,9 @@ void RecordLayer::write_unrecorded(std::string_view call, const std::string& why
   Json line = {{"call", "unrecorded"}, {"what", call}};
   if (!why.empty()) line["why"] = why;
   if (unrecorded_count_.fetch_add(1) == 0) {
-    report("the recording does not have all: " + std::string(call) + " is not recorded" +
-           (why.empty() ? "" : ": " + why) + "; more such calls are lines of the recording alone");
+    report("the recording is not complete: " + std::string(call) + " is not recorded" +
+           (why.empty() ? "" : ": " + why) +
+           "; further such calls are only noted in the recording");
   }
   const std::lock_guard lock(mutex_);
   append(line);

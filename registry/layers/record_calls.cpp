@@ -183,7 +183,8 @@ bp_status RecordLayer::signal_event(const bp_event_ops& next, bp_event* event, b
   });
   const bp_status result = next.signal(next.self, event, status);
   if (result != BP_OK) {
-    write_unrecorded("event.signal", "it failed (" + status_words(result) + ") behind its line");
+    write_unrecorded("event.signal",
+                     "it failed (" + status_words(result) + ") after its line was written");
   }
   return result;
 }

@@ -79,7 +79,7 @@ bp_status read_option(const std::string& text, std::vector<Named>& layers) {
   const auto layer = std::ranges::find(layers, info, &Named::info);
   if (layer == layers.end()) {
     return fail(BP_INVALID_ARGUMENT,
-                "layer option '" + text + "': the layers are " +
+                "layer option '" + text + "': its layer is not in use; in use are " +
                     joined(layers, [](const Named& n) { return n.info->name; }));
   }
   if (layer->options.has(key)) {

@@ -76,8 +76,9 @@ class TraceLayer final : public Layer {
     own_name_.emplace(wanted, backend_name());
     file_ = own_name_->get();
     if (file_ != wanted) {
-      log(BP_LOG_WARNING, "trace.file '" + wanted + "' is another backend's; this one writes '" +
-                              file_ + "' (%b in the name gives each its own)");
+      log(BP_LOG_WARNING, "trace.file '" + wanted +
+                              "' belongs to another backend, so this one writes '" + file_ +
+                              "'; with %b in the name each backend has its own file");
     }
     if (!flush("we")) {
       return fail(BP_NOT_FOUND, "layer option trace.file: '" + file_ + "' cannot be written");

@@ -218,7 +218,8 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
                                      ", the backend calls itself " + plugin->own_name);
   }
   if (is_loaded(registry, plugin->own_name)) {
-    return fail(BP_ALREADY_EXISTS, plugin->own_name + ": a backend of this name is loaded");
+    return fail(BP_ALREADY_EXISTS,
+                plugin->own_name + ": a backend of this name is loaded already; unload it first");
   }
   Registration registration;
   status = register_tables(*plugin, registration);
@@ -231,8 +232,9 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
   }
   describe(*plugin, registration);
   if (const std::string keys = plugin->services->unread_options(); !keys.empty()) {
-    registry.log.line(BP_LOG_WARNING, plugin->own_name,
-                      "options that it did not ask for: " + keys.substr(0, keys.size() - 1));
+    registry.log.line(
+        BP_LOG_WARNING, plugin->own_name,
+        "it did not ask for these options; check their names: " + keys.substr(0, keys.size() - 1));
   }
   out_plugin = std::move(plugin);
   return BP_OK;

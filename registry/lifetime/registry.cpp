@@ -25,7 +25,7 @@ bp_status read_desc(const bp_registry_desc* theirs, bp_registry_desc& ours) {
   if (!defect.empty()) return fail(BP_INCOMPATIBLE, "bp_registry_desc: " + defect);
   if (bp_struct_read(theirs, kFirstDesc, &ours, sizeof(ours), &offset) != BP_OK) {
     return fail(BP_INCOMPATIBLE, "bp_registry_desc: byte " + std::to_string(offset) +
-                                     " is given, and this host does not know it");
+                                     " is not zero, and this host does not know it");
   }
   if ((ours.flags & ~kKnownFlags) != 0) {
     return fail(BP_INVALID_ARGUMENT, "bp_registry_desc: flags are " + std::to_string(ours.flags) +
@@ -124,7 +124,8 @@ bp_status add_plugin(Registry& registry, std::unique_ptr<Plugin> plugin,
   }
   // Another thread has loaded the backend first.
   static_cast<void>(end_plugin(*plugin));
-  return fail(BP_ALREADY_EXISTS, plugin->own_name + ": a backend of this name is loaded");
+  return fail(BP_ALREADY_EXISTS,
+              plugin->own_name + ": a backend of this name is loaded already; unload it first");
 }
 
 bp_status unload(Registry& registry, const bp_plugin* plugin) {
@@ -276,8 +277,9 @@ bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer, ui
     const auto& stack = static_cast<const Plugin*>(plugin)->stack;
     const bp::layers::Layer* found = stack.find(layer);
     if (found == nullptr) {
-      return fail(BP_NOT_FOUND, std::string(plugin->name) + ": has no layer '" + layer + "'; has " +
-                                    (stack.names().empty() ? "none" : stack.names()));
+      return fail(BP_NOT_FOUND,
+                  std::string(plugin->name) + ": it has no layer '" + layer +
+                      "'; its layers are: " + (stack.names().empty() ? "none" : stack.names()));
     }
     *out_count = found->report_count();
     return BP_OK;

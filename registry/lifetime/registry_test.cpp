@@ -64,7 +64,8 @@ TEST(Registry, RefusesASecondBackendOfTheSameName) {
   FakeBackend first, second;
   ASSERT_EQ(first.load(r.registry), BP_OK);
   EXPECT_EQ(second.load(r.registry), BP_ALREADY_EXISTS);
-  EXPECT_STREQ(bp_error_text(), "acme.npu: a backend of this name is loaded");
+  EXPECT_STREQ(bp_error_text(),
+               "acme.npu: a backend of this name is loaded already; unload it first");
   EXPECT_EQ(second.shutdowns, 1);
   EXPECT_EQ(bp_registry_target_count(r.registry), 1);
 }
@@ -211,7 +212,7 @@ TEST(Registry, HandsOptionsOnAndNamesThoseThatNobodyAskedFor) {
   std::string value = "4";
   ASSERT_EQ(fake.load(r.registry, nullptr, {{"threads", value.c_str()}, {"thread", "8"}}), BP_OK);
   EXPECT_EQ(fake.option_value, "4");
-  EXPECT_EQ(r.log, "acme.npu: options that it did not ask for: thread\n");
+  EXPECT_EQ(r.log, "acme.npu: it did not ask for these options; check their names: thread\n");
 }
 
 class EnvironmentOptions : public ::testing::Test {
@@ -433,7 +434,7 @@ TEST(Registry, RefusesADescThatItDoesNotUnderstand) {
   bp_registry* registry = nullptr;
   EXPECT_EQ(bp_registry_create(&newer.known, &registry), BP_INCOMPATIBLE);
   EXPECT_STREQ(bp_error_text(),
-               "bp_registry_desc: byte 64 is given, and this host does not know it");
+               "bp_registry_desc: byte 64 is not zero, and this host does not know it");
   newer.appended = 0;
   EXPECT_EQ(bp_registry_create(&newer.known, &registry), BP_OK);
   bp_registry_destroy(registry);

@@ -189,7 +189,7 @@ TEST_F(Registrar, SaysWhatIsWrongWithAKernel) {
       {"min_byte_alignment_bytes is 3", [](bp_kernel& k) { k.min_byte_alignment_bytes = 3; }},
       {"min_byte_alignment_bytes is 8192", [](bp_kernel& k) { k.min_byte_alignment_bytes = 8192; }},
       {"struct_size is 16", [](bp_kernel& k) { k.struct_size = 16; }},
-      {"of prepare, plan_info, plan_pack and plan_release it has some",
+      {"it has only some of prepare, plan_info, plan_pack and plan_release",
        [](bp_kernel& k) {
          k.plan_release = [](const bp_kernel*, bp_plan*) -> bp_status { return BP_OK; };
        }},

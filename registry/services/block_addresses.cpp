@@ -21,8 +21,9 @@ bp_status reserve(uint64_t size_bytes, uint64_t& out_address) {
   void* const range = mmap(nullptr, size_bytes + kGap, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) {
-    return fail(BP_OUT_OF_MEMORY, "block.address: no " + std::to_string(size_bytes) +
-                                      " bytes of address space: " + std::strerror(errno));
+    return fail(BP_OUT_OF_MEMORY, "block.address: the system refuses " +
+                                      std::to_string(size_bytes) +
+                                      " bytes of addresses: " + std::strerror(errno));
   }
   out_address = reinterpret_cast<uintptr_t>(range);
   return BP_OK;

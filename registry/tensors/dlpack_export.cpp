@@ -36,7 +36,9 @@ bp_status read_export(const bp_dlpack_export_desc* desc, uint64_t allowed_flags,
   uint32_t offset = 0;
   if (bp_struct_read(desc, kFirstExportDesc, &out, sizeof(out), &offset) != BP_OK) {
     std::string defect = struct_defect(desc, BP_STRUCT_DLPACK_EXPORT_DESC, kFirstExportDesc);
-    if (defect.empty()) defect = "byte " + std::to_string(offset) + " is not understood";
+    if (defect.empty()) {
+      defect = "byte " + std::to_string(offset) + " is not zero, and this host does not know it";
+    }
     return fail(BP_INCOMPATIBLE, "dlpack.export: desc: " + defect);
   }
   if (out.struct_type != BP_STRUCT_DLPACK_EXPORT_DESC) {
@@ -53,7 +55,9 @@ bp_status read_export(const bp_dlpack_export_desc* desc, uint64_t allowed_flags,
 
 bp_status check_tensor(const bp_tensor& ours) {
   if (ours.layout != nullptr) {
-    return fail(BP_UNSUPPORTED, "dlpack.export: the tensor has a layout that DLPack cannot say");
+    return fail(BP_UNSUPPORTED,
+                "dlpack.export: DLPack cannot describe the layout of the tensor; convert the "
+                "tensor to strides");
   }
   if (ours.ndim > BP_MAX_RANK || (ours.ndim > 0 && (!ours.shape || !ours.strides))) {
     return fail(BP_INVALID_ARGUMENT, "dlpack.export: ndim is " + std::to_string(ours.ndim) +
@@ -113,9 +117,8 @@ bp_status write_tensor(const bp_target& target, const bp_tensor& ours, bp_dlpack
   const auto* const row = std::ranges::find(kDlpackDtypes, ours.dtype, &DlpackDtype::ours);
   if (row == std::end(kDlpackDtypes)) {
     const char* const name = bp_dtype_name(ours.dtype);
-    return fail(BP_UNSUPPORTED, "dlpack.export: dtype " +
-                                    (name == nullptr ? std::to_string(ours.dtype) : name) +
-                                    " is none that DLPack has in 8 bits or more");
+    return fail(BP_UNSUPPORTED, "dlpack.export: DLPack has no dtype of 8 bits or more for dtype " +
+                                    (name == nullptr ? std::to_string(ours.dtype) : name));
   }
   out.device = {p.dlpack_device_type, p.dlpack_device_id};
   out.dtype = row->theirs;

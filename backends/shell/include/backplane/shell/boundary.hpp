@@ -54,9 +54,10 @@ inline void check_links(const void* next, const std::string& name) {
                                              " links, or leads back into itself");
     }
     if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) != 0) {
-      throw StatusError(
-          BP_INCOMPATIBLE,
-          name + ": a link of type " + std::to_string(link->struct_type) + " is not understood");
+      throw StatusError(BP_INCOMPATIBLE,
+                        name + ": its chain has a link of type " +
+                            std::to_string(link->struct_type) +
+                            " that must be understood, and this backend does not know it");
     }
   }
 }
@@ -74,7 +75,8 @@ Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_ty
   const bp_status status = bp_struct_read(theirs, first_size_bytes, &ours, sizeof(Desc), &offset);
   if (status != BP_OK && offset == offsetof(Desc, next)) check_links(theirs->next, name);
   if (status != BP_OK) {
-    throw StatusError(status, name + ": byte " + std::to_string(offset) + " is not understood");
+    throw StatusError(status, name + ": at byte " + std::to_string(offset) +
+                                  " it differs from what this backend can read");
   }
   if (ours.struct_type != struct_type) {
     throw StatusError(BP_INVALID_ARGUMENT, name + ": struct_type is " +

@@ -178,12 +178,12 @@ class PlanFunctions {
       require(launch, "plan_pack: launch");
       OwnedPlan<Planned>& plan = checked(*self, launch->plan, "plan_pack");
       if (Launcher::is_capturing(*self, *launch)) {
-        refuse(BP_INVALID_ARGUMENT, "plan_pack: the stream captures");
+        refuse(BP_INVALID_ARGUMENT, "plan_pack: the stream captures; pack before the capture");
       }
       const uint64_t size_bytes = plan.planned.packed_size_bytes();
       if (packed == nullptr || packed->buffer == nullptr || packed->size_bytes < size_bytes) {
         refuse(BP_INVALID_ARGUMENT,
-               "plan_pack: packed has to have " + std::to_string(size_bytes) + " bytes");
+               "plan_pack: packed must have at least " + std::to_string(size_bytes) + " bytes");
       }
       const bp_buffer_ref before = std::exchange(plan.packed, *packed);
       const bp_status status = Launcher::template run<submit_packing>(self, launch, args);

@@ -123,8 +123,8 @@ class StreamOps {
       const auto request =
           read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
       if (request.flags != BP_STREAM_DEFAULT) {
-        refuse(BP_INVALID_ARGUMENT, "stream.create: flags is " + std::to_string(request.flags) +
-                                        ", and no flag is known");
+        refuse(BP_INVALID_ARGUMENT,
+               "stream.create: flags is " + std::to_string(request.flags) + "; no flag is allowed");
       }
       *out_stream = reinterpret_cast<bp_stream*>(Traits::create_stream(d, request));
       return BP_OK;
@@ -145,7 +145,7 @@ class StreamOps {
     return entry<Instance>(self, [&](const Instance&) -> bp_status {
       Stream& s = Traits::any_stream_of(handle, "stream.destroy");
       if (Traits::is_default_stream(s)) {
-        refuse(BP_INVALID_ARGUMENT, "stream.destroy: the default stream is lent");
+        refuse(BP_INVALID_ARGUMENT, "stream.destroy: nobody can destroy the default stream");
       }
       Traits::destroy_stream(s);
       return BP_OK;
@@ -271,8 +271,8 @@ class EventOps {
   static void check_request(Device& d, const bp_event_desc& request) {
     if ((request.flags & ~kFlags) != 0 || request.reserved != 0) {
       refuse(BP_INVALID_ARGUMENT, "event.create: flags is " + std::to_string(request.flags) +
-                                      ", reserved is " + std::to_string(request.reserved) +
-                                      "; known are bits " + std::to_string(kFlags) + ", and 0");
+                                      " and reserved is " + std::to_string(request.reserved) +
+                                      "; allowed are bits " + std::to_string(kFlags) + ", and 0");
     }
     if constexpr (requires { Traits::check_event(d, request.flags); }) {
       Traits::check_event(d, request.flags);
@@ -315,7 +315,7 @@ class EventOps {
       Event& e = Traits::event_of(handle, "event.record", "event");
       auto& s = Traits::stream_of(stream_handle, "event.record");
       if (e.is_signalled()) {
-        refuse(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
+        refuse(BP_INVALID_ARGUMENT, "event.record: only the host signals this event");
       }
       std::shared_ptr<Moment> moment = Traits::make_moment(e, s);
       // The record is submitted under the lock. If two records race, the later submission is then
