@@ -105,8 +105,8 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
 }
 
 // A communicator that lacks ranks cannot be used, so a new one is made. Its id goes through the
-// store, under a key that names the ranks that are gone. NOLINTNEXTLINE(readability-function-size):
-// the signature is the table's.
+// store, under a key that names the ranks that are gone.
+// NOLINTNEXTLINE(readability-function-size): the signature is the table's.
 bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                         uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                         bp_process_group** out_groups) {

@@ -31,8 +31,8 @@ struct DeviceLimits {
   int multiprocessor_count = 0;
   int max_threads_per_block = 0;
   int max_threads_per_multiprocessor = 0;
-  int shared_bytes_per_block = 0;      // Without asking for more, and
-  int max_shared_bytes_per_block = 0;  // with cudaFuncSetAttribute.
+  int shared_bytes_per_block = 0;      // The limit without cudaFuncSetAttribute().
+  int max_shared_bytes_per_block = 0;  // The limit with it.
   int shared_bytes_per_multiprocessor = 0;
   int l2_cache_bytes = 0;
 };

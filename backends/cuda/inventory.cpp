@@ -31,7 +31,7 @@ std::string why_too_old(int version) {
          version_text(kWanted) + ": install a newer driver";
 }
 
-// ---- By NVML ------------------------------------------------------------------------------------
+// ---- Devices by NVML ----------------------------------------------------------------------------
 
 // Converts a bus id such as "00000000:3B:00.0" to CUDA's form.
 std::string short_bus_id(const char* text) {
@@ -85,7 +85,7 @@ std::optional<std::vector<Found>> list_by_nvml(const Driver& driver, std::string
   return list;
 }
 
-// ---- By CUDA ------------------------------------------------------------------------------------
+// ---- Devices by CUDA ----------------------------------------------------------------------------
 
 // Returns why cudaGetDeviceCount() failed, and what to do.
 std::string why_none(const Driver& driver, cudaError_t error) {
@@ -121,7 +121,7 @@ std::vector<Found> list_by_cuda(const Driver& driver, std::vector<std::string>& 
   return list;
 }
 
-// ---- What of it is used -------------------------------------------------------------------------
+// ---- Devices that the backend uses --------------------------------------------------------------
 
 std::vector<std::string> names_of(const std::vector<Found>& list) {
   std::vector<std::string> names;

@@ -13,7 +13,8 @@ namespace bp::cuda {
 
 BadDataSlot::BadDataSlot(Device& device) : report_(device.take_bad_data_report()) {}
 
-// The name stands before the number is given away: a report of it finds the name.
+// The name is stored before the number is given to a launch, so that a report of the launch finds
+// its name.
 Reporter BadDataSlot::next(const char* name, int64_t extent) {
   const std::lock_guard lock(mutex_);
   const uint32_t launch = last_.load(std::memory_order_relaxed) + 1;
@@ -90,7 +91,7 @@ Lane::Lane(Device& device, cudaStream_t native, bool is_owner)
       is_owner_(is_owner),
       queue_(std::make_shared<Queue>(*device.owner().host, device.owner().executor, false)) {}
 
-// Submitted work goes on, because cudaStreamDestroy() does not wait for it.
+// Submitted work still runs, because cudaStreamDestroy() does not wait for it.
 Lane::~Lane() {
   if (!is_owner_) return;
   device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
@@ -100,14 +101,15 @@ bp_status Lane::surface() {
   if (device_.is_lost()) return device_.owner().fail(BP_DEVICE_LOST, device_.loss());
   if (has_marks_.load(std::memory_order_acquire)) look_for_bad_data();
   if (has_failed_.load(std::memory_order_acquire)) {
-    const Outcome failure = own_failure();  // A copy: the host is told without a lock.
+    const Outcome failure =
+        own_failure();  // It is a copy, because the host is told without a lock.
     if (failure.status != BP_OK) return device_.owner().fail(failure.status, failure.text);
   }
   return queue_->surface();
 }
 
-// Nothing is submitted behind a failure of the queue: bad data of what was before comes first, also
-// where it shows later.
+// After a failure of the queue no work is submitted. So bad data was met by earlier work, and is
+// the first failure, even if it is seen later.
 void Lane::look_for_bad_data() {
   const std::lock_guard lock(mutex_);
   if (failure_.status != BP_OK) return;
@@ -251,7 +253,7 @@ void Lane::clear_failure() {
   const std::lock_guard lock(mutex_);
   failure_ = {};
   has_failed_.store(false, std::memory_order_release);
-  // Launches that still run may report to the old word, which is nobody's any more.
+  // Launches that still run may write to the old report, which nobody reads any more.
   if (slot_ != nullptr && slot_->reported() != 0) slot_ = nullptr;
   std::erase_if(inherited_, [](const BadDataMark& mark) { return mark.has_fired(); });
 }
