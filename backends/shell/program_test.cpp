@@ -125,7 +125,7 @@ TEST(Program, RefusesWrongValues) {
   expect_refused({
       {value([](Value& v) { v.struct_type = BP_STRUCT_PROGRAM; }), BP_INVALID_ARGUMENT,
        "compile: desc: struct_type is 29, not 30"},
-      {value([](Value& v) { v.struct_size = 8; }), BP_INCOMPATIBLE, "compile: desc: byte 8"},
+      {value([](Value& v) { v.struct_size = 8; }), BP_INCOMPATIBLE, "compile: desc: at byte 8"},
       {value([](Value& v) { v.role = 0; }), BP_INVALID_ARGUMENT, "program: value 2: role is 0"},
       {value([](Value& v) { v.role = 5; }), BP_INVALID_ARGUMENT, "program: value 2: role is 5"},
       {value([](Value& v) { v.reserved = 1; }), BP_INVALID_ARGUMENT, "program: value 2: role is 3"},
@@ -242,7 +242,7 @@ TEST(Program, RefusesAHeadThatIsWrong) {
   EXPECT_EQ(failure([](bp_program& p) { p.nodes = nullptr; }), empty);
   EXPECT_EQ(failure([](bp_program& p) { p.node_count = 0; }), empty);
   const std::string stride = with_status(
-      BP_INVALID_ARGUMENT, "program: value_stride_bytes or node_stride_bytes is smaller than one");
+      BP_INVALID_ARGUMENT, "program: value_stride_bytes or node_stride_bytes is smaller than the");
   EXPECT_EQ(failure([](bp_program& p) { p.value_stride_bytes = 8; }).substr(0, stride.size()),
             stride);
   EXPECT_EQ(failure([](bp_program& p) { p.node_stride_bytes = 0; }).substr(0, stride.size()),
