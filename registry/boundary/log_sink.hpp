@@ -8,7 +8,8 @@
 
 namespace bp::core {
 
-// Where lines go, cleaned: plugins wrote some of them. A NULL function drops them.
+// The function that gets the lines of the log. The lines are cleaned first, because plugins wrote
+// some of them. A NULL function drops them.
 struct LogSink {
   void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
   void* user_data;

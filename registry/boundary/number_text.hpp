@@ -6,6 +6,7 @@
 // Header-only: every module includes it, also behind libbackplane.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -14,30 +15,32 @@
 
 namespace bp {
 
+// Writes `value` with `digits` digits. Here and below, numbers of digits above 100 mean 100.
 inline std::string number_text(double value, std::chars_format format, int digits) {
   std::array<char, 512> text;  // The largest double has 309 digits in front of the point.
-  const auto [end, error] =
-      std::to_chars(text.data(), text.data() + text.size(), value, format, digits);
-  return error == std::errc() ? std::string(text.data(), end) : "?";
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value, format,
+                                     std::clamp(digits, 0, 100));
+  return std::string(text.data(), written.ptr);
 }
 
-// As %.*f of printf() in the C locale. `digits` is at most 100 here and below.
+// Writes `value` as printf("%.*f") does in the C locale.
 inline std::string fixed_text(double value, int digits) {
   return number_text(value, std::chars_format::fixed, digits);
 }
 
-// As %.*e.
+// Writes `value` as printf("%.*e") does in the C locale.
 inline std::string scientific_text(double value, int digits) {
   return number_text(value, std::chars_format::scientific, digits);
 }
 
-// As %.*g. 17 digits give every double back, and 9 every float.
+// Writes `value` as printf("%.*g") does in the C locale. 17 digits give every double back, and 9
+// every float.
 inline std::string short_text(double value, int digits = 6) {
   return number_text(value, std::chars_format::general, digits);
 }
 
-// The number that is the whole of `text`, such as "1.5", "+2" or "1e-3"; none if there is no such
-// number, or it fits no double.
+// Returns the number that is the whole of `text`, such as "1.5", "+2" or "1e-3". Returns nothing if
+// `text` is anything else, or if a double cannot hold the number.
 inline std::optional<double> parse_double(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/frame_words.hpp"
 
 namespace bp::core {
@@ -75,15 +77,21 @@ bool is_same(const bp_tensor& a, const bp_tensor& b) {
 }
 
 // Returns, for each tensor, the index of the first tensor that is the same. This is its own index
-// if no earlier tensor is the same.
+// if no earlier tensor is the same. Only tensors that begin at the same byte are compared, so that
+// lists of thousands of tensors stay cheap.
 std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {
   std::vector<uint32_t> originals(tensors.size());
+  std::iota(originals.begin(), originals.end(), 0u);
+  std::map<std::pair<const bp_buffer*, uint64_t>, std::vector<uint32_t>> by_place;
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    originals[i] = i;
-    for (uint32_t j = 0; j < i && tensors[i] != nullptr; ++j) {
-      if (tensors[j] == nullptr || !is_same(*tensors[i], *tensors[j])) continue;
-      originals[i] = originals[j];
-      break;
+    if (tensors[i] == nullptr || tensors[i]->buffer == nullptr) continue;
+    std::vector<uint32_t>& distinct = by_place[{tensors[i]->buffer, tensors[i]->byte_offset}];
+    const auto found = std::ranges::find_if(
+        distinct, [&](uint32_t earlier) { return is_same(*tensors[i], *tensors[earlier]); });
+    if (found != distinct.end()) {
+      originals[i] = *found;
+    } else {
+      distinct.push_back(i);
     }
   }
   return originals;
@@ -301,7 +309,7 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
   const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
   if (std::ranges::any_of(tensors, has_layout)) {
     auto refused = std::make_shared<Program>();
-    refused->reason = "takes tensors by strides only";
+    refused->reason = "it takes tensors by strides alone";
     return refused;
   }
   Key key = key_of(row, flags, args, tensors);
@@ -314,17 +322,26 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
   return programs_.emplace(std::move(key), std::move(program)).first->second;
 }
 
-// workspace_size() does not get the flags of the launch. So it needs the programs of a frame for
-// all flags.
+void CompiledOps::forget_programs() {
+  std::map<Key, std::shared_ptr<const Program>> ended;  // It is destroyed after the unlock.
+  const std::lock_guard lock(mutex_);
+  ended.swap(programs_);
+}
+
+// Returns the programs of a frame for all flags, because workspace_size() does not get the flags of
+// the launch. Mostly supports() has compiled one of them. If all were forgotten, the flags are
+// unknown, and both programs are compiled.
 std::vector<std::shared_ptr<const CompiledOps::Program>> CompiledOps::programs_of(
     const OpRow& row, const void* args) {
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
   std::vector<std::shared_ptr<const Program>> programs;
-  for (const bp_launch_flags flags : {bp_launch_flags{0}, bp_launch_flags{BP_LAUNCH_STRICT_F32}}) {
+  constexpr bp_launch_flags kFlags[] = {0, BP_LAUNCH_STRICT_F32};
+  for (const bp_launch_flags flags : kFlags) {
     auto known = find_known(key_of(row, flags, args, tensors));
     if (known != nullptr) programs.push_back(std::move(known));
   }
-  if (programs.empty()) programs.push_back(find(row, 0, args));
+  if (!programs.empty()) return programs;
+  for (const bp_launch_flags flags : kFlags) programs.push_back(find(row, flags, args));
   return programs;
 }
 
@@ -371,8 +388,10 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     const std::shared_ptr<const Program> program = op.owner->find(*op.row, launch->flags, args);
     if (program->kernel == nullptr) {
       const bp_status status = program->status == BP_OK ? BP_UNSUPPORTED : program->status;
-      return fail(status, std::string(op.row->name) + ": " +
-                              (program->text.empty() ? program->reason : program->text));
+      return fail(status,
+                  std::string(op.row->name) + ": " +
+                      (program->text.empty() ? clean_text(program->reason, LineBreaks::kIndent)
+                                             : program->text));
     }
     const std::vector<const bp_tensor*> tensors = tensors_of(*op.row, args);
     std::vector<bp_tensor> arguments;

@@ -28,6 +28,9 @@ class CompiledOps {
   // as tensors. They are inputs of the program, so one program serves every value.
   const bp_kernel* kernel(const OpRow& row) const { return &kernels_[row.index]; }
 
+  // Releases all programs. Each is compiled again when it is needed.
+  void forget_programs();
+
  private:
   struct Program;
   using Key = std::vector<uint64_t>;
@@ -51,8 +54,8 @@ class CompiledOps {
   // Returns the program of a frame, which is compiled if it is not known. Never returns NULL: if it
   // cannot be compiled, the program has the reason.
   std::shared_ptr<const Program> find(const OpRow& row, bp_launch_flags flags, const void* args);
-  // Returns the programs of a frame that are known, for all flags. If none is known, returns the
-  // program without flags.
+
+  // Returns the programs of a frame that are known, for all flags. If none is known, compiles them.
   std::vector<std::shared_ptr<const Program>> programs_of(const OpRow& row, const void* args);
   std::shared_ptr<const Program> compile(const OpRow& row, bp_launch_flags flags, const void* args,
                                          const std::vector<const bp_tensor*>& tensors) const;

@@ -264,6 +264,24 @@ TEST_F(CompiledOpsTest, HaveTheWorkspaceOfTheProgramThatRuns) {
   EXPECT_GE(compiler_.launches[2].workspace_bytes, 4096u);
 }
 
+// A call that was prepared is launched again without supports(), also when its program is
+// forgotten.
+TEST_F(CompiledOpsTest, HaveTheWorkspaceOfAProgramThatWasForgotten) {
+  compiler_.workspace_bytes = 512, compiler_.strict_workspace_bytes = 4096;
+  bp_prepared* prepared = nullptr;
+  ASSERT_EQ(
+      bp_op_prepare(target_, nullptr, BP_LAUNCH_STRICT_F32, BP_OP_ADD, &call_.args, 0, &prepared),
+      BP_OK);
+  AddCall other;
+  for (size_t i = 0; i <= CompiledOps::kMaxPrograms; ++i) {
+    other.strides[0] = static_cast<int64_t>(i) + 3;
+    ASSERT_EQ(launch(other), BP_OK);
+  }
+  ASSERT_EQ(bp_prepared_launch(prepared, nullptr, &call_.args), BP_OK) << bp_error_text();
+  EXPECT_GE(compiler_.launches.back().workspace_bytes, 4096u);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+}
+
 TEST_F(CompiledOpsTest, TakeNoLayoutsOfABackend) {
   AddCall laid_out;
   bp_layout layout{};
@@ -273,7 +291,7 @@ TEST_F(CompiledOpsTest, TakeNoLayoutsOfABackend) {
   ASSERT_EQ(bp_kernel_find(target_, 0, 0, BP_OP_ADD, &call_.args, &choice), BP_OK);
   compiler_.queries = 0;
   EXPECT_STREQ(choice.kernel->supports(choice.kernel, target_->device, 0, &laid_out.args),
-               "takes tensors by strides only");
+               "it takes tensors by strides alone");
   EXPECT_EQ(compiler_.queries, 0);
 }
 

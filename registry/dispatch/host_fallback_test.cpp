@@ -223,7 +223,7 @@ TEST(HostFallbackRefusal, SaysThatTheFlagsOfTheRegistryForbidIt) {
   Registry registry(&desc);
   ASSERT_NE(load(registry, BACKPLANE_TEST_PLUGIN), nullptr);
   const std::string text = refusal(*load(registry, BACKPLANE_TEST_DEVICE_PLUGIN));
-  EXPECT_NE(text.find("host fallback: forbidden by the flags of the registry"), text.npos) << text;
+  EXPECT_NE(text.find("host fallback: the flags of the registry forbid it"), text.npos) << text;
 }
 
 TEST(HostFallbackRefusal, SaysWhatToLoadWhereThereIsNoHost) {

@@ -1,13 +1,14 @@
 #include "registry/dispatch/own_layouts.hpp"
 
 #include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/state/state.hpp"
 
 namespace bp::core {
 namespace {
 
 std::string name_of(const bp_layout& layout) {
-  return std::string("layout \"") + (layout.name == nullptr ? "" : layout.name) + "\"";
+  return "layout \"" + clean_name(layout.name) + "\"";
 }
 
 bool has_layout(const bp_tensor* tensor) { return tensor != nullptr && tensor->layout != nullptr; }

@@ -106,10 +106,20 @@ TEST(OwnLayouts, OfOthersAreRefusedByNameAndArgument) {
                "add by tiled: argument y: layout \"tiles\" is not taken, only strides");
 }
 
+TEST(OwnLayouts, ForgeNoLineByTheirName) {
+  Loaded l;
+  const bp_layout forged = make_layout("\x1b[2J\nverdict: PERFECT");
+  l.call.a.layout = &forged;
+  EXPECT_NE(l.reasons().find("layout \"\\x1b[2J\\nverdict: PERFECT\" is not taken"),
+            std::string::npos)
+      << l.reasons();
+  EXPECT_EQ(l.reasons().find("\nverdict"), std::string::npos);
+}
+
 TEST(OwnLayouts, AreNotOfferedToDecompositionsAndFallbacks) {
   Loaded l;
   l.call.a.layout = &blocks;
-  EXPECT_NE(l.reasons().find("host fallback: takes tensors by strides only"), std::string::npos)
+  EXPECT_NE(l.reasons().find("host fallback: it takes tensors by strides alone"), std::string::npos)
       << l.reasons();
 }
 

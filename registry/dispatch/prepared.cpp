@@ -42,6 +42,7 @@ struct Prepared {
   bp_plan_info info{};
   std::string algorithm;  // The plan's algorithm, or why there is no plan.
   BlockHandle packed;
+  std::atomic<bool> is_lost = false;         // If true, a reset of the device has ended the plan.
   std::atomic<bp_stream*> stream = nullptr;  // The stream of the packing. NULL once it has ended.
 
   Launch launch(bp_stream* on) const {
@@ -57,7 +58,7 @@ struct Prepared {
   }
 
   void end() {
-    if (plan != nullptr) static_cast<void>(kernel->plan_release(kernel, plan));
+    if (plan != nullptr && !is_lost) static_cast<void>(kernel->plan_release(kernel, plan));
     plan = nullptr;
     packed.reset();
     for (const bp_layout* layout : layouts) {
@@ -263,6 +264,11 @@ void forget_stream(Target& target, bp_stream* stream) {
   }
 }
 
+void lose_prepared(Target& target) {
+  const std::lock_guard lock(target.prepared_mutex);
+  for (Prepared* prepared : target.prepared) prepared->is_lost = true;
+}
+
 void end_prepared(Target& target) {
   std::vector<Prepared*> ending;
   {
@@ -311,6 +317,11 @@ bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const voi
     if (args == nullptr) return is_null("args");
     Prepared& p = impl(prepared);
     if (p.target == nullptr) return backend_unloaded("prepared");
+    if (p.is_lost) {
+      return fail(BP_DEVICE_LOST, std::string(p.row->name) +
+                                      ": the call was prepared before its device was reset; "
+                                      "prepare it anew");
+    }
     return launch(p, stream, args);
   });
 }

@@ -50,16 +50,16 @@ std::string call_text(const Target& target, const OpRow& row, const Key& key) {
 // Returns why the decomposition of the op is not a candidate, or "" if it is one.
 std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (services::decomposition(row.op) == nullptr) return "the op has none";
-  if (has_own_layouts(row, key)) return "takes tensors by strides only";
+  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
-  return is_forbidden ? "forbidden by the flags of the registry" : "";
+  return is_forbidden ? "the flags of the registry forbid it" : "";
 }
 
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (host_fallback(row.op) == nullptr) return "the op has none";
-  if (has_own_layouts(row, key)) return "takes tensors by strides only";
+  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
   if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
-    return "forbidden by the flags of the registry";
+    return "the flags of the registry forbid it";
   }
   const bp_target* host = host_target(target.registry);
   if (host == nullptr) {
@@ -129,7 +129,7 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
   // An empty text is a refusal too.
   return reason == nullptr ? ""
-         : *reason == '\0' ? "refuses without a reason"
+         : *reason == '\0' ? "it refuses without a reason"
                            : clean_text(reason, LineBreaks::kIndent);
 }
 

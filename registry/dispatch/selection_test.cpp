@@ -70,14 +70,15 @@ const Claim kClaims[] = {
        k.dtype_row_count = k.dtype_count = 1;
      },
      "dtypes are not claimed: a f32"},
-    {[](bp_kernel& k) { k.flags = 0; }, "not deterministic, which the launch flags ask for"},
+    {[](bp_kernel& k) { k.flags = 0; },
+     "it is not deterministic, and the launch flags ask for that"},
     {[](bp_kernel& k) {
        static const bp_numerics tf32{.struct_size = sizeof(bp_numerics),
                                      .struct_type = BP_STRUCT_NUMERICS,
                                      .products = BP_PRODUCTS_TF32};
        k.numerics = &tf32;
      },
-     "multiplies in reduced precision, and the launch flags ask for strict f32"},
+     "it multiplies in reduced precision, and the launch flags ask for strict f32"},
     {[](bp_kernel& k) {
        k.supports = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*) -> bp_reason {
          return "mood";
@@ -175,7 +176,7 @@ TEST(Selection, TakesOtherSourcesOnlyWhereTheyAreAllowed) {
             "add(a f32 rank 2 contiguous, b f32 rank 2 contiguous, y f32 rank 2 contiguous) on "
             "acme.npu:0\n  acme.npu: has no kernel for this op"
             "\n  decomposition: the op has none"
-            "\n  host fallback: forbidden by the flags of the registry");
+            "\n  host fallback: the flags of the registry forbid it");
 
   bp_mean_args mean{.struct_size = sizeof(bp_mean_args), .x = &call.a, .y = &call.y};
   EXPECT_EQ(bp_kernel_find(l.target, 0, BP_KERNEL_NATIVE, BP_OP_MEAN, &mean, &choice),
@@ -235,7 +236,9 @@ TEST(Selection, ReadsListsAsOneArgument) {
                         .params_count = 2,
                         .params = params,
                         .grads_count = 2,
-                        .grads = grads};
+                        .grads = grads,
+                        .lr_scalar = {BP_F64, 0, 0},
+                        .step_scalar = {BP_I64, 0, 1}};
   bp_kernel_choice choice{};
   EXPECT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_SGD_STEP, &args, &choice), BP_OK);
   params[1] = &strided.a;
@@ -287,6 +290,28 @@ TEST(Selection, RefusesADtypeThatNobodyKnows) {
     bp_op_output output{};
     uint32_t count = 0;
     EXPECT_EQ(bp_op_infer(BP_OP_ADD, &call.args, 1, &output, &count), BP_INVALID_ARGUMENT);
+  }
+}
+
+TEST(Selection, RefusesAScalarOfADtypeThatScalarsDoNotHave) {
+  bp_kernel kernel = make_kernel("add");
+  for (const bp_kernel_flags flags : {bp_kernel_flags{BP_KERNEL_TAKES_SCALAR}, 0u}) {
+    kernel.flags = flags;
+    const Loaded l({&kernel});
+    AddCall call;
+    call.args.b = nullptr;
+    for (const bp_dtype dtype : {bp_dtype{0}, bp_dtype{BP_F32}, bp_dtype{256 + BP_F64}}) {
+      call.args.b_scalar = {dtype, 0, 0};
+      EXPECT_EQ(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+      EXPECT_EQ(bp_error_text(), "add: b is a scalar of dtype " + std::to_string(dtype) +
+                                     "; allowed are bool, i64, u64 and f64, or a tensor in its "
+                                     "place");
+    }
+    for (const bp_dtype dtype : {BP_BOOL, BP_I64, BP_U64, BP_F64}) {
+      call.args.b_scalar = {dtype, 0, 1};
+      EXPECT_EQ(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK)
+          << bp_error_text();
+    }
   }
 }
 
@@ -373,6 +398,7 @@ TEST(Key, DiffersWhereSelectionMay) {
   bool has_null = false;
   ASSERT_EQ(read_call(row, 0, &call.args, plain, &has_null), BP_OK);
   call.args.b = nullptr;
+  call.args.b_scalar = {BP_I64, 0, 2};
   ASSERT_EQ(read_call(row, 0, &call.args, other, &has_null), BP_OK);
   EXPECT_FALSE(plain == other);
   EXPECT_EQ(dtype_of(plain.fact(1)), BP_F32);

@@ -10,7 +10,7 @@ namespace bp::layers {
 
 // The list is never destroyed, because a layer may end later than the static objects.
 struct AtExitList {
-  std::mutex mutex;  // Guards what follows.
+  std::mutex mutex;  // It guards the members below.
   std::condition_variable changed;
   std::set<AtExit*> entries;
   AtExit* running = nullptr;  // Its flush() runs, in `runner`.
@@ -39,7 +39,8 @@ struct AtExitList {
     }
   }
 
-  // What `entry` flushes is there until its flush has returned, unless that flush ends it.
+  // Takes `entry` out of the list. If its flush is running in another thread, this waits for the
+  // flush to return, because the flush uses what the caller is about to destroy.
   void remove(AtExit* entry) {
     std::unique_lock lock(mutex);
     entries.erase(entry);

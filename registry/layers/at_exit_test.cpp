@@ -11,7 +11,7 @@
 namespace bp::layers {
 namespace {
 
-constexpr unsigned kPatienceS = 20;  // What waits for itself ends by a signal.
+constexpr unsigned kPatienceS = 20;  // After this time a signal ends a child that hangs.
 
 void say(const char* text) { static_cast<void>(!write(STDERR_FILENO, text, strlen(text))); }
 

@@ -1,4 +1,4 @@
-// Footprints against the plain truth: the set of all bytes that a tensor has.
+// Compares footprints with the set of all bytes that a tensor has.
 #include "registry/layers/footprint.hpp"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class Draws {
   int64_t between(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random_);
   }
-  // Of any strides, and in a place where no byte is below 0.
+  // Draws a view with any strides, none of whose bytes is below 0.
   View view() {
     constexpr bp_dtype kDtypes[] = {BP_I8, BP_F16, BP_F32, BP_F64};
     View view{.dtype = kDtypes[between(0, 3)]};
@@ -155,7 +155,7 @@ TEST(Footprints, OfFourBitsAreOneRow) {
   EXPECT_EQ(packed.footprint().end, 7u) << "a half byte is a byte that is touched";
 }
 
-// Nobody waits a minute for a warning.
+// An exact answer would take a minute, and nobody waits so long for a warning.
 TEST(Footprints, OfMoreRowsThanAnyoneLooksAtAreNotSaidToMeet) {
   const View even{.shape = {5000}, .strides = {2}};
   EXPECT_FALSE(overlap(even.footprint(), even.footprint()));
@@ -186,7 +186,7 @@ TEST(TensorDefects, NameTheRuleThatIsBroken) {
   EXPECT_EQ(tensor_defect(before.tensor(), 32), "[TENSOR-5] it begins before its buffer");
 }
 
-// 64 bits count none of these, and nothing wraps around into the buffer.
+// 64 bits cannot hold the ends of these views. The sums must not wrap around into the buffer.
 TEST(TensorDefects, SeeWhatEndsBeyond64Bits) {
   for (const View& huge : {View{.shape = {INT64_MAX}, .strides = {INT64_MAX}},
                            View{.shape = {2}, .strides = {INT64_MAX}},

@@ -389,5 +389,18 @@ TEST_F(RecordLayer, RefusesAFolderThatHoldsARecording) {
   EXPECT_STREQ(bp_error_text(), "layer option record.outputs is '2', allowed are numbers up to 1");
 }
 
+TEST_F(RecordLayer, FollowsNoSymbolicLinkInPlaceOfItsStream) {
+  load();
+  const fs::path stream = folder_ / "r" / "stream.jsonl", victim = folder_ / "victim";
+  std::ofstream(victim) << "precious";
+  fs::remove(stream);
+  fs::create_symlink(victim, stream);
+  free(allocate(64));
+  ASSERT_EQ(bp_registry_unload(registry_->registry, plugin_), BP_OK);
+  EXPECT_NE(registry_->log.find("is not complete: it could not be written"), std::string::npos)
+      << registry_->log;
+  EXPECT_EQ(fs::file_size(victim), std::string("precious").size());
+}
+
 }  // namespace
 }  // namespace bp::core

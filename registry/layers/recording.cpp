@@ -1,36 +1,17 @@
 #include "registry/layers/recording.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
-#include <string_view>
 
 #include "registry/boundary/fail.hpp"
 #include "registry/files/sha256.hpp"
 #include "registry/files/whole_file.hpp"
+#include "registry/layers/output_file.hpp"
 
 namespace bp::layers {
-namespace {
 
 namespace fs = std::filesystem;
-
-// The file is opened for each write. A descriptor that stayed open would be one more than the
-// program has without the layer.
-bool write_to(const std::string& path, int flags, std::string_view bytes) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
-  if (file < 0) return false;
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return ::close(file) == 0 && bytes.empty();
-}
-
-}  // namespace
 
 bp_status Recording::open(const std::string& folder) {
   folder_ = folder;
@@ -42,7 +23,7 @@ bp_status Recording::open(const std::string& folder) {
                                        "there yet");
   }
   fs::create_directories(folder + "/payloads", error);
-  if (!error && write_to(stream, O_CREAT | O_EXCL, "")) return BP_OK;
+  if (!error && write_to(stream, O_CREAT | O_EXCL, "").empty()) return BP_OK;
   return fail(BP_NOT_FOUND, "layer option record.dir: '" + folder + "' cannot be written");
 }
 
@@ -63,7 +44,7 @@ std::string Recording::store(const void* bytes, size_t size) {
 void Recording::write(const Json& line) {
   if (has_failed()) return;
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (!write_to(folder_ + "/stream.jsonl", O_APPEND, text)) has_failed_ = true;
+  if (!write_to(folder_ + "/stream.jsonl", O_APPEND, text).empty()) has_failed_ = true;
 }
 
 }  // namespace bp::layers

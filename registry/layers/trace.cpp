@@ -1,11 +1,11 @@
 // trace: writes every call as an event of a timeline that Perfetto and chrome://tracing open, with
 // its thread, its duration and its arguments as text. The file has the array form of Chrome's trace
 // format, which can be opened even if the process ended early.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <mutex>
@@ -18,6 +18,7 @@
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
+#include "registry/layers/output_file.hpp"
 #include "registry/layers/slots.hpp"
 #include "registry/layers/words.hpp"
 
@@ -80,8 +81,10 @@ class TraceLayer final : public Layer {
                               "' belongs to another backend, so this one writes '" + file_ +
                               "'; with %b in the name each backend has its own file");
     }
-    if (!flush("we")) {
-      return fail(BP_NOT_FOUND, "layer option trace.file: '" + file_ + "' cannot be written");
+    const std::string defect = write_to(file_, O_CREAT | O_TRUNC, "");
+    if (!defect.empty()) {
+      return fail(BP_NOT_FOUND,
+                  "layer option trace.file: '" + file_ + "' cannot be written: " + defect);
     }
     at_exit_.emplace([this] { end_file(); });
     JsonText args;
@@ -225,16 +228,17 @@ class TraceLayer final : public Layer {
 
   // Runs once. Later events are not recorded.
   void end_file() {
-    bool is_complete = false;
+    std::string problem;
     {
       const std::lock_guard lock(mutex_);
       if (is_ended_) return;
       is_ended_ = true;
       pending_ += "\n]\n";
-      is_complete = flush("ae") && !has_failed_;
+      flush();
+      problem = problem_;
     }
-    if (!is_complete) {
-      report("the trace '" + file_ + "' is not complete: it could not be written");
+    if (!problem.empty()) {
+      report("the trace '" + file_ + "' is not complete: it could not be written: " + problem);
     }
   }
 
@@ -244,18 +248,14 @@ class TraceLayer final : public Layer {
     pending_ += is_empty_ ? "[\n" : ",\n";
     pending_ += event;
     is_empty_ = false;
-    if (pending_.size() >= kPendingBytes && !flush("ae")) has_failed_ = true;
+    if (pending_.size() >= kPendingBytes) flush();
   }
 
-  // The file is opened for each write. A descriptor that stayed open would be one more than the
-  // program has without the layer.
-  bool flush(const char* mode) {
-    std::FILE* file = std::fopen(file_.c_str(), mode);
-    if (file == nullptr) return false;
-    const bool is_written =
-        std::fwrite(pending_.data(), 1, pending_.size(), file) == pending_.size();
+  // Writes the pending events. The caller holds the lock. The first problem is kept for the end.
+  void flush() {
+    const std::string problem = write_to(file_, O_CREAT | O_APPEND, pending_);
+    if (problem_.empty()) problem_ = problem;
     pending_.clear();
-    return std::fclose(file) == 0 && is_written;
   }
 
   const Clock::time_point origin_ = Clock::now();
@@ -264,8 +264,8 @@ class TraceLayer final : public Layer {
   Wrapped<bp_profiler_ops>* profiler_ = nullptr;
   std::deque<Device> devices_;  // Guarded by mutex_ until the shutdown.
   // Guarded by mutex_ after begin().
-  std::string file_, pending_;
-  bool is_empty_ = true, has_failed_ = false, is_ended_ = false;
+  std::string file_, pending_, problem_;
+  bool is_empty_ = true, is_ended_ = false;
   std::optional<OwnName> own_name_;
   std::optional<AtExit> at_exit_;  // The last member, so that it ends first.
 };

@@ -91,7 +91,7 @@ TEST(TraceLayer, LetsNoTwoBackendsWriteOneFile) {
   }
 }
 
-// What the host asked of the profiler of the next function.
+// The next function keeps here what the host asked of its profiler.
 bp_profile_desc sink;
 int stops = 0;
 
@@ -168,8 +168,44 @@ TEST(TraceLayer, SaysThatItsFileCannotBeWritten) {
   FakeBackend fake;
   EXPECT_EQ(fake.load(r.registry), BP_NOT_FOUND);
   EXPECT_STREQ(bp_error_text(),
-               "acme.npu: layer option trace.file: '/nowhere/trace.json' cannot be written");
+               "acme.npu: layer option trace.file: '/nowhere/trace.json' cannot be written: No "
+               "such file or directory; give a path that can be written");
   EXPECT_EQ(fake.shutdowns, 1);
+}
+
+TEST(TraceLayer, FollowsNoSymbolicLinkToAnotherFile) {
+  const TemporaryFolder folder;
+  const std::string victim = folder.file("victim"), trace = folder.file("trace.json");
+  const std::string options = "trace.file=" + trace;
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, trace);
+  {
+    TestRegistry r(0, "trace", options.c_str());
+    FakeBackend fake;
+    EXPECT_EQ(fake.load(r.registry), BP_NOT_FOUND);
+    EXPECT_EQ(std::string(bp_error_text()),
+              "acme.npu: layer option trace.file: '" + trace +
+                  "' cannot be written: it is a symbolic link, which layers do not follow; remove "
+                  "it, or give the file to which it leads");
+  }
+
+  // The link takes the place of a trace that has begun.
+  std::filesystem::remove(trace);
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend fake;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  std::filesystem::remove(trace);
+  std::filesystem::create_symlink(victim, trace);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  EXPECT_NE(r.log.find("is not complete: it could not be written: it is a symbolic link"),
+            std::string::npos)
+      << r.log;
+
+  std::ifstream stream(victim);
+  std::string content;
+  std::getline(stream, content);
+  EXPECT_EQ(content, "precious");
 }
 
 TEST(TraceLayer, WritesTheCallsOfEachThreadUnderItsNumberAndWhole) {

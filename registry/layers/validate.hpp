@@ -2,6 +2,7 @@
 // rule's tag, and does not reach the backend. A call that is legal and racy is a line in the log.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>

@@ -8,6 +8,7 @@
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/dispatch/prepared.hpp"
+#include "registry/lifetime/device_resets.hpp"
 #include "registry/lifetime/stream_ends.hpp"
 #include "registry/plugins/backend_options.hpp"
 #include "registry/plugins/registrar.hpp"
@@ -110,6 +111,7 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   if (status == BP_OK) status = read_default_stream(target);
   if (status != BP_OK) return status;
   watch_stream_ends(target);
+  watch_resets(target);
   add_kernels(r, target);
   target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
   target.cache.reset(new services::Cache(target));

@@ -1,33 +1,14 @@
 #include "registry/lifetime/stream_ends.hpp"
 
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "registry/boundary/guard.hpp"
 #include "registry/dispatch/prepared.hpp"
-#include "registry/state/state.hpp"
+#include "registry/lifetime/pass_on.hpp"
 
 namespace bp::core {
 namespace {
-
-Target& target_of(void* self) { return *static_cast<Target*>(self); }
-
-// Makes `slot` call the same slot of the next table.
-template <auto kSlot, typename... Args>
-void pass_on(bp_status (*&slot)(void*, Args...)) {
-  slot = [](void* self, Args... args) -> bp_status {
-    const bp_stream_ops& next = target_of(self).next_streams;
-    return (next.*kSlot)(next.self, args...);
-  };
-}
-
-template <typename Table>
-void pass_all_on(Table& table) {
-#define BP_SLOT(slot_table, noun, slot, presence, gone) \
-  if constexpr (std::is_same_v<Table, slot_table>) pass_on<&slot_table::slot>(table.slot);
-#include "registry/boundary/slots.def"
-}
 
 bool is_same_table(const bp_stream_ops& a, const bp_stream_ops& b) {
   return a.self == b.self && a.destroy == b.destroy;
@@ -89,9 +70,7 @@ bp_status destroy(void* self, bp_stream* stream) {
 
 void watch_stream_ends(Target& target) {
   bp_stream_ops& streams = target.own_tables.streams;
-  target.next_streams = streams;
-  streams.self = &target;
-  pass_all_on(streams);
+  pass_all_on<&Target::next_streams>(target, streams);
   streams.status = stream_status;
   streams.synchronize = synchronize;
   streams.clear_failure = clear_failure;

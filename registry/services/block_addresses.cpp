@@ -71,6 +71,9 @@ bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
       return BP_OK;
     }
     if (cache.is_released_) return backend_unloaded("block.address");
+    if (block.segment->is_lost) {
+      return fail(BP_DEVICE_LOST, "block.address: a reset of the device has ended the memory");
+    }
   }
   if (const bp_status status = cache.address_of_segment(*block.segment); status != BP_OK) {
     return status;

@@ -1,6 +1,7 @@
 // Tests the cache over a backend whose calls last as long as the test wants, or call the cache.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -34,8 +35,15 @@ class SlowBackend {
     devices_.memory_info = [](void*, bp_device*, uint64_t, uint64_t*, uint64_t*) -> bp_status {
       return BP_UNSUPPORTED;
     };
-    streams_.query = [](void*, bp_stream*, uint32_t* done) -> bp_status {
-      *done = 1;
+    streams_.query = [](void* self, bp_stream*, uint32_t* done) -> bp_status {
+      *done = from(self).has_work ? 0 : 1;
+      return BP_OK;
+    };
+    events_.create = [](void*, bp_device*, const bp_event_desc*, bp_event**) -> bp_status {
+      return BP_UNSUPPORTED;
+    };
+    devices_.synchronize = [](void* self, bp_device*, uint64_t) -> bp_status {
+      from(self).has_work = false;
       return BP_OK;
     };
     target_.name = "slow:0";
@@ -43,6 +51,7 @@ class SlowBackend {
     target_.devices = &devices_;
     target_.allocator = &allocator_;
     target_.streams = &streams_;
+    target_.events = &events_;
     target_.default_stream = stream(1);
     cache = new Cache(target_);
   }
@@ -81,7 +90,9 @@ class SlowBackend {
 
   Cache* cache = nullptr;
   uint64_t limit_bytes = UINT64_MAX;
-  std::function<void()> on_free;  // The next call of free() runs it, once.
+  std::atomic<bool> has_work = false;  // If true, no stream is idle.
+  int early_frees = 0;                 // The calls of free() without a stream during work.
+  std::function<void()> on_free;       // The next call of free() runs it, once.
 
  private:
   static SlowBackend& from(void* self) { return *static_cast<SlowBackend*>(self); }
@@ -99,9 +110,10 @@ class SlowBackend {
     buffers_[*out] = size;
     return BP_OK;
   }
-  bp_status free(bp_buffer* buffer, bp_stream*) {
+  bp_status free(bp_buffer* buffer, bp_stream* stream) {
     if (on_free) std::exchange(on_free, nullptr)();
     std::unique_lock lock(mutex_);
+    if (stream == nullptr && has_work) ++early_frees;
     stop("free", lock);
     used_bytes_ -= buffers_.at(buffer);
     buffers_.erase(buffer);
@@ -138,6 +150,7 @@ class SlowBackend {
   bp_device_ops devices_{.struct_size = sizeof(bp_device_ops), .self = this};
   bp_allocator_ops allocator_{.struct_size = sizeof(bp_allocator_ops), .self = this};
   bp_stream_ops streams_{.struct_size = sizeof(bp_stream_ops), .self = this};
+  bp_event_ops events_{.struct_size = sizeof(bp_event_ops), .self = this};
   bp_target target_{};
 };
 
@@ -217,6 +230,18 @@ TEST_F(CacheThreads, MayComeBackFromTheBackend) {
   ASSERT_TRUE(is_over(emptied));
   EXPECT_EQ(emptied.get(), BP_OK);
   EXPECT_TRUE(has_run);
+}
+
+// Both streams end while empty() gives back the segment of one of them, and the other is next.
+TEST_F(CacheThreads, KeepTheMemoryOfAStreamThatEndsBeforeItsWork) {
+  for (const uintptr_t i : {2u, 3u}) Cache::free(slow.take(64 * kMiB, SlowBackend::stream(i)));
+  slow.has_work = true;
+  slow.on_free = [&] {
+    for (const uintptr_t i : {2u, 3u}) end_stream(SlowBackend::stream(i));
+  };
+  EXPECT_EQ(slow.cache->empty(), BP_OK);
+  EXPECT_EQ(slow.early_frees, 0);
+  EXPECT_EQ(slow.cache->statistics().reserved_bytes, 64 * kMiB);
 }
 
 TEST_F(CacheThreads, OutOfMemoryWaitForWhatAnotherIsGivingBack) {

@@ -162,7 +162,7 @@ bp_status Cache::free(bp_block* handle) try {
     if (!block.is_live) [[unlikely]] {
       return was_freed("free");
     }
-    if (block.other_streams.empty() || cache.is_released_) [[likely]] {
+    if (block.other_streams.empty() || !cache.has_memory_locked(block)) [[likely]] {
       cache.give_back_locked(&block);
       is_last = cache.is_released_ && cache.live_block_count_ == 0;
       if (!is_last) return BP_OK;
@@ -186,7 +186,7 @@ void Cache::give_back_locked(Block* block) {
   ++statistics_.free_count;
   --live_block_count_;
   block->is_live = false;
-  if (block->segment == nullptr || is_released_) {
+  if (!has_memory_locked(*block)) {
     retire_handle_locked(block);
   } else if (block->size_bytes <= kBinLimit && block->segment->is_small) {
     Block*& bin = block->segment->pool->bins[block->size_bytes / kRounding];

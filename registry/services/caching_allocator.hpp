@@ -39,6 +39,7 @@ struct Segment {
   Pool* pool;
   uint64_t size_bytes;
   bool is_small;                 // If true, its blocks serve small requests.
+  bool is_lost = false;          // If true, a reset of the device has ended the buffer.
   bool has_reservation = false;  // If true, the address lies in a range that is reserved for it.
   uint64_t address = 0;          // The address of its first byte, or 0 until it is asked for.
 };
@@ -119,6 +120,10 @@ class Cache {
   // buffer, the buffer stays in the cache. Returns the status of the first refusal.
   bp_status empty();
 
+  // Forgets all memory, all streams and all events, because a reset of the device has ended them. A
+  // block that is in use stays a block until it is freed, and is not used again.
+  void forget_memory();
+
   // Ends the cache, and frees every buffer, also those in use. All work must have completed. The
   // object lives until the last block is freed, and then deletes itself. Returns the first failure
   // of the backend. A buffer that the backend does not take is lost.
@@ -136,6 +141,11 @@ class Cache {
 
   ~Cache();
 
+  // Returns whether the memory of a block can be used again after the block.
+  bool has_memory_locked(const Block& block) const {
+    return block.segment != nullptr && !block.segment->is_lost && !is_released_;
+  }
+
   Block* take_locked(bp_stream* stream, uint64_t size_bytes);
   Block* split_locked(Block* block, uint64_t size_bytes);
   void give_back_locked(Block* block);
@@ -147,6 +157,7 @@ class Cache {
   void take_wholes_locked(Pool& pool, std::vector<Block*>& wholes);
   bp_status give_segment_back(BackendCalls::Call& call, Block* block);
   void drop_segment_locked(Block* block);
+  void drop_free_blocks_locked(Pool& pool);
   const std::shared_ptr<Pool>& known_stream_locked(bp_stream* stream);
   Pool& pool_locked(bp_stream* stream);
   void flush_bins_locked(Pool& pool);
@@ -181,6 +192,7 @@ class Cache {
   bp_stream* last_stream_ = nullptr;
   Pool* last_pool_ = nullptr;
   std::list<Segment> segments_;
+  std::list<Segment> lost_segments_;      // Blocks that are in use may still point to them.
   std::map<uint64_t, Block*> addressed_;  // The live blocks whose addresses were asked for.
   std::vector<Pending> pending_;
   Block* unused_ = nullptr;  // The first retired handle.

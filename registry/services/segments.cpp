@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "registry/boundary/error_slot.hpp"
@@ -52,7 +53,8 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
 // Asks the backend for a segment. The call lasts until other threads see the segment.
 bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes) {
   const BackendCalls::Call call(calls_);
-  // The list allocates first. If host memory ran out later, the buffer would be lost.
+  // The list allocates before the backend does, so that the buffer cannot be lost. If host memory
+  // runs out later, the buffer stays unused until the cache is released.
   std::list<Segment> added;
   Segment& segment = added.emplace_back(nullptr, nullptr, size_bytes, needed_bytes <= kSmallLimit);
   Block* block = nullptr;
@@ -74,10 +76,10 @@ bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t ne
     return status;
   }
   ++statistics_.backend_allocation_count;
+  segments_.splice(segments_.end(), added);
   Pool& pool = pool_locked(stream);
   segment.pool = &pool;
   ++pool.segment_count;
-  segments_.splice(segments_.end(), added);
   block->face.ref = {segment.buffer, 0, 0};
   block->segment = &segment;
   block->size_bytes = size_bytes;
@@ -172,6 +174,39 @@ bp_status Cache::empty() {
                         : fail(first, std::string(target_.name) + ": cache.empty: " + words);
 }
 
+// Retires the free blocks of a pool, whose segments are lost.
+void Cache::drop_free_blocks_locked(Pool& pool) {
+  for (Block*& bin : pool.bins) {
+    while (bin != nullptr) retire_handle_locked(std::exchange(bin, bin->next_in_bin));
+  }
+  for (auto& free : pool.free) {
+    for (Block* block : free) retire_handle_locked(block);
+    free.clear();
+  }
+  pool.segment_count = 0;
+  pool.end = nullptr;
+  pool.is_over = true;
+}
+
+void Cache::forget_memory() {
+  calls_.wait_for_others();
+  const std::lock_guard lock(mutex_);
+  for (Segment& segment : segments_) {
+    segment.is_lost = true;
+    segment.pool = &common_;
+    statistics_.reserved_bytes -= segment.size_bytes;
+  }
+  lost_segments_.splice(lost_segments_.end(), segments_);
+  // New memory may get these addresses.
+  for (const auto& [address, block] : std::exchange(addressed_, {})) block->has_address = false;
+  for (const Pending& pending : std::exchange(pending_, {})) give_back_locked(pending.block);
+  for (const auto& pool : std::exchange(ended_, {})) drop_free_blocks_locked(*pool);
+  for (const auto& [stream, pool] : std::exchange(pools_, {})) drop_free_blocks_locked(*pool);
+  drop_free_blocks_locked(common_);
+  last_pool_ = nullptr;
+  has_pending_ = false;
+}
+
 // Takes the free blocks that are whole segments out of the sets of a pool. The list has room for
 // all of them.
 void Cache::take_wholes_locked(Pool& pool, std::vector<Block*>& wholes) {
@@ -198,6 +233,11 @@ bp_status Cache::give_segment_back(BackendCalls::Call& call, Block* block) {
   {
     const std::lock_guard lock(mutex_);
     stream = segment.pool->stream;
+    if (stream == nullptr && segment.pool != &common_) {
+      // The stream has ended since empty() took the block, and its work may still use the segment.
+      put_free_locked(block);
+      return BP_OK;
+    }
     call.lend_stream(segment.pool);
   }
   const bp_allocator_ops& allocator = *target_.allocator;

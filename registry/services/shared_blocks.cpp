@@ -17,7 +17,7 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   Cache& cache = *block.cache;
   const std::lock_guard lock(cache.mutex_);
   if (!block.is_live) return was_freed("record_stream");
-  if (block.segment == nullptr || cache.is_released_) return BP_OK;  // There is no memory.
+  if (!cache.has_memory_locked(block)) return BP_OK;
   const std::shared_ptr<Pool>& pool = cache.known_stream_locked(stream);
   const bool is_known = std::ranges::count(block.other_streams, pool) != 0;
   if (pool.get() != block.segment->pool && !is_known) block.other_streams.push_back(pool);

@@ -68,8 +68,10 @@ struct Target final : bp_target {
   // later.
   std::unique_ptr<layers::ShownProperties> own_properties;
   Tables own_tables;
-  // The stream functions of the backend, or of its outermost layer. own_tables.streams calls them.
+  // The functions of the backend, or of its outermost layer. own_tables.streams and
+  // own_tables.devices call them.
   bp_stream_ops next_streams{};
+  bp_device_ops next_devices{};
   StreamFailures stream_failures;
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.

@@ -14,6 +14,11 @@ void StreamFailures::forget(bp_stream* stream) {
   failures_.erase(stream);
 }
 
+void StreamFailures::forget_all() {
+  const std::lock_guard lock(mutex_);
+  failures_.clear();
+}
+
 bp_status StreamFailures::in_words(bp_stream* stream, bp_status status) {
   if (status == BP_OK) return BP_OK;
   const std::lock_guard lock(mutex_);

@@ -19,6 +19,9 @@ class StreamFailures {
   // stream ends, because another stream may get its address.
   void forget(bp_stream* stream);
 
+  // Forgets all failures, because all streams have ended.
+  void forget_all();
+
   // Returns `status`, which the backend returned for `stream`. If this failure came from the host,
   // also sets its text as the error text.
   bp_status in_words(bp_stream* stream, bp_status status);
