@@ -36,6 +36,16 @@ bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const b
   return BP_OK;
 }
 
+constexpr bool is_scalar_dtype(bp_dtype dtype) {
+  return dtype == BP_F64 || dtype == BP_I64 || dtype == BP_BOOL || dtype == BP_U64;
+}
+
+bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, bp_dtype dtype) {
+  return refuse(row, argument,
+                "is a scalar of dtype " + std::to_string(dtype) +
+                    "; allowed are bool, i64, u64 and f64, or a tensor in its place");
+}
+
 bool has_elements(const bp_tensor& tensor) {
   return std::all_of(tensor.shape, tensor.shape + tensor.ndim, [](int64_t n) { return n != 0; });
 }
@@ -103,7 +113,13 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
       if (status != BP_OK) return status;
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
-      if (tensor == nullptr && (row.required_mask & bit) == 0) continue;
+      if (tensor == nullptr && (row.required_mask & bit) == 0) {
+        if (argument.has_scalar() && !is_scalar_dtype(scalar_at(args, argument).dtype))
+            [[unlikely]] {
+          return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
+        }
+        continue;
+      }
       if (!is_usable(tensor)) [[unlikely]] {
         return check_tensor(row, argument, tensor);
       }

@@ -134,7 +134,7 @@ constexpr const char* kRefusals[] = {
     "acme.npu/allocator: shadowed by allocator added before\n",
     "acme.npu/rows: shadowed by rows added before\n",
     "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
-    "acme.npu/future: rejected: written for version 2 of add, the host has version 1\n",
+    "acme.npu/future: rejected: it is written for version 2 of add, and this host has version 1\n",
     "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and this "
     "host does not know it\n",
     "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
@@ -279,7 +279,7 @@ TEST(Registry, EndsTheTablesThatItLent) {
   EXPECT_STREQ(plugin->name, "acme.npu");
 }
 
-// What a device lends, which the backend overwrites after its end.
+// The memory that a device lends to the host. A test overwrites it after the end of the backend.
 struct Lent {
   explicit Lent(FakeBackend& fake) : heaps{fake.heap, fake.heap} {
     heaps[1].size_bytes = 4096;

@@ -118,7 +118,10 @@ bp_status Instance::open(const std::string& path, const bp_host* host, layers::S
     return fail(BP_INCOMPATIBLE, path + ": not a plugin: it is not a shared library");
   }
   library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) return fail(BP_INCOMPATIBLE, path + ": not loaded: " + dlerror());
+  if (library_ == nullptr) {
+    return fail(BP_INCOMPATIBLE,
+                path + ": not loaded: " + clean_text(dlerror(), LineBreaks::kEscape));
+  }
   auto* entry = reinterpret_cast<bp_backend_entry_fn*>(dlsym(library_, "bp_backend_entry"));
   if (entry == nullptr) {
     static_cast<void>(end());

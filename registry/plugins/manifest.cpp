@@ -27,14 +27,16 @@ fs::path own_folder() {
   return error ? fs::path(info.dli_fname).parent_path() : file.parent_path();
 }
 
-// Returns the folders of an installation and of the build tree that exist.
+// Returns the folders of an installation and of the build tree that exist. A folder of which this
+// cannot be told is returned too, and add_files() says why it cannot be read.
 std::string default_search_path() {
   const fs::path folder = own_folder();
   std::string path;
   for (const fs::path& part :
        {folder / "backplane" / "backends.d", folder.parent_path() / "backends.d"}) {
     std::error_code error;
-    if (!fs::is_directory(part, error)) continue;
+    const fs::file_type type = fs::status(part, error).type();
+    if (type == fs::file_type::not_found || (!error && type != fs::file_type::directory)) continue;
     path += (path.empty() ? "" : ":") + part.string();
   }
   return path;
@@ -59,7 +61,11 @@ struct Found {
 // folder.
 void add_files(const fs::path& part, std::vector<Found>& files) {
   std::error_code error;
-  if (!fs::is_directory(part, error)) return files.push_back({part, ""});
+  const fs::file_type type = fs::status(part, error).type();
+  if (type == fs::file_type::none) {
+    return files.push_back({part, "it cannot be looked at: " + error.message()});
+  }
+  if (type != fs::file_type::directory) return files.push_back({part, ""});
   fs::directory_iterator entry(part, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     if (entry->path().extension() == ".json") files.push_back({entry->path(), ""});

@@ -214,6 +214,21 @@ TEST_F(Discovery, ListsAFolderThatCannotBeReadWithTheReason) {
   EXPECT_EQ(found[0]->own_problem, "the folder cannot be read: Permission denied");
 }
 
+TEST_F(Discovery, ListsAFolderInAFolderThatMayNotBeSearched) {
+  const bool is_root = geteuid() == 0;
+  const fs::path closed = folder / "closed", inner = closed / "backends.d";
+  fs::create_directories(inner);
+  fs::permissions(closed, fs::perms::none);
+  if (is_root && seteuid(65534) != 0) GTEST_SKIP() << "cannot give up the rights of a superuser";
+  const Manifests found = discover(inner.string());
+  if (is_root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  fs::permissions(closed, fs::perms::owner_all);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]->own_problem, "it cannot be looked at: Permission denied");
+}
+
 TEST_F(Discovery, ShowsControlCharactersOfAManifestAsEscapes) {
   write("a.json", manifest("test.\\u001b[2Jgood"));
   const Manifests found = discover(search_path());

@@ -5,6 +5,7 @@
 #include <clocale>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace bp {
@@ -19,23 +20,29 @@ class CommaLocale {
     folder_ = folder;
     const std::string command =
         "localedef -i de_DE -f UTF-8 '" + folder + "/" + kName + "' >/dev/null 2>&1";
-    // localedef warns with a code of its own, and the locale is of use nevertheless.
+    // localedef exits with 1 after mere warnings, so only the use of the locale tells.
     static_cast<void>(!std::system(command.c_str()));
+    if (const char* path = getenv("LOCPATH"); path != nullptr) path_before_ = path;
     setenv("LOCPATH", folder.c_str(), 1);
     set();
   }
   ~CommaLocale() {
     setlocale(LC_ALL, before_.c_str());
     if (folder_.empty()) return;
-    unsetenv("LOCPATH");
+    if (path_before_) {
+      setenv("LOCPATH", path_before_->c_str(), 1);
+    } else {
+      unsetenv("LOCPATH");
+    }
     std::filesystem::remove_all(folder_);
   }
   CommaLocale(const CommaLocale&) = delete;
 
   bool is_set() const { return is_set_; }
 
-  // Why a test is skipped.
-  static constexpr const char* kNone = "neither de_DE.UTF-8 nor what localedef makes it of is here";
+  // A test that is skipped for want of the locale gives this reason.
+  static constexpr const char* kNone =
+      "this machine has no locale de_DE.UTF-8, and localedef cannot make one";
 
  private:
   static constexpr const char* kName = "de_DE.UTF-8";
@@ -46,6 +53,7 @@ class CommaLocale {
   }
 
   std::string before_, folder_;
+  std::optional<std::string> path_before_;
   bool is_set_ = false;
 };
 
