@@ -40,8 +40,9 @@ ROUNDED_ONCE = {"add", "sub", "mul"}
 BOUNDED = {"div": "E1d", "sqrt": "E1d", "exp": "E2", "log": "E2", "tanh": "E2", "erfinv": "E2"}
 COMBINED = {"add": "R1", "max": "R3"}
 SEVERAL_STEPS = ("E2c", "P")  # What a formula leaves open: a function, or a gradient.
-# Classes that are for a formula alone, and those of ops that round at most once.
+# Only a formula can have one of these classes.
 OF_PRIMITIVES = ("E1d", "E2")
+# Ops of these classes round at most once.
 WITHOUT_ERROR = ("E0", "E1", "R3")
 
 
@@ -52,17 +53,18 @@ def _is_exact(node):
 
 
 def of_formula(formula):
-    """The class of a compute.Compute; None if it takes several steps that round."""
+    """Returns the class of a compute.Compute, or None if it takes several steps that round."""
     root = formula.result
     if _is_exact(root):
         return "E0"
     if root.kind in ROUNDED_ONCE and all(_is_exact(a) for a in root.args):
         return "E1"
-    return BOUNDED.get(root.kind) if all(a.is_given for a in root.args) else None
+    is_of_inputs = all(a.is_given and _is_exact(a) for a in root.args)
+    return BOUNDED.get(root.kind) if is_of_inputs else None
 
 
 def of_reduction(op):
-    """The class of an op with `reduce`."""
+    """Returns the class of an op with `reduce`."""
     rounding = sorted(op.reduction.kinds - EXACT)
     if op.reduction.combine == "max" and rounding:
         raise op.error(f"reduce: the largest result is exact, and {', '.join(rounding)} is not",
@@ -102,10 +104,10 @@ def resolve(op):
     elif not op.numerics:
         raise op.error("numerics: an op without `compute` and `reduce` names its class", "numerics")
     elif op.numerics in OF_PRIMITIVES:
-        raise op.error(f"numerics: class {op.numerics} is of one primitive in `compute`, and this "
-                       "op has no formula", "numerics")
+        raise op.error(f"numerics: class {op.numerics} is for an op whose `compute` is one "
+                       "primitive, and this op has no `compute`", "numerics")
 
 
 def check(op):
-    """What resolve() cannot see before all ops have their classes."""
+    """Checks what resolve() cannot: it needs the classes of all ops."""
     _check_decomposition(op)

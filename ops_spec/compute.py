@@ -39,8 +39,8 @@ class Node:
 
     @property
     def is_given(self):
-        """Whether the node is an input or a number, with any sign: it is exact in every
-        precision."""
+        """Whether the node is an input or a number, with any sign. An input is exact in every
+        precision, and a number is if is_representable() says so."""
         return not self.args or (self.kind in ("neg", "abs") and self.args[0].is_given)
 
     def walk(self, seen=None):

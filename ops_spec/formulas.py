@@ -72,7 +72,7 @@ class Formula:
     result: object = None          # The tensor that the last line is; None in a decomposition.
 
     def calls(self):
-        """The ops that it calls, an op once for each call."""
+        """Returns the op of each call, so that an op may occur several times."""
         values = [statement.value for statement in self.statements] + [self.result]
         return [node.op for value in values for node in walk(value) if isinstance(node, Call)]
 

@@ -15,8 +15,8 @@ uint64_t blocks_for(int64_t count, bp_dtype dtype) {
   return (static_cast<uint64_t>(count) + per_block - 1) / per_block;
 }
 
-// The result of `op` with a range of its own. If it throws, the generator is as before: nothing has
-// used the range.
+// Returns the result of `op` with a range that no other call gets. If `op` throws, the generator
+// gets the range back, unless another thread has taken a later one.
 template <typename Op>
 Tensor with_range(Generator* given, Device device, uint64_t block_count, Op&& op) {
   Generator& generator = given != nullptr ? *given : device.generator();

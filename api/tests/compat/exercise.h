@@ -1,5 +1,4 @@
-/* The parts that both test hosts share: how they fail, and what they do with a backend's tables.
- * */
+/* The parts that both test hosts share: how they fail, and how they use a backend's tables. */
 #ifndef EXERCISE_H_
 #define EXERCISE_H_
 

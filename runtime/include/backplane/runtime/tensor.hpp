@@ -215,9 +215,9 @@ class Tensor {
   // uint16_t for f16 and bf16.
   template <typename T>
   std::vector<T> to_vector() const;
-  template <typename T>
   // Returns the one element of this tensor, converted to T. Error if a float does not fit in 64
   // bits.
+  template <typename T>
   T item() const;
 
   // ---- Gradients: see autograd.hpp ------------------------------------------------------------
