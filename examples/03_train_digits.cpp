@@ -5,14 +5,13 @@
 // program trains on 1,437 of them and tests with 360, and each digit has the same share in both.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "backplane/runtime/runtime.hpp"
+#include "output.hpp"
 
 namespace {
 
@@ -65,7 +64,8 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
-      std::cout << kHelp;
+      std::fputs(kHelp, stdout);
+      flush_standard_output();
       std::exit(0);
     }
     if (name == "--explain") {
@@ -125,22 +125,12 @@ int64_t count_correct(bp::nn::Module& model, const bp::Dataset& dataset, bp::Dev
   return correct;
 }
 
-std::ofstream open_log(const Options& options) {
-  std::ofstream log;
-  if (options.log.empty()) return log;
-  log.open(options.log);
-  if (!log) throw std::runtime_error(options.log + ": cannot be written");
-  log.precision(9);
-  log << "step,loss\n";
-  return log;
-}
-
 void train(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device,
            const Options& options) {
   bp::AdamW optimizer(model.parameters(), {.lr = 2e-3});
   bp::DataLoader loader(dataset, device,
                         {.batch_size = 64, .shuffles = true, .seed = options.seed});
-  std::ofstream log = open_log(options);
+  LossLog log(options.log, "step,loss");
   bp::ProgressBar bar(static_cast<uint64_t>(options.epochs * loader.batch_count()), "training");
   std::string note;
   int64_t step = 0;
@@ -153,7 +143,7 @@ void train(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device,
       loss.backward();
       optimizer.step();
       const auto value = loss.item<double>();
-      if (log.is_open()) log << ++step << "," << value << "\n";
+      log.add(++step, {value});
       total += value;
       bar.step(note);
     }
@@ -202,9 +192,10 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
   try {
-    return run(options);
+    const int code = run(parse(argc, argv));
+    flush_standard_output();
+    return code;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "03_train_digits: %s\n", e.what());
     return 1;

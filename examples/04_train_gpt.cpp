@@ -7,11 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 
 #include "backplane/runtime/runtime.hpp"
+#include "output.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/text.hpp"
 
@@ -124,26 +124,6 @@ int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimi
 
 // ---- Training ----------------------------------------------------------------------------------
 
-// Opens the log. The log of an interrupted run continues behind the steps that the checkpoint has.
-std::ofstream open_log(const Options& o, int64_t done) {
-  std::ofstream log;
-  if (o.log.empty()) return log;
-  std::vector<std::string> kept;
-  if (done > 0) {
-    std::ifstream before(o.log);
-    for (std::string line;
-         std::getline(before, line) && kept.size() <= static_cast<size_t>(done);) {
-      kept.push_back(line);
-    }
-  }
-  log.open(o.log);
-  if (!log) fail(o.log + ": cannot be written");
-  log.precision(9);
-  if (kept.empty()) kept.emplace_back("step,loss,lr");
-  for (const std::string& line : kept) log << line << "\n";
-  return log;
-}
-
 double train_step(Gpt& model, bp::AdamW& optimizer, const Windows& windows, double lr,
                   double clip) {
   optimizer.zero_grad();
@@ -164,7 +144,7 @@ double tokens_per_second(const Options& o, int64_t steps, double seconds) {
 void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer, int64_t done) {
   const bp::CosineSchedule schedule{
       .peak = o.lr, .least = o.lr / 10, .warmup = o.warmup, .total = o.steps};
-  std::ofstream log = open_log(o, done);
+  LossLog log(o.log, "step,loss,lr", done);
   bp::ProgressBar bar(static_cast<uint64_t>(o.stop - done), "training");
   std::string note, validated;
   double seconds = 0, rate = 0;
@@ -176,7 +156,7 @@ void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer,
     if (step > done + kWarmSteps) {
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
-    if (log.is_open()) log << step << "," << loss << "," << lr << "\n";
+    log.add(step, {loss, lr});
     char line[128];
     if (step % o.eval_every == 0 || step == o.stop) {
       std::snprintf(line, sizeof(line), ", validation %.4f", validate(model, text, o));
@@ -265,9 +245,10 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
   try {
-    return run(options);
+    const int code = run(parse(argc, argv));
+    flush_standard_output();
+    return code;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "04_train_gpt: %s\n", e.what());
     return 1;

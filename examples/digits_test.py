@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Runs 03_train_digits as a user would: two short runs of one seed, and wrong options. If it is
-given the name of a device, the test compares the device with the default one instead; most ops
-that the device lacks run on the default one. If it is also given options for the device's backend,
-the device must have run every op as programs of its compiler. With "learns" in place of the options
-the sums of the device may differ in their last bits: its losses must follow those of the default
-device for an epoch, and it must reach 97 % by itself."""
+"""Runs 03_train_digits as a user would: two short runs of one seed, a run that is killed, files
+that take no bytes, and wrong options. If it is given the name of a device, the test compares the
+device with the default one instead; most ops that the device lacks run on the default one. If it is
+also given options for the device's backend, the device must have run every op as programs of its
+compiler. With "learns" in place of the options the sums of the device may differ in their last
+bits: its losses must follow those of the default device for an epoch, and it must reach 97 % by
+itself."""
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = sys.argv[1]
 
 
-def run(*arguments, expect=0):
-    result = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+def run(*arguments, expect=0, stdout=subprocess.PIPE):
+    result = subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
+                            check=False)
     if result.returncode != expect:
         sys.exit(f"{arguments}: exit {result.returncode}, not {expect}\n"
                  f"{result.stdout}{result.stderr}")
@@ -77,6 +80,37 @@ def check_programs(device, options):
     assert kernels == {"program", "program.workspace_size"}, kernels
 
 
+def check_kill():
+    """Checks that a run which would take hours leaves its log if it is killed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        log = f"{scratch}/losses.csv"
+        with subprocess.Popen([PROGRAM, "--epochs", "1000000", "--log", log, "--out",
+                               f"{scratch}/w.safetensors"],
+                              stdout=subprocess.DEVNULL) as process:
+            try:
+                while not os.path.exists(log) or len(open(log, "rb").readlines()) < 4:
+                    assert process.poll() is None, f"exit {process.returncode}"
+                    time.sleep(0.01)
+            finally:
+                process.kill()
+        with open(log, encoding="utf-8") as file:
+            text = file.read()
+        assert text.endswith("\n"), "the last line is cut"
+        steps = [int(line.split(",")[0]) for line in text.splitlines()[1:]]
+        assert len(losses(log)) >= 3 and steps == list(range(1, len(steps) + 1)), text
+
+
+def check_full_disk():
+    with tempfile.TemporaryDirectory() as scratch:
+        short = ("--epochs", "1", "--out", f"{scratch}/w.safetensors")
+        full = run(*short, "--log", "/dev/full", expect=1).stderr
+        assert "/dev/full: cannot be written: No space left on device" in full, full
+        for arguments in (["--help"], short):
+            with open("/dev/full", "wb") as output:
+                full = run(*arguments, expect=1, stdout=output).stderr
+            assert "standard output: cannot be written: No space left on device" in full, full
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         lines = [accuracy_of(run("--epochs", "6", "--seed", "3",
@@ -107,6 +141,8 @@ def main():
 
 if len(sys.argv) == 2:
     main()
+    check_kill()
+    check_full_disk()
 elif len(sys.argv) == 3:
     compare_with(sys.argv[2])
 elif sys.argv[3] == "learns":

@@ -1,32 +1,48 @@
 #!/usr/bin/env python3
 """Runs 04_train_gpt as a user would, on a tiny model. Checks that it learns, that an interrupted
-run continues bit for bit, what it writes, and that it refuses wrong options. If it is given the
-name of a device, the test compares the losses on it with the losses on the default device
-instead."""
+run continues bit for bit, also after a kill, what it writes, what it says if a file takes no bytes,
+and that it refuses wrong options. If it is given the name of a device, the test compares the losses
+on it with the losses on the default device instead."""
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = sys.argv[1]
 TINY = ("--layers 2 --width 32 --heads 2 --context 32 --batch 4 --steps 60 --warmup 5 --lr 0.005 "
         "--eval-batches 2 --sample 40 --dropout 0.1").split()
 
 
-def run(*arguments, expect=0):
-    result = subprocess.run([PROGRAM, *TINY, *arguments], capture_output=True, text=True,
-                            check=False)
+def run(*arguments, expect=0, stdout=subprocess.PIPE):
+    result = subprocess.run([PROGRAM, *TINY, *arguments], stdout=stdout, stderr=subprocess.PIPE,
+                            text=True, check=False)
     if result.returncode != expect:
         sys.exit(f"{arguments}: exit {result.returncode}, not {expect}\n"
                  f"{result.stdout}{result.stderr}")
     return result
 
 
-def losses(path):
+def losses(path, first=1):
+    """Returns the losses of a log, which has each step from `first` on once."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "step,loss,lr", lines[0]
-    return [float(line.split(",")[1]) for line in lines[1:]]
+    rows = [line.split(",") for line in lines[1:]]
+    assert [int(row[0]) for row in rows] == list(range(first, first + len(rows))), lines
+    return [float(row[1]) for row in rows]
+
+
+def kill(log, *arguments):
+    """Starts a run that takes hours, and kills it once its log has 12 rows."""
+    with subprocess.Popen([PROGRAM, *TINY, *arguments], stdout=subprocess.DEVNULL) as process:
+        try:
+            while not log.exists() or log.read_bytes().count(b"\n") < 13:
+                assert process.poll() is None, f"{arguments}: exit {process.returncode}"
+                time.sleep(0.01)
+        finally:
+            process.kill()
 
 
 def check_training(scratch):
@@ -54,6 +70,53 @@ def check_training(scratch):
     assert "width is '32', and here '64'" in other.stderr, other.stderr
 
 
+def check_kill(scratch):
+    """Checks that a killed run leaves its log, and that the run which continues it has each step
+    once."""
+    log, straight = scratch / "killed.csv", scratch / "straight.csv"
+    long = ("--steps", "1000000", "--sample", "0")
+    saved = (*long, "--save-every", "5", "--checkpoint", f"{scratch}/killed.safetensors", "--log")
+    kill(log, *saved, str(log))
+    assert log.read_text(encoding="utf-8").endswith("\n"), "the last line is cut"
+    last = len(losses(log))
+    assert last >= 12, last
+    with log.open("a", encoding="utf-8") as file:  # A later step, and a line that was cut.
+        file.write(f"{last + 1},9.5,0.1\n{last + 2},9")
+    end = last + 10
+    resumed = run(*saved, str(log), "--stop", str(end), "--resume").stdout
+    done = int(re.search(r"continues behind step (\d+)", resumed)[1])
+    assert 10 <= done <= last, (done, last)
+    run(*long, "--log", str(straight), "--stop", str(end))
+    assert len(losses(straight)) == end
+    assert log.read_bytes() == straight.read_bytes(), "the log of the resumed run is another one"
+
+    further = ("--stop", str(end + 1), "--resume")
+    other = scratch / "other.csv"
+    for text, problem in (("a letter\n", "the first line is not 'step,loss,lr'"),
+                          ("a letter", "the first line is not 'step,loss,lr'"),
+                          ("step,loss,lr\n1,2,3\n1,2,3\n",
+                           "'1,2,3' is not a row of a step behind step 1")):
+        other.write_text(text, encoding="utf-8")
+        failed = run(*saved, str(other), *further, expect=1).stderr
+        assert f"{other}: {problem}" in failed, failed
+        assert other.read_text(encoding="utf-8") == text, "a file that is refused was changed"
+    full = run(*saved, "/dev/full", *further, expect=1).stderr
+    assert "/dev/full: cannot be written: No space left on device" in full, full
+    for number, text in enumerate(("", "step,lo")):  # A kill can cut the header too.
+        other.write_text(text, encoding="utf-8")
+        run(*saved, str(other), "--stop", str(end + 1 + number), "--resume")
+        assert len(losses(other, first=end + 1 + number)) == 1
+
+
+def check_full_disk():
+    full = run("--steps", "2", "--sample", "0", "--log", "/dev/full", expect=1).stderr
+    assert "/dev/full: cannot be written: No space left on device" in full, full
+    for arguments in (["--help"], ["--steps", "1", "--sample", "0"]):
+        with open("/dev/full", "wb") as output:
+            full = run(*arguments, expect=1, stdout=output).stderr
+        assert "standard output: cannot be written: No space left on device" in full, full
+
+
 def check_fallback():
     """Checks that a device that lacks the ops runs them on the host, with the same results."""
     tails = [run("--steps", "4", "--sample", "0", *device).stdout.splitlines()[-2]
@@ -74,6 +137,11 @@ def check_refusals(scratch):
     short = scratch / "short.txt"
     short.write_text("abc\n" * 50, encoding="utf-8")
     assert "needs more than 340" in run("--data", str(short), expect=1).stderr
+    fifo = scratch / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, scratch, "/dev/zero"):
+        refused = run("--data", str(path), expect=1).stderr
+        assert f"{path}: it is not a regular file" in refused, refused
 
 
 def compare_losses(scratch, device):
@@ -93,5 +161,7 @@ with tempfile.TemporaryDirectory() as folder:
         compare_losses(pathlib.Path(folder), sys.argv[2])
     else:
         check_training(pathlib.Path(folder))
+        check_kill(pathlib.Path(folder))
+        check_full_disk()
         check_refusals(pathlib.Path(folder))
         check_fallback()

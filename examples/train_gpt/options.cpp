@@ -1,11 +1,14 @@
 #include "train_gpt/options.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <type_traits>
 #include <variant>
+
+#include "output.hpp"
 
 namespace {
 
@@ -33,7 +36,7 @@ constexpr const char* kHelp = R"(usage: 04_train_gpt [OPTION ...]
 
   --checkpoint FILE    where weights and all else that a run needs go
   --save-every N       steps between checkpoints (default: 500)
-  --resume             continues from the checkpoint
+  --resume             continues from the checkpoint, and adds to the log
   --log FILE           a line "step,loss,lr" for each step, as CSV
 
   --sample N           characters to write at the end (default: 500)
@@ -103,7 +106,8 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
-      std::cout << kHelp;
+      std::fputs(kHelp, stdout);
+      flush_standard_output();
       std::exit(0);
     }
     if (name == "--resume" || name == "--explain") {

@@ -14,4 +14,5 @@ struct Options {
 };
 
 // Parses the command line. Ends the program for --help, and with the exit code 2 for a wrong one.
+// Throws if the help cannot be written.
 Options parse(int argc, char** argv);

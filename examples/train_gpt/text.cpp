@@ -1,5 +1,6 @@
 #include "train_gpt/text.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -30,6 +31,12 @@ std::vector<int64_t> Text::encode(const std::string& text) const {
 }
 
 Text read_text(const Options& options) {
+  // Opening a FIFO would wait for a writer for ever, and a device may have no end.
+  std::error_code error;
+  const std::filesystem::file_status found = std::filesystem::status(options.data, error);
+  if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+    fail(options.data + ": it is not a regular file; --data needs a file of text");
+  }
   std::ifstream file(options.data, std::ios::binary);
   if (!file) fail(options.data + ": cannot be read");
   const std::string all{std::istreambuf_iterator<char>(file), {}};

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
 
 #include "backplane/runtime/data.hpp"
+#include "registry/files/read_file.hpp"
 
 namespace bp {
 namespace {
@@ -91,6 +93,12 @@ Dataset Dataset::subset(const std::vector<int64_t>& indices) const {
 }
 
 Dataset read_csv(const std::string& path, std::vector<int64_t> sample_shape) {
+  // Opening a FIFO would wait for a writer for ever, and a device may have no end.
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
+    const std::string defect = regular_file_defect(path);
+    if (!defect.empty()) throw Error(BP_INVALID_ARGUMENT, path + ": " + defect);
+  }
   std::ifstream file(path);
   if (!file) throw Error(BP_NOT_FOUND, path + ": cannot be read");
   Dataset dataset{{}, std::move(sample_shape), {}};

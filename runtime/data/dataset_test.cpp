@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -184,6 +185,19 @@ TEST_F(CsvFile, IsRefusedWhereAColumnIsMissingOrEmpty) {
   EXPECT_EQ(failure("a,b,c\n1,2 3,0\n"), ":2: column 2 is not a number");
   EXPECT_EQ(failure("a,b,c\n1,1e99,0\n"), ":2: column 2 is not a number");
   EXPECT_EQ(failure(""), ":1: there are no samples behind the header");
+}
+
+TEST(ReadCsv, SaysWhatIsNoRegularFile) {
+  std::string folder = (std::filesystem::temp_directory_path() / "dataset_test_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string fifo = folder + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const auto& [path, kind] :
+       {std::pair(fifo, "FIFO"), {folder, "folder"}, {"/dev/zero", "device"}}) {
+    EXPECT_EQ(message_of([&, name = path] { read_csv(name, {2}); }),
+              path + ": it is a " + kind + ", not a regular file");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(DataLoader, TakesBatchesLargerThanTheDataSet) {
