@@ -10,6 +10,7 @@
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/product.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp::cpu {
 namespace {
@@ -121,20 +122,11 @@ BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
 
 template <typename Args>
 bp_status launch_blocked(FullInstance& i, const Args& args, Launch& launch) {
-  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
-    return launch.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
-  }
-  if (args.flags != 0) return launch.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
   if (launch.plan() != nullptr) {
     return launch.refuse(BP_INVALID_ARGUMENT, "launch: plans are for weights by strides");
   }
   const BlockedCall<Args> call = read_call(i, args, launch);
-  if (launch.workspace_size_bytes() < call.program->workspace_size_bytes()) {
-    return launch.refuse(BP_INVALID_ARGUMENT,
-                         "launch: workspace has " + std::to_string(launch.workspace_size_bytes()) +
-                             " bytes; the launch needs " +
-                             std::to_string(call.program->workspace_size_bytes()));
-  }
+  check_workspace(launch.workspace_ref(), call.program->workspace_size_bytes(), "launch");
   return launch.submit(
       [call, workspace = launch.workspace(), thread_count = launch.thread_count()] {
         const Product& p = call.product;
@@ -163,7 +155,9 @@ void put_front(bp_kernel& kernel) {
     const auto* const a = static_cast<const Args*>(args);
     if (a == nullptr || !has_layouts(*a)) return plain_kernel(a).launch(self, launch, args);
     return kernels::with_launch(self, launch, args, [&](Launch& context) {
-      return launch_blocked(full_instance(self->state), *a, context);
+      return launch_typed<Args>(*self, args, context, [&](const Args& known) {
+        return launch_blocked(full_instance(self->state), known, context);
+      });
     });
   };
   // If the claims of a kernel are complete, the host calls supports() only for layouts.

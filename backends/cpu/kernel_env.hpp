@@ -79,7 +79,7 @@ class Launch : public Env {
   T* workspace() const {
     return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
-  uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+  const bp_buffer_ref& workspace_ref() const { return launch_.workspace; }
 
   // Returns the plan that prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }
@@ -116,20 +116,12 @@ class Launch : public Env {
 // Runs body(Launch&) for a launch that the host made.
 template <typename Body>
 bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
-                      Body&& body) {
+                      const Body& body) {
   const cpu::Instance& i = cpu::instance(kernel->state);
-  return guarded(*i.host, [&] {
-    require(launch, "launch: launch");
-    require(args, "launch: args");
-    Launch context(i, *kernel, *launch, *cpu::stream_of(launch->stream, "launch").queue);
-    if (i.hooks.is_capture_open()) [[unlikely]] {
-      return launch_in_capture(*i.captures, *kernel, *launch, args, [&](bool only_checks) {
-        context.set_only_checks(only_checks);
-        return body(context);
-      });
-    }
-    return body(context);
-  });
+  const auto make = [&] {
+    return Launch(i, *kernel, *launch, *cpu::stream_of(launch->stream, "launch").queue);
+  };
+  return bp::with_launch(i, *kernel, launch, args, make, body);
 }
 
 // How kernels are launched, for plan.hpp of the shell.

@@ -375,6 +375,38 @@ TEST_F(Kernels, RefuseConvolutionsWhoseSumsLoseTheirDigits) {
   }
 }
 
+TEST_F(Kernels, RefuseConvolutionsWhoseProductsAreTooManyToCount) {
+  TestTensor x(b, BP_F32, {1, 1, 1, 1}), y(b, BP_F32, {1, 1, 1, 1});
+  TestTensor weight(b, BP_F32, {1, 1, 1, 1});
+  weight.expand(2, int64_t{1} << 32);
+  weight.expand(3, int64_t{1} << 32);
+  const bp_kernel* const k = b.kernel(BP_OP_CONVOLUTION);
+  const bp_convolution_args args{
+      .struct_size = sizeof(args), .x = &x, .weight = &weight, .y = &y, .groups = 1};
+  const bp_reason reason = k->supports(k, b.device, 0, &args);
+  ASSERT_NE(reason, nullptr) << "2^64 is 0 in 64 bits";
+  EXPECT_EQ(std::string(reason).find("a result is a sum of more than 2^20 products"), 0u) << reason;
+}
+
+TEST_F(Kernels, RefuseSumsByIndexThatNeedMoreWorkspaceThan64BitsCount) {
+  TestTensor x(b, BP_F32, {1, 1}), src(b, BP_F32, {1, 1}), y(b, BP_F32, {1, 1});
+  TestTensor indices(b, BP_I64, {1, 1});
+  x.expand(0, int64_t{1} << 31);
+  x.expand(1, int64_t{1} << 31);
+  y.expand(0, int64_t{1} << 31);
+  y.expand(1, int64_t{1} << 31);
+  src.expand(0, 1000);
+  indices.expand(0, 1000);
+  const bp_kernel* const k = b.kernel(BP_OP_SCATTER_REDUCE);
+  const bp_scatter_reduce_args args{
+      .struct_size = sizeof(args), .x = &x, .indices = &indices, .src = &src, .y = &y};
+  uint64_t required = 0, preferred = 0;
+  EXPECT_EQ(k->workspace_size(k, b.device, &args, &required, &preferred), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(b.text,
+            "a tensor has shape [2147483648, 2147483648], and 64 bits do not hold its number of "
+            "bytes");
+}
+
 TEST_F(Kernels, RunOnAStreamAfterTheFrameIsGone) {
   bp_event* gate = b.make_event(BP_EVENT_HOST_SIGNAL);
   bp_stream* const stream = b.make_stream();

@@ -14,7 +14,7 @@
 namespace bp::cpu {
 namespace {
 
-struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTraits> {
   static void memory_info(Device& d, uint64_t, uint64_t& free_bytes, uint64_t& total_bytes) {
     const std::string text = first_value("/proc/meminfo", "MemAvailable");
     uint64_t available_kib = 0;

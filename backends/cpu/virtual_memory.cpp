@@ -20,11 +20,7 @@ struct Ours {
     checked_device(self, handle, call);
   }
   static void check_heap(void* self, bp_device* handle, uint64_t heap_index, const char* call) {
-    checked_device(self, handle, call);
-    if (heap_index == 0) return;
-    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": heap_index is " +
-                                               std::to_string(heap_index) +
-                                               ", and there is heap 0");
+    check_heap_index(heap_index, checked_device(self, handle, call).properties().heap_count, call);
   }
   static void check_reach(void*, bp_buffer*, bp_device*) {}   // There is one device.
   static void check_range(void*, bp_buffer*, const char*) {}  // The device is never lost.

@@ -5,14 +5,14 @@
 #include <cstddef>
 #include <map>
 #include <string>
-#include <unordered_set>
+#include <utility>
 
 #include "backends/cuda/collective_world.hpp"
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/memory.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/first_size.hpp"
-#include "backplane/shell/shape.hpp"
+#include "backplane/shell/group_checks.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -28,38 +28,17 @@ const Nccl& nccl_of(Collectives& c) {
 
 // ---- Making groups ------------------------------------------------------------------------------
 
-void check_desc(const bp_process_group_desc& desc) {
-  if (desc.local_count == 0 || desc.devices == nullptr || desc.ranks == nullptr) {
-    refuse(BP_INVALID_ARGUMENT, "create: the desc lists no devices or ranks");
-  }
-  if (desc.local_count > desc.world_size) {
-    refuse(BP_INVALID_ARGUMENT, "create: " + std::to_string(desc.local_count) + " ranks of " +
-                                    std::to_string(desc.world_size));
-  }
-  std::unordered_set<uint32_t> seen;
-  for (uint32_t i = 0; i < desc.local_count; ++i) {
-    if (desc.ranks[i] >= desc.world_size) {
-      refuse(BP_INVALID_ARGUMENT, "create: a rank is " + std::to_string(desc.ranks[i]) +
-                                      "; it must be below world_size, which is " +
-                                      std::to_string(desc.world_size));
-    }
-    if (!seen.insert(desc.ranks[i]).second) {
-      refuse(BP_INVALID_ARGUMENT,
-             "create: rank " + std::to_string(desc.ranks[i]) + " occurs twice");
-    }
-  }
-  if (desc.local_count != desc.world_size && desc.store == nullptr) {
-    refuse(BP_INVALID_ARGUMENT, "create: some ranks are elsewhere, and the desc has no store");
-  }
-}
-
 bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
     require(theirs, "create: desc");
     require(out_groups, "create: out_groups");
     const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
                                 BP_STRUCT_PROCESS_GROUP_DESC, "create");
-    check_desc(desc);
+    check_group_desc(desc);
+    if (desc.local_count != desc.world_size && desc.store == nullptr) {
+      refuse(BP_INVALID_ARGUMENT,
+             "create: store is NULL; it may be NULL only if all ranks live in this process");
+    }
     WorldPlan plan;
     for (uint32_t i = 0; i < desc.local_count; ++i) {
       plan.devices.push_back(&device_of(c.instance(), desc.devices[i], "create"));
@@ -111,45 +90,13 @@ struct Checked {
 };
 
 std::byte* range_of(const bp_buffer_ref& range, const Device& device, uint64_t elements,
-                    bp_dtype dtype, const char* what) {
+                    bp_dtype dtype, const std::string& name, const char* what) {
   if (elements == 0) return address_of(range);
-  const std::string name = std::string("submit: ") + what;
   const Buffer& buffer = buffer_of(range.buffer, "submit", what);
-  if (buffer.device != &device) {
-    refuse(BP_INVALID_ARGUMENT, name + " is one of another device than the group's");
-  }
-  if (!is_inside(range, buffer.size_bytes)) refuse_range(range, buffer.size_bytes, name);
-  const auto item = static_cast<uint64_t>(dtype_size_bytes(dtype));
-  if (elements > range.size_bytes / item) {
-    refuse(BP_INVALID_ARGUMENT, name + " has " + std::to_string(range.size_bytes) +
-                                    " bytes; the call needs " + std::to_string(elements) +
-                                    " elements of " + std::to_string(item));
-  }
+  check_same_device(buffer.device, &device, "submit", what);
+  if (!is_inside(range, buffer.size_bytes)) refuse_range(range, buffer.size_bytes, name + what);
+  check_elements(range, elements, dtype, name, what);
   return address_of(range);
-}
-
-void check_root(const NcclCall& call, const std::string& name) {
-  const bool has_root = call.kind == BP_COLLECTIVE_REDUCE || call.kind == BP_COLLECTIVE_BROADCAST ||
-                        call.kind == BP_COLLECTIVE_GATHER || call.kind == BP_COLLECTIVE_SCATTER ||
-                        is_between_peers(call.kind);
-  if (call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY) {
-    refuse(BP_UNSUPPORTED, name + "NCCL receives from one rank, and not from whoever sends first");
-  }
-  if (has_root && call.root >= call.world_size) {
-    refuse(BP_INVALID_ARGUMENT, name + "root is " + std::to_string(call.root) + "; the group has " +
-                                    std::to_string(call.world_size) + " ranks");
-  }
-}
-
-void read_counts(const bp_collective_call& theirs, NcclCall& call) {
-  const uint32_t size = call.world_size;
-  call.counts.assign(size, theirs.count);
-  if (theirs.counts != nullptr) call.counts.assign(theirs.counts, theirs.counts + size);
-  call.receive_counts = call.counts;
-  if (theirs.receive_counts != nullptr) {
-    call.receive_counts.assign(theirs.receive_counts, theirs.receive_counts + size);
-  }
-  call.is_even = std::ranges::all_of(call.counts, [&](uint64_t n) { return n == call.counts[0]; });
 }
 
 Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index) {
@@ -161,9 +108,7 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
       !why.empty()) {
     refuse(BP_UNSUPPORTED, name + why);
   }
-  if (const Outcome ended = group.world->status(); ended.status != BP_OK) {
-    refuse(ended.status, name + "the group has ended: " + ended.text);
-  }
+  check_not_ended(group.world->status(), name);
   Checked checked;
   checked.world = group.world;
   checked.member = group.member;
@@ -177,19 +122,24 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
   call.root = theirs.root;
   call.tag = theirs.tag;
   call.scale = theirs.scale;
-  read_counts(theirs, call);
-  check_root(call, name);
+  PartCounts parts = read_counts(theirs, call.rank, call.world_size, name);
+  call.counts = std::move(parts.send);
+  call.receive_counts = std::move(parts.receive);
+  call.is_even = std::ranges::all_of(call.counts, [&](uint64_t n) { return n == call.counts[0]; });
+  if (call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY) {
+    refuse(BP_UNSUPPORTED, name + "NCCL receives from one rank, and not from whoever sends first");
+  }
+  check_root(theirs, call.world_size, name);
   const Device& device = *group.member->device;
   Lane& lane = lane_of(theirs.stream, "submit");
-  if (&lane.device() != &device) {
-    refuse(BP_INVALID_ARGUMENT, "submit: stream is one of another device than the group's");
-  }
+  check_same_device(&lane.device(), &device, "submit", "stream");
   if (c.instance().captures->is_capturing(theirs.stream)) {
     refuse(BP_UNSUPPORTED, name + "the stream captures, and collectives are not recorded");
   }
   checked.lane = lane.shared_from_this();
-  call.send = range_of(theirs.send, device, sent_elements(call), call.dtype, "send");
-  call.receive = range_of(theirs.receive, device, received_elements(call), call.dtype, "receive");
+  call.send = range_of(theirs.send, device, sent_elements(call), call.dtype, name, "send");
+  call.receive =
+      range_of(theirs.receive, device, received_elements(call), call.dtype, name, "receive");
   return checked;
 }
 
@@ -199,13 +149,10 @@ void check_signatures(std::vector<Checked>& calls) {
     if (is_between_peers(c.call.kind)) continue;
     uint64_t count = 0;  // A rank knows only its own uneven counts.
     if (c.call.is_even && c.call.kind != BP_COLLECTIVE_ALL_TO_ALL) count = c.call.counts[0];
-    const bool has_root =
-        c.call.kind == BP_COLLECTIVE_REDUCE || c.call.kind == BP_COLLECTIVE_BROADCAST ||
-        c.call.kind == BP_COLLECTIVE_GATHER || c.call.kind == BP_COLLECTIVE_SCATTER;
-    c.world->check_signature(
-        c.member->next_sequence,
-        {c.call.kind, c.call.reduction, c.call.dtype, has_root ? c.call.root : 0, count},
-        c.member->rank);
+    const uint32_t root = has_root(c.call.kind) ? c.call.root : 0;
+    c.world->check_signature(c.member->next_sequence,
+                             {c.call.kind, c.call.reduction, c.call.dtype, root, count},
+                             c.member->rank);
     ++c.member->next_sequence;
   }
 }

@@ -21,6 +21,8 @@ struct Group {
   NcclMember* member = nullptr;
 };
 
+inline uint32_t rank_of(const Group& group) { return group.member->rank; }
+
 // The groups of one instance. It is the `self` of their table. The first create() opens NCCL.
 class Collectives {
  public:

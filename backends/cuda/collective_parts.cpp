@@ -1,34 +1,17 @@
 // Splits process groups by color, and shrinks them by the ranks that are gone.
-#include <algorithm>
 #include <map>
 #include <string_view>
 
 #include "backends/cuda/collective_world.hpp"
+#include "backplane/shell/group_checks.hpp"
 
 namespace bp::cuda {
 namespace {
 
-// Reads the handles of split() and shrink(). Throws StatusError unless all are of one world, each
-// once.
-std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles,
-                                const char* call) {
-  if (handles == nullptr || count == 0) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": no groups are given");
-  }
-  std::vector<Group*> groups;
-  for (uint32_t i = 0; i < count; ++i) {
-    groups.push_back(&group_of(handles[i], call));
-    if (groups[i]->world != groups[0]->world) {
-      refuse(BP_INVALID_ARGUMENT, std::string(call) + ": group " + std::to_string(i) +
-                                      " is not in the same world as group 0");
-    }
-  }
-  if (count != groups[0]->world->members().size()) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(count) + " of the " +
-                                    std::to_string(groups[0]->world->members().size()) +
-                                    " ranks of this process");
-  }
-  return groups;
+std::vector<uint32_t> local_ranks(NcclWorld& world) {
+  std::vector<uint32_t> ranks;
+  for (const auto& member : world.members()) ranks.push_back(member->rank);
+  return ranks;
 }
 
 // Converts a color or key. Those of NCCL are ints, and a negative one means to stay out.
@@ -47,14 +30,13 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
                        const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                        bp_process_group** out_groups) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
-    const std::vector<Group*> groups = read_groups(local_count, handles, "split");
+    const std::vector<Group*> groups = read_groups<Group>(local_count, handles, "split");
     require(colors, "split: colors");
     require(keys, "split: keys");
     require(out_groups, "split: out_groups");
     NcclWorld& from = *groups[0]->world;
-    if (const Outcome ended = from.status(); ended.status != BP_OK) {
-      refuse(ended.status, "split: the group has ended: " + ended.text);
-    }
+    check_presence(ranks_of(groups), local_ranks(from), {}, "split");
+    check_not_ended(from.status(), "split: ");
     const auto deadline = deadline_of(timeout_ns);
     const Nccl& nccl = from.nccl();
     // Here each rank is a world by itself, until NCCL gives the sizes of the new worlds.
@@ -111,16 +93,11 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
                         uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                         bp_process_group** out_groups) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
+    const std::vector<Group*> groups = read_groups<Group>(local_count, handles, "shrink");
     require(out_groups, "shrink: out_groups");
-    if (gone_count != 0) require(gone_ranks, "shrink: gone_ranks");
-    if (handles == nullptr || local_count == 0) {
-      refuse(BP_INVALID_ARGUMENT, "shrink: no groups are given");
-    }
-    std::vector<const Group*> groups;
-    for (uint32_t i = 0; i < local_count; ++i) groups.push_back(&group_of(handles[i], "shrink"));
     const std::shared_ptr<NcclWorld> from = groups[0]->world;
-    std::vector<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
-    std::ranges::sort(gone);
+    const std::vector<uint32_t> gone = read_gone_ranks(gone_count, gone_ranks, from->size());
+    check_presence(ranks_of(groups), local_ranks(*from), gone, "shrink");
     WorldPlan plan;
     plan.prefix = from->prefix() + "shrink";
     for (const uint32_t rank : gone) plan.prefix += "-" + std::to_string(rank);
@@ -129,22 +106,8 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
     plan.store = from->store();
     plan.timeout_ns = timeout_ns;
     for (const Group* group : groups) {
-      const uint32_t rank = group->member->rank;
-      if (group->world != from) {
-        refuse(BP_INVALID_ARGUMENT, "shrink: the groups are of different ranks");
-      }
-      if (std::ranges::binary_search(gone, rank)) {
-        refuse(BP_INVALID_ARGUMENT, "shrink: rank " + std::to_string(rank) + " is listed as gone");
-      }
-      const auto before = std::ranges::lower_bound(gone, rank) - gone.begin();
       plan.devices.push_back(group->member->device);
-      plan.ranks.push_back(rank - static_cast<uint32_t>(before));
-    }
-    if (plan.store == nullptr && plan.world_size != local_count) {
-      refuse(BP_INVALID_ARGUMENT, "shrink: " + std::to_string(local_count) + " ranks stay and " +
-                                      std::to_string(gone_count) +
-                                      " are gone; together they must be all " +
-                                      std::to_string(from->size()) + " ranks");
+      plan.ranks.push_back(rank_without(gone, group->member->rank));
     }
     c.watch().end(from, {BP_ABORTED, "the group was shrunk"});
     const auto world = make_world(c, from->nccl(), plan, "shrink");

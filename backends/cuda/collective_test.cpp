@@ -343,6 +343,60 @@ TEST_F(CollectiveTest, SplitsByColorAndKey) {
   EXPECT_EQ(a.outcome(4), BP_OK);
 }
 
+// NCCL would split a communicator twice, or wait for ranks that never come.
+TEST_F(CollectiveTest, RefusesASplitOrShrinkThatDoesNotAccountForEachRank) {
+  Process a;
+  bp_process_group* out[2] = {};
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK) << a.text();
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK) << a.text();
+  bp_process_group* const one_world[] = {a.rank(0).group, a.rank(1).group};
+  bp_process_group* const two_worlds[] = {a.rank(0).group, a.rank(3).group};
+  bp_process_group* const twice[] = {a.rank(0).group, a.rank(0).group};
+  const uint32_t colors[] = {4, 4}, keys[] = {9, 3}, far[] = {7}, repeated[] = {1, 1};
+  const bp_process_group_ops& ops = a.ops();
+  const std::string once = "groups[1] is rank 0, as groups[0] is; each rank is allowed once";
+  const std::string lacks =
+      "groups lacks rank 1; each rank of this process that is not gone must be there";
+  EXPECT_EQ(ops.split(ops.self, 2, twice, colors, keys, kLong, out), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(), "split: " + once);
+  EXPECT_EQ(ops.split(ops.self, 1, one_world, colors, keys, kLong, out), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(), "split: " + lacks);
+  const auto shrink = [&](uint32_t count, bp_process_group* const* groups, uint32_t gone_count,
+                          const uint32_t* gone) {
+    EXPECT_EQ(ops.shrink(ops.self, count, groups, gone_count, gone, kLong, out),
+              BP_INVALID_ARGUMENT);
+    return a.text();
+  };
+  EXPECT_EQ(shrink(2, twice, 0, nullptr), "shrink: " + once);
+  EXPECT_EQ(shrink(2, two_worlds, 0, nullptr),
+            "shrink: groups[1] is of another world than groups[0]; all must be of one world");
+  EXPECT_EQ(shrink(1, one_world, 0, nullptr), "shrink: " + lacks);
+  EXPECT_EQ(shrink(1, one_world, 1, far),
+            "shrink: gone_ranks[0] is 7; it must be below the size of the group, which is 2");
+  EXPECT_EQ(shrink(1, one_world, 2, repeated),
+            "shrink: gone_ranks[1] is 1 again; each rank is allowed once");
+  EXPECT_EQ(a.status(0), BP_OK);
+  EXPECT_EQ(out[0], nullptr);
+}
+
+TEST_F(CollectiveTest, RefusesElementsThatItsRangesDoNotHold) {
+  Process a;
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
+  bp_collective_call call = a.call(0, BP_COLLECTIVE_ALL_REDUCE, BP_REDUCTION_SUM);
+  call.count = uint64_t{1} << 62;  // Their bytes are 0 in 64 bits.
+  EXPECT_EQ(a.submit({call}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(),
+            "submit: call 0: send has 64 bytes; it must have room for 4611686018427387904 elements "
+            "of 4 bytes");
+  call = a.call(0, BP_COLLECTIVE_ALL_TO_ALL);
+  call.count = uint64_t{1} << 63;  // The sum over the ranks is 0 in 64 bits.
+  EXPECT_EQ(a.submit({call}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(),
+            "submit: call 0: the parts of 2 ranks have more elements together than 2^64 - 1, the "
+            "most that is allowed");
+  EXPECT_EQ(a.status(0), BP_OK);
+}
+
 TEST_F(CollectiveTest, ShrinksToTheRanksThatAreLeft) {
   Store store;
   Process a, b;

@@ -37,11 +37,7 @@ ncclUniqueId unique_id(const Nccl& nccl, const WorldPlan& plan, const char* call
 }  // namespace
 
 Group& group_of(bp_process_group* handle, const char* call) {
-  auto* const group = reinterpret_cast<Group*>(handle);
-  if (group == nullptr || group->magic != Group::kMagic) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": group is not a group of this backend");
-  }
-  return *group;
+  return checked_object_of<Group>(handle, call, "group");
 }
 
 bp_process_group* face(const std::shared_ptr<NcclWorld>& world, NcclMember* member) {

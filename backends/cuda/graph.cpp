@@ -114,7 +114,7 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
   });
 }
 
-struct Traits : QueueHandles<Stream, Event, Buffer> {
+struct Traits : QueueHandles<Stream, Event, MemoryTraits> {
   using Instance = cuda::Instance;
 
   static const void* queue_of(bp_stream* handle) {

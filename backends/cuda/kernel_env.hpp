@@ -86,7 +86,7 @@ class Launch : public Env {
   T* workspace() const {
     return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
-  uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+  const bp_buffer_ref& workspace_ref() const { return launch_.workspace; }
 
   // Returns the plan that prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }

@@ -21,7 +21,7 @@ void check_request(Device& d, const bp_allocate_desc& desc) {
                                           "option allocator is \"plain\"",
              .exported = "memory of this backend stays in its process"});
   if (is_ordered && lane_of(desc.stream, "allocate").device().ordinal() != d.ordinal()) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
+    refuse_two_devices("allocate", "device");
   }
 }
 

@@ -58,10 +58,9 @@ struct Buffer : Handle {
   bool is_mapped = false;
 };
 
-// Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
-// StatusError.
-inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
-  return live_object_of<Buffer>(handle, call, what);
+// Returns the buffer that the argument `what` of the entry `call` names. Throws StatusError.
+inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
+  return live_buffer_of<Buffer>(handle, call, what);
 }
 
 inline std::byte* pointer_to(uint64_t address) {

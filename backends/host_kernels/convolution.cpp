@@ -118,8 +118,12 @@ constexpr int64_t kMostProducts = 1 << 20;
 // `channels` are those over which a result is summed.
 bp_reason reason_of(const bp_tensor& weight, int64_t channels) {
   if (weight.dtype == BP_F64) return nullptr;
-  int64_t product_count = channels;
-  for (uint32_t i = 2; i < weight.ndim; ++i) product_count *= weight.shape[i];
+  // Each factor counts as at most one more than the limit, so that no product exceeds 64 bits.
+  const auto capped = [](int64_t count) { return std::min(count, kMostProducts + 1); };
+  int64_t product_count = capped(channels);
+  for (uint32_t i = 2; i < weight.ndim; ++i) {
+    product_count = capped(product_count * capped(weight.shape[i]));
+  }
   return product_count <= kMostProducts
              ? nullptr
              : "a result is a sum of more than 2^20 products, channels times window; only f64 sums "

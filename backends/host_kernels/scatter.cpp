@@ -183,8 +183,7 @@ bool may_be_long(const Args& args) {
 class Dense {
  public:
   Dense(const bp_tensor& y, bp_dtype dtype) : tensor_(y) {
-    int64_t stride = 1;
-    for (uint32_t i = y.ndim; i-- > 0; stride *= y.shape[i]) strides_[i] = stride;
+    set_contiguous_strides(y.ndim, y.shape, strides_.data());
     tensor_.strides = strides_.data();
     tensor_.dtype = dtype;
   }
@@ -199,13 +198,14 @@ class Dense {
 // The sums begin the workspace, and the counters lie behind the widest ones.
 template <typename Args>
 int64_t counters_offset(const Args& args) {
-  return element_count(*args.y) * method_of(args, may_be_long(args)).sum_size_bytes;
+  return dense_size_bytes(args.y->ndim, args.y->shape,
+                          method_of(args, may_be_long(args)).sum_size_bytes);
 }
 
 template <typename Args>
 uint64_t scatter_workspace(const Args& args, const Env&) {
   const int64_t counters = may_be_long(args) ? element_count(*args.y) : 0;
-  return static_cast<uint64_t>(counters_offset(args) + counters);
+  return static_cast<uint64_t>(counters_offset(args)) + static_cast<uint64_t>(counters);
 }
 
 // Makes the loop over the first elements of all lines.

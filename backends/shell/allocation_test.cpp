@@ -93,6 +93,8 @@ TEST(Allocation, FindsAHeapByItsFlagsOrItsNumber) {
   EXPECT_EQ(find_heap(device, {.heap_index = 2}), 1u);
   EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [&] { find_heap(device, {.heap_index = 3}); }),
             "allocate: heap_index is 3; 0 to 2 are allowed");
+  EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [] { check_heap_index(1, 1, "create"); }),
+            "create: heap_index is 1; 0 is allowed");
   const bp_allocate_desc wrong{.heap_index = 1, .heap_flags = BP_HEAP_HOST_VISIBLE};
   EXPECT_EQ(
       refusal_of(BP_NOT_FOUND, [&] { find_heap(device, wrong); }),

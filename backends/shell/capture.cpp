@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "backplane/shell/buffers.hpp"
+#include "backplane/shell/bytes.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/graph.hpp"
 
@@ -65,14 +65,16 @@ bp_status Captures::refuse_kernel(const bp_kernel& kernel) const {
                                        "BP_KERNEL_CAPTURABLE");
 }
 
-void Captures::check_range(const bp_buffer_ref* range, const char* what) const {
-  if (range == nullptr) throw StatusError(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
+void Captures::check_range(const bp_buffer_ref* range, const std::string& what) const {
+  if (range == nullptr) throw StatusError(BP_INVALID_ARGUMENT, what + " is NULL");
   uint64_t size_bytes = 0;
-  if (!backend_.size_of(range->buffer, size_bytes)) {
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      std::string(what) + ": buffer is NULL or not one of this backend");
-  }
+  if (!backend_.size_of(range->buffer, size_bytes)) refuse_buffer(what);
   if (!is_inside(*range, size_bytes)) refuse_range(*range, size_bytes, what);
+}
+
+// Returns the bytes of a range that check_range() has checked.
+ByteRange Captures::bytes_of(const bp_buffer_ref& range) const {
+  return {backend_.address_of(range.buffer) + range.byte_offset, range.size_bytes};
 }
 
 // ---- Begin and end ------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ std::vector<bp_buffer_ref> Captures::read_slots(const bp_capture_desc& desc) con
   }
   std::vector<bp_buffer_ref> slots(desc.slots, desc.slots + desc.slot_count);
   for (size_t i = 0; i < slots.size(); ++i) {
-    check_range(&slots[i], ("begin_capture: slot " + std::to_string(i)).c_str());
+    check_range(&slots[i], "begin_capture: slot " + std::to_string(i));
     for (size_t j = 0; j < i; ++j) {
       if (!overlap(slots[i], slots[j])) continue;
       throw StatusError(BP_INVALID_ARGUMENT, "begin_capture: slots " + std::to_string(j) + " and " +
@@ -194,31 +196,18 @@ bp_status Captures::keep(bp_stream* stream, Work work) {
   return BP_OK;
 }
 
-bp_status Captures::copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
-                         const bp_buffer_ref* src) {
-  check_range(dst, "copy: dst");
-  check_range(src, "copy: src");
-  if (dst->size_bytes != src->size_bytes) {
-    return fail(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(dst->size_bytes) +
-                                         " bytes, and src has " + std::to_string(src->size_bytes));
-  }
-  const bool is_same = dst->buffer == src->buffer && dst->byte_offset == src->byte_offset;
-  if (!is_same && overlap(*dst, *src)) {
-    return fail(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
-  }
+bp_status Captures::copy(const char* call, Work::Kind kind, bp_stream* stream,
+                         const bp_buffer_ref* dst, const bp_buffer_ref* src) {
+  check_range(dst, std::string(call) + ": dst");
+  check_range(src, std::string(call) + ": src");
+  check_copy(bytes_of(*dst), bytes_of(*src), call);
   return keep(stream, Work::copy(kind, *dst, *src));
 }
 
 bp_status Captures::fill(bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                          uint64_t pattern_size_bytes) {
   check_range(dst, "fill: dst");
-  const bool is_size = pattern_size_bytes >= 1 && pattern_size_bytes <= Work().pattern.size();
-  if (pattern == nullptr || !is_size || dst->size_bytes % pattern_size_bytes != 0) {
-    return fail(BP_INVALID_ARGUMENT,
-                "fill: a pattern of 1 to 16 bytes that divides the size of dst is allowed; " +
-                    std::to_string(pattern_size_bytes) + " and " + std::to_string(dst->size_bytes) +
-                    " were given");
-  }
+  check_pattern(pattern, pattern_size_bytes, dst->size_bytes);
   return keep(stream, Work::fill(*dst, pattern, pattern_size_bytes));
 }
 

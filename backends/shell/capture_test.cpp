@@ -125,19 +125,52 @@ TEST_F(CaptureTest, RefusesCopiesAndFillsThatTheBackendWouldRefuse) {
   EXPECT_EQ(copy(s, {x, 0, 16}, {y, 4090, 16}), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "copy: dst: 16 bytes at 4090 leave the buffer of 4096");
   EXPECT_EQ(copy(s, {x, 0, 16}, {x, 8, 16}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy: dst and src overlap and are not the same");
   EXPECT_EQ(copy(s, {nullptr, 0, 16}, {y, 0, 16}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy: src: buffer is NULL or not one of this backend");
   EXPECT_EQ(fill(s, {x, UINT64_MAX, 16}), BP_INVALID_ARGUMENT);
   const bp_buffer_ref range{x, 0, 16};
   const uint8_t pattern[17] = {};
-  for (const uint64_t size_bytes : {0, 3, 17}) {
+  for (const uint64_t size_bytes : {0, 17}) {
     EXPECT_EQ(backend.allocator.fill(&backend, s, &range, pattern, size_bytes),
               BP_INVALID_ARGUMENT);
+    EXPECT_EQ(text, "fill: pattern_size_bytes is " + std::to_string(size_bytes) +
+                        "; 1 to 16 are allowed");
   }
+  EXPECT_EQ(backend.allocator.fill(&backend, s, &range, pattern, 3), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "fill: 16 bytes are no multiple of 3, the size of the pattern");
   EXPECT_EQ(backend.allocator.fill(&backend, s, &range, nullptr, 4), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "fill: pattern is NULL");
   EXPECT_EQ(info(s).node_count, 0u);
   EXPECT_EQ(copy(s, {x, 0, 16}, {x, 0, 16}), BP_OK) << "onto itself is legal";
   EXPECT_EQ(copy(s, {x, 0, 16}, {x, 16, 16}), BP_OK);
   EXPECT_EQ(info(s).node_count, 2u);
+  EXPECT_EQ(abandon(s), BP_OK);
+}
+
+TEST_F(CaptureTest, RefusesACopyWhoseRangesOverlapInTwoBuffers) {
+  FakeBuffer alias{.name = "alias", .address = x.address + 8};  // It is wrapped around a part of x.
+  ASSERT_EQ(begin(s), BP_OK);
+  EXPECT_EQ(copy(s, {x, 0, 16}, {alias, 0, 16}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy: dst and src overlap and are not the same");
+  EXPECT_EQ(copy(s, {x, 8, 16}, {alias, 0, 16}), BP_OK) << "both are the same bytes";
+  EXPECT_EQ(copy(s, {x, 0, 8}, {alias, 0, 8}), BP_OK);
+  EXPECT_EQ(info(s).node_count, 2u);
+  EXPECT_EQ(abandon(s), BP_OK);
+}
+
+TEST_F(CaptureTest, NamesTheEntryThatCopies) {
+  bp_allocator_ops memory = backend.captures->backend().memory;
+  memory.copy_peer = memory.copy;
+  CaptureFront<captures_of<FakeInstance>>::put(backend.streams, backend.events, memory);
+  const bp_buffer_ref to{y, 0, 8}, from{x, 0, 16};
+  ASSERT_EQ(begin(s), BP_OK);
+  EXPECT_EQ(memory.copy_peer(&backend, s, &to, &from), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy_peer: dst has 8 bytes, and src has 16");
+  EXPECT_EQ(memory.copy_peer(&backend, s, nullptr, &from), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy_peer: dst is NULL");
+  EXPECT_EQ(memory.copy(&backend, s, &to, &from), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "copy: dst has 8 bytes, and src has 16");
   EXPECT_EQ(abandon(s), BP_OK);
 }
 

@@ -50,6 +50,7 @@ struct FakeBuffer {
   static constexpr uint32_t kMagic = 3;
   uint32_t magic = kMagic;
   std::string name;
+  uint64_t address = 0;
   uint64_t size_bytes = 4096;
 };
 
@@ -108,6 +109,7 @@ struct FakeTraits {
   }
   static FakeEvent* event_of(bp_event* handle) { return object_of<FakeEvent>(handle); }
   static FakeBuffer* buffer_of(bp_buffer* handle) { return object_of<FakeBuffer>(handle); }
+  static uint64_t address_of(const FakeBuffer& buffer) { return buffer.address; }
   static void fail(bp_stream* handle, bp_status status, const std::string&) {
     fake(handle).failure = status;
   }
@@ -330,7 +332,8 @@ class CaptureTest : public testing::Test {
   FakeStream s{.name = "s", .device = &card}, t{.name = "t", .device = &card};
   FakeStream u{.name = "u", .device = &card}, far{.name = "far", .device = &other_card};
   FakeEvent e{.name = "e"}, f{.name = "f"};
-  FakeBuffer x{.name = "x"}, y{.name = "y"}, z{.name = "z"};
+  FakeBuffer x{.name = "x", .address = 0x10000}, y{.name = "y", .address = 0x20000};
+  FakeBuffer z{.name = "z", .address = 0x30000};
 };
 
 }  // namespace bp

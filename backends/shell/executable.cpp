@@ -8,14 +8,15 @@
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/kernel_choice.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp {
 namespace {
 
-constexpr uint64_t kAlignmentBytes = 256;  // The alignment of workspace and of all places in it.
-
+// Rounds up to the alignment of workspace, which all places in it have.
 uint64_t rounded(uint64_t size_bytes) {
-  return (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  constexpr uint64_t kUnit = kWorkspaceAlignmentBytes;
+  return (size_bytes + kUnit - 1) / kUnit * kUnit;
 }
 
 // Throws StatusError if an entry of the backend's tables fails. The text stays in the error slot.
@@ -169,7 +170,7 @@ bp_buffer* Executable::allocate(uint64_t size_bytes) {
   desc.struct_size = sizeof(desc);
   desc.struct_type = BP_STRUCT_ALLOCATE_DESC;
   desc.size_bytes = size_bytes;
-  desc.alignment_bytes = kAlignmentBytes;
+  desc.alignment_bytes = kWorkspaceAlignmentBytes;
   bp_buffer* buffer = nullptr;
   require(backend_.memory.allocate(backend_.memory.self, device_, &desc, &buffer), "allocate");
   constant_bytes_ += size_bytes;
@@ -299,12 +300,18 @@ void Executable::check_args(const bp_program_args& args) const {
   if (args.struct_size < sizeof(bp_program_args) || args.flags != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: the frame has " + std::to_string(args.struct_size) +
                                           " bytes and flags " + std::to_string(args.flags) +
-                                          "; it needs 24 bytes and no flags");
+                                          "; it needs at least " +
+                                          std::to_string(sizeof(bp_program_args)) +
+                                          " bytes and no flags");
   }
-  if (args.tensor_count != argument_count_ || (argument_count_ != 0 && args.tensors == nullptr)) {
+  if (args.tensor_count != argument_count_) {
     throw StatusError(BP_INVALID_ARGUMENT,
                       "program: tensor_count is " + std::to_string(args.tensor_count) +
-                          ", or tensors is NULL; it needs " + std::to_string(argument_count_));
+                          "; the program has " + std::to_string(argument_count_) + " tensors");
+  }
+  if (argument_count_ != 0 && args.tensors == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "program: tensors is NULL; the program has " +
+                                               std::to_string(argument_count_) + " tensors");
   }
   for (size_t i = 0; i < program_.values.size(); ++i) {
     const ProgramValue& value = program_.values[i];
@@ -355,12 +362,7 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
   }
   if (launch.plan != nullptr) throw StatusError(BP_INVALID_ARGUMENT, "program: it has no plans");
   check_args(args);
-  if (launch.workspace.size_bytes < workspace_bytes_ ||
-      (workspace_bytes_ != 0 && launch.workspace.buffer == nullptr)) {
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      "program: the workspace has " + std::to_string(launch.workspace.size_bytes) +
-                          " bytes, and needs " + std::to_string(workspace_bytes_));
-  }
+  check_workspace(launch.workspace, workspace_bytes_, "program");
   if (only_checks) return BP_OK;
   std::unique_ptr<Frames> frames = take_frames();
   const bp_status status = run(launch, args, *frames);

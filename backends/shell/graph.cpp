@@ -17,15 +17,6 @@ bp_status run(void* self, Body&& body) {
   return guarded(*c.backend().host, [&] { return body(c); });
 }
 
-// Returns whether the ranges of a copy overlap without being equal. A bind of slots can cause it.
-bool is_overlapping_copy(const Work& work) {
-  const bp_buffer_ref &dst = work.dst, &src = work.src;
-  const bool is_copy = work.kind == Work::Kind::kCopy || work.kind == Work::Kind::kCopyPeer;
-  return is_copy && dst.buffer == src.buffer && dst.byte_offset != src.byte_offset &&
-         dst.byte_offset < src.byte_offset + src.size_bytes &&
-         src.byte_offset < dst.byte_offset + dst.size_bytes;
-}
-
 // Returns why the instance `ours` cannot take over the graph `theirs`, or "" if it can.
 std::string difference(const GraphInstance& ours, const Graph& theirs) {
   if (ours.device != theirs.device) return "the graph is of another device";
@@ -137,10 +128,13 @@ bp_status Captures::update(bp_graph_instance* instance, bp_graph* graph) {
   return BP_OK;
 }
 
-// Refuses before a replay what would be refused in the middle of it.
+// Refuses before a replay what would be refused in the middle of it: a bind of slots can make the
+// ranges of a copy overlap.
 bp_status Captures::check_before_launch(const GraphInstance& instance) const {
   for (size_t i = 0; i < instance.works.size(); ++i) {
-    if (!is_overlapping_copy(instance.works[i])) continue;
+    const Work& work = instance.works[i];
+    if (work.kind != Work::Kind::kCopy && work.kind != Work::Kind::kCopyPeer) continue;
+    if (!is_partly_shared(bytes_of(work.dst), bytes_of(work.src))) continue;
     return fail(BP_INVALID_ARGUMENT,
                 "graph.launch: the ranges bound to slots make the copy of "
                 "node " +

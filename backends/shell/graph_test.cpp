@@ -217,6 +217,10 @@ TEST_F(GraphTest, RefusesACopyThatBindingMadeOverlapBeforeItSubmitsAnything) {
   EXPECT_EQ(replay(instance, s), BP_INVALID_ARGUMENT);
   EXPECT_NE(text.find("the copy of node 1 overlap"), std::string::npos) << text;
   EXPECT_EQ(take(), Lines{});
+  FakeBuffer alias{.name = "alias", .address = x.address + 16};  // It is wrapped around x.
+  EXPECT_EQ(bind(instance, 1, {alias, 0, 32}), BP_OK);
+  EXPECT_EQ(replay(instance, s), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(take(), Lines{});
   EXPECT_EQ(bind(instance, 1, {x, 32, 32}), BP_OK);
   EXPECT_EQ(work_of(instance).back(), "s: copy 32 x+0 -> x+32");
   destroy(instance);
@@ -360,7 +364,7 @@ TEST_F(GraphTest, RefusesAPeerCopyThatBindingMadeOverlap) {
   backend.graphs = backend.captures->graphs();
   ASSERT_EQ(begin(s, {{x, 0, 32}, {y, 0, 32}}), BP_OK);
   const bp_buffer_ref from{x, 0, 32}, to{y, 0, 32}, range{x, 16, 32};
-  EXPECT_EQ(backend.captures->copy(Work::Kind::kCopyPeer, s, &to, &from), BP_OK);
+  EXPECT_EQ(backend.captures->copy("copy_peer", Work::Kind::kCopyPeer, s, &to, &from), BP_OK);
   bp_graph_instance* const instance = instantiate(end(s));
   EXPECT_EQ(graphs.bind(graphs.self, instance, 1, &range), BP_OK);
   EXPECT_EQ(replay(instance, s), BP_INVALID_ARGUMENT);

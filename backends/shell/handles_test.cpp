@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace bp {
@@ -12,11 +14,13 @@ namespace {
 struct Work {
   bool wait(uint64_t timeout_ns) {
     timeouts.push_back(timeout_ns);
+    std::this_thread::sleep_for(duration);
     return ends_in_time;
   }
   void abandon() { is_abandoned = true; }
 
   std::vector<uint64_t> timeouts;
+  std::chrono::milliseconds duration{0};  // How long wait() takes.
   bool ends_in_time = true, is_abandoned = false;
 };
 
@@ -58,9 +62,11 @@ TEST_F(Streams, WaitForAllWorkWithinOneTimeout) {
   EXPECT_TRUE(set.wait(UINT64_MAX));
   EXPECT_EQ(stream->work->timeouts, std::vector{UINT64_MAX});
   EXPECT_EQ(closed->timeouts, std::vector{UINT64_MAX});
+  stream->work->duration = std::chrono::milliseconds(1);
   closed->ends_in_time = false;
   EXPECT_FALSE(set.wait(1'000'000'000));
-  EXPECT_LE(closed->timeouts.back(), 1'000'000'000u);
+  EXPECT_LE(stream->work->timeouts.back(), 1'000'000'000u);
+  EXPECT_LT(closed->timeouts.back(), stream->work->timeouts.back()) << "the rest of the timeout";
 }
 
 TEST_F(Streams, MakeASecondHandleOfOneWork) {
@@ -130,12 +136,14 @@ TEST(Buffers, AreFoundByEveryAddressOfTheirMemory) {
   EXPECT_TRUE(set.add(&overlapping, 115, true));
 }
 
-TEST(Buffers, StayWhenTheirAddressesAreForgotten) {
+TEST(Buffers, StayWhenTheirMemoryIsForgotten) {
   BufferSet<Buffer> set;
   Buffer dead{16}, next{16};
   bp_address_info info{};
   set.add(&dead, 100, true);
-  set.forget_addresses();
+  std::vector<Buffer*> discarded;
+  set.forget_memory([&](Buffer& buffer) { discarded.push_back(&buffer); });
+  EXPECT_EQ(discarded, std::vector{&dead});
   EXPECT_FALSE(set.find(100, nullptr, info));
   EXPECT_TRUE(set.add(&next, 100, true));
   set.remove(&dead);
@@ -145,6 +153,23 @@ TEST(Buffers, StayWhenTheirAddressesAreForgotten) {
   set.end_all([&](Buffer* buffer) { ended.push_back(buffer); });
   EXPECT_EQ(ended, std::vector{&next});
   EXPECT_TRUE(set.is_empty());
+}
+
+TEST(Buffers, AddedWhileMemoryIsForgottenKeepTheirMemoryAndTheirAddress) {
+  BufferSet<Buffer> set;
+  Buffer dead{16}, next{16};
+  bp_address_info info{};
+  set.add(&dead, 100, true);
+  std::vector<Buffer*> discarded;
+  std::thread other;
+  set.forget_memory([&](Buffer& buffer) {
+    discarded.push_back(&buffer);
+    other = std::thread([&] { EXPECT_TRUE(set.add(&next, 100, true)); });
+  });
+  other.join();
+  EXPECT_EQ(discarded, std::vector{&dead});
+  ASSERT_TRUE(set.find(100, nullptr, info));
+  EXPECT_EQ(info.buffer, reinterpret_cast<bp_buffer*>(&next));
 }
 
 TEST(Handles, DeleteWhatTheHostLeft) {

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "backplane/shell/combine.hpp"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
+#include "backplane/shell/group_checks.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -17,16 +19,8 @@ namespace {
 
 LocalGroups& groups_of(void* self) { return *static_cast<LocalGroups*>(self); }
 
-[[noreturn]] void refuse(const std::string& text, bp_status status = BP_INVALID_ARGUMENT) {
-  throw StatusError(status, text);
-}
-
 LocalGroup& group_of(bp_process_group* handle, const char* call) {
-  auto* const group = reinterpret_cast<LocalGroup*>(handle);
-  if (group == nullptr || group->magic != LocalGroup::kMagic) {
-    refuse(std::string(call) + ": group is not a group of this backend");
-  }
-  return *group;
+  return checked_object_of<LocalGroup>(handle, call, "group");
 }
 
 bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_group*>(group); }
@@ -62,33 +56,22 @@ std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_
 }
 
 void check_desc(LocalGroups& g, const bp_process_group_desc& desc) {
-  if (desc.local_count == 0 || desc.devices == nullptr || desc.ranks == nullptr) {
-    refuse("create: the desc lists no devices or ranks");
-  }
+  check_group_desc(desc);
   if (desc.local_count != desc.world_size) {
-    refuse("create: " + std::to_string(desc.local_count) + " of " +
-               std::to_string(desc.world_size) +
-               " ranks are here; this backend makes groups whose ranks all live in one process",
-           BP_UNSUPPORTED);
+    refuse(BP_UNSUPPORTED, "create: local_count is " + std::to_string(desc.local_count) +
+                               " and world_size is " + std::to_string(desc.world_size) +
+                               "; this backend makes groups whose ranks all live in one process");
   }
-  std::unordered_set<uint32_t> seen;
   for (uint32_t i = 0; i < desc.local_count; ++i) {
     g.backend().check_device(desc.devices[i], "create");
-    if (desc.ranks[i] >= desc.world_size) {
-      refuse("create: a rank is " + std::to_string(desc.ranks[i]) +
-             "; it must be below world_size, which is " + std::to_string(desc.world_size));
-    }
-    if (!seen.insert(desc.ranks[i]).second) {
-      refuse("create: rank " + std::to_string(desc.ranks[i]) + " occurs twice");
-    }
   }
 }
 
 bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    if (theirs == nullptr) refuse("create: desc is NULL");
-    if (out_groups == nullptr) refuse("create: out_groups is NULL");
+    require(theirs, "create: desc");
+    require(out_groups, "create: out_groups");
     const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
                                 BP_STRUCT_PROCESS_GROUP_DESC, "create");
     check_desc(g, desc);
@@ -115,7 +98,7 @@ bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind
   return guarded(groups_of(self).host(), [&] {
     static_cast<void>(group_of(handle, "supports"));
     const std::string reason = unsupported(kind, reduction, dtype);
-    if (!reason.empty()) refuse("supports: " + reason, BP_UNSUPPORTED);
+    if (!reason.empty()) refuse(BP_UNSUPPORTED, "supports: " + reason);
     return bp_status{BP_OK};
   });
 }
@@ -127,36 +110,13 @@ struct Checked {
   uint64_t sequence = 0;
 };
 
-void read_counts(const bp_collective_call& theirs, uint32_t size, RankCall& call) {
-  call.send_counts.assign(size, theirs.count);
-  if (theirs.counts != nullptr) call.send_counts.assign(theirs.counts, theirs.counts + size);
-  call.receive_counts = call.send_counts;
-  if (theirs.receive_counts != nullptr) {
-    call.receive_counts.assign(theirs.receive_counts, theirs.receive_counts + size);
-  }
-}
-
-void check_root(const RankCall& call, const std::string& name) {
-  const bool has_root = call.kind == BP_COLLECTIVE_REDUCE || call.kind == BP_COLLECTIVE_BROADCAST ||
-                        call.kind == BP_COLLECTIVE_GATHER || call.kind == BP_COLLECTIVE_SCATTER ||
-                        call.kind == BP_COLLECTIVE_SEND || call.kind == BP_COLLECTIVE_RECEIVE;
-  const bool is_any = call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY;
-  if (has_root && !is_any && call.root >= call.world_size) {
-    refuse(name + "root is " + std::to_string(call.root) + "; the group has " +
-           std::to_string(call.world_size) + " ranks");
-  }
-}
-
 std::shared_ptr<GroupMemory> memory_for(LocalGroups& g, const bp_buffer_ref& range,
-                                        const RankCall& call, bp_device* device, bool is_written) {
+                                        const RankCall& call, bp_device* device, bool is_written,
+                                        const std::string& name) {
   const uint64_t elements = is_written ? received_elements(call) : sent_elements(call);
   const char* const what = is_written ? "receive" : "send";
   if (elements == 0) return nullptr;
-  const uint64_t needed = elements * static_cast<uint64_t>(dtype_size_bytes(call.dtype));
-  if (range.size_bytes < needed) {
-    refuse(std::string("submit: ") + what + " has " + std::to_string(range.size_bytes) +
-           " bytes; the call needs " + std::to_string(needed));
-  }
+  check_elements(range, elements, call.dtype, name, what);
   return g.backend().memory(range, device, is_written, "submit", what);
 }
 
@@ -166,11 +126,9 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
       read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
   LocalGroup& group = group_of(theirs.group, "submit");
   if (std::string why = unsupported(theirs.kind, theirs.reduction, theirs.dtype); !why.empty()) {
-    refuse(name + why, BP_UNSUPPORTED);
+    refuse(BP_UNSUPPORTED, name + why);
   }
-  if (const Outcome ended = group.world->status(); ended.status != BP_OK) {
-    refuse(name + "the group has ended: " + ended.text, ended.status);
-  }
+  check_not_ended(group.world->status(), name);
   auto call = std::make_shared<RankCall>();
   call->rank = group.rank;
   call->world_size = group.world->size();
@@ -182,11 +140,13 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   call->tag = theirs.tag;
   call->timeout_ns = theirs.timeout_ns;
   call->scale = theirs.scale;
-  read_counts(theirs, call->world_size, *call);
-  check_root(*call, name);
+  PartCounts parts = read_counts(theirs, call->rank, call->world_size, name);
+  call->send_counts = std::move(parts.send);
+  call->receive_counts = std::move(parts.receive);
+  check_root(theirs, call->world_size, name);
   call->queue = g.backend().queue(theirs.stream, group.device, "submit");
-  call->send = memory_for(g, theirs.send, *call, group.device, false);
-  call->receive = memory_for(g, theirs.receive, *call, group.device, true);
+  call->send = memory_for(g, theirs.send, *call, group.device, false, name);
+  call->receive = memory_for(g, theirs.receive, *call, group.device, true, name);
   return {&group, std::move(call)};
 }
 
@@ -203,7 +163,7 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
                  uint64_t call_stride_bytes) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    if (calls == nullptr && call_count != 0) refuse("submit: calls is NULL");
+    if (call_count != 0) require(calls, "submit: calls");
     std::vector<Checked> checked;
     const auto* at = reinterpret_cast<const std::byte*>(calls);
     for (uint64_t i = 0; i < call_count; ++i, at += call_stride_bytes) {
@@ -245,20 +205,11 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
-// Reads the handles of split() and shrink(). Throws StatusError unless all are of one world, each
-// once.
-std::vector<LocalGroup*> read_groups(uint32_t count, bp_process_group* const* handles,
-                                     const char* call) {
-  if (handles == nullptr || count == 0) refuse(std::string(call) + ": no groups are given");
-  std::vector<LocalGroup*> groups;
-  for (uint32_t i = 0; i < count; ++i) {
-    groups.push_back(&group_of(handles[i], call));
-    if (groups[i]->world != groups[0]->world) {
-      refuse(std::string(call) + ": group " + std::to_string(i) +
-             " is not in the same world as group 0");
-    }
-  }
-  return groups;
+// All ranks of a world live in this process.
+std::vector<uint32_t> local_ranks(const World& world) {
+  std::vector<uint32_t> ranks(world.size());
+  std::iota(ranks.begin(), ranks.end(), 0u);
+  return ranks;
 }
 
 // NOLINTNEXTLINE(readability-function-size): the table has these arguments.
@@ -267,15 +218,13 @@ bp_status split(void* self, uint32_t local_count, bp_process_group* const* handl
                 bp_process_group** out_groups) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    const std::vector<LocalGroup*> groups = read_groups(local_count, handles, "split");
-    if (colors == nullptr || keys == nullptr || out_groups == nullptr) {
-      refuse("split: colors, keys or out_groups is NULL");
-    }
-    if (local_count != groups[0]->world->size()) {
-      refuse("split: " + std::to_string(local_count) + " groups are given; all " +
-             std::to_string(groups[0]->world->size()) +
-             " ranks are in this process and must take part");
-    }
+    const auto groups = read_groups<LocalGroup>(local_count, handles, "split");
+    require(colors, "split: colors");
+    require(keys, "split: keys");
+    require(out_groups, "split: out_groups");
+    const World& world = *groups[0]->world;
+    check_presence(ranks_of(groups), local_ranks(world), {}, "split");
+    check_not_ended(world.status(), "split: ");
     std::map<uint32_t, std::vector<uint32_t>> parts;
     for (uint32_t i = 0; i < local_count; ++i) parts[colors[i]].push_back(i);
     std::vector<bp_process_group*> made(local_count);
@@ -285,7 +234,7 @@ bp_status split(void* self, uint32_t local_count, bp_process_group* const* handl
                         [&](uint32_t i) { return std::pair(keys[i], groups[i]->rank); });
       std::vector<bp_device*> devices;
       for (const uint32_t i : members) devices.push_back(groups[i]->device);
-      const auto part = make_groups(g, devices, groups[0]->world->timeout_ns());
+      const auto part = make_groups(g, devices, world.timeout_ns());
       for (size_t rank = 0; rank < members.size(); ++rank) made[members[rank]] = part[rank];
     }
     std::ranges::copy(made, out_groups);
@@ -299,30 +248,19 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
                  bp_process_group** out_groups) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    std::vector<LocalGroup*> groups = read_groups(local_count, handles, "shrink");
-    if (out_groups == nullptr || (gone_count != 0 && gone_ranks == nullptr)) {
-      refuse("shrink: gone_ranks or out_groups is NULL");
-    }
+    const auto groups = read_groups<LocalGroup>(local_count, handles, "shrink");
+    require(out_groups, "shrink: out_groups");
     World& world = *groups[0]->world;
-    const std::unordered_set<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
-    if (local_count + gone.size() != world.size()) {
-      refuse("shrink: " + std::to_string(local_count) + " ranks stay and " +
-             std::to_string(gone.size()) + " are gone; together they must be all " +
-             std::to_string(world.size()) + " ranks");
+    const std::vector<uint32_t> gone = read_gone_ranks(gone_count, gone_ranks, world.size());
+    check_presence(ranks_of(groups), local_ranks(world), gone, "shrink");
+    std::vector<bp_device*> devices(local_count);
+    for (const LocalGroup* group : groups) {
+      devices[rank_without(gone, group->rank)] = group->device;
     }
-    std::vector<uint32_t> order(local_count);
-    for (uint32_t i = 0; i < local_count; ++i) {
-      order[i] = i;
-      if (gone.contains(groups[i]->rank)) {
-        refuse("shrink: rank " + std::to_string(groups[i]->rank) + " is listed as gone");
-      }
-    }
-    std::ranges::sort(order, {}, [&](uint32_t i) { return groups[i]->rank; });
-    std::vector<bp_device*> devices;
-    devices.reserve(order.size());
-    for (const uint32_t i : order) devices.push_back(groups[i]->device);
     const auto made = make_groups(g, devices, world.timeout_ns());
-    for (size_t rank = 0; rank < order.size(); ++rank) out_groups[order[rank]] = made[rank];
+    for (uint32_t i = 0; i < local_count; ++i) {
+      out_groups[i] = made[rank_without(gone, groups[i]->rank)];
+    }
     world.end({BP_ABORTED, "the group was shrunk"});
     return bp_status{BP_OK};
   });
@@ -333,7 +271,7 @@ bp_status use_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* 
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
     const LocalGroup& group = group_of(handle, "register_buffer");
-    if (range == nullptr) refuse("register_buffer: range is NULL");
+    require(range, "register_buffer: range");
     static_cast<void>(g.backend().memory(*range, group.device, true, "register_buffer", "range"));
     return bp_status{BP_OK};
   });

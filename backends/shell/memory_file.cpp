@@ -54,6 +54,12 @@ std::string wanted_name(const std::string& kind, uint64_t size_bytes) {
 
 }  // namespace
 
+void check_external_type(bp_external_type type, const char* call) {
+  if (type == BP_EXTERNAL_FD) return;
+  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
+                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
+}
+
 uint64_t system_page_bytes() {
   static const auto size_bytes = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   return size_bytes;

@@ -36,6 +36,24 @@ TEST_F(MemoryTable, ChecksRanges) {
   EXPECT_EQ(text, "fill: dst: byte 7 is not written");
 }
 
+TEST_F(MemoryTable, SaysThatTheBufferOfAnArgumentIsMissing) {
+  const auto refusal = [](bp_buffer* handle) {
+    try {
+      live_buffer_of<Buffer>(handle, "launch", "argument x");
+    } catch (const StatusError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string text_of_none = "launch: argument x: buffer is NULL or not one of this backend";
+  EXPECT_EQ(refusal(nullptr), text_of_none);
+  EXPECT_EQ(refusal(reinterpret_cast<bp_buffer*>(stream().handle())), text_of_none);
+  bp_buffer* const far = make(16, 1);
+  EXPECT_EQ(refusal(far), "");
+  machine.cards[1]->lost = true;
+  EXPECT_EQ(refusal(far), "launch: argument x belongs to a device that is lost until it is reset");
+}
+
 TEST_F(MemoryTable, RefusesARangeOfALostOrOfAnotherDevice) {
   bp_buffer* const far = make(16, 1);
   EXPECT_EQ(fill({far, 0, 16}), BP_INVALID_ARGUMENT);
@@ -218,6 +236,14 @@ TEST_F(MemoryTable, EndsTheMemoryOfABufferThatTheDeviceRefuses) {
   EXPECT_EQ(ended_count, 1);
 }
 
+TEST_F(MemoryTable, EndsTheMemoryOfABufferThatTheDeviceHasNoRoomFor) {
+  auto buffer = std::make_unique<Buffer>(*machine.cards[0], 8);
+  buffer->ended = &ended_count;
+  machine.cards[0]->is_out_of_memory = true;
+  EXPECT_THROW(lend(std::move(buffer), "reserve"), std::bad_alloc);
+  EXPECT_EQ(ended_count, 1);
+}
+
 TEST_F(MemoryTable, ExportsAndImportsDescriptorsAlone) {
   bp_buffer *const buffer = make(8), *imported = nullptr;
   bp_external_handle handle{};
@@ -228,6 +254,8 @@ TEST_F(MemoryTable, ExportsAndImportsDescriptorsAlone) {
   handle.type = BP_EXTERNAL_FD + 1;
   handle.size_bytes = 32;
   EXPECT_EQ(more.import_buffer(&machine, device(), &handle, &imported), BP_UNSUPPORTED);
+  EXPECT_EQ(text, "import_buffer: type is " + std::to_string(BP_EXTERNAL_FD + 1) +
+                      "; BP_EXTERNAL_FD, a descriptor, is offered");
   handle.type = BP_EXTERNAL_FD;
   ASSERT_EQ(more.import_buffer(&machine, device(), &handle, &imported), BP_OK) << text;
   EXPECT_EQ(object(imported).size_bytes, 32u);

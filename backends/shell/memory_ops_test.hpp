@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct Card {
   }
   bool is_lost() const { return lost; }
 
-  bool lost = false;
+  bool lost = false, is_out_of_memory = false;
   BufferSet<Buffer> buffers;
 };
 
@@ -67,6 +68,7 @@ struct Buffer : DeviceHandle<Card> {
 };
 
 inline bool Card::add(Buffer* buffer) {
+  if (is_out_of_memory) throw std::bad_alloc();
   return buffers.add(buffer, buffer->address, buffer->kind == Kind::kOwner);
 }
 

@@ -48,6 +48,20 @@ TEST(Shape, RefusesMoreElementsThan64BitsCount) {
   EXPECT_EQ(count({kFar, kFar, 0}), "0") << "no element is too many";
 }
 
+TEST(Shape, RefusesMoreBytesThan64BitsCount) {
+  const int64_t shape[] = {kFar, kFar / 8}, empty[] = {kFar, kFar, 0};
+  EXPECT_EQ(dense_size_bytes(2, shape, 2), int64_t{1} << 62);
+  EXPECT_EQ(dense_size_bytes(3, empty, 8), 0);
+  try {
+    dense_size_bytes(2, shape, 4);
+    FAIL() << "63 bits do not hold 2^63";
+  } catch (const TooManyElements& e) {
+    EXPECT_STREQ(e.what(),
+                 "a tensor has shape [4294967296, 536870912], and 64 bits do not hold its number "
+                 "of bytes");
+  }
+}
+
 TEST(Shape, IsNotContiguousWithMoreElementsThan64BitsCount) {
   EXPECT_TRUE(has_gaps({2, kFar, kFar}, {0, kFar, 1})) << "the stride is 2^64 in 64 bits";
   EXPECT_FALSE(has_gaps({0, kFar, kFar}, {0, kFar, 1})) << "it has no elements";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backplane/shell/first_size.hpp"
+#include "backplane/shell/memory_file.hpp"
 
 namespace bp {
 namespace {
@@ -18,12 +19,6 @@ struct Completion {
 void complete(void* data, bp_status status) {
   const std::unique_ptr<Completion> completion(static_cast<Completion*>(data));
   completion->shared->complete(completion->record, status);
-}
-
-void check_type(bp_external_type type, const char* call) {
-  if (type == BP_EXTERNAL_FD) return;
-  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
-                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
 }
 
 constexpr const char* kLost =
@@ -300,7 +295,7 @@ bp_status SharedEvents::export_event(bp_event* event, bp_external_type type,
     throw StatusError(BP_INVALID_ARGUMENT,
                       "export_event: event is not one made with BP_EVENT_EXPORTABLE");
   }
-  check_type(type, "export_event");
+  check_external_type(type, "export_event");
   check_offer(out_handle, kFirstSize<bp_external_handle>, "export_event: out_handle");
   bp_external_handle given{};
   given.type = BP_EXTERNAL_FD;
@@ -318,7 +313,7 @@ bp_status SharedEvents::import_event(bp_device* device, const bp_external_handle
   if (handle == nullptr) throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle is NULL");
   const auto given = read_desc(handle, kFirstSize<bp_external_handle>, BP_STRUCT_EXTERNAL_HANDLE,
                                "import_event", "handle");
-  check_type(given.type, "import_event");
+  check_external_type(given.type, "import_event");
   if (given.size_bytes != 0) {
     throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle: size_bytes is " +
                                                std::to_string(given.size_bytes) +

@@ -106,6 +106,7 @@ class TestBackend {
   const bp_event_ops* events = nullptr;
   const bp_virtual_memory_ops* virtual_memory = nullptr;
   const bp_graph_ops* graphs = nullptr;
+  const bp_layout_ops* layouts = nullptr;
   const bp_device_guard_ops* guard = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_device*> all_devices;
@@ -209,6 +210,11 @@ class TestBackend {
     self(it).graphs = ops;
     return BP_OK;
   }
+  static bp_status add_layout(void* it, uint64_t, bp_device* const*, const bp_layout_ops* ops,
+                              bp_add_result*) {
+    self(it).layouts = ops;
+    return BP_OK;
+  }
   static bp_status add_device_guard(void* it, uint64_t, bp_device* const*,
                                     const bp_device_guard_ops* ops, bp_add_result*) {
     self(it).guard = ops;
@@ -235,6 +241,7 @@ class TestBackend {
                           .add_kernels = add_kernels,
                           .add_device_guard = add_device_guard,
                           .add_virtual_memory = add_virtual_memory,
+                          .add_layout = add_layout,
                           .add_graph = add_graph};
 };
 

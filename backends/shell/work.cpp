@@ -7,11 +7,10 @@
 #include "backplane/layout.h"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp {
 namespace {
-
-constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
 
 std::string text_of(const bp_tensor& tensor) {
   return "dtype " + std::to_string(tensor.dtype) + " " + shape_text(tensor.ndim, tensor.shape);

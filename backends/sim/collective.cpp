@@ -4,6 +4,7 @@
 #include "backends/sim/device.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
+#include "backplane/shell/group_checks.hpp"
 
 namespace bp::sim {
 namespace {
@@ -22,12 +23,6 @@ class OpenedUse final : public GroupMemory {
   const Use use_;
 };
 
-void require_same(const Handle& handle, const Device& device, const char* call, const char* what) {
-  if (handle.device == &device) return;
-  refuse(BP_INVALID_ARGUMENT,
-         std::string(call) + ": " + what + " is one of another device than the group's");
-}
-
 }  // namespace
 
 void GroupAccess::check_device(bp_device* device, const char* call) {
@@ -36,14 +31,15 @@ void GroupAccess::check_device(bp_device* device, const char* call) {
 
 std::shared_ptr<Queue> GroupAccess::queue(bp_stream* stream, bp_device* device, const char* call) {
   const Stream& s = stream_of(stream, call);
-  require_same(s, device_of(instance_, device, call), call, "stream");
+  check_same_device(s.device, &device_of(instance_, device, call), call, "stream");
   return s.queue;
 }
 
 std::shared_ptr<GroupMemory> GroupAccess::memory(const bp_buffer_ref& range, bp_device* device,
                                                  bool is_written, const char* call,
                                                  const char* what) {
-  require_same(buffer_of(range.buffer, call, what), device_of(instance_, device, call), call, what);
+  const Buffer& buffer = buffer_of(range.buffer, call, what);
+  check_same_device(buffer.device, &device_of(instance_, device, call), call, what);
   return std::make_shared<OpenedUse>(
       use_of(range, is_written ? Access::kWrite : Access::kRead, call, what));
 }

@@ -138,9 +138,7 @@ void Device::end_work() {
 
 void Device::end_handles() {
   wait(UINT64_MAX);
-  // Their addresses are free for other memory, also while the dead handles stay.
-  buffers_.forget_addresses();
-  buffers_.for_each([](const Buffer& buffer) {
+  buffers_.forget_memory([](const Buffer& buffer) {
     if (buffer.kind != BufferKind::kWrapped) buffer.memory->discard();
   });
   memories_.for_each([](const PhysicalHandle& memory) { memory.room->end(); });

@@ -12,11 +12,10 @@
 #include "backplane/ops.h"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp::sim {
 namespace {
-
-constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
 
 // The kinds of ops.def.
 enum class Kind : uint8_t {
@@ -136,15 +135,13 @@ void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& s
              const char* what) {
   if (range.buffer == nullptr) return;
   const Buffer& b = local_buffer(range.buffer, stream, what);
-  const uint64_t size_bytes = b.size_bytes;
-  if (!is_inside(range, size_bytes) || range.byte_offset % kWorkspaceAlignmentBytes != 0) {
-    refuse(BP_INVALID_ARGUMENT,
-           std::string("launch: ") + what + ": " + std::to_string(range.size_bytes) + " bytes at " +
-               std::to_string(range.byte_offset) + " of a buffer of " + std::to_string(size_bytes) +
-               ": they have to lie inside, at a multiple of 256");
+  const std::string subject = std::string("launch: ") + what;
+  if (!is_inside(range, b.size_bytes)) refuse_range(range, b.size_bytes, subject);
+  if (range.byte_offset % kWorkspaceAlignmentBytes != 0) {
+    refuse(BP_INVALID_ARGUMENT, subject + ": byte_offset is " + std::to_string(range.byte_offset) +
+                                    ", no multiple of " + std::to_string(kWorkspaceAlignmentBytes));
   }
-  b.memory->check(std::string("launch: ") + what, b.first_byte + range.byte_offset,
-                  range.size_bytes, Access::kWrite);
+  b.memory->check(subject, b.first_byte + range.byte_offset, range.size_bytes, Access::kWrite);
   uses.push_back(b.use(range.byte_offset, range.size_bytes, Access::kWrite));
 }
 

@@ -23,7 +23,7 @@ namespace bp::kernels {
 // Returns the address of a range, or NULL.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
-  return sim::buffer_of(range.buffer, "launch").address() + range.byte_offset;
+  return sim::buffer_of(range.buffer, "launch", "an argument").address() + range.byte_offset;
 }
 
 // Returns the address of the first element. The address has no meaning if the tensor has no
@@ -77,7 +77,7 @@ class Launch : public Env {
   T* workspace() const {
     return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
-  uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+  const bp_buffer_ref& workspace_ref() const { return launch_.workspace; }
 
   // Returns the plan that prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }
@@ -114,21 +114,13 @@ class Launch : public Env {
 // Runs body(Launch&) for a launch that the host made.
 template <typename Body>
 bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
-                      Body&& body) {
+                      const Body& body) {
   const sim::Instance& i = sim::instance(kernel->state);
-  return guarded(*i.host, [&] {
-    require(launch, "launch: launch");
-    require(args, "launch: args");
+  const auto make = [&] {
     sim::Stream& stream = sim::stream_of(launch->stream, "launch");
-    Launch context(i, *kernel, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
-    if (i.hooks.is_capture_open()) {
-      return launch_in_capture(*i.captures, *kernel, *launch, args, [&](bool only_checks) {
-        context.set_only_checks(only_checks);
-        return body(context);
-      });
-    }
-    return body(context);
-  });
+    return Launch(i, *kernel, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
+  };
+  return bp::with_launch(i, *kernel, launch, args, make, body);
 }
 
 // How kernels are launched, for plan.hpp of the shell.

@@ -32,8 +32,8 @@ LayoutFacts facts_of(const LayoutForm& form) {
   if (form.kind != BP_LAYOUT_KIND_TILED || form.variant != kTiled || item == 0) {
     refuse(BP_INCOMPATIBLE, "the layout is none of tiles of 16x16");
   }
-  const int64_t places = Tiles::of(form.ndim, form.shape.data()).place_count();
-  return {"tiles of 16x16", static_cast<uint64_t>(places * item),
+  const int64_t size_bytes = Tiles::of(form.ndim, form.shape.data()).size_bytes(item);
+  return {"tiles of 16x16", static_cast<uint64_t>(size_bytes),
           std::max<uint64_t>(kTileAlignmentBytes, static_cast<uint64_t>(item))};
 }
 
@@ -128,17 +128,13 @@ Extents extents_of(const bp_tensor& tensor) {
 
 Use use_of_tensor(const bp_tensor& tensor, Access access, const Stream& stream, const char* call,
                   const char* what) {
-  const Extent extent = extent_of(tensor);
-  const int64_t begin = static_cast<int64_t>(tensor.byte_offset) + extent.begin;
-  if (begin < 0) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + what + " begins " +
-                                    std::to_string(-begin) + " bytes before its buffer");
-  }
-  if (&buffer_of(tensor.buffer, call, what).device->card() != &stream.device->card()) {
-    refuse_two_devices(call, what);
-  }
-  const auto size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
-  return use_of({tensor.buffer, static_cast<uint64_t>(begin), size_bytes}, access, call, what);
+  const Buffer& b = buffer_of(tensor.buffer, call, what);
+  if (&b.device->card() != &stream.device->card()) refuse_two_devices(call, what);
+  const std::string subject = std::string(call) + ": " + what;
+  const Extent extent = extent_in_buffer(tensor, b.size_bytes, subject.c_str());
+  const auto begin = static_cast<uint64_t>(extent.begin);
+  const auto size_bytes = static_cast<uint64_t>(extent.end) - begin;
+  return use_of({tensor.buffer, begin, size_bytes}, access, call, what);
 }
 
 Elements elements_of(const bp_tensor& tensor, const Use& range) {

@@ -5,6 +5,7 @@
 
 #include "backends/sim/sim_test.hpp"
 #include "backends/sim/tiles.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
 namespace {
@@ -14,7 +15,7 @@ TEST(SimTiles, AreSquaresOfTheLastTwoAxes) {
   const Tiles tiles = Tiles::of(3, shape);
   EXPECT_EQ(tiles.row_tiles(), 2);
   EXPECT_EQ(tiles.col_tiles(), 3);
-  EXPECT_EQ(tiles.place_count(), 2 * 2 * 3 * 256);
+  EXPECT_EQ(tiles.size_bytes(4), 2 * 2 * 3 * 256 * 4);
   EXPECT_EQ(tiles.place(0, 0, 15), 15);
   EXPECT_EQ(tiles.place(0, 1, 0), 16);
   EXPECT_EQ(tiles.place(0, 0, 16), 256) << "the next square of the row";
@@ -24,9 +25,22 @@ TEST(SimTiles, AreSquaresOfTheLastTwoAxes) {
 
 TEST(SimTiles, HoldTensorsWithoutRowsOrElements) {
   const int64_t none[] = {3, 0}, line[] = {17};
-  EXPECT_EQ(Tiles::of(0, nullptr).place_count(), 256);
-  EXPECT_EQ(Tiles::of(1, line).place_count(), 512);
-  EXPECT_EQ(Tiles::of(2, none).place_count(), 0);
+  EXPECT_EQ(Tiles::of(0, nullptr).size_bytes(1), 256);
+  EXPECT_EQ(Tiles::of(1, line).size_bytes(1), 512);
+  EXPECT_EQ(Tiles::of(2, none).size_bytes(1), 0);
+}
+
+TEST(SimTiles, RefuseShapesWhoseSizeWraps) {
+  constexpr int64_t kFar = int64_t{1} << 32;
+  const int64_t batches[] = {kFar, kFar, 1, 1}, places[] = {int64_t{1} << 55, 1, 1};
+  const int64_t wide[] = {INT64_MAX}, empty[] = {kFar, kFar, 0, 1};
+  EXPECT_THROW(Tiles::of(4, batches), TooManyElements);
+  EXPECT_THROW(Tiles::of(3, places).size_bytes(1), TooManyElements) << "each matrix takes a tile";
+  EXPECT_THROW(Tiles::of(1, wide).size_bytes(1), TooManyElements);
+  const int64_t large[] = {int64_t{1} << 53, 1, 1};
+  EXPECT_EQ(Tiles::of(3, large).size_bytes(2), int64_t{1} << 62);
+  EXPECT_THROW(Tiles::of(3, large).size_bytes(4), TooManyElements);
+  EXPECT_EQ(Tiles::of(4, empty).size_bytes(8), 0);
 }
 
 TEST(SimTiles, AreFilledUpWithZeros) {
@@ -69,6 +83,29 @@ TEST_F(SimLayouts, AreRefusedByNameWhereAKernelTakesNone) {
   EXPECT_EQ(s_.b.text,
             "launch: argument x has layout \"squares\", which the kernel does not take; allowed: "
             "strides");
+}
+
+TEST_F(SimLayouts, AreNotMadeOfATensorThatLeavesItsBuffer) {
+  bp_tensor far = *(&x_);
+  const bp_layout_ops& layouts = *s_.b.layouts;
+  const auto convert = [&] {
+    return layouts.convert(layouts.self, s_.b.default_stream(), &y_, &far);
+  };
+  EXPECT_EQ(convert(), BP_OK) << s_.b.text;
+  ASSERT_EQ(s_.synchronize(s_.b.default_stream()), BP_OK) << s_.b.text;
+  for (const uint64_t byte_offset : {uint64_t{4}, uint64_t{INT64_MAX} - 3, UINT64_MAX - 3}) {
+    far.byte_offset = byte_offset;
+    EXPECT_EQ(convert(), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(s_.b.text.find("layout.convert: src: its elements are bytes "), 0u) << s_.b.text;
+  }
+  const int64_t stride = -1;
+  far.byte_offset = 8;
+  far.strides = &stride;
+  EXPECT_EQ(convert(), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(s_.b.text, "layout.convert: src: its elements are bytes -4 to 12 of a buffer of 16");
+  far.buffer = reinterpret_cast<bp_buffer*>(s_.b.default_stream());
+  EXPECT_EQ(convert(), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(s_.b.text, "layout.convert: src: buffer is NULL or not one of this backend");
 }
 
 TEST_F(SimLayouts, OfOtherBackendsAreRefused) {

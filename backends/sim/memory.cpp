@@ -19,7 +19,7 @@ void check_request(const Device& d, const bp_allocate_desc& desc) {
                           .exported = options.has_sharing ? nullptr : "option sharing is no"});
   if ((desc.usage & BP_MEMORY_STREAM_ORDERED) != 0 &&
       &stream_of(desc.stream, "allocate").device->card() != &d.card()) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
+    refuse_two_devices("allocate", "device");
   }
 }
 

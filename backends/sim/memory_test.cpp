@@ -80,6 +80,28 @@ TEST(SimMemory, EndsWithItsCapacity) {
   EXPECT_EQ(s.allocate({.size_bytes = UINT64_MAX}, &more), BP_OUT_OF_MEMORY);
 }
 
+TEST(SimMemory, OfALaunchIsRefusedInWords) {
+  Sim s;
+  TestTensor x(s.b, BP_F32, {4}), y(s.b, BP_F32, {4});
+  bp_tensor none = *(&x);
+  none.buffer = reinterpret_cast<bp_buffer*>(s.b.default_stream());
+  EXPECT_EQ(s.b.launch(BP_OP_NEG, bp_neg_args{.x = &none, .y = &y}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(s.b.text, "launch: argument x: buffer is NULL or not one of this backend");
+  bp_buffer* const buffer = s.make_buffer(4096);
+  const auto refusal = [&](uint64_t byte_offset) {
+    const bp_kernel* const neg = s.b.kernel(BP_OP_NEG);
+    const bp_neg_args args{.struct_size = sizeof(args), .x = &x, .y = &y};
+    const bp_launch launch{.device = s.b.device,
+                           .stream = s.b.default_stream(),
+                           .workspace = {buffer, byte_offset, 64}};
+    EXPECT_EQ(neg->launch(neg, &launch, &args), BP_INVALID_ARGUMENT);
+    return s.b.text;
+  };
+  EXPECT_EQ(refusal(4090), "launch: workspace: 64 bytes at 4090 leave the buffer of 4096");
+  EXPECT_EQ(refusal(128), "launch: workspace: byte_offset is 128, no multiple of 256");
+  EXPECT_EQ(s.free(buffer), BP_OK);
+}
+
 TEST(SimMemory, ReturnsItsRoomInStreamOrder) {
   Sim s;
   bp_stream* stream = s.make_stream();

@@ -14,7 +14,7 @@
 namespace bp::sim {
 namespace {
 
-struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTraits> {
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     total_bytes = d.heap(heap).size_bytes;
     free_bytes = total_bytes - std::min(total_bytes, d.card().used_bytes(heap));

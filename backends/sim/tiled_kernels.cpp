@@ -14,11 +14,10 @@
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp::sim {
 namespace {
-
-constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
 
 uint64_t round_up(uint64_t size_bytes, uint64_t multiple) {
   return (size_bytes + multiple - 1) / multiple * multiple;
@@ -131,7 +130,8 @@ class TiledCall {
 
   uint64_t size_bytes_of(const Copy& copy) const {
     const bp_tensor& tensor = *theirs_.tensors()[copy.index];
-    return static_cast<uint64_t>(element_count(tensor) * dtype_size_bytes(tensor.dtype));
+    const int64_t item_bytes = dtype_size_bytes(tensor.dtype);
+    return static_cast<uint64_t>(dense_size_bytes(tensor.ndim, tensor.shape, item_bytes));
   }
 
   void check(size_t index, const bp_tensor& tensor) const {
@@ -148,11 +148,7 @@ class TiledCall {
   void replace(size_t index, bp_tensor& tensor) {
     Copy& copy = copies_.emplace_back(Copy{index});
     copy.strides.resize(tensor.ndim);
-    int64_t stride = 1;
-    for (uint32_t axis = tensor.ndim; axis-- > 0;
-         stride *= std::max<int64_t>(1, tensor.shape[axis])) {
-      copy.strides[axis] = stride;
-    }
+    set_contiguous_strides(tensor.ndim, tensor.shape, copy.strides.data());
     tensor.layout = nullptr;
     tensor.strides = copy.strides.data();
     tensor.byte_offset = 0;
@@ -175,13 +171,7 @@ class TiledCall {
                                  ? nullptr
                                  : plain_.supports(&kernel_, launch.device, launch.flags, args());
     if (reason != nullptr) refuse(BP_UNSUPPORTED, op_text() + ": " + reason);
-    const uint64_t needed = workspace_size_bytes(launch.device);
-    if (launch.workspace.size_bytes < needed ||
-        (needed != 0 && launch.workspace.buffer == nullptr)) {
-      refuse(BP_INVALID_ARGUMENT, op_text() + ": workspace has " +
-                                      std::to_string(launch.workspace.size_bytes) +
-                                      " bytes; the launch needs " + std::to_string(needed));
-    }
+    check_workspace(launch.workspace, workspace_size_bytes(launch.device), op_name(kernel_.op));
   }
 
   std::vector<Pair> pairs_of(const Stream& stream) const {

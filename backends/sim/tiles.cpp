@@ -1,6 +1,9 @@
 #include "backends/sim/tiles.hpp"
 
 #include <cstring>
+#include <iterator>
+
+#include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
 namespace {
@@ -37,18 +40,25 @@ bool advance(const Extents& extents, int64_t* index) {
 
 Tiles Tiles::of(uint32_t ndim, const int64_t* shape) {
   Tiles tiles;
-  for (uint32_t axis = 0; axis + 2 < ndim; ++axis) tiles.batches *= shape[axis];
+  // Without elements, the product of the batch axes alone may be too large for 64 bits.
+  const bool is_empty = element_count(ndim, shape) == 0;
+  for (uint32_t axis = 0; axis + 2 < ndim; ++axis) tiles.batches *= is_empty ? 0 : shape[axis];
   if (ndim >= 2) tiles.rows = shape[ndim - 2];
   if (ndim >= 1) tiles.cols = shape[ndim - 1];
   return tiles;
 }
 
+int64_t Tiles::size_bytes(int64_t item_bytes) const {
+  const int64_t places[] = {batches, row_tiles(), col_tiles(), kTileExtent, kTileExtent};
+  return dense_size_bytes(std::size(places), places, item_bytes);
+}
+
 void copy_elements(const Extents& extents, const Elements& dst, const Elements& src) {
+  if (element_count(extents.ndim, extents.shape) == 0) return;
   const Tiles tiles = Tiles::of(extents.ndim, extents.shape);
-  if (tiles.place_count() == 0) return;
   const auto item = static_cast<size_t>(extents.item_bytes);
   if (dst.is_tiled) {
-    std::memset(dst.address, 0, static_cast<size_t>(tiles.place_count()) * item);
+    std::memset(dst.address, 0, static_cast<size_t>(tiles.size_bytes(extents.item_bytes)));
   }
   int64_t index[BP_MAX_RANK] = {};
   do {

@@ -15,16 +15,15 @@ constexpr int64_t kTileExtent = 16;
 struct Tiles {
   int64_t batches = 1, rows = 1, cols = 1;
 
-  // Returns the tiles of a tensor of any rank. A tensor without a row axis has one row.
+  // Returns the tiles of a tensor of any rank. A tensor without a row axis has one row. Throws
+  // TooManyElements.
   static Tiles of(uint32_t ndim, const int64_t* shape);
 
-  int64_t row_tiles() const { return (rows + kTileExtent - 1) / kTileExtent; }
-  int64_t col_tiles() const { return (cols + kTileExtent - 1) / kTileExtent; }
+  int64_t row_tiles() const { return rows / kTileExtent + (rows % kTileExtent != 0); }
+  int64_t col_tiles() const { return cols / kTileExtent + (cols % kTileExtent != 0); }
 
-  // Returns the number of places for elements, padding included.
-  int64_t place_count() const {
-    return batches * row_tiles() * col_tiles() * kTileExtent * kTileExtent;
-  }
+  // Returns the bytes of all places for elements, padding included. Throws TooManyElements.
+  int64_t size_bytes(int64_t item_bytes) const;
 
   int64_t place(int64_t batch, int64_t row, int64_t col) const {
     const int64_t tile =

@@ -7,6 +7,7 @@
 
 #include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/allocation.hpp"
 
 namespace bp::sim {
 
@@ -133,11 +134,7 @@ struct Ours {
     static_cast<void>(device_of(instance(self), handle, call));
   }
   static void check_heap(void* self, bp_device* handle, uint64_t heap_index, const char* call) {
-    const Device& d = device_of(instance(self), handle, call);
-    if (heap_index < d.heap_count()) return;
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": heap_index is " +
-                                    std::to_string(heap_index) + ", and there are " +
-                                    std::to_string(d.heap_count()) + " heaps");
+    check_heap_index(heap_index, device_of(instance(self), handle, call).heap_count(), call);
   }
   static void check_reach(void*, bp_buffer* range, bp_device* handle) {
     if (reinterpret_cast<bp_device*>(buffer_or_null(range)->device) == handle) return;

@@ -83,6 +83,8 @@ Instance::~Instance() {
   settle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
   settle();
+  // A loss that another instance reports schedules work, which the executor takes until it stops.
+  for (const std::unique_ptr<Device>& device : cards) device->leave_card();
   executor.stop();
 }
 

@@ -1,6 +1,5 @@
 #include "backends/vulkan/card.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "backends/vulkan/device.hpp"
@@ -53,21 +52,6 @@ std::shared_ptr<Memory> Card::find(uint64_t address) {
   return memory;
 }
 
-void Card::attach(Device* device) {
-  const std::lock_guard lock(mutex_);
-  devices_.push_back(device);
-}
-
-void Card::detach(Device* device) {
-  const std::lock_guard lock(mutex_);
-  std::erase(devices_, device);
-}
-
-std::vector<Device*> Card::attached() const {
-  const std::lock_guard lock(mutex_);
-  return devices_;
-}
-
 void Card::lose() {
   is_lost_ = true;
   end_work();
@@ -84,7 +68,7 @@ void Card::lose_engine(const Engine* lost) {
 }
 
 void Card::end_work() {
-  for (Device* const device : attached()) device->end_work();
+  attached_.for_each([](Device& device) { device.end_work(); });
 }
 
 std::string Card::loss() const {
@@ -95,13 +79,13 @@ std::string Card::loss() const {
 
 void Card::reset(Device& device) {
   const std::lock_guard one_at_a_time(reset_mutex_);
-  for (const Device* const other : attached()) {
-    if (other != &device && other->is_in_use()) {
+  attached_.for_each([&](const Device& other) {
+    if (&other != &device && other.is_in_use()) {
       throw StatusError(BP_UNSUPPORTED,
                         "device.reset: another instance has buffers, streams or events of the "
                         "device");
     }
-  }
+  });
   lose();
   device.end_handles();
   std::shared_ptr<Engine> old;
@@ -115,10 +99,10 @@ void Card::reset(Device& device) {
 }
 
 void Card::log(bp_log_level level, const std::string& text) const {
-  for (const Device* const device : attached()) {
-    const bp_host& host = *device->owner().host;
+  attached_.for_each([&](const Device& device) {
+    const bp_host& host = *device.owner().host;
     host.log(host.self, level, text.c_str());
-  }
+  });
 }
 
 std::shared_ptr<Card> card_of(const Physical& physical, const ContextOptions& options) {

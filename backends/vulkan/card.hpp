@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
+#include "backends/vulkan/attached.hpp"
 #include "backends/vulkan/context.hpp"
 #include "backends/vulkan/pipelines.hpp"
 #include "backends/vulkan/recorder.hpp"
@@ -60,9 +60,10 @@ class Card : public std::enable_shared_from_this<Card> {
   void add(const std::shared_ptr<Memory>& memory);
   std::shared_ptr<Memory> find(uint64_t address);
 
-  // The device of an instance is attached as long as it lives.
-  void attach(Device* device);
-  void detach(Device* device);
+  // The device of an instance is attached until the instance shuts down. detach() blocks while
+  // other threads call the device for this card.
+  void attach(Device* device) { attached_.add(device); }
+  void detach(Device* device) { attached_.remove(device); }
 
   // Ends all work on the card. Later calls on it fail with BP_DEVICE_LOST.
   void lose();
@@ -79,7 +80,6 @@ class Card : public std::enable_shared_from_this<Card> {
   void log(bp_log_level level, const std::string& text) const;
 
  private:
-  std::vector<Device*> attached() const;
   void lose_engine(const Engine* lost);
   void end_work();
 
@@ -87,9 +87,8 @@ class Card : public std::enable_shared_from_this<Card> {
   ContextOptions options_;
   std::atomic<bool> is_lost_ = false;
   std::atomic<uint64_t> generation_ = 0;
-  std::mutex reset_mutex_;    // Allows one reset at a time.
-  mutable std::mutex mutex_;  // It guards `devices_`.
-  std::vector<Device*> devices_;
+  std::mutex reset_mutex_;  // Allows one reset at a time.
+  AttachedDevices<Device> attached_;
   mutable std::mutex engine_mutex_;  // It guards `engine_`.
   std::shared_ptr<Engine> engine_;
   std::mutex memory_mutex_;                             // It guards the members below.

@@ -52,8 +52,8 @@ Device::Device(Instance& instance, const Physical& physical)
 
 // No work runs any more, so nothing uses what is deleted here.
 Device::~Device() {
-  card_->detach(this);
-  // A thread that reports a loss may still use this device.
+  leave_card();
+  // Jobs of work on a lost device may still run.
   if (const std::shared_ptr<Engine> engine = card_->engine_if_open()) engine->recorder.drain();
   events_.delete_all();
   streams_.delete_all();
@@ -120,9 +120,7 @@ void Device::end_work() {
 
 void Device::end_handles() {
   wait(UINT64_MAX);
-  // Their addresses are free for other memory, also while the dead handles stay.
-  buffers_.forget_addresses();
-  buffers_.for_each([](const Buffer& buffer) {
+  buffers_.forget_memory([](const Buffer& buffer) {
     if (buffer.kind == BufferKind::kAllocated) buffer.memory->discard();
   });
 }

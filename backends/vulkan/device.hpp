@@ -71,6 +71,9 @@ class Device {
   // Ends all waits at shutdown, because nobody will signal events any more.
   void abandon_work();
 
+  // Leaves the card at shutdown: calls of other instances do not reach the device any more.
+  void leave_card() { card_->detach(this); }
+
  private:
   void set_heaps();
   std::unique_ptr<Stream> make_stream();

@@ -288,19 +288,13 @@ std::optional<Env> Env::find(const bp_kernel& kernel, bp_device* device) {
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
                      LaunchBody body) {
   const Instance& i = instance(kernel->state);
-  return guarded(*i.host, [&]() -> bp_status {
-    require(launch, "launch: launch");
-    require(args, "launch: args");
+  const auto make = [&] {
     if (launch->plan != nullptr) check_plan(*kernel, launch->plan);
-    Launch context(i, *kernel, *launch, stream_of(launch->stream, "launch"));
-    const auto run = [&](bool only_checks) {
-      context.set_only_checks(only_checks);
-      const bp_status status = body(*kernel, args, context);
-      return status == BP_OK ? context.submit() : status;
-    };
-    if (i.hooks.is_capture_open())
-      return launch_in_capture(*i.captures, *kernel, *launch, args, run);
-    return run(false);
+    return Launch(i, *kernel, *launch, stream_of(launch->stream, "launch"));
+  };
+  return with_launch(i, *kernel, launch, args, make, [&](Launch& context) {
+    const bp_status status = body(*kernel, args, context);
+    return status == BP_OK ? context.submit() : status;
   });
 }
 

@@ -48,11 +48,10 @@ struct Buffer : Handle {
   bool is_mapped = false;
 };
 
-// Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
-// StatusError if the handle is not of this backend, if its device is lost, or if the device was
-// reset since.
-inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
-  return live_object_of<Buffer>(handle, call, what);
+// Returns the buffer that the argument `what` of the entry `call` names. Throws StatusError if the
+// handle is not of this backend, if its device is lost, or if the device was reset since.
+inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
+  return live_buffer_of<Buffer>(handle, call, what);
 }
 
 // A range of a buffer, checked.

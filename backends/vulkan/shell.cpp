@@ -14,7 +14,7 @@
 namespace bp::vulkan {
 namespace {
 
-struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTraits> {
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     const std::shared_ptr<Engine> engine = d.card().engine();
     engine->recorder.collect();

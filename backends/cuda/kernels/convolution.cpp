@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -141,12 +142,7 @@ bp_reason supports_convolution(const Convolution& c, bool allows_tf32, bp_launch
 }
 
 bp_status launch_convolution(const Convolution& c, const DnnPlan& plan, Launch& launch) {
-  if (launch.workspace_size_bytes() < plan.workspace_size_bytes()) {
-    return launch.refuse(BP_INVALID_ARGUMENT,
-                         "launch: the workspace has " +
-                             std::to_string(launch.workspace_size_bytes()) + " bytes, and " +
-                             std::to_string(plan.workspace_size_bytes()) + " are needed");
-  }
+  check_workspace(launch.workspace_ref(), plan.workspace_size_bytes(), "launch");
   if (c.bias != nullptr) {  // The sums are added to it.
     const bp_status status = launch_bias_fill(c, launch);
     if (status != BP_OK) return status;

@@ -1,4 +1,4 @@
-// A convolution and its gradients. cuDNN computes them (convolution_library.cpp), or a kernel
+// A convolution and its gradients. cuDNN computes them (convolution.cpp), or a kernel
 // computes them element by element (convolution_direct.cu), which takes every call.
 #pragma once
 

@@ -1,8 +1,7 @@
 #include "backends/cuda/kernels/product_library.hpp"
 
-#include <string>
-
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -66,12 +65,7 @@ bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_f
 }
 
 bp_status launch_product(const Product& product, const ChosenProduct& chosen, Launch& launch) {
-  if (launch.workspace_size_bytes() < workspace_of(product, chosen)) {
-    return launch.refuse(BP_INVALID_ARGUMENT,
-                         "launch: the workspace has " +
-                             std::to_string(launch.workspace_size_bytes()) + " bytes, and " +
-                             std::to_string(workspace_of(product, chosen)) + " are needed");
-  }
+  check_workspace(launch.workspace_ref(), workspace_of(product, chosen), "launch");
   LtAddresses at;
   at.workspace = launch.workspace();
   at.bias = product.bias;

@@ -301,13 +301,14 @@ bp_status bias_launch(const bp_convolution_backward_bias_args& args, Launch& lau
 }
 
 // The dtypes of grad_y and grad_bias.
-constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F16, BP_F16,  BP_BF16,
-                                    BP_BF16, BP_F16, BP_F32, BP_BF16, BP_F32};
+constexpr bp_dtype kShaderBiasDtypes[] = {BP_F32,  BP_F32, BP_F16, BP_F16,  BP_BF16,
+                                          BP_BF16, BP_F16, BP_F32, BP_BF16, BP_F32};
 
 template <typename Args, typename Op>
 constexpr bp_kernel convolution_kernel(const char* name, uint32_t op) {
   return make_kernel<Args, convolution_launch<Args, Op>, convolution_supports<Args>,
-                     convolution_workspace<Args, Op>>(kernel_row(name, op, {kProductDtypes, 3}));
+                     convolution_workspace<Args, Op>>(
+      kernel_row(name, op, {kShaderProductDtypes, 3}));
 }
 
 }  // namespace
@@ -321,7 +322,7 @@ constinit const bp_kernel kConvolutionBackwardWeight =
     convolution_kernel<bp_convolution_backward_weight_args, BackwardWeight>(
         "convolution_backward_weight", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
 constinit const bp_kernel kConvolutionBackwardBias =
-    make_kernel<bp_convolution_backward_bias_args, bias_launch, nullptr, bias_workspace>(
-        kernel_row("convolution_backward_bias", BP_OP_CONVOLUTION_BACKWARD_BIAS, {kBiasDtypes, 2}));
+    make_kernel<bp_convolution_backward_bias_args, bias_launch, nullptr, bias_workspace>(kernel_row(
+        "convolution_backward_bias", BP_OP_CONVOLUTION_BACKWARD_BIAS, {kShaderBiasDtypes, 2}));
 
 }  // namespace bp::vulkan

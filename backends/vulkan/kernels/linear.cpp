@@ -86,6 +86,6 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
 
 constinit const bp_kernel kLinear =
     make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace>(
-        kernel_row("linear", BP_OP_LINEAR, {kProductDtypes, 3}));
+        kernel_row("linear", BP_OP_LINEAR, {kShaderProductDtypes, 3}));
 
 }  // namespace bp::vulkan

@@ -46,6 +46,6 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
 
 constinit const bp_kernel kMatmul =
     make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>(
-        kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));
+        kernel_row("matmul", BP_OP_MATMUL, {kShaderProductDtypes, 3}));
 
 }  // namespace bp::vulkan

@@ -43,7 +43,7 @@ bp_status submit_product(Launch& launch, const Product& product, const Ranges& r
                          const Ranges& writes, uint64_t scratch);
 
 // The claimed dtypes of a, b and y.
-constexpr bp_dtype kProductDtypes[] = {
+constexpr bp_dtype kShaderProductDtypes[] = {
     BP_F32,  BP_F32, BP_F32, BP_F16, BP_F16,  BP_F16,  BP_BF16, BP_BF16,
     BP_BF16, BP_F16, BP_F16, BP_F32, BP_BF16, BP_BF16, BP_F32,
 };

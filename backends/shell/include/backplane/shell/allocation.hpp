@@ -67,13 +67,18 @@ inline void check_allocation(const bp_allocate_desc& desc, const UnservedUsages&
   }
 }
 
+// Checks a heap_index, of which the numbers below `end` are allowed.
+inline void check_heap_index(uint64_t heap_index, uint64_t end, const char* call) {
+  if (heap_index < end) return;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(call) + ": heap_index is " + std::to_string(heap_index) + "; " +
+             (end == 1 ? "0 is" : "0 to " + std::to_string(end - 1) + " are") + " allowed");
+}
+
 // Returns the index of the first heap that has the wanted flags, or of the heap with the wanted
 // number. The heaps are an array of bp_heap, as make_properties() leaves it.
 inline size_t find_heap(const bp_device_properties& device, const bp_allocate_desc& desc) {
-  if (desc.heap_index > device.heap_count) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
-                                    "; 0 to " + std::to_string(device.heap_count) + " are allowed");
-  }
+  check_heap_index(desc.heap_index, device.heap_count + 1, "allocate");
   const std::span heaps(device.heaps, device.heap_count);
   for (size_t heap = 0; heap < heaps.size(); ++heap) {
     if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;

@@ -49,6 +49,22 @@ inline bool is_inside(const bp_buffer_ref& range, uint64_t buffer_bytes) {
                                   std::to_string(buffer_bytes));
 }
 
+// Refuses an argument that names no buffer of this backend. `what` names the entry and the
+// argument.
+[[noreturn]] inline void refuse_buffer(const std::string& what) {
+  refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
+}
+
+// Returns the buffer that an argument names, such as a range or a tensor. Throws StatusError as
+// require_alive() does.
+template <typename Buffer>
+Buffer& live_buffer_of(bp_buffer* handle, const char* call, const char* name) {
+  Buffer* const b = object_of<Buffer>(handle);
+  if (b == nullptr) refuse_buffer(std::string(call) + ": " + name);
+  require_alive(*b, call, name);
+  return *b;
+}
+
 // Returns the range of an argument, where the call does what `access` says. If a Buffer has
 // check_access(call, name, range, access), that checks the range, which lies in the buffer, too.
 template <typename Buffer>
@@ -56,16 +72,12 @@ BufferRange<Buffer> checked_range(const bp_buffer_ref* range, const char* call, 
                                   bp_access access) {
   const auto what = [&] { return std::string(call) + ": " + name; };
   if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what() + " is NULL");
-  Buffer* const b = object_of<Buffer>(range->buffer);
-  if (b == nullptr) {
-    refuse(BP_INVALID_ARGUMENT, what() + ": buffer is NULL or not one of this backend");
+  Buffer& b = live_buffer_of<Buffer>(range->buffer, call, name);
+  if (!is_inside(*range, b.size_bytes)) refuse_range(*range, b.size_bytes, what());
+  if constexpr (requires { b.check_access(call, name, *range, access); }) {
+    b.check_access(call, name, *range, access);
   }
-  require_alive(*b, call, name);
-  if (!is_inside(*range, b->size_bytes)) refuse_range(*range, b->size_bytes, what());
-  if constexpr (requires { b->check_access(call, name, *range, access); }) {
-    b->check_access(call, name, *range, access);
-  }
-  return {*b, range->byte_offset, range->size_bytes};
+  return {b, range->byte_offset, range->size_bytes};
 }
 
 // Bytes at an address of the device.
@@ -73,15 +85,20 @@ struct ByteRange {
   uint64_t address, size_bytes;
 };
 
-// Checks that src can be copied to dst. The addresses are compared, because one buffer may be
-// wrapped around a part of the other.
+// Returns whether two ranges share bytes and are not the same. The addresses are compared, because
+// one buffer may be wrapped around a part of the other.
+inline bool is_partly_shared(const ByteRange& a, const ByteRange& b) {
+  return a.address != b.address && a.address < b.address + b.size_bytes &&
+         b.address < a.address + a.size_bytes;
+}
+
+// Checks that src can be copied to dst.
 inline void check_copy(const ByteRange& dst, const ByteRange& src, const char* call) {
   if (dst.size_bytes != src.size_bytes) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
                                     " bytes, and src has " + std::to_string(src.size_bytes));
   }
-  if (dst.address != src.address && dst.address < src.address + src.size_bytes &&
-      src.address < dst.address + dst.size_bytes) {
+  if (is_partly_shared(dst, src)) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
   }
 }
@@ -98,6 +115,7 @@ inline void check_addresses(const ByteRange& range, const char* call) {
   }
 }
 
+// Refuses an argument of another device than the stream of the call.
 [[noreturn]] inline void refuse_two_devices(const char* call, const std::string& name) {
   refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " and stream are of two devices");
 }
@@ -125,14 +143,19 @@ inline void check_wrapped(uint64_t first_byte, uint64_t size_bytes, uint64_t mem
 
 // Gives `buffer` to its device, and returns its handle. Throws StatusError of BP_ALREADY_EXISTS if
 // the device refuses it, because it would overlap another buffer that owns its memory. If a Buffer
-// has end_memory(), that frees the memory then, which the Buffer alone does not do.
+// has end_memory(), which frees what the Buffer alone does not free, lend() calls it before it
+// throws.
 template <typename Buffer>
 bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
+  const auto end_memory = [](Buffer* b) {
+    if constexpr (requires { b->end_memory(); }) b->end_memory();
+  };
+  std::unique_ptr<Buffer, decltype(end_memory)> memory(buffer.get(), end_memory);
   if (!buffer->device->add(buffer.get())) {
-    if constexpr (requires { buffer->end_memory(); }) buffer->end_memory();
     refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
                                   " bytes overlap another buffer of the device");
   }
+  static_cast<void>(memory.release());
   return reinterpret_cast<bp_buffer*>(buffer.release());
 }
 

@@ -22,6 +22,7 @@
 
 #include "backplane/graph.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/buffers.hpp"
 #include "backplane/shell/hooks.hpp"
 #include "backplane/shell/work.hpp"
 
@@ -53,6 +54,9 @@ struct CaptureBackend {
 
   // Gives the size of a buffer. Returns false if the buffer is not of this backend.
   bool (*size_of)(bp_buffer* buffer, uint64_t& out_size_bytes);
+
+  // Returns the address of the first byte of a buffer, or 0 if the buffer is not of this backend.
+  uint64_t (*address_of)(bp_buffer* buffer);
 
   // Makes the work that was submitted to `stream` end in a failure.
   void (*fail)(bp_stream* stream, bp_status status, const std::string& text);
@@ -97,7 +101,8 @@ class Captures {
   }
 
   // These functions replace the entries of the tables for a capturing stream or a captured event.
-  bp_status copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
+  // `call` is the name of the entry that copies.
+  bp_status copy(const char* call, Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
                  const bp_buffer_ref* src);
   bp_status fill(bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                  uint64_t pattern_size_bytes);
@@ -150,7 +155,8 @@ class Captures {
   bp_status wait_in_capture(bp_stream* stream, bp_status before, const Mark& mark);
   bp_status join(bp_stream* stream, bp_status before, const std::shared_ptr<Capture>& capture);
   uint64_t next_id();
-  void check_range(const bp_buffer_ref* range, const char* what) const;
+  void check_range(const bp_buffer_ref* range, const std::string& what) const;
+  ByteRange bytes_of(const bp_buffer_ref& range) const;
   std::vector<bp_buffer_ref> read_slots(const bp_capture_desc& desc) const;
   bp_status check_before_launch(const GraphInstance& instance) const;
   bool has_ended(const GraphInstance& instance) const;

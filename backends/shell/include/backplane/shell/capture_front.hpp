@@ -122,9 +122,9 @@ class CaptureFront {
   static void put_memory(bp_allocator_ops& memory) {
     memory.copy_from_host = refused_copy<"copy_from_host", &bp_allocator_ops::copy_from_host>;
     memory.copy_to_host = refused_copy<"copy_to_host", &bp_allocator_ops::copy_to_host>;
-    memory.copy = copy<Work::Kind::kCopy, &bp_allocator_ops::copy>;
+    memory.copy = copy<"copy", Work::Kind::kCopy, &bp_allocator_ops::copy>;
     if (memory.copy_peer != nullptr) {
-      memory.copy_peer = copy<Work::Kind::kCopyPeer, &bp_allocator_ops::copy_peer>;
+      memory.copy_peer = copy<"copy_peer", Work::Kind::kCopyPeer, &bp_allocator_ops::copy_peer>;
     }
     memory.fill = [](void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                      uint64_t size_bytes) -> bp_status {
@@ -150,24 +150,29 @@ class CaptureFront {
     };
   }
 
-  template <Work::Kind kKind, auto kEntry>
+  template <EntryName kName, Work::Kind kKind, auto kEntry>
   static bp_status copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                         const bp_buffer_ref* src) {
     Captures& c = kCapturesOf(self);
     if (c.is_capturing(stream)) {
-      return guarded(*c.backend().host, [&] { return c.copy(kKind, stream, dst, src); });
+      return guarded(*c.backend().host,
+                     [&] { return c.copy(kName.value, kKind, stream, dst, src); });
     }
     return (c.backend().memory.*kEntry)(self, stream, dst, src);
   }
 };
 
 // A base for the traits of a backend whose streams have a `queue` of queue.hpp and a `device`.
-// lookup.hpp finds the objects behind handles.
-template <typename Stream, typename Event, typename Buffer>
+// lookup.hpp finds the objects behind handles, and `Memory`, the traits of memory_ops.hpp, knows
+// the buffers.
+template <typename Stream, typename Event, typename Memory>
 struct QueueHandles {
+  using Buffer = typename Memory::Buffer;
+
   static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle); }
   static Event* event_of(bp_event* handle) { return object_of<Event>(handle); }
   static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle); }
+  static uint64_t address_of(const Buffer& buffer) { return Memory::address_of(buffer); }
   static const void* queue_of(bp_stream* handle) {
     const Stream* const s = stream_of(handle);
     return s == nullptr ? nullptr : s->queue.get();
@@ -195,6 +200,7 @@ Captures& captures_of(void* self) {
 //   device_of_stream(self, stream)   the handle of its device
 //   event_of(event)                  a pointer to what has `flags` and latest(); NULL if foreign
 //   buffer_of(buffer)                a pointer to what has `size_bytes`; NULL if foreign
+//   address_of(buffer)               the address of the first byte of what buffer_of() finds
 //   fail(stream, status, text)       lets what was submitted end in a failure
 //   replay(self, instance, stream)   optional: submits all work of a graph at once
 template <typename Traits>
@@ -218,6 +224,10 @@ void offer_captures(typename Traits::Instance& i) {
             if (b != nullptr) out_size_bytes = b->size_bytes;
             return b != nullptr;
           },
+      .address_of = [](bp_buffer* handle) -> uint64_t {
+        const auto* const b = Traits::buffer_of(handle);
+        return b == nullptr ? 0 : Traits::address_of(*b);
+      },
       .fail = Traits::fail};
   if constexpr (requires { Traits::replay; }) backend.replay = Traits::replay;
   i.captures = std::make_unique<Captures>(backend);

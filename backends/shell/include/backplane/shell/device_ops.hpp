@@ -24,6 +24,7 @@
 #include <string>
 
 #include "backplane/device.h"
+#include "backplane/shell/allocation.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/lookup.hpp"
 
@@ -101,11 +102,7 @@ class DeviceOps {
       Device& d = Traits::device_of(i, handle, "device.memory_info");
       require(out_free_bytes, "device.memory_info: out_free_bytes");
       require(out_total_bytes, "device.memory_info: out_total_bytes");
-      if (heap_index >= d.properties().heap_count) {
-        refuse(BP_INVALID_ARGUMENT, "device.memory_info: heap_index is " +
-                                        std::to_string(heap_index) + "; it must be below " +
-                                        std::to_string(d.properties().heap_count));
-      }
+      check_heap_index(heap_index, d.properties().heap_count, "device.memory_info");
       uint64_t free_bytes = 0, total_bytes = 0;
       Traits::memory_info(d, heap_index, free_bytes, total_bytes);
       *out_free_bytes = free_bytes;

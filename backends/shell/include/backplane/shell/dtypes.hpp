@@ -77,7 +77,7 @@ struct Elements {
     }
   }
 
-  // Calls fn(T{}) as floating() does, for the dtypes of kNumberDtypes.
+  // Calls fn(T{}) as with_float() does, for the dtypes of kNumberDtypes.
   template <typename Fn>
   static auto with_number(bp_dtype dtype, const Fn& fn) {
     if (dtype == BP_I32) return fn(int32_t{});
@@ -85,7 +85,7 @@ struct Elements {
     return with_float(dtype, fn);
   }
 
-  // Calls fn(T{}) as floating() does, for the dtypes of kAnyDtypes.
+  // Calls fn(T{}) as with_float() does, for the dtypes of kAnyDtypes.
   template <typename Fn>
   static auto with_any(bp_dtype dtype, const Fn& fn) {
     if (dtype == BP_BOOL || dtype == BP_U8) return fn(uint8_t{});

@@ -118,17 +118,14 @@ class BufferSet {
     return owner == nullptr ? decltype(use(*owner)){} : use(*owner);
   }
 
-  // Frees the addresses of all buffers for others: their memory is gone, and the handles stay.
-  void forget_addresses() {
+  // Calls discard(Buffer&), which ends the memory, for each buffer. The handles stay, and their
+  // addresses are free for other buffers. A buffer that another thread adds meanwhile keeps both
+  // its memory and its address.
+  template <typename Discard>
+  void forget_memory(const Discard& discard) {
     const std::lock_guard lock(mutex_);
     places_ = {};
-  }
-
-  // Calls use(Buffer&) for each.
-  template <typename Use>
-  void for_each(const Use& use) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [buffer, address] : addresses_) use(*buffer);
+    for (const auto& [buffer, address] : addresses_) discard(*buffer);
   }
 
   // Calls end(buffer), which deletes it, for each. Nobody uses the buffers any more.

@@ -49,7 +49,7 @@ struct RankCall {
   bp_reduction reduction = 0;
   bp_dtype dtype = 0;
   uint64_t count = 0, tag = 0, timeout_ns = 0;
-  std::vector<uint64_t> send_counts;     // One part for each rank; even parts have `count`.
+  std::vector<uint64_t> send_counts;     // One part for each rank, as read_counts() gives them.
   std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
   double scale = 1;
   std::shared_ptr<GroupMemory> send, receive;  // NULL if the kind has none.
@@ -101,6 +101,8 @@ struct LocalGroup {
   std::shared_ptr<World> world;
   uint64_t next_sequence = 0;  // The next collective. World::mutex_ guards it.
 };
+
+inline uint32_t rank_of(const LocalGroup& group) { return group.rank; }
 
 // The ranks of one group, and where they meet.
 class World : public std::enable_shared_from_this<World> {

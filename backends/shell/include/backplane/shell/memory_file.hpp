@@ -7,7 +7,13 @@
 #include <cstdint>
 #include <string>
 
+#include "backplane/memory.h"
+
 namespace bp {
+
+// Checks the type of a handle that `call` exchanges with another process: only descriptors of files
+// are offered. Throws StatusError of BP_UNSUPPORTED.
+void check_external_type(bp_external_type type, const char* call);
 
 // Returns the unit in which memory can be mapped.
 uint64_t system_page_bytes();

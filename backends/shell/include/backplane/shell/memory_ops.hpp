@@ -18,8 +18,8 @@
 //   is_registered(buffer)                 whether register_host() made it; free() refuses it
 //   is_reserved(buffer)                   optional: whether it is a range of virtual memory
 //   check_map(buffer)                     throws StatusError for memory that the host cannot map
-//   map(range)                            a void*, the address for the host. The buffer is locked,
-//   unmap(buffer)                         optional                           here and in unmap()
+//   map(range)                            a void*, the address for the host; the buffer is locked
+//   unmap(buffer)                         optional; the buffer is locked
 //   flush(range), invalidate(range)       optional
 //
 //   is_local(stream, buffer)              whether the buffer is on the device of the stream
@@ -304,12 +304,6 @@ class MemoryOps {
     });
   }
 
-  static void check_type(bp_external_type type, const char* call) {
-    if (type == BP_EXTERNAL_FD) return;
-    refuse(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
-                               "; BP_EXTERNAL_FD, a descriptor, is offered");
-  }
-
   static bp_status export_buffer(void* self, bp_buffer* handle, bp_external_type type,
                                  bp_external_handle* out_handle) {
     return entry<Instance>(self, [&](const Instance&) -> bp_status {
@@ -319,7 +313,7 @@ class MemoryOps {
         refuse(BP_INVALID_ARGUMENT,
                "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
       }
-      check_type(type, "export_buffer");
+      check_external_type(type, "export_buffer");
       check_offer(out_handle, kFirstSize<bp_external_handle>, "export_buffer: out_handle");
       bp_external_handle given{};
       given.type = BP_EXTERNAL_FD;
@@ -338,7 +332,7 @@ class MemoryOps {
       require(external, "import_buffer: handle");
       const auto given = read_desc(external, kFirstSize<bp_external_handle>,
                                    BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
-      check_type(given.type, "import_buffer");
+      check_external_type(given.type, "import_buffer");
       *out_buffer = lend(Traits::import_buffer(d, given), "import_buffer");
       return BP_OK;
     });

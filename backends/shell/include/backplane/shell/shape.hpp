@@ -45,13 +45,14 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
 // Returns a text such as "[2, 3]".
 std::string shape_text(uint32_t ndim, const int64_t* shape);
 
-// Thrown for a shape with more elements than 64 bits can count. A stride of 0 lets such a tensor
-// lie in any buffer.
+// Thrown for a shape with more elements, or with more of what `counted` names, than 64 bits can
+// count. A stride of 0 lets such a tensor lie in any buffer.
 class TooManyElements : public StatusError {
  public:
-  TooManyElements(uint32_t ndim, const int64_t* shape)
+  TooManyElements(uint32_t ndim, const int64_t* shape, const char* counted = "elements")
       : StatusError(BP_INVALID_ARGUMENT, "a tensor has shape " + shape_text(ndim, shape) +
-                                             ", and 64 bits do not hold its number of elements") {}
+                                             ", and 64 bits do not hold its number of " + counted) {
+  }
 };
 
 // Returns the product of the extents where 64 bits do not hold a part of it: 0 if an extent is 0.
@@ -69,6 +70,15 @@ inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
   return count;
 }
 inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
+
+// Returns the bytes of the elements, each of item_bytes, without gaps. Throws TooManyElements.
+inline int64_t dense_size_bytes(uint32_t ndim, const int64_t* shape, int64_t item_bytes) {
+  int64_t size_bytes = 0;
+  if (__builtin_mul_overflow(element_count(ndim, shape), item_bytes, &size_bytes)) [[unlikely]] {
+    throw TooManyElements(ndim, shape, "bytes");
+  }
+  return size_bytes;
+}
 
 // Whether the elements lie in row-major order without gaps; the stride of an extent of 1 is free.
 // Without elements every tensor does. A tensor with more elements than 64 bits can count does not.

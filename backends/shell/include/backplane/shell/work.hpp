@@ -9,6 +9,7 @@
 
 #include "backplane/graph.h"
 #include "backplane/memory.h"
+#include "backplane/shell/bytes.hpp"
 #include "backplane/shell/frame.hpp"
 
 namespace bp {
@@ -36,7 +37,7 @@ struct Work {
   bp_launch launch_data{};
   OwnedFrame frame;
   bp_buffer_ref dst{}, src{};
-  std::array<std::byte, 16> pattern{};
+  std::array<std::byte, kMaxPatternBytes> pattern{};
   uint64_t pattern_size_bytes = 0;
 };
 

@@ -1,0 +1,165 @@
+#include "backplane/shell/group_checks.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "backplane/shell/shape.hpp"
+
+namespace bp {
+namespace {
+
+[[noreturn]] void refuse_argument(const std::string& text) { refuse(BP_INVALID_ARGUMENT, text); }
+
+// Checks that `ranks`, which `what` names, are below a limit, each once.
+void check_ranks(uint32_t count, const uint32_t* ranks, uint32_t limit, const char* limit_name,
+                 const std::string& what) {
+  std::unordered_set<uint32_t> seen;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (ranks[i] >= limit) {
+      refuse_argument(what + "[" + std::to_string(i) + "] is " + std::to_string(ranks[i]) +
+                      "; it must be below " + limit_name + ", which is " + std::to_string(limit));
+    }
+    if (!seen.insert(ranks[i]).second) {
+      refuse_argument(what + "[" + std::to_string(i) + "] is " + std::to_string(ranks[i]) +
+                      " again; each rank is allowed once");
+    }
+  }
+}
+
+bool has_parts(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_ALL_GATHER || kind == BP_COLLECTIVE_REDUCE_SCATTER ||
+         kind == BP_COLLECTIVE_ALL_TO_ALL || kind == BP_COLLECTIVE_GATHER ||
+         kind == BP_COLLECTIVE_SCATTER;
+}
+
+void check_sum(const std::vector<uint64_t>& counts, const std::string& name) {
+  uint64_t sum = 0;
+  for (const uint64_t count : counts) {
+    if (__builtin_add_overflow(sum, count, &sum)) {
+      refuse_argument(name + "the parts of " + std::to_string(counts.size()) +
+                      " ranks have more elements together than 2^64 - 1, the most that is allowed");
+    }
+  }
+}
+
+}  // namespace
+
+void check_group_desc(const bp_process_group_desc& desc) {
+  if (desc.local_count == 0 || desc.local_count > desc.world_size) {
+    refuse_argument("create: local_count is " + std::to_string(desc.local_count) +
+                    "; it must be from 1 to world_size, which is " +
+                    std::to_string(desc.world_size));
+  }
+  require(desc.devices, "create: devices");
+  require(desc.ranks, "create: ranks");
+  check_ranks(desc.local_count, desc.ranks, desc.world_size, "world_size", "create: ranks");
+}
+
+bool has_root(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_REDUCE || kind == BP_COLLECTIVE_BROADCAST ||
+         kind == BP_COLLECTIVE_GATHER || kind == BP_COLLECTIVE_SCATTER;
+}
+
+void check_root(const bp_collective_call& call, uint32_t world_size, const std::string& name) {
+  const bool receives = call.kind == BP_COLLECTIVE_RECEIVE;
+  if (!has_root(call.kind) && call.kind != BP_COLLECTIVE_SEND && !receives) return;
+  if (call.root < world_size || (receives && call.root == BP_RANK_ANY)) return;
+  refuse_argument(name + "root is " + std::to_string(call.root) +
+                  "; it must be below the size of the group, which is " +
+                  std::to_string(world_size));
+}
+
+PartCounts read_counts(const bp_collective_call& call, uint32_t rank, uint32_t world_size,
+                       const std::string& name) {
+  PartCounts parts;
+  parts.send.assign(world_size, call.count);
+  if (!has_parts(call.kind)) {
+    parts.receive = parts.send;
+    return parts;
+  }
+  if (call.counts != nullptr) parts.send.assign(call.counts, call.counts + world_size);
+  parts.receive = parts.send;
+  check_sum(parts.send, name);
+  if (call.kind != BP_COLLECTIVE_ALL_TO_ALL || call.receive_counts == nullptr) return parts;
+  parts.receive.assign(call.receive_counts, call.receive_counts + world_size);
+  check_sum(parts.receive, name);
+  if (parts.send[rank] != parts.receive[rank]) {
+    refuse_argument(name + "rank " + std::to_string(rank) + " sends itself " +
+                    std::to_string(parts.send[rank]) + " elements and receives " +
+                    std::to_string(parts.receive[rank]) + " of them; both must be equal");
+  }
+  return parts;
+}
+
+void check_elements(const bp_buffer_ref& range, uint64_t elements, bp_dtype dtype,
+                    const std::string& name, const char* what) {
+  if (elements == 0) return;
+  const auto item = static_cast<uint64_t>(dtype_size_bytes(dtype));
+  if (elements <= range.size_bytes / item) return;  // A product could wrap.
+  refuse_argument(name + what + " has " + std::to_string(range.size_bytes) +
+                  " bytes; it must have room for " + std::to_string(elements) + " elements of " +
+                  std::to_string(item) + " bytes");
+}
+
+void check_same_device(const void* device, const void* group_device, const char* call,
+                       const char* what) {
+  if (device == group_device) return;
+  refuse_argument(std::string(call) + ": " + what +
+                  " is of another device; it must be of the device of the group");
+}
+
+void check_not_ended(const Outcome& ended, const std::string& name) {
+  if (ended.status != BP_OK) refuse(ended.status, name + "the group has ended: " + ended.text);
+}
+
+void check_handles(uint32_t count, bp_process_group* const* handles, const char* call) {
+  if (count == 0) refuse_argument(std::string(call) + ": local_count is 0; it must be at least 1");
+  if (handles == nullptr) refuse_argument(std::string(call) + ": groups is NULL");
+}
+
+void check_once(const std::vector<uint32_t>& ranks, const char* call) {
+  std::unordered_map<uint32_t, size_t> seen;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto [first, is_new] = seen.emplace(ranks[i], i);
+    if (is_new) continue;
+    const std::string reason = "is rank " + std::to_string(ranks[i]) + ", as groups[" +
+                               std::to_string(first->second) + "] is; each rank is allowed once";
+    refuse_group(i, reason.c_str(), call);
+  }
+}
+
+void refuse_group(size_t index, const char* reason, const char* call) {
+  refuse_argument(std::string(call) + ": groups[" + std::to_string(index) + "] " + reason);
+}
+
+std::vector<uint32_t> read_gone_ranks(uint32_t count, const uint32_t* gone_ranks,
+                                      uint32_t world_size) {
+  if (count == 0) return {};
+  require(gone_ranks, "shrink: gone_ranks");
+  check_ranks(count, gone_ranks, world_size, "the size of the group", "shrink: gone_ranks");
+  std::vector<uint32_t> gone(gone_ranks, gone_ranks + count);
+  std::ranges::sort(gone);
+  return gone;
+}
+
+void check_presence(const std::vector<uint32_t>& given, const std::vector<uint32_t>& local,
+                    const std::vector<uint32_t>& gone, const char* call) {
+  const std::unordered_set<uint32_t> present(given.begin(), given.end());
+  for (const uint32_t rank : gone) {
+    if (!present.contains(rank)) continue;
+    refuse_argument(std::string(call) + ": rank " + std::to_string(rank) +
+                    " is in groups and in gone_ranks; it may be in one of them");
+  }
+  for (const uint32_t rank : local) {
+    if (present.contains(rank) || std::ranges::binary_search(gone, rank)) continue;
+    refuse_argument(std::string(call) + ": groups lacks rank " + std::to_string(rank) +
+                    "; each rank of this process that is not gone must be there");
+  }
+}
+
+uint32_t rank_without(const std::vector<uint32_t>& gone, uint32_t rank) {
+  return rank - static_cast<uint32_t>(std::ranges::lower_bound(gone, rank) - gone.begin());
+}
+
+}  // namespace bp

@@ -1,0 +1,111 @@
+// Checks of what the host gives to process groups, whether their ranks live in one process or in
+// many.
+//
+//   const std::vector<Group*> groups = read_groups<Group>(local_count, handles, "shrink");
+//   const std::vector<uint32_t> gone = read_gone_ranks(gone_count, gone_ranks, world_size);
+//   check_presence(ranks_of(groups), local_ranks, gone, "shrink");
+//
+// Rules:
+//   Threads    Every function may be called from any thread.
+//   Errors     A function throws StatusError of BP_INVALID_ARGUMENT, unless it says otherwise. The
+//              text says what is allowed. It begins with `call`, the name of an entry, or with
+//              `name`, such as "submit: call 2: ".
+//   Objects    A Group is an object as in lookup.hpp. Its member `world` points to what all ranks
+//              of the group share, and rank_of(const Group&) in its namespace returns its rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backplane/collective.h"
+#include "backplane/shell/lookup.hpp"
+#include "backplane/shell/queue.hpp"
+
+namespace bp {
+
+// ---- create() -----------------------------------------------------------------------------------
+
+// Checks the counts and the ranks of a desc. The devices and the store are left to the backend.
+void check_group_desc(const bp_process_group_desc& desc);
+
+// ---- submit() -----------------------------------------------------------------------------------
+
+// Returns whether calls of this kind name a root. The `root` of a send or a receive is a peer.
+bool has_root(bp_collective_kind kind);
+
+// Checks the root or the peer of a call. A receive may have BP_RANK_ANY.
+void check_root(const bp_collective_call& call, uint32_t world_size, const std::string& name);
+
+// The elements of the parts of a call, one part for each rank. Parts of a kind that has none are
+// `count` of the call.
+struct PartCounts {
+  std::vector<uint64_t> send;
+  std::vector<uint64_t> receive;  // It differs from `send` in all_to_all alone.
+};
+
+// Returns the parts of the call of rank `rank`. Their sums do not exceed 64 bits.
+PartCounts read_counts(const bp_collective_call& call, uint32_t rank, uint32_t world_size,
+                       const std::string& name);
+
+// Checks that a range has room for `elements` of `dtype`. The dtype has whole bytes, unless there
+// are no elements. `what` is the name of the range.
+void check_elements(const bp_buffer_ref& range, uint64_t elements, bp_dtype dtype,
+                    const std::string& name, const char* what);
+
+// Checks that `device`, which is that of the argument `what`, is the device of the group.
+void check_same_device(const void* device, const void* group_device, const char* call,
+                       const char* what);
+
+// Throws StatusError with the status of `ended` if that is the outcome of a group that has ended.
+void check_not_ended(const Outcome& ended, const std::string& name);
+
+// ---- split() and shrink() -----------------------------------------------------------------------
+
+// Check parts of what read_groups() reads.
+void check_handles(uint32_t count, bp_process_group* const* handles, const char* call);
+void check_once(const std::vector<uint32_t>& ranks, const char* call);
+[[noreturn]] void refuse_group(size_t index, const char* reason, const char* call);
+
+template <typename Group>
+std::vector<uint32_t> ranks_of(const std::vector<Group*>& groups) {
+  std::vector<uint32_t> ranks;
+  ranks.reserve(groups.size());
+  for (const Group* group : groups) ranks.push_back(rank_of(*group));
+  return ranks;
+}
+
+// Returns the groups behind the handles, of which there is at least one. All are of one world, each
+// once.
+template <typename Group>
+std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles,
+                                const char* call) {
+  check_handles(count, handles, call);
+  std::vector<Group*> groups;
+  for (uint32_t i = 0; i < count; ++i) {
+    groups.push_back(object_of<Group>(handles[i]));
+    if (groups[i] == nullptr) refuse_group(i, "is NULL or not one of this backend", call);
+    if (groups[i]->world != groups[0]->world) {
+      refuse_group(i, "is of another world than groups[0]; all must be of one world", call);
+    }
+  }
+  check_once(ranks_of(groups), call);
+  return groups;
+}
+
+// Returns the ranks that shrink() leaves out, in ascending order, each once. All are below
+// world_size.
+std::vector<uint32_t> read_gone_ranks(uint32_t count, const uint32_t* gone_ranks,
+                                      uint32_t world_size);
+
+// Checks that the host gives each rank of this process that is not gone, and no other one. `given`
+// are the ranks of its groups, `local` are those of this process, `gone` is in ascending order.
+void check_presence(const std::vector<uint32_t>& given, const std::vector<uint32_t>& local,
+                    const std::vector<uint32_t>& gone, const char* call);
+
+// Returns the rank that `rank` has in a group without the ranks in `gone`, which are in ascending
+// order.
+uint32_t rank_without(const std::vector<uint32_t>& gone, uint32_t rank);
+
+}  // namespace bp
