@@ -14,13 +14,20 @@ import re
 import shlex
 import sys
 
-COMPILER = re.compile(r"(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
+COMPILER = re.compile(r"(?:^|-)(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
+ASSIGNMENT = re.compile(r"\w+=")
+
+
+def is_compiler(word):
+    """Whether a word names a compiler: /usr/bin/x86_64-linux-gnu-g++-12, but not distcc, and not
+    CC=/usr/bin/gcc."""
+    return not ASSIGNMENT.match(word) and COMPILER.search(os.path.basename(word)) is not None
 
 
 def plain_words(command):
     """The words of a compile command from the compiler on, without precompiled headers."""
     words = shlex.split(command["command"])
-    while words and not COMPILER.search(os.path.basename(words[0])):
+    while words and not is_compiler(words[0]):
         words.pop(0)
     if not words:
         raise ValueError(f"no compiler in the command of {command['file']}")

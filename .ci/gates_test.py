@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
+import compile_commands
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = "int add(int a, int b) { return a + b; }\n"
 
@@ -89,6 +91,24 @@ class Format(Tree):
         self.write("api/ops.def.h", "int  x;\n")
         self.commit()
         self.assert_passes("format")
+
+
+class CompileCommands(unittest.TestCase):
+    def test_begin_with_the_compiler(self):
+        for launcher in ("", "ccache ", "distcc ", "/usr/bin/distcc ", "CC=gcc ",
+                         "cmake -E env CC=gcc CXX=/usr/bin/g++-12 ccache "):
+            for compiler in ("cc", "/usr/bin/c++", "gcc-14", "/usr/bin/x86_64-linux-gnu-g++-12",
+                             "clang", "clang++-14", "/usr/local/cuda/bin/nvcc"):
+                command = {"file": "add.cpp", "command": f"{launcher}{compiler} -c add.cpp"}
+                with self.subTest(command=command["command"]):
+                    self.assertEqual(compile_commands.plain_words(command),
+                                     [compiler, "-c", "add.cpp"])
+
+    def test_are_refused_without_a_compiler(self):
+        for words in ("distcc -c add.cpp", "CC=gcc true", "rustc add.rs"):
+            with self.subTest(words=words), self.assertRaises(ValueError) as refused:
+                compile_commands.plain_words({"file": "add.cpp", "command": words})
+            self.assertIn("no compiler in the command of add.cpp", str(refused.exception))
 
 
 class Compiled(Tree):

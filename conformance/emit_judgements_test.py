@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of emit_judgements.py: the class in an entry is what the suite judges an op by.
-
-usage: emit_judgements_test.py    with ops_spec on the Python path
-"""
+"""Tests of emit_judgements.py: the class in an entry is what the suite judges an op by."""
 
 import pathlib
 import re

@@ -11,17 +11,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace bp::conformance {
 namespace {
+
+// The two ends of a pseudo-terminal.
+struct Ends {
+  int master = -1, slave = -1;
+};
+
+// Opens a pseudo-terminal. If the system has none, the slave is -1, and errno says why.
+Ends open_terminal() {
+  Ends ends{.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
+  if (ends.master >= 0 && grantpt(ends.master) == 0 && unlockpt(ends.master) == 0) {
+    ends.slave = open(ptsname(ends.master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  }
+  return ends;
+}
 
 // While it lives, standard error is a terminal of so many columns.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns) {
-    master_ = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    EXPECT_EQ(grantpt(master_) + unlockpt(master_), 0);
-    const int slave = open(ptsname(master_), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    const auto [master, slave] = open_terminal();
+    EXPECT_GE(slave, 0);
+    master_ = master;
     termios settings{};
     tcgetattr(slave, &settings);
     settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // It hands on each byte as it is.
@@ -65,9 +81,23 @@ std::string drawn(Progress& progress, const Terminal& terminal, const ProgressSt
   return "";
 }
 
+// A bare system may have no pseudo-terminals, because nothing is mounted at its /dev/pts.
+class ProgressBar : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto [master, slave] = open_terminal();
+    const int error = errno;
+    if (master >= 0) close(master);
+    if (slave < 0) {
+      GTEST_SKIP() << "the system has no pseudo-terminals: " << std::strerror(error);
+    }
+    close(slave);
+  }
+};
+
 constexpr const char* kErase = "\r\033[K";
 
-TEST(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
+TEST_F(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
   const Terminal wide(200);
   Progress progress(false, true);
   const std::string text =
@@ -83,7 +113,7 @@ TEST(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
       << confirming;
 }
 
-TEST(ProgressBar, IsCutAtTheEndOfTheLine) {
+TEST_F(ProgressBar, IsCutAtTheEndOfTheLine) {
   for (const size_t columns : {60, 1}) {  // Below 40 columns it is as wide as for 40.
     const Terminal narrow(static_cast<unsigned short>(columns));
     Progress progress(false, true);
@@ -92,7 +122,7 @@ TEST(ProgressBar, IsCutAtTheEndOfTheLine) {
   }
 }
 
-TEST(ProgressBar, IsRemovedOnceBeforeOtherOutputAndAtItsEnd) {
+TEST_F(ProgressBar, IsRemovedOnceBeforeOtherOutputAndAtItsEnd) {
   const Terminal terminal(80);
   {
     Progress progress(false, true);
@@ -107,7 +137,7 @@ TEST(ProgressBar, IsRemovedOnceBeforeOtherOutputAndAtItsEnd) {
   EXPECT_EQ(terminal.take(), kErase);
 }
 
-TEST(ProgressBar, IsNotDrawnWhereItMayNotBe) {
+TEST_F(ProgressBar, IsNotDrawnWhereItMayNotBe) {
   const Terminal terminal(80);
   Progress quiet(true, true), lines(false, false), nothing(false, true);
   for (int i = 0; i < 1000; ++i) {

@@ -27,8 +27,11 @@ void Player::run_stream(const json& line, const std::string& call) {
     const auto where = line.at("device").get<uint64_t>();
     const bp_target& target = *device(where).target;
     Stream made{device(where).stream, where, true};
+    // A program may ask for a default stream again, but not under the number of a created one.
+    const auto known = streams_.find(number);
+    const bool is_lent = known != streams_.end() && known->second.is_lent;
+    if (call == "stream.create" || !is_lent) check_new(streams_, "stream", number);
     if (call == "stream.create") {
-      check_new(streams_, "stream", number);
       const bp_stream_desc desc{.struct_size = sizeof(desc),
                                 .struct_type = BP_STRUCT_STREAM_DESC,
                                 .flags = line.at("flags").get<uint32_t>(),

@@ -115,6 +115,16 @@ TEST_F(Players, EndWhereANumberIsGivenTwice) {
     const size_t again = i == 0 ? allocate(1, 16) : add(made[i - 1]);
     expect_end(again, add({{"call", "end"}}), words[i], "recording");
   }
+  lines_ = good;
+  const size_t lent = add({{"call", "stream.default_stream"}, {"device", 0}, {"stream", 2}});
+  expect_end(lent, add({{"call", "end"}}), "stream 2 exists already", "recording");
+}
+
+TEST_F(Players, TakeADefaultStreamThatTheProgramAskedForTwice) {
+  begin_with({1, 2, 3, 4});
+  add({{"call", "stream.default_stream"}, {"device", 0}, {"stream", 1}});
+  const size_t launched = launch_add();
+  EXPECT_EQ(play()[launched].checked, "oracle");
 }
 
 TEST_F(Players, TellAFailureOfALineThatIsNoCaseAtTheNextThatIsOne) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -191,9 +192,19 @@ TEST_F(RunFolders, NameProcessesWithoutACase) {
 TEST_F(RunFolders, WriteIntoAPipeThatSomebodyReads) {
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  auto reader = std::async(std::launch::async, [&] { return text_of(pipe); });
+  // To open a pipe for reading waits for a writer. So the test holds it open until write_file() has
+  // returned, even if write_file() throws before it opens the pipe.
+  const int held = open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(held, 0);
+  std::ifstream source(pipe, std::ios::binary);
+  auto reader = std::async(std::launch::async, [&] {
+    std::ostringstream text;
+    text << source.rdbuf();
+    return text.str();
+  });
   const std::string text(200000, 'x');  // More than a pipe holds.
-  write_file(pipe, text);
+  EXPECT_NO_THROW(write_file(pipe, text));
+  close(held);
   EXPECT_EQ(reader.get(), text);
   EXPECT_TRUE(fs::is_fifo(pipe)) << "it is not replaced";
 }

@@ -2,7 +2,6 @@
 // there, the cases that ran before it are to blame, or the failure is a Flake.
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "conformance/runner/supervisor.hpp"
 
@@ -36,7 +35,11 @@ std::optional<Attempt> Supervisor::repeat(const std::vector<size_t>& before, con
     report_.is_interrupted = true;
     stop("not reached: interrupted");
   }
-  if (report.load_failure) note_process(kLoad, *report.load_failure);
+  if (report.load_failure) {
+    take_load_failure(*report.load_failure);
+  } else {
+    load_failures_ = 0;
+  }
   if (found) observe(*found);
   return found;
 }
@@ -67,10 +70,7 @@ void Supervisor::confirm_all(const std::vector<size_t>& selection) {
       ++position_.done;
     }
   };
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(options_.jobs));
-  for (int i = 0; i < options_.jobs; ++i) threads.emplace_back(serve_waiting);
-  for (std::thread& thread : threads) thread.join();
+  run_threads(options_.jobs, serve_waiting);
 }
 
 void Supervisor::confirm(Entry& entry) {
@@ -94,7 +94,8 @@ void Supervisor::confirm(Entry& entry) {
 }
 
 // Handles a case that failed in its batch and passed alone: a predecessor is to blame, or the
-// failure is a Flake.
+// failure is a Flake. If a repetition gives no attempt, nothing more is known of the failure than
+// before, and it stays as it is.
 void Supervisor::blame_order(Entry& entry) {
   Final& final = entry.result;
   const int attempt = options_.repeat + options_.retries + 1;
@@ -102,14 +103,17 @@ void Supervisor::blame_order(Entry& entry) {
   const Result& failure = failed.result;
   const std::vector<size_t> before(
       entry.batch->begin(), entry.batch->begin() + static_cast<std::ptrdiff_t>(entry.position));
+  bool has_missing = false;
   const FailsAfter fails_after = [&](const std::vector<size_t>& cases) {
+    if (has_missing) return false;  // The answer no longer counts.
     const std::optional<Attempt> again = repeat(cases, failed, attempt);
+    has_missing = !again;
     return again && ended_alike(again->result, failure);
   };
   Result& result = final.attempt.result;
   const bool depends = !before.empty() && fails_after(before);
   const Trigger trigger = depends ? find_trigger(before, fails_after) : Trigger{};
-  if (is_stopped()) return;
+  if (is_stopped() || has_missing) return;
   result.details["was"] = outcome_name(failure.outcome);
   result.details["was_cause"] = failure.cause;
   if (!depends || (!trigger.is_enough && trigger.cases.size() < kBlamedCases)) {

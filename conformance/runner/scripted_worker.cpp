@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -109,7 +111,7 @@ class ScriptedWorker {
     if (verb == "raw") return static_cast<void>(write_all(kRecordFd, rest));
     if (verb == "exit") _exit(std::atoi(rest.c_str()));
     if (verb == "kill_parent") kill(getppid(), SIGKILL), wait_for_ever();
-    if (verb == "stop_parent") kill(getppid(), SIGSTOP), _exit(std::atoi(rest.c_str()));
+    if (verb == "stop_parent") stop_warden(), _exit(std::atoi(rest.c_str()));
     if (verb == "leave") leave_a_process();
     if (verb == "deaf") signal(SIGTERM, SIG_IGN);
     if (verb == "segfault" || verb == "hang" || verb == "deaf") {
@@ -120,6 +122,17 @@ class ScriptedWorker {
     if (verb == "flood") print(std::string(std::stoul(rest), 'x'));
     end(result_of(verb, rest), verb);
     if (verb == "dies_late") die_of_a_signal();
+  }
+
+  // A warden that is stopped before it has closed the pipes of the worker keeps them open, so this
+  // first waits until the warden has its own pipe alone.
+  static void stop_warden() {
+    namespace fs = std::filesystem;
+    const std::string open_files = "/proc/" + std::to_string(getppid()) + "/fd";
+    while (std::distance(fs::directory_iterator(open_files), fs::directory_iterator()) > 1) {
+      usleep(1000);
+    }
+    kill(getppid(), SIGSTOP);
   }
 
   [[noreturn]] static void leave_a_process() {

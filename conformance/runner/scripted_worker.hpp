@@ -40,7 +40,8 @@
 //   deaf:PHASE       hangs, and ignores SIGTERM
 //   leave            leaves a process of a session of its own behind, and dies of SIGSEGV
 //   kill_parent      kills its parent, the warden
-//   stop_parent:CODE stops its parent, the warden, and exits
+//   stop_parent:CODE stops its parent, the warden, and exits; it first waits until the warden has
+//                    closed the pipes of the worker
 //   dies_late        passes, and dies of SIGSEGV before the next case
 #pragma once
 

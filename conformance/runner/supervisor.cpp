@@ -68,9 +68,19 @@ void Supervisor::run_round(const std::vector<size_t>& selection, int attempt) {
 void Supervisor::run_pending(std::deque<size_t> pending, int jobs, int attempt) {
   pending_ = std::move(pending);
   batch_size_ = options_.batch;
+  run_threads(jobs, [this, attempt] { serve(attempt); });
+}
+
+void Supervisor::run_threads(int count, const std::function<void()>& serve) {
   std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(jobs));
-  for (int i = 0; i < jobs; ++i) threads.emplace_back([this, attempt] { serve(attempt); });
+  threads.reserve(static_cast<size_t>(count));
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back(serve);
+  } catch (const std::exception& e) {
+    give_up("start thread " + std::to_string(threads.size() + 1) + " of " + std::to_string(count) +
+                " (--jobs)",
+            e);
+  }
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -92,11 +102,16 @@ BatchReport Supervisor::run_worker(std::span<const size_t> batch, int attempt,
   try {
     return run_batch(options_.session, cases_, batch, attempt, on_attempt);
   } catch (const std::exception& e) {
-    const std::lock_guard lock(mutex_);
-    stop(std::string("the suite could not run a worker: ") + e.what());
-    note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = e.what()});
+    give_up("run a worker", e);
     return {};
   }
+}
+
+void Supervisor::give_up(const std::string& step, const std::exception& e) {
+  const std::string reason = "the suite could not " + step + ": " + e.what();
+  const std::lock_guard lock(mutex_);
+  stop(reason);
+  note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = reason});
 }
 
 // A worker that survived SIGKILL still holds the device. Nothing else runs unless a fresh worker
@@ -219,13 +234,17 @@ void Supervisor::take_process_findings(const BatchReport& report) {
     report_.load_failure = report.load_failure;
     stop("not reached: the backend does not load");
   } else {
-    note_process(kLoad, *report.load_failure);
-    if (++load_failures_ >= kLoadFailuresInARow) {
-      stop("not reached: the backend does not load any more: " + report.load_failure->message);
-    }
+    take_load_failure(*report.load_failure);
   }
   if (report.unload_failure) note_process(kUnload, *report.unload_failure);
   if (report.unload_warning) note_process(kUnload, *report.unload_warning);
+}
+
+void Supervisor::take_load_failure(const Result& failure) {
+  note_process(kLoad, failure);
+  if (++load_failures_ >= kLoadFailuresInARow) {
+    stop("not reached: the backend does not load any more: " + failure.message);
+  }
 }
 
 void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -83,6 +84,7 @@ class Supervisor {
     size_t position = 0;                               // The position of the case in `batch`.
   };
 
+  // Returns whether a case fails after the cases `before`.
   using FailsAfter = std::function<bool(const std::vector<size_t>& before)>;
   struct Trigger {
     std::vector<size_t> cases;  // The cases in the order in which they run.
@@ -92,14 +94,21 @@ class Supervisor {
   void run_round(const std::vector<size_t>& selection, int attempt);
   void run_pending(std::deque<size_t> pending, int jobs, int attempt);
   void serve(int attempt);
+  // Calls `serve` in `count` threads, and returns when all of them have ended. If one of them
+  // cannot be started, the run ends, and the others end with it.
+  void run_threads(int count, const std::function<void()>& serve);
   std::vector<size_t> take_batch();
   // Runs a batch in a fresh worker. If no worker can be started, the run ends and the report is
   // empty.
   BatchReport run_worker(std::span<const size_t> batch, int attempt, const OnAttempt& on_attempt);
   bool take_attempt(const Attempt& attempt);
+  // Ends the run because the suite could not do `step`.
+  void give_up(const std::string& step, const std::exception& e);
   void check_device();
   void settle(const std::shared_ptr<const std::vector<size_t>>& batch, const BatchReport& report);
   void take_process_findings(const BatchReport& report);
+  // Ends the run if the backend did not load several times in a row.
+  void take_load_failure(const Result& failure);
   void note_process(size_t where, const Result& result);
 
   void confirm_all(const std::vector<size_t>& selection);

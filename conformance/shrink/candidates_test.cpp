@@ -311,6 +311,8 @@ TEST(ChangedCases, SayWhatIsWrongInEachPart) {
   expect("/tensors/0/layout", 7, "type must be string");
   expect("/tensors/0/fill/0", 99, "fill 99 is not known");
   expect("/tensors/0/fill/0", -1, "fill -1 is not known");
+  expect("/tensors/0/fill/0", 3.7, "the number 3.7 stands where an integer is expected");
+  expect("/tensors/0/fill/0", true, "true stands where an integer is expected");
   expect("/tensors/0/fill", nlohmann::json::array(), "array index 0");
   expect("/tensors/0/shape", {3, -4}, "shape 3x-4 is not allowed");
   expect("/tensors/0/shape", {3, 5}, "makes no legal call: ");
@@ -339,6 +341,10 @@ TEST(ChangedCases, KeepEachKindOfAttribute) {
   nlohmann::json without = describe_call(norm);
   without["attributes"].erase("eps");
   EXPECT_NE(refusal_of(norm, without).find("eps"), std::string::npos);
+  nlohmann::json wrapping = describe_call(norm);
+  wrapping["attributes"]["normalized_ndim"] = UINT64_MAX;  // As an int64_t it would be -1.
+  EXPECT_EQ(refusal_of(norm, wrapping),
+            "the number 18446744073709551615 stands where an integer up to 2^63 - 1 is expected");
 
   OpCase fill = make_case(BP_OP_FILL, BP_F32, "", "", "");
   fill.output("y", BP_F32, {5}).set("value", float_scalar(-0.5));
@@ -346,6 +352,21 @@ TEST(ChangedCases, KeepEachKindOfAttribute) {
       std::get<bp_scalar>(changed_case(fill, describe_call(fill)).attributes[0].value);
   EXPECT_EQ(scalar.dtype, float_scalar(-0.5).dtype);
   EXPECT_EQ(scalar.bits, float_scalar(-0.5).bits);
+}
+
+TEST(ChangedCases, RefuseBitsThatAreNoCount) {
+  OpCase fill = make_case(BP_OP_FILL, BP_F32, "", "", "");
+  fill.output("y", BP_F32, {5}).set("value", float_scalar(-0.5));
+  for (const char* bits : {"1.5", "-1", "true", "\"1\"", "18446744073709551616"}) {
+    nlohmann::json wrong = describe_call(fill);
+    wrong["attributes"]["value"]["bits"] = nlohmann::json::parse(bits);
+    const std::string text = refusal_of(fill, wrong);
+    EXPECT_TRUE(text.starts_with("attribute \"value\": \"bits\" is ")) << bits << ": " << text;
+  }
+  nlohmann::json number = describe_call(fill);
+  number["attributes"]["value"] = 7;
+  EXPECT_NE(refusal_of(fill, number).find("not a JSON object, but the number 7"), std::string::npos)
+      << refusal_of(fill, number);
 }
 
 TEST(InferredOutputs, FollowTheInputs) {

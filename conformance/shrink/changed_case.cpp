@@ -22,10 +22,13 @@ json attribute_json(const Attribute& attribute) {
   return {{"dtype", dtype_text(scalar.dtype)}, {"bits", scalar.bits}};
 }
 
-// A number with a fraction is refused, because a conversion would cut it off.
+// A number with a fraction, or above 2^63 - 1, is refused, because a conversion would change it.
 int64_t integer_of(const json& value) {
   if (!value.is_number_integer()) {
     throw UsageError(kind_text(value) + " stands where an integer is expected");
+  }
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) {
+    throw UsageError(kind_text(value) + " stands where an integer up to 2^63 - 1 is expected");
   }
   return value.get<int64_t>();
 }
@@ -48,8 +51,9 @@ void read_attribute(const json& value, Attribute& attribute) {
     *list = integers_of(value);
   } else {
     auto& scalar = std::get<bp_scalar>(attribute.value);
-    scalar.dtype = bp_dtype_from_name(value.at("dtype").get<std::string>().c_str());
-    value.at("bits").get_to(scalar.bits);
+    const JsonObject told(value, "attribute \"" + std::string(attribute.name) + "\"");
+    scalar.dtype = bp_dtype_from_name(told.text("dtype").c_str());
+    scalar.bits = told.count("bits", UINT64_MAX);
   }
 }
 
@@ -97,8 +101,8 @@ void read_tensor(const json& tensor, TensorArgument& argument) {
   argument.layout = layout_from_name(tensor.at("layout").get<std::string>());
   if (!tensor.contains("fill")) return;
   const json& fill = tensor.at("fill");
-  const int kind = fill.at(0).get<int>();
-  if (kind < 0 || kind > static_cast<int>(FillKind::kRepeat)) {
+  const int64_t kind = integer_of(fill.at(0));
+  if (kind < 0 || kind > static_cast<int64_t>(FillKind::kRepeat)) {
     throw UsageError("fill " + std::to_string(kind) + " is not known");
   }
   argument.fill = {static_cast<FillKind>(kind), fill.at(1).get<double>(), fill.at(2).get<double>()};

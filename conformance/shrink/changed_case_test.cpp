@@ -68,7 +68,8 @@ TEST(ChangedCalls, KeepScalarsAndTheirBits) {
 }
 
 TEST(ChangedCalls, AreRefusedWithExtentsThatAreNoIntegers) {
-  for (const char* shape : {"17", "[17.0]", "[16.5]", "[\"17\"]", "[true]", "{}", "null"}) {
+  for (const char* shape :
+       {"17", "[17.0]", "[16.5]", "[\"17\"]", "[true]", "[18446744073709551615]", "{}", "null"}) {
     const std::string text =
         refusal(kDense, [&](json& call) { call["tensors"][0]["shape"] = json::parse(shape); });
     EXPECT_NE(text.find(" is expected"), std::string::npos) << shape << ": " << text;

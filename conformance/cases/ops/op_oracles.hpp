@@ -20,9 +20,8 @@ struct Sums {
   Bounds magnitudes;
 };
 
-// What an oracle knows of the outputs of one call. The class of the op selects what of it counts,
-// so an oracle has no bound of its own. A function that is absent is of a class that the op cannot
-// have.
+// What an oracle knows of the outputs of one call. The class of the op selects what of it counts. A
+// function that is absent is of a class that the op cannot have.
 struct Known {
   std::vector<Expected> outputs;  // Values and what is open in them, without bounds.
   std::function<Sums()> sums;

@@ -144,17 +144,22 @@ void foreign_buffer(Context& t, const OpCase& row) {
   require_listed(t, row);
   const WatchedInstance instance(t);
   const bp_target& target = instance.same_target();
+  uint64_t size = 1;
+  for (const TensorArgument& argument : row.tensors) size = std::max(size, span_bytes(argument));
+  // The foreign buffers are made before the calls make and free buffers of their own. Otherwise one
+  // may get the address of a buffer that has ended, and be refused for that reason alone.
+  const OwnedBuffer of_another_instance = allocate(t, t.target(), size);
+  const bp_target* const other = instance.other_target();
+  std::optional<OwnedBuffer> of_another_device;
+  if (other != nullptr) of_another_device.emplace(allocate(t, *other, size));
   if (!WatchedCall(t, row, target).has_kernel()) {
     t.not_supported("the backend has no kernel for this call");
   }
-  uint64_t size = 1;
-  for (const TensorArgument& argument : row.tensors) size = std::max(size, span_bytes(argument));
-  const OwnedBuffer of_another_instance = allocate(t, t.target(), size);
   bool is_safe =
       expect_refused(t, row, target, of_another_instance.get(), "a buffer of another instance");
-  if (const bp_target* other = instance.other_target(); is_safe && other != nullptr) {
-    const OwnedBuffer of_another_device = allocate(t, *other, size);
-    is_safe = expect_refused(t, row, target, of_another_device.get(), "a buffer of another device");
+  if (is_safe && of_another_device.has_value()) {
+    is_safe =
+        expect_refused(t, row, target, of_another_device->get(), "a buffer of another device");
   }
   alignas(64) std::byte nobodys[64]{};
   if (is_safe) {
