@@ -155,6 +155,17 @@ TEST_F(LibraryTest, MultipliesMatricesOfAnyLayout) {
   expect_products_of_all_layouts<double>(BP_F64);
 }
 
+// oneDNN does not compute these without AVX-512; the test cpu.library_avx2_test runs them so.
+TEST_F(LibraryTest, MultipliesLinesThatLiePowersOfTwoApart) {
+  constexpr int64_t kDepth = 33, kMany = 512, kFew = 128;
+  TestTensor a(backend_, BP_F32, {kDepth, kMany}), few(backend_, BP_F32, {kDepth, kFew}),
+      y(backend_, BP_F32, {kMany, kFew}), plain(backend_, BP_F32, {kFew, kDepth}),
+      b(backend_, BP_F32, {kDepth, kMany}), wide(backend_, BP_F32, {kFew, kMany});
+  a.permute({1, 0});
+  expect_product<float>(a, few, y, 1, kMany, kFew, kDepth);
+  expect_product<float>(plain, b, wide, 1, kFew, kMany, kDepth);
+}
+
 TEST_F(LibraryTest, ASumOfNoProductsIsZero) {
   for (const bp_dtype dtype : {BP_F32, BP_F64}) {
     TestTensor a(backend_, dtype, {4, 0}), b(backend_, dtype, {0, 3}), y(backend_, dtype, {4, 3});

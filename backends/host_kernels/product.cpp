@@ -1,10 +1,10 @@
-// oneDNN computes f32. It also computes f16 if it has a product for the processor that sums in f32;
-// with AVX512-FP16 that one is a tenth faster than run_gemm() at 1024^3. run_gemm(), which takes
-// every stride, computes bf16, for which it is faster, and all other dtypes. It also computes
-// products by a vector, because oneDNN reads memory at little more than half the possible speed
-// there. oneDNN takes matrices with dense rows or dense columns, and one batch axis. Other operands
-// are copied to the workspace first, and y is copied from there at the end. Other batches are a
-// loop over the same primitive.
+// oneDNN computes f32, except where is_slow_in_library() says so. It also computes f16 if it has a
+// product for the processor that sums in f32; with AVX512-FP16 that one is a tenth faster than
+// run_gemm() at 1024^3. run_gemm(), which takes every stride, computes bf16, for which it is
+// faster, and all other dtypes. It also computes products by a vector, because oneDNN reads memory
+// at little more than half the possible speed there. oneDNN takes matrices with dense rows or dense
+// columns, and one batch axis. Other operands are copied to the workspace first, and y is copied
+// from there at the end. Other batches are a loop over the same primitive.
 //
 // relu runs after the product, because the post-op of oneDNN 3.2 turns NaN into 0.
 #include "backends/host_kernels/product.hpp"
@@ -256,15 +256,19 @@ bool is_of_f32(const Product& p) {
   return p.a.dtype == BP_F32 && p.b.dtype == BP_F32 && p.y.dtype == BP_F32 && p.a.cols != 0;
 }
 
+// Returns whether oneDNN uses all instructions of `isa`.
+bool library_has(dnnl::cpu_isa isa) {
+  const auto needed = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+}
+
 // Returns whether oneDNN may have an f16 product that takes the operands with their own strides and
 // rounds once.
 bool is_of_fast_f16(const Product& p) {
   const bool is_of_f16 = p.a.dtype == BP_F16 && p.b.dtype == BP_F16 && p.y.dtype != BP_BF16;
   if (!is_of_f16 || p.a.cols == 0) return false;
   if (p.activation != BP_LINEAR_ACTIVATION_NONE || p.has_preactivation) return false;
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_fp16);
-  if ((isa & kNeeded) != kNeeded) return false;
+  if (!library_has(dnnl::cpu_isa::avx512_core_fp16)) return false;
   const Plan plan = make_plan(p);
   return !plan.a.is_needed && !plan.b.is_needed && !plan.y.is_needed && !plan.bias.is_needed;
 }
@@ -276,10 +280,29 @@ bool is_long_vector(const Gemm& gemm) {
   return (gemm.y.rows == 1 || gemm.y.cols == 1) && gemm.a.cols > kLongDepth;
 }
 
+// Returns whether oneDNN reads lines that compete for the same sets of the caches. Without AVX-512,
+// oneDNN 3.2 does not copy the operands of a product if 1 / rows + 1 / cols is at least 0.0038
+// (nocopy_checker_avx2() in its gemm_driver.cpp). It then walks along the depth of a transposed a,
+// and of a plain b, line by line. If these lines are a multiple of 2 KiB apart, two cores of Zen 5
+// with AVX2 reach 126 to 230 GF/s, and run_gemm(), which copies into panels, 204 to 240: as the
+// gradient of a weight of 1024x256 146 against 234. With fewer rows or columns than kFewest the
+// copies take too long.
+bool is_slow_in_library(const Gemm& g) {
+  constexpr int64_t kFewest = 128, kPitchElements = 2048 / sizeof(float);
+  const auto has_slow_pitch = [](int64_t depth_stride) {
+    return depth_stride > 1 && depth_stride % kPitchElements == 0;
+  };
+  if (!has_slow_pitch(g.a.col_stride) && !has_slow_pitch(g.b.row_stride)) return false;
+  const int64_t rows = g.y.rows, cols = g.y.cols;
+  if (std::min(rows, cols) < kFewest) return false;
+  const double copying = 1.0 / static_cast<double>(rows) + 1.0 / static_cast<double>(cols);
+  return copying >= 0.0038 && !library_has(dnnl::cpu_isa::avx512_core);
+}
+
 bool is_for_library(const Product& p) {
   if (!is_of_f32(p) && !is_of_fast_f16(p)) return false;
   const Gemm gemm = gemm_of(folded(p), {});
-  return !is_gemv(gemm) && !is_long_vector(gemm);
+  return !is_gemv(gemm) && !is_long_vector(gemm) && !is_slow_in_library(gemm);
 }
 
 }  // namespace

@@ -219,11 +219,10 @@ void add_norms(Suite& s) {
 void add_product(Suite& s, const std::string& name, const Shape& a, const Shape& b,
                  bp_dtype dtype = BP_F32, bool is_transposed = false) {
   const double width = static_cast<double>(bp_dtype_bits(dtype)) / 8;
-  const int64_t n = b.back(), m = a[a.size() - 2];
+  const int64_t n = b.back();
   const int64_t rows = count(a) / a.back();
   const auto y = static_cast<double>(rows * n);
   const double bytes = width * (static_cast<double>(count(a) + count(b)) + y);
-  static_cast<void>(m);
   s.add(name, bytes, 2 * y * static_cast<double>(a.back()), [=] {
     const Tensor left = input(a, 0, dtype);
     if (is_transposed) {
@@ -238,6 +237,12 @@ void add_product(Suite& s, const std::string& name, const Shape& a, const Shape&
 void add_products(Suite& s) {
   add_product(s, "matmul f32 1024^3", {1024, 1024}, {1024, 1024});
   add_product(s, "matmul f32 1024^3, b transposed", {1024, 1024}, {1024, 1024}, BP_F32, true);
+  s.add("matmul f32 256x1024x1024, a transposed", 4 * (2 * 256 * 1024 + 1024 * 1024),
+        2.0 * 256 * 1024 * 1024, [] {
+          return [left = input({1024, 256}).transpose(), right = input({1024, 1024}, 1)] {
+            return matmul(left, right);
+          };
+        });
   add_product(s, "matmul f32 1023x1025x1021", {1023, 1025}, {1025, 1021});
   add_product(s, "matmul f32 128^3", {128, 128}, {128, 128});
   add_product(s, "matmul f32 8x4096x4096", {8, 4096}, {4096, 4096});

@@ -155,6 +155,8 @@ def products():
     product("matmul f32 1024^3", square, square)
     case("matmul f32 1024^3, b transposed",
          over(lambda: (x(square), x(square, 1).t()), torch.matmul))
+    case("matmul f32 256x1024x1024, a transposed",
+         over(lambda: (x((1024, 256)).t(), x(square, 1)), torch.matmul))
     product("matmul f32 1023x1025x1021", (1023, 1025), (1025, 1021))
     product("matmul f32 128^3", (128, 128), (128, 128))
     product("matmul f32 8x4096x4096", (8, 4096), (4096, 4096))
