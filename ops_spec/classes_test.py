@@ -42,7 +42,8 @@ class ClassesTest(Folder):
                 self.assertEqual(self.load(self.entry(compute))[0].numerics, decided)
 
     def test_a_formula_of_several_steps_says_whether_it_is_a_function_or_a_gradient(self):
-        for compute in ("x * x * x", "exp(x + 1)", "fma(x, x, 1)", "max(x, 0.1)", "exp(x) - x", "x / 0.1"):
+        for compute in ("x * x * x", "exp(x + 1)", "fma(x, x, 1)", "max(x, 0.1)",
+                        "exp(x) - x", "x / 0.1"):
             with self.subTest(compute):
                 for given in ("E2c", "P"):
                     self.assertEqual(self.load(self.entry(compute, given))[0].numerics, given)
@@ -74,8 +75,9 @@ class ClassesTest(Folder):
     def test_an_op_without_a_formula_names_its_class(self):
         self.assertIn("numerics: an op without `compute` and `reduce` names its class",
                       self.refusal(SQUARE.replace("  numerics: E1\n", "")))
-        self.assertIn("numerics: class E2 is for an op whose `compute` is one "
-                      "primitive, and this op has no `compute`", self.refusal(SQUARE.replace("numerics: E1", "numerics: E2")))
+        self.assertIn("numerics: class E2 is for an op whose `compute` is one primitive, and this "
+                      "op has no `compute`",
+                      self.refusal(SQUARE.replace("numerics: E1", "numerics: E2")))
 
     def test_a_decomposition_into_ops_that_err_is_not_exact(self):
         other = SQUARE.replace("square:\n  id: 7", "other:\n  id: 9").replace(AXIS, "")
