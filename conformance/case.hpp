@@ -212,13 +212,18 @@ class Context {
     end(outcome, Finding{std::string(message), cause, ""});
   }
 
+  // A stream writes these as letters, and bool as a number.
+  template <typename T>
+  static constexpr bool kIsByte =
+      std::is_same_v<T, char> || std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char>;
+
   template <typename T>
   static std::string text(const T& value) {
     if constexpr (std::is_same_v<T, bp_status>) {
       return std::to_string(value) + " (" + bp_status_name(value) + ")";
     } else if constexpr (requires(std::ostream & out) { out << value; }) {
       std::ostringstream out;
-      if constexpr (std::integral<T> && sizeof(T) == 1) {
+      if constexpr (kIsByte<T>) {
         out << static_cast<int>(value);
       } else {
         out << value;

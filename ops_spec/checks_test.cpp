@@ -22,6 +22,7 @@ class Tensors {
     item.strides.resize(item.shape.size());
     int64_t step = 1;
     for (size_t i = item.shape.size(); i-- > 0; step *= item.shape[i]) item.strides[i] = step;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows the handle.
     item.tensor = {.buffer = reinterpret_cast<bp_buffer*>(0x1000 * items_.size()),
                    .byte_offset = 0,
                    .shape = item.shape.data(),

@@ -77,7 +77,7 @@ TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {
 // size is written past the caches, in vectors that begin at whole cache lines.
 TEST_F(Elementwise, WriteWhatNoCacheHoldsAtAnyAddress) {
   constexpr int64_t kCount = 2200000;
-  for (const uint64_t skipped : {1, 5, 8, 15}) {
+  for (const uint64_t skipped : {1u, 5u, 8u, 15u}) {
     TestTensor x(b_, BP_F32, {kCount}), y(b_, BP_F32, {kCount + 16});
     for (int64_t i = 0; i < kCount; ++i) x.at<float>(i) = static_cast<float>(i);
     for (int64_t i = 0; i < y.size(); ++i) y.at<float>(i) = -1;
@@ -287,7 +287,7 @@ TEST_F(Elementwise, StreamToAnyAddress) {
   constexpr int64_t kCount = 3'300'000;
   TestTensor x(b_, BP_F32, {kCount}), y(b_, BP_F32, {kCount + 16});
   for (int64_t i = 0; i < kCount; ++i) x.at<float>(i) = static_cast<float>(i % 2003);
-  for (const uint64_t offset : {1, 7, 15}) {
+  for (const uint64_t offset : {1u, 7u, 15u}) {
     bp_tensor part = *&y;
     part.shape = x.shape().data();
     part.byte_offset = offset * sizeof(float);

@@ -119,6 +119,48 @@ TEST_F(Kernels, FillAndCount) {
   EXPECT_EQ(x.at<int32_t>(8), -11);
 }
 
+// The sum and the largest element for each index of the axes that a reduction keeps.
+struct Reduced {
+  std::vector<int64_t> shape;
+  std::vector<double> sums;
+  std::vector<float> maxima;
+};
+
+Reduced reduce(TestTensor& x, const std::vector<int64_t>& shape, const std::vector<size_t>& kept) {
+  Reduced result;
+  int64_t count = 1;
+  result.shape.reserve(kept.size());
+  for (const size_t axis : kept) result.shape.push_back(shape[axis]);
+  for (const int64_t extent : result.shape) count *= extent;
+  result.sums.resize(static_cast<size_t>(count));
+  result.maxima.assign(static_cast<size_t>(count), -1e9f);
+  std::vector<int64_t> place(shape.size());
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t rest = i, output = 0;
+    for (size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) {
+      place[axis] = rest % shape[axis];
+    }
+    for (const size_t axis : kept) output = output * shape[axis] + place[axis];
+    float& largest = result.maxima[static_cast<size_t>(output)];
+    result.sums[static_cast<size_t>(output)] += x.at<float>(i);
+    if (!(x.at<float>(i) <= largest) && !std::isnan(largest)) largest = x.at<float>(i);
+  }
+  return result;
+}
+
+// Expects that a sum and a largest element are equal to those of `wanted`; NaN is equal to NaN.
+void expect_reduced(TestTensor& sum, TestTensor& largest, const Reduced& wanted, uint32_t bits) {
+  for (int64_t i = 0; i < sum.size(); ++i) {
+    const auto o = static_cast<size_t>(i);
+    const bool is_nan = std::isnan(wanted.maxima[o]);
+    ASSERT_EQ(std::isnan(sum.at<float>(i)), is_nan) << bits << " " << o;
+    ASSERT_EQ(std::isnan(largest.at<float>(i)), is_nan) << bits << " " << o;
+    if (is_nan) continue;
+    ASSERT_EQ(sum.at<float>(i), static_cast<float>(wanted.sums[o])) << bits << " " << o;
+    ASSERT_EQ(largest.at<float>(i), wanted.maxima[o]) << bits << " " << o;
+  }
+}
+
 // Reduces every set of axes of one shape, for packed and for permuted tensors.
 TEST_F(Kernels, ReduceAnyAxes) {
   const std::vector<int64_t> shape{5, 3, 70, 4};
@@ -128,44 +170,20 @@ TEST_F(Kernels, ReduceAnyAxes) {
     fill_random<float>(x);
     x.at<float>(17) = kNan;
     for (uint32_t bits = 0; bits < 16; ++bits) {
-      std::vector<int64_t> axes, kept, place(4);
-      for (int64_t axis = 0; axis < 4; ++axis) {
-        ((bits >> axis & 1) != 0 ? axes : kept).push_back(axis);
+      std::vector<int64_t> axes;
+      std::vector<size_t> kept;
+      for (size_t axis = 0; axis < shape.size(); ++axis) {
+        if ((bits >> axis & 1) == 0) kept.push_back(axis);
+        if ((bits >> axis & 1) != 0) axes.push_back(static_cast<int64_t>(axis));
       }
-      std::vector<int64_t> reduced;
-      for (const int64_t axis : kept) reduced.push_back(shape[static_cast<size_t>(axis)]);
-      TestTensor sum(b, BP_F32, reduced), largest(b, BP_F32, reduced, 2);
-      ASSERT_EQ(
-          b.launch(BP_OP_SUM,
-                   bp_sum_args{.x = &x, .y = &sum, .axes_count = axes.size(), .axes = axes.data()}),
-          BP_OK)
-          << b.text;
-      ASSERT_EQ(
-          b.launch(
-              BP_OP_AMAX,
-              bp_amax_args{.x = &x, .y = &largest, .axes_count = axes.size(), .axes = axes.data()}),
-          BP_OK);
-      std::vector<double> sums(static_cast<size_t>(sum.size()));
-      std::vector<float> maxima(sums.size(), -1e9f);
-      for (int64_t i = 0; i < x.size(); ++i) {
-        int64_t rest = i, output = 0;
-        for (size_t axis = 4; axis-- > 0; rest /= shape[axis]) place[axis] = rest % shape[axis];
-        for (const int64_t axis : kept) {
-          output = output * shape[static_cast<size_t>(axis)] + place[static_cast<size_t>(axis)];
-        }
-        const auto o = static_cast<size_t>(output);
-        sums[o] += x.at<float>(i);
-        if (!(x.at<float>(i) <= maxima[o]) && !std::isnan(maxima[o])) maxima[o] = x.at<float>(i);
-      }
-      for (size_t o = 0; o < sums.size(); ++o) {
-        const auto at = static_cast<int64_t>(o);
-        if (std::isnan(maxima[o])) {
-          ASSERT_TRUE(std::isnan(sum.at<float>(at)) && std::isnan(largest.at<float>(at)));
-        } else {
-          ASSERT_EQ(sum.at<float>(at), static_cast<float>(sums[o])) << bits << " " << o;
-          ASSERT_EQ(largest.at<float>(at), maxima[o]) << bits << " " << o;
-        }
-      }
+      const Reduced wanted = reduce(x, shape, kept);
+      TestTensor sum(b, BP_F32, wanted.shape), largest(b, BP_F32, wanted.shape, 2);
+      const bp_sum_args of_sum{.x = &x, .y = &sum, .axes_count = axes.size(), .axes = axes.data()};
+      const bp_amax_args of_largest{
+          .x = &x, .y = &largest, .axes_count = axes.size(), .axes = axes.data()};
+      ASSERT_EQ(b.launch(BP_OP_SUM, of_sum), BP_OK) << b.text;
+      ASSERT_EQ(b.launch(BP_OP_AMAX, of_largest), BP_OK) << b.text;
+      expect_reduced(sum, largest, wanted, bits);
     }
   }
 }

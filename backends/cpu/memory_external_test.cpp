@@ -51,7 +51,8 @@ class External : public testing::Test {
 
 TEST_F(External, FindsTheBufferThatAnAddressLiesIn) {
   std::vector<bp_buffer*> buffers;
-  for (const uint64_t size : {1, 64, 100, 4096, 1 << 20}) buffers.push_back(b.make_buffer(size));
+  for (const uint64_t size : {1u, 64u, 100u, 4096u, 1u << 20})
+    buffers.push_back(b.make_buffer(size));
   buffers.push_back(make_shared(100));
   const std::array<uint64_t, 6> sizes{1, 64, 100, 4096, 1 << 20, 100};
   bp_address_info info;
@@ -134,7 +135,7 @@ TEST_F(External, RegistersHostMemoryOnce) {
 }
 
 TEST_F(External, SharesMemoryThroughADescriptor) {
-  for (const uint64_t size : {0, 1, 4096, 5000}) {
+  for (const uint64_t size : {0u, 1u, 4096u, 5000u}) {
     bp_buffer* const first = make_shared(size);
     const bp_external_handle handle = export_of(first);
     EXPECT_EQ(handle.type, bp_external_type{BP_EXTERNAL_FD});

@@ -87,7 +87,7 @@ TEST_F(Virtual, RefusesWhatIsNotMappedOrNotAllowed) {
   EXPECT_EQ(fill(range, 2 * unit - 1, 2, 'a'), BP_INVALID_ARGUMENT);
   EXPECT_EQ(fill(range, 4 * unit - 1, 2, 'a'), BP_INVALID_ARGUMENT);
   EXPECT_EQ(fill(range, 0, 0, 'a'), BP_OK) << "nothing is touched";
-  for (const uint64_t at : {1, 2, 3}) {
+  for (const uint64_t at : {1u, 2u, 3u}) {
     EXPECT_EQ(map(range, at, 2, memory), BP_INVALID_ARGUMENT) << at;
   }
   EXPECT_EQ(map(range, 0, 2, memory, 3), BP_INVALID_ARGUMENT) << "behind the memory";

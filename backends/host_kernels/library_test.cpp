@@ -44,6 +44,7 @@ class LibraryTest : public ::testing::Test {
   }
 
   template <typename T>
+  // NOLINTNEXTLINE(readability-function-size): the tensors and extents of a product.
   void expect_product(TestTensor& a, TestTensor& b, TestTensor& y, int64_t batches, int64_t rows,
                       int64_t cols, int64_t depth) {
     fill<T>(a);

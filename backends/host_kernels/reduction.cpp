@@ -237,7 +237,7 @@ void finish_shifts(const void* accumulators, const void*, std::byte* y, int64_t 
 
 // The formula that finds the largest element.
 struct LargestFormula {
-  static constexpr bool kHasShift = false, kHasMap = false;
+  static constexpr bool kHasMap = false;
 };
 
 template <typename T>

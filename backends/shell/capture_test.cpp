@@ -131,7 +131,7 @@ TEST_F(CaptureTest, RefusesCopiesAndFillsThatTheBackendWouldRefuse) {
   EXPECT_EQ(fill(s, {x, UINT64_MAX, 16}), BP_INVALID_ARGUMENT);
   const bp_buffer_ref range{x, 0, 16};
   const uint8_t pattern[17] = {};
-  for (const uint64_t size_bytes : {0, 17}) {
+  for (const uint64_t size_bytes : {0u, 17u}) {
     EXPECT_EQ(backend.allocator.fill(&backend, s, &range, pattern, size_bytes),
               BP_INVALID_ARGUMENT);
     EXPECT_EQ(text, "fill: pattern_size_bytes is " + std::to_string(size_bytes) +

@@ -291,6 +291,7 @@ class TestTensor {
   T& at(int64_t index) {
     uint64_t address = 0;
     backend_.allocator->address(backend_.allocator->self, buffer_, &address);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
     T* place = reinterpret_cast<T*>(address);
     for (size_t axis = shape_.size(); axis-- > 0; index /= shape_[axis]) {
       place += index % shape_[axis] * strides_[axis];

@@ -73,6 +73,7 @@ std::span<const Member> members_of(uint32_t op) {
 template <typename T>
 T value_at(const void* args, uint32_t offset) {
   T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(value));
   return value;
 }

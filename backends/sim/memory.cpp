@@ -27,8 +27,8 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
   const size_t heap = find_heap(d.properties(), desc);
   check_size(d.heap(heap), desc.size_bytes, "allocate");
   d.allocations().count();
-  const auto lends = [&](std::shared_ptr<Memory> memory) {
-    return std::make_unique<Buffer>(d, BufferKind::kAllocated, std::move(memory));
+  const auto lends = [&](const std::shared_ptr<Memory>& memory) {
+    return std::make_unique<Buffer>(d, BufferKind::kAllocated, memory);
   };
   if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
     return lends(make_shared_memory(d, heap, desc.size_bytes));

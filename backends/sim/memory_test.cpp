@@ -27,7 +27,7 @@ TEST(SimMemoryDeathTest, HasAPageThatNobodyReachesOnBothSides) {
   bp_buffer* buffer = s.make_buffer(kOdd);
   volatile uint8_t* const bytes = s.address(buffer);
   bytes[kOdd - 1] = 1;
-  EXPECT_DEATH({ bytes[2 * 4096] = 1; }, "");
+  EXPECT_DEATH({ bytes[8192] = 1; }, "");
   EXPECT_DEATH({ *(bytes - 1) = 1; }, "");
   EXPECT_EQ(s.free(buffer), BP_OK);
 }

@@ -39,6 +39,7 @@ class Sim {
   uint8_t* address(bp_buffer* buffer) {
     uint64_t address = 0;
     EXPECT_EQ(b.allocator->address(b.allocator->self, buffer, &address), BP_OK) << b.text;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
     return reinterpret_cast<uint8_t*>(address);
   }
   uint64_t free_bytes(size_t device = 0, uint64_t heap = 0) {

@@ -30,7 +30,7 @@ const bp_kernel& plain_kernel(const Instance& i, const bp_kernel& kernel) {
 
 // Returns whether a tensor of the frame has a layout. It searches the members of each op once.
 bool has_layouts(uint32_t op, const void* args) {
-  static const auto kOffsets = [] {
+  static const auto offsets_of_ops = [] {
     std::vector<std::pair<uint32_t, size_t>> offsets;
     for (const FrameMember& member : frame_members()) {
       const bool is_tiled = tiled_arguments(member.op) != 0;
@@ -38,7 +38,7 @@ bool has_layouts(uint32_t op, const void* args) {
     }
     return offsets;
   }();
-  return std::ranges::any_of(kOffsets, [&](const auto& row) {
+  return std::ranges::any_of(offsets_of_ops, [&](const auto& row) {
     if (row.first != op) return false;
     const auto* const tensor = *reinterpret_cast<const bp_tensor* const*>(
         static_cast<const std::byte*>(args) + row.second);

@@ -56,10 +56,10 @@ void RangeMemory::discard() {
 }
 
 void RangeMemory::map(const char* call, uint64_t byte_offset, uint64_t size_bytes,
-                      std::shared_ptr<const PhysicalMemory> memory, uint64_t memory_offset) {
+                      const std::shared_ptr<const PhysicalMemory>& memory, uint64_t memory_offset) {
   const std::lock_guard lock(mutex_);
   require_alive();
-  reservation_->map(call, byte_offset, size_bytes, std::move(memory), memory_offset);
+  reservation_->map(call, byte_offset, size_bytes, memory, memory_offset);
 }
 
 // The reservation opens the range for access. The range is closed again, because no work needs it

@@ -28,7 +28,7 @@ class RangeMemory final : public Memory {
 
   // The functions of a range that the table of virtual memory calls; Reservation describes them.
   void map(const char* call, uint64_t byte_offset, uint64_t size_bytes,
-           std::shared_ptr<const PhysicalMemory> memory, uint64_t memory_offset);
+           const std::shared_ptr<const PhysicalMemory>& memory, uint64_t memory_offset);
   void set_access(const char* call, uint64_t byte_offset, uint64_t size_bytes, bp_access access);
   void unmap(const char* call, uint64_t byte_offset, uint64_t size_bytes);
   uint64_t first_mapped() const;

@@ -28,6 +28,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
 
 std::vector<std::string> names_of(const std::vector<Physical>& found) {
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (const Physical& physical : found) names.push_back(physical.name);
   return names;
 }

@@ -76,7 +76,7 @@ std::string drawn(Progress& progress, const Terminal& terminal, const ProgressSt
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < limit) {
     progress.update(state);
-    if (const std::string text = terminal.take(); !text.empty()) return text;
+    if (std::string text = terminal.take(); !text.empty()) return text;
   }
   return "";
 }
@@ -114,7 +114,7 @@ TEST_F(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
 }
 
 TEST_F(ProgressBar, IsCutAtTheEndOfTheLine) {
-  for (const size_t columns : {60, 1}) {  // Below 40 columns it is as wide as for 40.
+  for (const size_t columns : {60u, 1u}) {  // Below 40 columns it is as wide as for 40.
     const Terminal narrow(static_cast<unsigned short>(columns));
     Progress progress(false, true);
     const std::string text = drawn(progress, narrow, {.total = 7, .what = std::string(300, 'x')});

@@ -100,7 +100,7 @@ int shrink_verb(const CommandLine& given) {
     return probed.is_interrupted ? kExitInterrupted : kExitNotLoaded;
   }
 
-  ChangedRuns runs(line.run.session, suite, which);
+  ChangedRuns runs(line.run.session, which);
   const Result first = runs.run_base();
   if (runs.is_interrupted()) return kExitInterrupted;
   if (count_of(first.outcome) != Count::kFailed) {

@@ -153,6 +153,7 @@ std::vector<float> norm_in_f32(const std::vector<float>& x, bool in_two_passes, 
   const float variance = squares / static_cast<float>(divisor) - (in_two_passes ? 0 : mean * mean);
   const float rstd = 1 / std::sqrt(variance + static_cast<float>(kEps));
   std::vector<float> y;
+  y.reserve(x.size());
   for (const float v : x) {
     y.push_back(static_cast<float>(kGamma) * (v - mean) * rstd + static_cast<float>(kBeta));
   }
@@ -208,6 +209,7 @@ TEST(KernelBounds, OfAMeanAndOfAReciprocalDeviationHoldForTheRow) {
 // largest score.
 std::vector<float> weights_in_f32(const std::vector<float>& scores, bool drops_peak) {
   std::vector<float> weights;
+  weights.reserve(scores.size());
   const float peak = *std::ranges::max_element(scores);
   float total = 0;
   for (const float score : scores) weights.push_back(std::exp(score - peak));

@@ -29,9 +29,10 @@ PerfLine middle_line(std::vector<const PerfLine*> lines) {
   for (const PerfLine* line : lines) {
     if (!line->is_measured()) return *line;
   }
-  const auto clear = std::ranges::stable_partition(
-      lines, [](const PerfLine* line) { return !line->is_too_noisy(); });
-  if (clear.begin() != lines.begin()) lines.erase(clear.begin(), lines.end());
+  // clang 14 cannot compile std::ranges::stable_partition() of the library of g++ 12.
+  const auto noisy = std::stable_partition(
+      lines.begin(), lines.end(), [](const PerfLine* line) { return !line->is_too_noisy(); });
+  if (noisy != lines.begin()) lines.erase(noisy, lines.end());
   std::ranges::stable_sort(lines, {}, &PerfLine::fraction);
   PerfLine middle = *lines[lines.size() / 2];
   if (!middle.has_roof()) return middle;

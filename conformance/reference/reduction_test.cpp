@@ -146,7 +146,7 @@ std::vector<double> random(size_t count, double low, double high, uint64_t seed 
 }
 
 TEST(ReductionBounds, OfSumsAreThoseOfTheirClass) {
-  for (const size_t count : {1, 7, 300, 4099}) {
+  for (const size_t count : {1u, 7u, 300u, 4099u}) {
     const std::vector<double> x = random(count, -1, 1);
     double magnitude = 0, total = 0;
     for (const double value : x) magnitude += std::fabs(value), total += value;
@@ -203,10 +203,10 @@ constexpr Range kRanges[] = {{-1, 1}, {-8, 8}, {800, 810}, {-810, -800}, {-400, 
 
 TEST(ReductionBounds, TakeFunctionsThatAreOffAndSumsInBlocks) {
   for (const Range& range : kRanges) {
-    for (const size_t count : {1, 2, 7, 33, 300, 4099}) {
+    for (const size_t count : {1u, 2u, 7u, 33u, 300u, 4099u}) {
       for (const double exp_ulps : {-3, 3}) {
         for (const double log_ulps : {-3, 3}) {
-          for (const size_t lanes : {1, 16, 256}) {
+          for (const size_t lanes : {1u, 16u, 256u}) {
             const std::vector<double> x = random(count, range.low, range.high);
             EXPECT_TRUE(takes(run({exp_ulps, log_ulps, lanes}, x), x))
                 << count << " elements from " << range.low << " in " << lanes << " lanes";
@@ -218,7 +218,7 @@ TEST(ReductionBounds, TakeFunctionsThatAreOffAndSumsInBlocks) {
 }
 
 TEST(ReductionBounds, RefuseWhatIsOffByTwentyBits) {
-  for (const size_t count : {2, 5, 7, 8, 19}) {
+  for (const size_t count : {2u, 5u, 7u, 8u, 19u}) {
     const std::vector<double> x = random(count, -8, 8), far = random(count, 800, 810);
     for (const double factor : {1 - 0x1p-20, 1 + 0x1p-20}) {
       EXPECT_FALSE(takes(run({}, x) * factor, x)) << count;
@@ -228,7 +228,7 @@ TEST(ReductionBounds, RefuseWhatIsOffByTwentyBits) {
 }
 
 TEST(ReductionBounds, RefuseSumsInNarrowTypes) {
-  for (const size_t count : {33, 300, 1031}) {
+  for (const size_t count : {33u, 300u, 1031u}) {
     const std::vector<double> x = random(count, -1, 1);
     for (const bp_dtype sums : {BP_F16, BP_BF16}) {
       EXPECT_FALSE(takes(run({.sums = sums}, x), x)) << count;

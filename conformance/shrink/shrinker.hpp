@@ -23,8 +23,7 @@ bool is_same_failure(const Result& first, const Result& result);
 // Runs changed calls of one case in workers.
 class ChangedRuns {
  public:
-  ChangedRuns(const SessionOptions& session, const CaseList& suite, const Case& base)
-      : session_(session), suite_(suite), base_(base) {}
+  ChangedRuns(const SessionOptions& session, const Case& base) : session_(session), base_(base) {}
 
   // Runs the case of the suite alone in a fresh worker.
   Result run_base();
@@ -49,7 +48,6 @@ class ChangedRuns {
   Result run_alone(Case which);
 
   const SessionOptions& session_;
-  const CaseList& suite_;
   const Case& base_;
   size_t run_count_ = 0;
   bool is_interrupted_ = false;

@@ -43,8 +43,8 @@ bp_layout_ops tile_table() {
 struct Loaded {
   bp_layout_ops table = tile_table();
   bp_kernel plain = make_kernel("plain"), tiled = make_kernel("tiled");
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r;
-  FakeBackend fake;
   const bp_target* target = nullptr;
   AddCall call;
 

@@ -13,8 +13,8 @@ namespace {
 
 // A fake backend that is loaded with the kernels of a test.
 struct Loaded {
+  FakeBackend fake;  // It outlives the registry.
   TestRegistry r;
-  FakeBackend fake;
   const bp_target* target = nullptr;
 
   explicit Loaded(std::vector<const bp_kernel*> kernels, bp_registry_flags flags = 0) : r(flags) {

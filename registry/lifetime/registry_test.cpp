@@ -135,8 +135,8 @@ constexpr const char* kRefusals[] = {
     "acme.npu/rows: shadowed by rows added before\n",
     "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
     "acme.npu/future: rejected: it is written for version 2 of add, and this host has version 1\n",
-    "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and this "
-    "host does not know it\n",
+    ("acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
+     "this host does not know it\n"),
     "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
     "acme.npu/unknown: rejected: op 9999 is not known to this host\n",
     "acme.npu/kernel 7: rejected: it is NULL\n"};

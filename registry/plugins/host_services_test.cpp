@@ -43,7 +43,7 @@ TEST_F(Services, GiveMemoryOfTheAlignmentThatIsAskedFor) {
 TEST_F(Services, RefuseRequestsForMemoryThatCannotBe) {
   void* const before = this;
   void* memory = before;
-  for (const uint64_t alignment : {0, 3, 24}) {
+  for (const uint64_t alignment : {0u, 3u, 24u}) {
     EXPECT_EQ(host.allocate(host.self, 8, alignment, &memory), BP_INVALID_ARGUMENT) << alignment;
     EXPECT_NE(take_error().find("alignment_bytes is no power of two"), std::string::npos);
   }
