@@ -18,6 +18,11 @@ namespace {
        ": cannot be written: " + (error == 0 ? "an earlier write failed" : std::strerror(error)));
 }
 
+[[noreturn]] void fail_at_row(const std::string& path, const std::string& line, int64_t last) {
+  fail(path + ": '" + line + "' is not a row of a step behind step " + std::to_string(last) +
+       "; repair the log, or give a new file");
+}
+
 // Cuts the log of an interrupted run behind the row of step `done_steps`. Returns whether its
 // header stays.
 //
@@ -39,10 +44,7 @@ bool keep_rows(const std::string& path, const std::string& header, int64_t done_
   while (std::getline(file, line) && !file.eof()) {
     const int64_t step = std::atoll(line.c_str());
     if (step > done_steps) break;
-    if (step <= last) {
-      fail(path + ": '" + line + "' is not a row of a step behind step " + std::to_string(last) +
-           "; repair the log, or give a new file");
-    }
+    if (step <= last) fail_at_row(path, line, last);
     last = step;
     kept_bytes += line.size() + 1;
   }

@@ -69,7 +69,7 @@ class Players : public testing::Test {
   ~Players() override { fs::remove_all(folder_); }
 
   std::string payload(const std::string& bytes) const {
-    const std::string name = sha256(bytes);
+    std::string name = sha256(bytes);
     std::ofstream(folder_ / "payloads" / name, std::ios::binary) << bytes;
     return name;
   }

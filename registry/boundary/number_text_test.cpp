@@ -31,8 +31,8 @@ TEST(NumberText, IsThatOfPrintfInTheLocaleC) {
                                 1e22,
                                 123456.5,
                                 5e-324,
-                                INFINITY,
-                                -INFINITY,
+                                std::numeric_limits<double>::infinity(),
+                                -std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::max()};
   std::uniform_real_distribution<double> exponents(-300, 300);
   for (int i = 0; i < 1000; ++i) values.push_back(std::pow(10, exponents(random)));

@@ -40,6 +40,11 @@ constexpr bool is_scalar_dtype(bp_dtype dtype) {
   return dtype == BP_F64 || dtype == BP_I64 || dtype == BP_BOOL || dtype == BP_U64;
 }
 
+// Returns whether the scalar at `argument` has a dtype of scalars, or there is none.
+bool has_usable_scalar(const TensorArgument& argument, const void* args) {
+  return !argument.has_scalar() || is_scalar_dtype(scalar_at(args, argument).dtype);
+}
+
 bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, bp_dtype dtype) {
   return refuse(row, argument,
                 "is a scalar of dtype " + std::to_string(dtype) +
@@ -114,11 +119,8 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
       if (tensor == nullptr && (row.required_mask & bit) == 0) {
-        if (argument.has_scalar() && !is_scalar_dtype(scalar_at(args, argument).dtype))
-            [[unlikely]] {
-          return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
-        }
-        continue;
+        if (has_usable_scalar(argument, args)) continue;
+        return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
       }
       if (!is_usable(tensor)) [[unlikely]] {
         return check_tensor(row, argument, tensor);

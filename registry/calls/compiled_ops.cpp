@@ -56,6 +56,7 @@ class LaunchedFrame {
       args_ = copy_;
       views_[i] = scalar_view(row, argument, args);
       const bp_tensor* const view = &views_[i];
+      // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
       std::memcpy(copy_ + argument.offset, &view, sizeof(view));
     }
   }

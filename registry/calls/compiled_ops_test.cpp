@@ -325,6 +325,7 @@ TEST_F(CompiledOpsTest, ServeManyThreadsAndReleaseWhatWasCompiledTwice) {
   std::atomic<int> failures = 0;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&] {
         for (int64_t extent = 1; extent <= 20; ++extent) {

@@ -181,7 +181,7 @@ TEST_F(HostFallback, ReturnsAFailureOfTheWorkOnceAndNamesIt) {
   EXPECT_EQ(bp_op_launch(device, nullptr, 0, BP_OP_EMBEDDING, &args), BP_INVALID_ARGUMENT);
   const std::string text = bp_error_text();
   EXPECT_NE(text.find(std::string("embedding on ") + host->name), text.npos) << text;
-  EXPECT_NE(text.find("7"), text.npos) << text;
+  EXPECT_NE(text.find('7'), text.npos) << text;
   const bp_stream_ops& streams = *host->streams;
   EXPECT_EQ(streams.status(streams.self, host->default_stream), BP_OK) << bp_error_text();
   Floats a(*device, {4}), b(*device, {4}), y(*device, {4});
@@ -243,6 +243,7 @@ TEST_F(HostFallback, ServesManyThreadsAndGivesEachItsOwnResult) {
   constexpr int kThreads = 4, kCalls = 20;
   std::vector<std::vector<float>> results(kThreads);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       const auto own = static_cast<size_t>(i);
@@ -258,7 +259,7 @@ TEST_F(HostFallback, ServesManyThreadsAndGivesEachItsOwnResult) {
     EXPECT_EQ(results[static_cast<size_t>(i)],
               std::vector<float>(64, static_cast<float>(10 * i - 1)));
   }
-  EXPECT_EQ(statistics(*device, BP_OP_SUB).host_fallback_count, uint64_t{kThreads * kCalls});
+  EXPECT_EQ(statistics(*device, BP_OP_SUB).host_fallback_count, uint64_t{kThreads} * kCalls);
 }
 
 TEST_F(HostFallback, ReadsOneTensorThatIsSeveralInputs) {

@@ -370,6 +370,7 @@ TEST(Selection, ServesThreadsWhilePluginsComeAndGo) {
   Loaded l({&kernel});
   std::atomic<bool> is_done = false;
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&l, &is_done, &kernel] {
       AddCall call;

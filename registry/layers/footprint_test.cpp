@@ -20,6 +20,7 @@ struct View {
   uintptr_t buffer = 16;
 
   bp_tensor tensor() const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows the handle.
     return {.buffer = reinterpret_cast<bp_buffer*>(buffer),
             .byte_offset = byte_offset,
             .shape = shape.data(),
@@ -121,6 +122,7 @@ TEST(Footprints, OfTwoBuffersNeverMeet) {
 
 TEST(Footprints, OfRangesMeetTensors) {
   const View columns{.shape = {4, 2}, .strides = {8, 1}};  // 8 of each 32 bytes.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows the handle.
   const auto buffer = reinterpret_cast<bp_buffer*>(uintptr_t{16});
   EXPECT_FALSE(overlap(columns.footprint(), footprint_of(bp_buffer_ref{buffer, 8, 24})));
   EXPECT_TRUE(overlap(columns.footprint(), footprint_of(bp_buffer_ref{buffer, 8, 25})));

@@ -218,6 +218,7 @@ TEST(TraceLayer, WritesTheCallsOfEachThreadUnderItsNumberAndWhole) {
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   const bp_stream_ops& streams = *r.target()->streams;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < kCalls; ++n) streams.synchronize(streams.self, nullptr, 7);

@@ -22,11 +22,11 @@ namespace bp {
 template <typename T>
 constexpr bp_dtype kDtypeOf = 0;
 template <>
-constexpr bp_dtype kDtypeOf<float> = BP_F32;
+inline constexpr bp_dtype kDtypeOf<float> = BP_F32;
 template <>
-constexpr bp_dtype kDtypeOf<double> = BP_F64;
+inline constexpr bp_dtype kDtypeOf<double> = BP_F64;
 template <>
-constexpr bp_dtype kDtypeOf<int64_t> = BP_I64;
+inline constexpr bp_dtype kDtypeOf<int64_t> = BP_I64;
 
 // A tensor and the memory around it. Elements are read and written as bytes of the whole block, so
 // that a test also sees the bytes between them.
