@@ -241,12 +241,9 @@ bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_ou
              "; allowed: at least " + std::to_string(row.output_count);
     });
   }
-  bp_op_output outputs[bp::ops::kMaxOutputs];
-  status = row.infer(row, frame.args, outputs);
-  if (status != BP_OK) return status;
-  std::copy(outputs, outputs + row.output_count, out_outputs);
-  *out_count = row.output_count;
-  return BP_OK;
+  status = row.infer(row, frame.args, out_outputs);
+  if (status == BP_OK) *out_count = row.output_count;
+  return status;
 }
 
 // Checks all that bp_op_check() checks, and returns the frame in `frame` for further checks.

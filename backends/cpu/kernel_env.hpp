@@ -101,6 +101,16 @@ class Launch : public Env {
     return queue_.submit(std::forward<Task>(task));
   }
 
+  // Does what submit(make_task()) does. If the work runs before this function returns, it calls
+  // run() instead, which may refer to the frame and to the caller's variables, so that nothing is
+  // copied.
+  template <typename Run, typename MakeTask>
+  bp_status submit_or_run(const Run& run, const MakeTask& make_task) const {
+    const bool is_plain = !only_checks_ && !instance_.hooks.is_recording();
+    if (is_plain && queue_.try_run_here(run)) return BP_OK;
+    return submit(make_task());
+  }
+
   // Refuses the launch: returns `status`, with the text in the thread's error slot.
   bp_status refuse(bp_status status, const std::string& text) const {
     return instance_.fail(status, text);

@@ -195,6 +195,10 @@ void run_part(const Loop& loop, RowFunction* row, const void* context, int64_t b
   const auto strides = row_strides(loop);
   const int inner = loop.rank - 1;
   if (inner < 0) return row(at.data(), strides.data(), 1, context);
+  if (inner == 0) {
+    advance(loop, at, inner, begin);
+    return row(at.data(), strides.data(), end - begin, context);
+  }
   const int64_t length = loop.extents[static_cast<size_t>(inner)];
   std::array<int64_t, BP_MAX_RANK> index{};
   int64_t number = begin / length;
@@ -296,8 +300,10 @@ void run_rows_of_tile(const Loop& loop, std::byte* const* data, int64_t rows, in
   }
 }
 
+// If `streams` is false, the row function never writes past the caches.
 template <bool kMayTurn>
-void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
+void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context,
+             bool streams) {
   if (loop.count == 0) return;
   if (loop.is_tiled) {
     const RowsOfTile rows{row, context};
@@ -305,7 +311,7 @@ void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, con
   }
   parallel_for(threads, loop.count, grain, [&](int64_t begin, int64_t end) {
     run_part(loop, row, context, begin, end);
-    hwy::FlushStream();  // Every thread sees streamed data after this.
+    if (streams) hwy::FlushStream();  // Every thread sees streamed data after this.
   });
 }
 
@@ -347,19 +353,23 @@ void run_tiles(const Loop& loop, TileFunction* tile, int64_t tile_rows, int64_t 
 }
 
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
-  run_any<false>(loop, row, threads, grain, context);
+  run_any<false>(loop, row, threads, grain, context, true);
 }
 
 void run_rows(const Loop& loop, RowFunction* row, int threads, int64_t grain,
               const RowOptions& options) {
-  run_any<true>(loop, row, threads, grain, &options);
+  run_any<true>(loop, row, threads, grain, &options, options.is_streamed);
 }
 
 bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain) {
-  return launch.submit(
-      [loop, row, grain, options = choose_row_options(loop), threads = launch.thread_count()] {
-        run_rows(loop, row, threads, grain, options);
-      });
+  const RowOptions options = choose_row_options(loop);
+  const int threads = launch.thread_count();
+  return launch.submit_or_run([&] { run_rows(loop, row, threads, grain, options); },
+                              [&] {
+                                return [loop, row, grain, options, threads] {
+                                  run_rows(loop, row, threads, grain, options);
+                                };
+                              });
 }
 
 }  // namespace bp::kernels

@@ -98,6 +98,12 @@ class Launch : public Env {
     return sim::submit_work(stream_, name, uses_, std::move(task));
   }
 
+  // Does what submit(make_task()) does: no work of this backend runs before launch() returns.
+  template <typename Run, typename MakeTask>
+  bp_status submit_or_run(const Run&, const MakeTask& make_task) const {
+    return submit(make_task());
+  }
+
   // Refuses the launch: returns `status`, with the text in the thread's error slot.
   bp_status refuse(bp_status status, const std::string& text) const {
     return instance_.fail(status, text);

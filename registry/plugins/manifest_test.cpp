@@ -302,7 +302,7 @@ TEST_F(Discovery, SaysWhichMemberOfAManifestIsMissingOrWrong) {
       {R"({"name": "test.a", "library": "../good.so", "abi": {"minor_min": 1, "minor": 1}})",
        "major"},
       {R"(["test.a"])", "array"},
-      {"", "unexpected end of input"},
+      {"", "parse error at line 1, column 1"},
       {"\xff", "invalid"},
   };
   for (const auto& [content, words] : rows) {

@@ -49,8 +49,9 @@ void release(TensorImpl* impl) noexcept {
   if (!is_last) return;
   Node* grad_fn = impl->grad_fn;
   if (impl->grad != nullptr) release(impl->grad);
-  release(impl->storage);
-  delete impl;
+  Storage* storage = impl->storage;
+  if (impl != &storage->first) delete impl;
+  release(storage);
   if (grad_fn != nullptr) release(grad_fn);
 }
 
@@ -91,7 +92,7 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
   auto* storage = new Storage;
   storage->block = block;
   storage->target = &target;
-  auto* impl = new TensorImpl;
+  TensorImpl* impl = &storage->first;
   impl->storage = storage;
   std::copy_n(shape, count, impl->shape());
   tensors::set_contiguous_strides(count, shape, impl->strides());

@@ -12,14 +12,7 @@ namespace bp::detail {
 
 class Node;
 
-// Device memory, with the number of times that it was written in place. A Storage is
-// reference-counted.
-struct Storage {
-  std::atomic<uint32_t> references{1};
-  std::atomic<uint32_t> version{0};
-  bp_block* block = nullptr;
-  const bp_target* target = nullptr;
-};
+struct Storage;
 
 // A TensorImpl is reference-counted. The counts are atomic. Everything else is constant once the
 // tensor is shared, except for the gradient of a leaf.
@@ -41,6 +34,17 @@ struct TensorImpl {
   int64_t* strides() { return extents + BP_MAX_RANK; }
 };
 static_assert(offsetof(TensorImpl, view) == 0);
+
+// Device memory, with the number of times that it was written in place. A Storage is
+// reference-counted. The first tensor of the memory lies in the Storage, so that both take one
+// allocation. That tensor refers to the Storage, so its place exists as long as the tensor.
+struct Storage {
+  std::atomic<uint32_t> references{1};
+  std::atomic<uint32_t> version{0};
+  bp_block* block = nullptr;
+  const bp_target* target = nullptr;
+  TensorImpl first;
+};
 
 // Returns the number of elements of a shape. Throws Error if an extent is negative, or if the
 // product of the extents, with 1 in place of 0, is more than any op takes.
