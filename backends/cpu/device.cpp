@@ -51,12 +51,10 @@ Device::Device(const bp_host& host, const Options& options)
 // Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Device::~Device() {
   executor_.wait_idle();
-  streams_.abandon();
+  abandon_work();
   executor_.wait_idle();
   executor_.stop();
-  events_.delete_all();
-  streams_.delete_all();
-  buffers_.end_all([](Buffer* buffer) { delete buffer; });
+  delete_all();
   memories_.delete_all();
 }
 
@@ -67,8 +65,7 @@ std::unique_ptr<Stream> Device::make_stream(bool is_inline) {
 }
 
 Stream* Device::default_stream() {
-  return streams_.default_stream([](const Stream&) { return true; },
-                                 [this] { return make_stream(true); });
+  return streams_.default_stream([this] { return make_stream(true); });
 }
 
 Stream* Device::create_stream() {
@@ -80,16 +77,8 @@ Stream* Device::wrap_stream(const void* native) {
   return streams_.add_copy([&](const Stream& stream) { return stream.queue.get() == native; });
 }
 
-void Device::destroy_stream(Stream* stream) { streams_.destroy(stream); }
-
 bool Device::add(Buffer* buffer) {
   return buffers_.add(buffer, reinterpret_cast<uintptr_t>(buffer->address), !buffer->is_wrapped);
-}
-
-bool Device::wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
-
-bool Device::find(uint64_t address, bp_address_info& info) {
-  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
 }  // namespace bp::cpu

@@ -22,7 +22,7 @@ struct Buffer;
 struct Event;
 struct Stream;
 
-class Device {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
  public:
   Device(const bp_host& host, const Options& options);
   Device(const Device&) = delete;
@@ -35,13 +35,8 @@ class Device {
 
   void set_thread_count(int count) { thread_count_ = count; }
 
-  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
-  bool wait(uint64_t timeout_ns);
-
   Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
-  void destroy_stream(Stream* stream);
 
   // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
   // has no such queue.
@@ -50,15 +45,11 @@ class Device {
   // The device frees what the host has made and not yet destroyed. Two buffers that own their
   // memory never overlap: add() returns false, and adds nothing, if `buffer` would overlap another
   // one.
+  using DeviceHandles::add;
+  using DeviceHandles::remove;
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer) { buffers_.remove(buffer); }
   void add(MemoryOwner* memory) { memories_.add(memory); }
   void remove(MemoryOwner* memory) { memories_.remove(memory); }
-  void add(Event* event) { events_.add(event); }
-  void remove(Event* event) { events_.remove(event); }
-
-  // Fills `info` with what lies at an address. Returns false if nothing of this device lies there.
-  bool find(uint64_t address, bp_address_info& info);
 
  private:
   std::unique_ptr<Stream> make_stream(bool is_inline);
@@ -70,10 +61,7 @@ class Device {
   std::atomic<int> thread_count_;
   Executor executor_;
 
-  StreamSet<Stream, Queue> streams_;
-  BufferSet<Buffer> buffers_;
   HandleSet<MemoryOwner> memories_;
-  HandleSet<Event> events_;
 };
 
 // Returns the device behind a handle; NULL if it is none of this instance.

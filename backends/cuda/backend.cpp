@@ -3,6 +3,7 @@
 #include "backends/cuda/collective.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/engines.hpp"
+#include "backends/cuda/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/plugin.hpp"

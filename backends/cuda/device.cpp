@@ -193,8 +193,7 @@ Stream* Device::create_stream(int32_t priority) {
 }
 
 Stream* Device::default_stream() {
-  return streams_.default_stream([](const Stream&) { return true; },
-                                 [this] { return std::make_unique<Stream>(make_lane(*this, 0)); });
+  return streams_.default_stream([this] { return std::make_unique<Stream>(make_lane(*this, 0)); });
 }
 
 Stream* Device::wrap_stream(cudaStream_t native) {
@@ -259,19 +258,11 @@ void Device::end_later(const OwnedMemory& memory, Lane& lane) {
 
 void Device::destroy_stream(Stream* stream) {
   sweep();
-  streams_.destroy(stream);
+  DeviceHandles::destroy_stream(stream);
 }
-
-bool Device::wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
-
-void Device::abandon_work() { streams_.abandon(); }
 
 bool Device::add(Buffer* buffer) {
   return buffers_.add(buffer, buffer->address, buffer->kind != BufferKind::kWrapped);
-}
-
-bool Device::find(uint64_t address, bp_address_info& info) {
-  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
 }  // namespace bp::cuda

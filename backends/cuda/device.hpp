@@ -37,7 +37,7 @@ struct DeviceLimits {
   int l2_cache_bytes = 0;
 };
 
-class Device {
+class Device : public DeviceHandles<Stream, Lane, Buffer, Event> {
  public:
   Device(Instance& instance, const Site& site);
   Device(const Device&) = delete;
@@ -82,13 +82,9 @@ class Device {
   // Takes note of a failed call of CUDA on this device.
   void note(const CudaError& error);
 
-  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
-  bool wait(uint64_t timeout_ns);
-
   Stream* default_stream();
-  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
   Stream* create_stream(int32_t priority);
-  void destroy_stream(Stream* stream);
+  void destroy_stream(Stream* stream);  // It also sweeps.
 
   // A handle for a CUDA stream: of the lane that another handle has, or of a new one, which leaves
   // the CUDA stream as it is.
@@ -112,14 +108,8 @@ class Device {
 
   // Two buffers that own their memory never overlap: add() returns false, and adds nothing, if
   // `buffer` would overlap another one.
+  using DeviceHandles::add;
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer) { buffers_.remove(buffer); }
-  void add(Event* event) { events_.add(event); }
-  void remove(Event* event) { events_.remove(event); }
-
-  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer
-  // does.
-  bool find(uint64_t address, bp_address_info& info);
 
   // Where memory comes from, and the stream on which it does; NULL: cudaMalloc. Throws CudaError.
   cudaMemPool_t pool();
@@ -128,9 +118,6 @@ class Device {
   // A word of host memory that kernels of this device write to: 0, and nobody else's for as long as
   // the device lives. Throws CudaError.
   BadDataReport* take_bad_data_report();
-
-  // Aborts work that waits for an event which nobody can complete any more.
-  void abandon_work();
 
   // Lets this device reach the memory of `peer` without staging, if it can. Throws CudaError.
   void enable_peer(Device& peer);
@@ -166,10 +153,6 @@ class Device {
   std::mutex reports_mutex_;  // It guards the members below.
   std::vector<void*> report_pages_;
   size_t free_reports_ = 0;  // Free ones of the last page.
-
-  StreamSet<Stream, Lane> streams_;
-  BufferSet<Buffer> buffers_;
-  HandleSet<Event> events_;
 
   std::atomic<bool> is_lost_ = false;
   std::mutex mutex_;  // It guards the members below.

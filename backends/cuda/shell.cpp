@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/device.hpp"
+#include "backends/cuda/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/device_ops.hpp"

@@ -24,8 +24,16 @@ struct Work {
   bool ends_in_time = true, is_abandoned = false;
 };
 
+struct Card {
+  uint64_t generation() const { return reset_count; }
+
+  uint64_t reset_count = 0;
+};
+
 struct Stream {
   uint32_t magic = 7;
+  const Card* device;
+  uint64_t generation = device->generation();
   std::shared_ptr<Work> work = std::make_shared<Work>();
 };
 
@@ -35,16 +43,17 @@ class Streams : public testing::Test {
  protected:
   ~Streams() override { set.delete_all(); }
 
-  Stream* make_default(bool is_valid) {
-    return set.default_stream([=](const Stream&) { return is_valid; },
-                              [] { return std::make_unique<Stream>(); });
+  std::unique_ptr<Stream> make() const { return std::make_unique<Stream>(Stream{.device = &card}); }
+  Stream* make_default() {
+    return set.default_stream([this] { return make(); });
   }
 
+  Card card;
   StreamSet<Stream, Work> set;
 };
 
 TEST_F(Streams, KeepTheWorkOfADestroyedStreamUntilItHasEnded) {
-  Stream* const stream = set.add(std::make_unique<Stream>());
+  Stream* const stream = set.add(make());
   std::shared_ptr<Work> work = stream->work;
   set.destroy(stream);
   EXPECT_TRUE(set.is_empty());
@@ -56,9 +65,10 @@ TEST_F(Streams, KeepTheWorkOfADestroyedStreamUntilItHasEnded) {
 }
 
 TEST_F(Streams, WaitForAllWorkWithinOneTimeout) {
-  Stream* const stream = set.add(std::make_unique<Stream>());
-  const std::shared_ptr<Work> closed = std::make_shared<Work>();
-  set.destroy(set.add(std::make_unique<Stream>(Stream{.work = closed})));
+  Stream* const stream = set.add(make());
+  Stream* const other = set.add(make());
+  const std::shared_ptr<Work> closed = other->work;
+  set.destroy(other);
   EXPECT_TRUE(set.wait(UINT64_MAX));
   EXPECT_EQ(stream->work->timeouts, std::vector{UINT64_MAX});
   EXPECT_EQ(closed->timeouts, std::vector{UINT64_MAX});
@@ -70,7 +80,7 @@ TEST_F(Streams, WaitForAllWorkWithinOneTimeout) {
 }
 
 TEST_F(Streams, MakeASecondHandleOfOneWork) {
-  Stream* const first = set.add(std::make_unique<Stream>());
+  Stream* const first = set.add(make());
   const auto is_first = [&](const Stream& stream) { return stream.work == first->work; };
   Stream* const second = set.add_copy(is_first);
   ASSERT_NE(second, nullptr);
@@ -78,13 +88,16 @@ TEST_F(Streams, MakeASecondHandleOfOneWork) {
   EXPECT_EQ(second->work, first->work);
   EXPECT_EQ(set.add_copy([](const Stream&) { return false; }), nullptr);
   EXPECT_EQ(set.live_work().size(), 2u);
+  ++card.reset_count;
+  EXPECT_EQ(set.add_copy(is_first), nullptr) << "both handles are dead";
 }
 
 TEST_F(Streams, MakeTheDefaultStreamOnceAndAgainWhenItIsDead) {
-  Stream* const made = make_default(true);
+  Stream* const made = make_default();
   EXPECT_TRUE(set.is_default(made));
-  EXPECT_EQ(make_default(true), made);
-  Stream* const other = make_default(false);
+  EXPECT_EQ(make_default(), made);
+  ++card.reset_count;
+  Stream* const other = make_default();
   EXPECT_NE(other, made);
   EXPECT_TRUE(set.is_default(other));
   EXPECT_FALSE(set.is_default(made));
@@ -93,10 +106,9 @@ TEST_F(Streams, MakeTheDefaultStreamOnceAndAgainWhenItIsDead) {
 TEST_F(Streams, KeepTheDefaultStreamOfTheThreadThatWasQuicker) {
   Stream* quicker = nullptr;
   std::weak_ptr<Work> dropped;
-  const auto is_valid = [](const Stream&) { return true; };
-  Stream* const got = set.default_stream(is_valid, [&] {
-    quicker = make_default(true);
-    auto late = std::make_unique<Stream>();
+  Stream* const got = set.default_stream([&] {
+    quicker = make_default();
+    auto late = make();
     dropped = late->work;
     return late;
   });
@@ -112,27 +124,25 @@ struct Buffer {
 TEST(Buffers, AreFoundByEveryAddressOfTheirMemory) {
   BufferSet<Buffer> set;
   Buffer owner{16}, view{8}, overlapping{4}, empty{0};
-  auto* const device = reinterpret_cast<bp_device*>(&set);
   ASSERT_TRUE(set.add(&owner, 100, true));
   EXPECT_TRUE(set.add(&view, 104, false));
   EXPECT_FALSE(set.add(&overlapping, 115, true));
   EXPECT_TRUE(set.add(&empty, 100, true));
 
   bp_address_info info{};
-  ASSERT_TRUE(set.find(106, device, info));
-  EXPECT_EQ(info.device, device);
+  ASSERT_TRUE(set.find(106, info));
   EXPECT_EQ(info.buffer, reinterpret_cast<bp_buffer*>(&owner));
   EXPECT_EQ(info.byte_offset, 6u);
   EXPECT_EQ(info.size_bytes, 16u);
-  EXPECT_FALSE(set.find(116, device, info));
+  EXPECT_FALSE(set.find(116, info));
   const auto size = [](const Buffer& buffer) { return buffer.size_bytes; };
   EXPECT_EQ(set.with_owner(115, size), 16u);
   EXPECT_EQ(set.with_owner(116, size), 0u);
 
   set.remove(&view);
-  EXPECT_TRUE(set.find(106, device, info));
+  EXPECT_TRUE(set.find(106, info));
   set.remove(&owner);
-  EXPECT_FALSE(set.find(106, device, info));
+  EXPECT_FALSE(set.find(106, info));
   EXPECT_TRUE(set.add(&overlapping, 115, true));
 }
 
@@ -144,10 +154,10 @@ TEST(Buffers, StayWhenTheirMemoryIsForgotten) {
   std::vector<Buffer*> discarded;
   set.forget_memory([&](Buffer& buffer) { discarded.push_back(&buffer); });
   EXPECT_EQ(discarded, std::vector{&dead});
-  EXPECT_FALSE(set.find(100, nullptr, info));
+  EXPECT_FALSE(set.find(100, info));
   EXPECT_TRUE(set.add(&next, 100, true));
   set.remove(&dead);
-  ASSERT_TRUE(set.find(100, nullptr, info)) << "a dead buffer does not take the place of another";
+  ASSERT_TRUE(set.find(100, info)) << "a dead buffer does not take the place of another";
   EXPECT_EQ(info.buffer, reinterpret_cast<bp_buffer*>(&next));
   std::vector<Buffer*> ended;
   set.end_all([&](Buffer* buffer) { ended.push_back(buffer); });
@@ -168,7 +178,7 @@ TEST(Buffers, AddedWhileMemoryIsForgottenKeepTheirMemoryAndTheirAddress) {
   });
   other.join();
   EXPECT_EQ(discarded, std::vector{&dead});
-  ASSERT_TRUE(set.find(100, nullptr, info));
+  ASSERT_TRUE(set.find(100, info));
   EXPECT_EQ(info.buffer, reinterpret_cast<bp_buffer*>(&next));
 }
 
@@ -187,6 +197,96 @@ TEST(Handles, DeleteWhatTheHostLeft) {
   set.delete_all();
   EXPECT_TRUE(set.is_empty());
   EXPECT_EQ(owned.use_count(), 1);
+}
+
+// What a handle of the test leaves in `ended` when it is deleted.
+struct Event {
+  ~Event() { ended->emplace_back("event"); }
+  std::vector<std::string>* ended;
+};
+
+struct OwnedBuffer {
+  ~OwnedBuffer() { ended->emplace_back("buffer"); }
+  std::vector<std::string>* ended;
+  uint64_t size_bytes;
+};
+
+struct EndlessStream {
+  uint32_t magic = 7;
+  std::shared_ptr<Work> work = std::make_shared<Work>();
+};
+
+const std::shared_ptr<Work>& work_of(const EndlessStream& stream) { return stream.work; }
+
+struct Device : DeviceHandles<EndlessStream, Work, OwnedBuffer, Event> {
+  ~Device() { delete_all(); }
+  using DeviceHandles::add;
+  bool add(OwnedBuffer* buffer, uint64_t address) { return buffers_.add(buffer, address, true); }
+  EndlessStream* create_stream() { return streams_.add(std::make_unique<EndlessStream>()); }
+  EndlessStream* default_stream() {
+    return streams_.default_stream([] { return std::make_unique<EndlessStream>(); });
+  }
+};
+
+TEST(DeviceHandles, SayWhetherTheHostHasAny) {
+  std::vector<std::string> ended;
+  Device device;
+  Event event{&ended};
+  OwnedBuffer buffer{&ended, 16};
+  EXPECT_FALSE(device.is_in_use());
+  device.add(&event);
+  EXPECT_TRUE(device.is_in_use());
+  device.remove(&event);
+  EXPECT_FALSE(device.is_in_use());
+  device.add(&buffer, 100);
+  EXPECT_TRUE(device.is_in_use());
+  device.remove(&buffer);
+  EXPECT_FALSE(device.is_in_use());
+  EndlessStream* const stream = device.create_stream();
+  EXPECT_FALSE(device.is_default_stream(stream));
+  EXPECT_TRUE(device.is_in_use());
+  device.destroy_stream(stream);
+  EXPECT_FALSE(device.is_in_use());
+  EXPECT_TRUE(device.is_default_stream(device.default_stream()));
+  EXPECT_TRUE(device.is_in_use()) << "the host was lent the default stream";
+}
+
+TEST(DeviceHandles, WaitForTheWorkOfStreamsAndAbandonIt) {
+  Device device;
+  Work& work = *device.create_stream()->work;
+  EXPECT_TRUE(device.wait(UINT64_MAX));
+  work.ends_in_time = false;
+  EXPECT_FALSE(device.wait(0));
+  device.abandon_work();
+  EXPECT_TRUE(work.is_abandoned);
+}
+
+TEST(DeviceHandles, AreDeletedWithTheirDevice) {
+  std::vector<std::string> ended;
+  std::weak_ptr<Work> work;
+  {
+    Device device;
+    device.add(new Event{&ended});
+    device.add(new OwnedBuffer{&ended, 16}, 100);
+    work = device.create_stream()->work;
+  }
+  EXPECT_EQ(ended, (std::vector<std::string>{"event", "buffer"}));
+  EXPECT_TRUE(work.expired());
+}
+
+TEST(DeviceHandles, AreSearchedForTheBufferAtAnAddress) {
+  std::vector<std::string> ended;
+  OwnedBuffer buffer{&ended, 16};
+  std::vector<std::unique_ptr<Device>> devices(2);
+  for (std::unique_ptr<Device>& device : devices) device = std::make_unique<Device>();
+  ASSERT_TRUE(devices[1]->add(&buffer, 100));
+  bp_address_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_ADDRESS_INFO};
+  EXPECT_EQ(find_address<Device>(devices, 106, &info), BP_OK);
+  EXPECT_EQ(info.device, reinterpret_cast<bp_device*>(devices[1].get()));
+  EXPECT_EQ(info.buffer, reinterpret_cast<bp_buffer*>(&buffer));
+  EXPECT_EQ(info.byte_offset, 6u);
+  EXPECT_THROW(find_address<Device>(devices, 116, &info), StatusError);
+  devices[1]->remove(&buffer);
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ struct Buffer;
 struct Card {
   bool add(Buffer* buffer);
   void remove(Buffer* buffer) { buffers.remove(buffer); }
-  bool find(uint64_t address, bp_address_info& info) {
-    return buffers.find(address, reinterpret_cast<bp_device*>(this), info);
-  }
+  bool find(uint64_t address, bp_address_info& info) { return buffers.find(address, info); }
   bool is_lost() const { return lost; }
 
   bool lost = false, is_out_of_memory = false;

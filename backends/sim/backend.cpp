@@ -6,6 +6,7 @@
 #include "backends/sim/collective.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/processor.hpp"
+#include "backends/sim/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/layout.hpp"
@@ -83,6 +84,8 @@ Instance::~Instance() {
   executor.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
   executor.wait_idle();
+  // A loss that another instance reports schedules work, which the executor takes until it stops.
+  for (const std::unique_ptr<Device>& device : cards) device->leave_card();
   executor.stop();
 }
 

@@ -1,9 +1,11 @@
 #include "backends/sim/card.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
-#include "backends/sim/device.hpp"
 #include "backends/sim/pages.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::sim {
 
@@ -30,40 +32,6 @@ std::shared_ptr<Memory> Card::find(uint64_t address) {
   const std::lock_guard lock(memory_mutex_);
   Memory* const found = memories_.find(address);
   return found == nullptr ? nullptr : found->weak_from_this().lock();
-}
-
-void Card::attach(Device* device) {
-  const std::lock_guard lock(mutex_);
-  devices_.push_back(device);
-}
-
-void Card::detach(Device* device) {
-  const std::lock_guard lock(mutex_);
-  std::erase(devices_, device);
-}
-
-void Card::lose() {
-  const std::lock_guard lock(mutex_);
-  is_lost_ = true;
-  for (Device* const device : devices_) device->end_work();
-}
-
-void Card::reset(Device& device) {
-  const std::lock_guard one_at_a_time(reset_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    const bool is_shared = std::ranges::any_of(
-        devices_, [&](const Device* other) { return other != &device && other->is_in_use(); });
-    if (is_shared) {
-      throw StatusError(BP_UNSUPPORTED, "device.reset: another instance uses the device");
-    }
-    is_lost_ = true;
-    for (Device* const user : devices_) user->end_work();
-  }
-  // This runs without the mutex, because callbacks still run and may call the device.
-  device.end_handles();
-  ++generation_;
-  is_lost_ = false;
 }
 
 Room::Room(const char* call, const Place& place, uint64_t asked_bytes, uint64_t taken_bytes)

@@ -1,6 +1,5 @@
 // The simulated hardware of one device, which all instances of this library in one process share.
-// It stands for the card in the machine, so it knows no host. Only this object is not part of an
-// instance.
+// Only this object is not part of an instance.
 #pragma once
 
 #include <array>
@@ -8,9 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "backplane/shell/address_map.hpp"
+#include "backplane/shell/shared_card.hpp"
 
 namespace bp::sim {
 
@@ -19,11 +18,8 @@ class Memory;
 
 constexpr size_t kMaxHeaps = 2;
 
-class Card {
+class Card : public SharedCard<Device> {
  public:
-  bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
-  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
-
   // Takes size_bytes of a heap that has capacity_bytes. Returns false if there is no room.
   bool take(size_t heap, uint64_t size_bytes, uint64_t capacity_bytes);
   void give_back(size_t heap, uint64_t size_bytes) { used_bytes_[heap] -= size_bytes; }
@@ -34,24 +30,8 @@ class Card {
   void remove(Memory& memory);
   std::shared_ptr<Memory> find(uint64_t address);
 
-  // The device of an instance is attached as long as it lives.
-  void attach(Device* device);
-  void detach(Device* device);
-
-  // Ends all work on the card. Later calls on it fail with BP_DEVICE_LOST.
-  void lose();
-
-  // Makes the card usable again for `device`, and ends all handles of that device. Throws
-  // StatusError of BP_UNSUPPORTED while another instance uses the card.
-  void reset(Device& device);
-
  private:
-  std::atomic<bool> is_lost_ = false;
-  std::atomic<uint64_t> generation_ = 0;
   std::array<std::atomic<uint64_t>, kMaxHeaps> used_bytes_{};
-  std::mutex reset_mutex_;  // Allows one reset at a time.
-  std::mutex mutex_;        // It guards `devices_`.
-  std::vector<Device*> devices_;
   std::mutex memory_mutex_;  // It guards `memories_`.
   AddressMap<Memory> memories_;
 };

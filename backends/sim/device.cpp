@@ -46,10 +46,8 @@ Device::Device(Instance& instance, uint32_t index)
 
 // The executor has stopped, so nothing uses what is deleted here.
 Device::~Device() {
-  card_->detach(this);
-  events_.delete_all();
-  streams_.delete_all();
-  buffers_.end_all([](Buffer* buffer) { delete buffer; });
+  leave_card();
+  delete_all();
   memories_.delete_all();
 }
 
@@ -93,31 +91,18 @@ std::unique_ptr<Stream> Device::make_stream() {
 }
 
 Stream* Device::default_stream() {
-  // After a reset the old one is dead, as all handles are.
-  return streams_.default_stream(
-      [this](const Stream& stream) { return stream.generation == generation(); },
-      [this] { return make_stream(); });
+  return streams_.default_stream([this] { return make_stream(); });
 }
 
 Stream* Device::create_stream() { return streams_.add(make_stream()); }
 
 Stream* Device::wrap_stream(const void* native) {
-  return streams_.add_copy([&](const Stream& stream) {
-    return stream.queue.get() == native && stream.generation == generation();
-  });
+  return streams_.add_copy([&](const Stream& stream) { return stream.queue.get() == native; });
 }
-
-void Device::destroy_stream(Stream* stream) { streams_.destroy(stream); }
 
 bool Device::add(Buffer* buffer) {
   return buffers_.add(buffer, reinterpret_cast<uintptr_t>(buffer->address()),
                       buffer->kind != BufferKind::kWrapped);
-}
-
-bool Device::wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
-
-bool Device::find(uint64_t address, bp_address_info& info) {
-  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
 std::shared_ptr<Memory> Device::memory_at(uint64_t address) {
@@ -126,10 +111,7 @@ std::shared_ptr<Memory> Device::memory_at(uint64_t address) {
   return memory != nullptr ? memory : card_->find(address);
 }
 
-bool Device::is_in_use() const {
-  return !streams_.is_empty() || !buffers_.is_empty() || !events_.is_empty() ||
-         !memories_.is_empty();
-}
+bool Device::is_in_use() const { return DeviceHandles::is_in_use() || !memories_.is_empty(); }
 
 void Device::end_work() {
   const Outcome loss{.status = BP_DEVICE_LOST, .text = name_ + " is lost"};
@@ -143,7 +125,5 @@ void Device::end_handles() {
   });
   memories_.for_each([](const PhysicalHandle& memory) { memory.room->end(); });
 }
-
-void Device::abandon_work() { streams_.abandon(); }
 
 }  // namespace bp::sim

@@ -36,7 +36,7 @@ class DeviceClock {
   const int64_t offset_ns_, parts_per_million_;
 };
 
-class Device {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
  public:
   Device(Instance& instance, uint32_t index);
   Device(const Device&) = delete;
@@ -61,13 +61,8 @@ class Device {
   // Sets an option. Throws StatusError if the option does not exist or the value is not valid.
   void set_option(std::string_view key, std::string_view value);
 
-  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
-  bool wait(uint64_t timeout_ns);
-
   Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
-  void destroy_stream(Stream* stream);
 
   // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
   // has no such queue.
@@ -76,16 +71,11 @@ class Device {
   // The device frees what the host has made and not yet destroyed. Two buffers that own their
   // memory never overlap: add() returns false, and adds nothing, if `buffer` would overlap another
   // one.
+  using DeviceHandles::add;
+  using DeviceHandles::remove;
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer) { buffers_.remove(buffer); }
   void add(PhysicalHandle* memory) { memories_.add(memory); }
   void remove(PhysicalHandle* memory) { memories_.remove(memory); }
-  void add(Event* event) { events_.add(event); }
-  void remove(Event* event) { events_.remove(event); }
-
-  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer of
-  // this device does.
-  bool find(uint64_t address, bp_address_info& info);
 
   // Returns the memory at an address. If no buffer of this device has it, returns memory of the
   // card that another instance has, or NULL.
@@ -102,8 +92,8 @@ class Device {
   // Waits for running work, and frees the memory of all buffers. The buffers stay as dead handles.
   void end_handles();
 
-  // Ends all waits at shutdown, because nobody will signal events any more.
-  void abandon_work();
+  // Leaves the card at shutdown: calls of other instances do not reach the device any more.
+  void leave_card() { card_->detach(this); }
 
  private:
   size_t set_heaps();  // How many there are.
@@ -120,10 +110,7 @@ class Device {
   FailingAllocation allocations_;
 
   std::atomic<uint64_t> stream_count_ = 0;
-  StreamSet<Stream, Queue> streams_;
-  BufferSet<Buffer> buffers_;
   HandleSet<PhysicalHandle> memories_;
-  HandleSet<Event> events_;
 };
 
 // Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not

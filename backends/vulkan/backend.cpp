@@ -2,6 +2,7 @@
 
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/kernels/list.hpp"
+#include "backends/vulkan/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/plugin.hpp"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "backends/vulkan/device.hpp"
-#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 
@@ -29,7 +28,7 @@ std::shared_ptr<Engine> Card::engine_if_open() const {
 }
 
 bool Card::is_lost() const {
-  if (is_lost_.load(std::memory_order_acquire)) return true;
+  if (SharedCard::is_lost()) return true;
   const std::shared_ptr<Engine> engine = engine_if_open();
   return engine != nullptr && engine->recorder.is_lost();
 }
@@ -52,23 +51,14 @@ std::shared_ptr<Memory> Card::find(uint64_t address) {
   return memory;
 }
 
-void Card::lose() {
-  is_lost_ = true;
-  end_work();
-}
-
 // Loses the engine, unless a reset has already replaced it.
 void Card::lose_engine(const Engine* lost) {
   {
     const std::lock_guard lock(engine_mutex_);
     if (engine_.get() != lost) return;
-    is_lost_ = true;
+    mark_lost();
   }
   end_work();
-}
-
-void Card::end_work() {
-  attached_.for_each([](Device& device) { device.end_work(); });
 }
 
 std::string Card::loss() const {
@@ -78,28 +68,20 @@ std::string Card::loss() const {
 }
 
 void Card::reset(Device& device) {
-  const std::lock_guard one_at_a_time(reset_mutex_);
-  attached_.for_each([&](const Device& other) {
-    if (&other != &device && other.is_in_use()) {
-      throw StatusError(BP_UNSUPPORTED,
-                        "device.reset: another instance has buffers, streams or events of the "
-                        "device");
-    }
-  });
-  lose();
-  device.end_handles();
+  SharedCard::reset(device, [this] { close_engine(); });
+}
+
+void Card::close_engine() {
   std::shared_ptr<Engine> old;
   {
     const std::lock_guard lock(engine_mutex_);
     old = std::exchange(engine_, nullptr);
   }
   if (old != nullptr) old->recorder.drain();
-  ++generation_;
-  is_lost_ = false;
 }
 
 void Card::log(bp_log_level level, const std::string& text) const {
-  attached_.for_each([&](const Device& device) {
+  for_each([&](const Device& device) {
     const bp_host& host = *device.owner().host;
     host.log(host.self, level, text.c_str());
   });

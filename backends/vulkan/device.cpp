@@ -55,9 +55,7 @@ Device::~Device() {
   leave_card();
   // Jobs of work on a lost device may still run.
   if (const std::shared_ptr<Engine> engine = card_->engine_if_open()) engine->recorder.drain();
-  events_.delete_all();
-  streams_.delete_all();
-  buffers_.end_all([](Buffer* buffer) { delete buffer; });
+  delete_all();
 }
 
 // Tensors may begin at any byte, because shaders take addresses and need only the alignment of an
@@ -90,26 +88,13 @@ std::unique_ptr<Stream> Device::make_stream() {
 }
 
 Stream* Device::default_stream() {
-  // After a reset the old one is dead, as all handles are.
-  return streams_.default_stream(
-      [this](const Stream& stream) { return stream.generation == generation(); },
-      [this] { return make_stream(); });
+  return streams_.default_stream([this] { return make_stream(); });
 }
 
 Stream* Device::create_stream() { return streams_.add(make_stream()); }
 
-void Device::destroy_stream(Stream* stream) { streams_.destroy(stream); }
-
 bool Device::add(Buffer* buffer) {
   return buffers_.add(buffer, buffer->address(), buffer->kind == BufferKind::kAllocated);
-}
-
-bool Device::find(uint64_t address, bp_address_info& info) {
-  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
-}
-
-bool Device::is_in_use() const {
-  return !streams_.is_empty() || !buffers_.is_empty() || !events_.is_empty();
 }
 
 void Device::end_work() {
@@ -134,7 +119,5 @@ void Device::settle() const {
     // The device is lost, so no work runs any more.
   }
 }
-
-void Device::abandon_work() { streams_.abandon(); }
 
 }  // namespace bp::vulkan

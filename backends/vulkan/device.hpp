@@ -19,7 +19,7 @@ struct Buffer;
 struct Event;
 struct Stream;
 
-class Device {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
  public:
   Device(Instance& instance, const Physical& physical);
   Device(const Device&) = delete;
@@ -36,28 +36,18 @@ class Device {
   std::string loss() const { return card_->loss(); }  // Why it was lost, to end a sentence.
   uint64_t generation() const { return card_->generation(); }
 
-  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
+  // Blocks until the work of all streams, and all work of the card, has ended. Returns false if
+  // timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
-  void destroy_stream(Stream* stream);
 
   // The device frees what the host has made and not yet destroyed.
+  using DeviceHandles::add;
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer) { buffers_.remove(buffer); }
-  void add(Event* event) { events_.add(event); }
-  void remove(Event* event) { events_.remove(event); }
-
-  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer of
-  // this device does.
-  bool find(uint64_t address, bp_address_info& info);
 
   FailingAllocation& allocations() { return allocations_; }
-
-  // Returns whether the host has handles of this device.
-  bool is_in_use() const;
 
   // Ends queued work because the card is lost. The work fails, and does not wait any more.
   void end_work();
@@ -67,9 +57,6 @@ class Device {
 
   // Waits until all work that can end without the host has ended.
   void settle() const;
-
-  // Ends all waits at shutdown, because nobody will signal events any more.
-  void abandon_work();
 
   // Leaves the card at shutdown: calls of other instances do not reach the device any more.
   void leave_card() { card_->detach(this); }
@@ -83,10 +70,6 @@ class Device {
   std::vector<bp_heap> heaps_;
   bp_device_properties properties_{};
   FailingAllocation allocations_;
-
-  StreamSet<Stream, Queue> streams_;
-  BufferSet<Buffer> buffers_;
-  HandleSet<Event> events_;
 };
 
 // Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not

@@ -1,11 +1,12 @@
 // The handles of one device: what the host has made of it and not yet ended. A device keeps them to
 // wait for their work, to find the buffer at an address, and to free what the host never freed.
 //
-//   class Device {
+//   class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
+//    public:
+//     using DeviceHandles::add;
+//     bool add(Buffer* buffer) { return buffers_.add(buffer, buffer->address, true); }
+//     Stream* create_stream() { return streams_.add(...); }
 //     ...
-//     StreamSet<Stream, Queue> streams_;
-//     BufferSet<Buffer> buffers_;
-//     HandleSet<Event> events_;
 //   };
 //
 // Rules:
@@ -96,13 +97,12 @@ class BufferSet {
     return addresses_.empty();
   }
 
-  // Fills `info` with the buffer that owns the memory at an address, and with `device`; false if
-  // none does.
-  bool find(uint64_t address, bp_device* device, bp_address_info& info) const {
+  // Fills `info`, but not its `device`, with the buffer that owns the memory at an address; false
+  // if none does.
+  bool find(uint64_t address, bp_address_info& info) const {
     const std::lock_guard lock(mutex_);
     Buffer* const owner = places_.find(address);
     if (owner == nullptr) return false;
-    info.device = device;
     info.buffer = reinterpret_cast<bp_buffer*>(owner);
     info.byte_offset = address - addresses_.at(owner);
     info.size_bytes = owner->size_bytes;
@@ -152,6 +152,7 @@ bp_status find_address(std::span<const std::unique_ptr<Device>> devices, uint64_
   for (const std::unique_ptr<Device>& device : devices) {
     bp_address_info info{};
     if (!device->find(address, info)) continue;
+    info.device = reinterpret_cast<bp_device*>(device.get());
     write_offer(info, out_info);
     return BP_OK;
   }
@@ -162,7 +163,8 @@ bp_status find_address(std::span<const std::unique_ptr<Device>> devices, uint64_
 // The streams of a device, and the default stream. A stream is a handle of its `Work`, such as a
 // Queue, which lives on after the handle until it has ended. The backend has
 //   const std::shared_ptr<Work>& work_of(const Stream&)
-// in the namespace of the stream. A copy of a Stream is a second handle of its work.
+// in the namespace of the stream. A copy of a Stream is a second handle of its work. A stream that
+// was made before a reset of its device is dead, and stays until it is destroyed.
 template <typename Stream, typename Work>
 class StreamSet {
  public:
@@ -183,25 +185,26 @@ class StreamSet {
     delete stream;
   }
 
-  // Adds a second handle of the first stream for which matches(stream) is true; NULL if there is
+  // Adds a second handle of a living stream for which matches(stream) is true; NULL if there is
   // none.
   template <typename Matches>
   Stream* add_copy(const Matches& matches) {
     const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find_if(
-        streams_, [&](const Stream* stream) -> bool { return matches(*stream); });
+    const auto known = std::ranges::find_if(streams_, [&](const Stream* stream) -> bool {
+      return is_alive(*stream) && matches(*stream);
+    });
     return known == streams_.end() ? nullptr : insert(std::make_unique<Stream>(**known));
   }
 
-  // The default stream. If there is none, or is_valid(stream) is false for it, it becomes what
-  // make(), a std::unique_ptr<Stream>, returns. The set is not locked while make() runs.
-  template <typename IsValid, typename Make>
-  Stream* default_stream(const IsValid& is_valid, const Make& make) {
-    if (Stream* const known = valid_default(is_valid); known != nullptr) return known;
+  // The default stream. If there is none, or it is dead, it becomes what make(), a
+  // std::unique_ptr<Stream>, returns. The set is not locked while make() runs.
+  template <typename Make>
+  Stream* default_stream(const Make& make) {
+    if (Stream* const known = living_default(); known != nullptr) return known;
     std::unique_ptr<Stream> made = make();
     const std::lock_guard lock(mutex_);
     // Another thread may have been quicker; then `made` ends behind the lock.
-    if (default_ == nullptr || !is_valid(*default_)) default_ = insert(std::move(made));
+    if (default_ == nullptr || !is_alive(*default_)) default_ = insert(std::move(made));
     return default_;
   }
   bool is_default(const Stream* stream) const {
@@ -252,16 +255,66 @@ class StreamSet {
     return stream.release();
   }
 
-  template <typename IsValid>
-  Stream* valid_default(const IsValid& is_valid) const {
+  // A stream without a generation is of a device that is never reset.
+  static bool is_alive(const Stream& stream) {
+    if constexpr (requires { stream.generation; }) {
+      return stream.generation == stream.device->generation();
+    } else {
+      return true;
+    }
+  }
+
+  Stream* living_default() const {
     const std::lock_guard lock(mutex_);
-    return default_ != nullptr && is_valid(*default_) ? default_ : nullptr;
+    return default_ != nullptr && is_alive(*default_) ? default_ : nullptr;
   }
 
   mutable std::mutex mutex_;  // Guards what follows.
   std::unordered_set<Stream*> streams_;
   std::vector<std::weak_ptr<Work>> closing_;  // Of destroyed streams.
   Stream* default_ = nullptr;
+};
+
+// The base of a Device, with its handles. A Device replaces the functions that must do more, and
+// adds how its streams are made and where its buffers lie:
+//   Stream* create_stream(), default_stream()
+//   bool add(Buffer*)
+template <typename Stream, typename Work, typename Buffer, typename Event>
+class DeviceHandles {
+ public:
+  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
+  bool wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
+
+  // Ends all waits at shutdown, because nobody will signal events any more.
+  void abandon_work() { streams_.abandon(); }
+
+  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
+  void destroy_stream(Stream* stream) { streams_.destroy(stream); }
+
+  void remove(Buffer* buffer) { buffers_.remove(buffer); }
+  void add(Event* event) { events_.add(event); }
+  void remove(Event* event) { events_.remove(event); }
+
+  // Fills `info`, but not its `device`, with the buffer that owns the memory at an address. Returns
+  // false if no buffer of this device does.
+  bool find(uint64_t address, bp_address_info& info) const { return buffers_.find(address, info); }
+
+  // Returns whether the host has handles of this device.
+  bool is_in_use() const {
+    return !streams_.is_empty() || !buffers_.is_empty() || !events_.is_empty();
+  }
+
+ protected:
+  // Deletes what the host has made and not ended. Nobody uses it any more.
+  void delete_all() {
+    events_.delete_all();
+    streams_.delete_all();
+    buffers_.end_all([](Buffer* buffer) { delete buffer; });
+  }
+
+  StreamSet<Stream, Work> streams_;
+  BufferSet<Buffer> buffers_;
+  HandleSet<Event> events_;
 };
 
 }  // namespace bp

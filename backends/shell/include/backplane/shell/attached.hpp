@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace bp::vulkan {
+namespace bp {
 
 template <typename Device>
 class AttachedDevices {
@@ -79,4 +79,4 @@ class AttachedDevices {
   mutable std::vector<Call> calls_;  // Those that run.
 };
 
-}  // namespace bp::vulkan
+}  // namespace bp

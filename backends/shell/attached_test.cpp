@@ -1,5 +1,5 @@
 // Tests calls of all devices of a card while one of them ends.
-#include "backends/vulkan/attached.hpp"
+#include "backplane/shell/attached.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "backends/shell/in_time.hpp"
 
-namespace bp::vulkan {
+namespace bp {
 namespace {
 
 struct Device {
@@ -82,4 +82,4 @@ TEST_F(Attached, AreRemovedAfterACallThatThrew) {
 }
 
 }  // namespace
-}  // namespace bp::vulkan
+}  // namespace bp
