@@ -58,6 +58,8 @@ Device::~Device() {
   memories_.delete_all();
 }
 
+bool Device::is_in_use() const { return DeviceHandles::is_in_use() || !memories_.is_empty(); }
+
 std::unique_ptr<Stream> Device::make_stream(bool is_inline) {
   auto stream = std::make_unique<Stream>(*this);
   stream->queue = std::make_shared<Queue>(host_, executor_, is_inline);

@@ -9,6 +9,7 @@
 #include "backplane/memory.h"
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/queue.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp {
 
@@ -30,6 +31,10 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
 
   const bp_device_properties& properties() const { return properties_; }
   const bp_heap& heap() const { return heap_; }
+  FailingAllocation& allocations() { return allocations_; }
+
+  // Returns whether the host has handles of this device.
+  bool is_in_use() const;
 
   int thread_count() const { return thread_count_.load(std::memory_order_relaxed); }
 
@@ -59,6 +64,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
   bp_heap heap_{};
   bp_device_properties properties_{};
   std::atomic<int> thread_count_;
+  FailingAllocation allocations_;
   Executor executor_;
 
   HandleSet<MemoryOwner> memories_;

@@ -19,7 +19,6 @@ struct FullInstance : Instance {
   std::unique_ptr<SharedEvents> shared_events;  // It ends before the device, whose events it uses.
   std::unique_ptr<BlockedWeights> weights;
   std::unique_ptr<Layouts> layouts;
-  bp_layout_ops layout_table;
 };
 
 // Puts events that processes share in front of those of events and streams.

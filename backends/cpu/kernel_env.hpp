@@ -63,8 +63,8 @@ class Env {
 class Launch : public Env {
  public:
   Launch(const cpu::Instance& instance, const bp_kernel& kernel, const bp_launch& launch,
-         Queue& queue)
-      : Env(instance), kernel_(kernel), launch_(launch), queue_(queue) {}
+         const void* args, const cpu::Stream& stream)
+      : Env(instance), kernel_(kernel), launch_(launch), args_(args), stream_(stream) {}
 
   // If `only_checks` is true, the launch submits nothing and only says whether it would be
   // accepted.
@@ -95,10 +95,10 @@ class Launch : public Env {
     if (only_checks_) [[unlikely]] {
       return BP_OK;
     }
-    if (instance_.hooks.is_recording()) [[unlikely]] {
-      return queue_.submit(cpu::recorded(instance_, kernel_, launch_, std::forward<Task>(task)));
+    if (is_watched()) [[unlikely]] {
+      return cpu::submit_watched(instance_, kernel_, launch_, args_, std::forward<Task>(task));
     }
-    return queue_.submit(std::forward<Task>(task));
+    return stream_.queue->submit(std::forward<Task>(task));
   }
 
   // Does what submit(make_task()) does. If the work runs before this function returns, it calls
@@ -106,8 +106,7 @@ class Launch : public Env {
   // copied.
   template <typename Run, typename MakeTask>
   bp_status submit_or_run(const Run& run, const MakeTask& make_task) const {
-    const bool is_plain = !only_checks_ && !instance_.hooks.is_recording();
-    if (is_plain && queue_.try_run_here(run)) return BP_OK;
+    if (!only_checks_ && !is_watched() && stream_.queue->try_run_here(run)) return BP_OK;
     return submit(make_task());
   }
 
@@ -117,9 +116,15 @@ class Launch : public Env {
   }
 
  private:
+  // Returns whether the profiler records the work, or a test ordered it to fail.
+  bool is_watched() const {
+    return instance_.hooks.is_recording() || stream_.lane->faults().is_ordered();
+  }
+
   const bp_kernel& kernel_;
   const bp_launch& launch_;
-  Queue& queue_;
+  const void* const args_;
+  const cpu::Stream& stream_;
   bool only_checks_ = false;
 };
 
@@ -129,7 +134,7 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
                       const Body& body) {
   const cpu::Instance& i = cpu::instance(kernel->state);
   const auto make = [&] {
-    return Launch(i, *kernel, *launch, *cpu::stream_of(launch->stream, "launch").queue);
+    return Launch(i, *kernel, *launch, args, cpu::stream_of(launch->stream, "launch"));
   };
   return bp::with_launch(i, *kernel, launch, args, make, body);
 }

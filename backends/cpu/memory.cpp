@@ -41,6 +41,7 @@ void allocate_private(Buffer& buffer, uint64_t alignment_bytes) {
 
 std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc& request) {
   check_request(d, request);
+  d.allocations().count();
   auto b = std::make_unique<Buffer>(d, request.size_bytes);
   if ((request.usage & BP_MEMORY_EXPORT) != 0) {
     allocate_shared(*b);

@@ -1,6 +1,10 @@
-// Submits work other than launches, and records it while the profiler is on.
+// Submits work other than launches. It records the work while the profiler is on, and lets it fail
+// if a test ordered so.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "backends/cpu/backend.hpp"
@@ -10,25 +14,33 @@
 namespace bp::cpu {
 
 // What a record says of the work. `bytes` counts the bytes that the work reads and writes.
+// `written` is the memory in which a test may let a byte be wrong.
 struct WorkName {
   bp_activity_kind kind;
   const char* name;
-  uint64_t bytes;
+  uint64_t bytes = 0;
+  std::span<std::byte> written = {};
 };
 
 // Submits `task` to a stream.
 template <typename Task>
 bp_status submit_work(const Instance& i, const Stream& stream, const WorkName& work, Task&& task) {
-  if (!i.hooks.is_recording()) [[likely]] {
+  const bool is_recording = i.hooks.is_recording();
+  if (!is_recording && !stream.lane->faults().is_ordered()) [[likely]] {
     return stream.queue->submit(std::forward<Task>(task));
   }
-  return stream.queue->submit(
-      i.profiler->recorded({.kind = work.kind,
-                            .name = work.name,
-                            .device = reinterpret_cast<bp_device*>(i.device.get()),
-                            .stream = reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
-                            .bytes = work.bytes},
-                           std::forward<Task>(task)));
+  const TestFault fault = stream.lane->faults().take(*stream.queue);
+  std::function<void()> watched = std::forward<Task>(task);
+  if (is_recording) {
+    watched =
+        i.profiler->recorded({.kind = work.kind,
+                              .name = work.name,
+                              .device = reinterpret_cast<bp_device*>(i.device.get()),
+                              .stream = reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
+                              .bytes = work.bytes},
+                             std::move(watched));
+  }
+  return submit_with_fault(stream, fault, work.written, std::move(watched));
 }
 
 }  // namespace bp::cpu

@@ -1,5 +1,5 @@
 // The traits that tell the shell about this backend's device and handles. The shell makes the table
-// of devices, the graphs and the compiler from them.
+// of devices, the guard, failures that tests order, graphs and the compiler from them.
 #include <algorithm>
 #include <charconv>
 
@@ -10,6 +10,7 @@
 #include "backplane/shell/capture_front.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp::cpu {
 namespace {
@@ -29,11 +30,21 @@ struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTrait
     }
     d.set_thread_count(read_thread_count(value));
   }
+  static TestFaults& faults_of(bp_stream* handle, const char* call) {
+    return cpu::stream_of(handle, call).lane->faults();
+  }
+  static FailingAllocation& allocations_of(Device& d) { return d.allocations(); }
+  static void lose(Device&) {
+    refuse(BP_UNSUPPORTED, "lose_device: the processors of the host are never lost");
+  }
+  static bool is_in_use(const Device& d) { return d.is_in_use(); }
 };
 
 }  // namespace
 
 constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
+constinit const bp_device_guard_ops kGuard = DeviceGuard<Traits>::table();
+constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 

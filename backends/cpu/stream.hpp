@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "backends/cpu/lane.hpp"
 #include "backplane/shell/lookup.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
@@ -21,6 +22,7 @@ struct Stream : Handle {
   explicit Stream(Device& its_device) : Handle(kMagic, its_device) {}
 
   std::shared_ptr<Queue> queue;
+  std::shared_ptr<Lane> lane = std::make_shared<Lane>();
 };
 
 inline const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }

@@ -42,6 +42,7 @@ struct Ours {
   static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t, uint64_t size_bytes) {
     Device& d = checked_device(self, handle, "create");
     check_size(d.heap(), size_bytes, "create");
+    d.allocations().count();
     auto owner = std::make_unique<MemoryOwner>();
     owner->memory = std::make_shared<PhysicalMemory>("create", "backplane.cpu.memory", size_bytes);
     d.add(owner.get());

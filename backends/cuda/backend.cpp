@@ -9,33 +9,16 @@
 #include "backplane/shell/plugin.hpp"
 
 namespace bp::cuda {
-namespace {
-
-bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
-    Registration to(registrar);
-    to.add_tables(i);
-    to.add(&bp_registrar::add_graph, i.graphs);
-    to.add(&bp_registrar::add_compiler, i.compilation);
-    to.add(&bp_registrar::add_process_group, i.process_groups);
-    to.add(&bp_registrar::add_device_guard, i.guard);
-    to.add_kernels(i.kernels);
-    return to.status();
-  });
-}
-
-}  // namespace
 
 Instance::Instance(const bp_host* its_host, Driver its_driver)
-    : HostedInstance{its_host},
+    : BackendInstance(its_host, backend_table(this, "backplane.cuda", "0.1.0"),
+                      {.devices = kDevices,
+                       .allocator = kAllocator,
+                       .streams = kStreams,
+                       .events = kEvents,
+                       .guard = &kGuard}),
       driver(std::move(its_driver)),
-      options(read_options(*its_host)),
-      backend(backend_table(this, "backplane.cuda", "0.1.0", register_all)),
-      devices(with_self(kDevices, this)),
-      allocator(with_self(kAllocator, this)),
-      streams(with_self(kStreams, this)),
-      events(with_self(kEvents, this)),
-      guard(with_self(kGuard, this)) {
+      options(read_options(*its_host)) {
   engines = std::make_unique<Engines>(*host);
   collectives = std::make_unique<Collectives>(*this);
   process_groups = collectives->table();
@@ -46,8 +29,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   for (const std::string& reason : reasons) {
     host->log(host->self, BP_LOG_WARNING, ("backplane.cuda: " + reason).c_str());
   }
-  for (const bp_kernel* kernel : kernel_list()) kernels.push_back(*kernel);
-  for (bp_kernel& kernel : kernels) kernel.state = this;
+  add_kernels(kernel_list());
   put_captures(*this);
   make_compiler(*this);
 }

@@ -8,9 +8,7 @@
 
 #include "backends/cuda/driver.hpp"
 #include "backends/cuda/options.hpp"
-#include "backplane/backend.h"
-#include "backplane/shell/entry.hpp"
-#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/instance.hpp"
 #include "backplane/shell/queue.hpp"
 
 namespace bp {
@@ -28,23 +26,12 @@ class Engines;
 
 // One instance of the backend, bound to one host and to the CUDA that it works on. It is the `self`
 // of the tables that it holds.
-struct Instance : HostedInstance {
+struct Instance : BackendInstance {
   Instance(const bp_host* host, Driver driver);
-  Instance(const Instance&) = delete;
   ~Instance();
 
   const Driver driver;
   const Options options;
-  bp_backend backend;
-  bp_device_ops devices;
-  bp_allocator_ops allocator;
-  bp_stream_ops streams;
-  bp_event_ops events;
-  bp_device_guard_ops guard;
-  bp_graph_ops graphs{};
-  bp_process_group_ops process_groups{};
-  std::vector<bp_kernel> kernels;
-  Hooks hooks;
   // Submits work that was held back on the host behind events that only the host can complete.
   Executor executor{4};
   std::vector<std::unique_ptr<Device>> cards;
@@ -52,7 +39,6 @@ struct Instance : HostedInstance {
   std::unique_ptr<Collectives> collectives;  // It ends before both.
   std::unique_ptr<Captures> captures;
   std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
-  bp_compiler_ops compilation{};
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }

@@ -61,14 +61,17 @@ class TestFaultTable : public testing::Test {
 
 TEST_F(TestFaultTable, GivesEachOrderOnceAndTheLatestOne) {
   EXPECT_EQ(machine.faults->take(*queue).kind, 0u);
+  EXPECT_FALSE(machine.faults->is_ordered());
   ASSERT_EQ(fail_next(BP_TEST_FAULT_CORRUPTION, BP_OK), BP_OK);
   ASSERT_EQ(fail_next(BP_TEST_FAULT_DATA, BP_ABORTED), BP_OK);
+  EXPECT_TRUE(machine.faults->is_ordered());
   const TestFault fault = machine.faults->take(*queue);
   EXPECT_EQ(fault.kind, BP_TEST_FAULT_DATA + 0u);
   EXPECT_EQ(fault.status, BP_ABORTED);
   EXPECT_EQ(machine.faults->take(*queue).kind, 0u);
   ASSERT_EQ(fail_next(BP_TEST_FAULT_DATA, BP_ABORTED), BP_OK);
   ASSERT_EQ(fail_next(0, BP_OK), BP_OK);
+  EXPECT_FALSE(machine.faults->is_ordered());
   EXPECT_EQ(machine.faults->take(*queue).kind, 0u) << "the order was taken back";
 }
 

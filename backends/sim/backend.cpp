@@ -13,7 +13,6 @@
 #include "backplane/shell/plugin.hpp"
 #include "backplane/shell/profiler.hpp"
 #include "backplane/shell/shared_events.hpp"
-#include "backplane/shell/test_fault.hpp"
 
 namespace bp::sim {
 namespace {
@@ -21,38 +20,18 @@ namespace {
 // The most threads that run work. If more streams have work, they take turns.
 constexpr size_t kMaxWorkers = 16;
 
-bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
-    Registration to(registrar);
-    to.add_tables(i);
-    if (i.layouts != nullptr) to.add(&bp_registrar::add_layout, i.layout_table);
-    to.add(&bp_registrar::add_graph, i.graphs);
-    to.add(&bp_registrar::add_compiler, i.compilation);
-    to.add(&bp_registrar::add_profiler, i.profiling);
-    to.add(&bp_registrar::add_device_guard, i.guard);
-    to.add(&bp_registrar::add_process_group, i.collectives->table);
-    if (i.options.has_virtual_memory) {
-      to.add(&bp_registrar::add_virtual_memory, i.virtual_memory);
-    }
-    if (i.options.has_kernels) to.add_kernels(i.kernels);
-    return to.status();
-  });
-}
-
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
-    : HostedInstance{its_host},
+    : BackendInstance(its_host, backend_table(this, "backplane.sim", "0.1.0"),
+                      {.devices = kDevices,
+                       .allocator = kAllocator,
+                       .streams = kStreams,
+                       .events = kEvents,
+                       .guard = &kGuard,
+                       .virtual_memory = &kVirtualMemory,
+                       .faults = &kFaults}),
       options(read_options(*its_host)),
-      backend(
-          backend_table(this, "backplane.sim", "0.1.0", register_all, get_test_faults<Instance>)),
-      devices(with_self(kDevices, this)),
-      allocator(with_self(kAllocator, this)),
-      streams(with_self(kStreams, this)),
-      events(with_self(kEvents, this)),
-      guard(with_self(kGuard, this)),
-      virtual_memory(with_self(kVirtualMemory, this)),
-      faults(with_self(kFaults, this)),
       executor(options.has_shared_queue ? 1 : kMaxWorkers),
       collectives(std::make_unique<Collectives>(*this)) {
   plain_kernels.assign(std::begin(kernels::kElementwiseKernels),
@@ -64,8 +43,8 @@ Instance::Instance(const bp_host* its_host)
   plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kLibraryKernels),
                        std::end(kernels::kLibraryKernels));
 #endif
-  for (const bp_kernel* kernel : plain_kernels) kernels.push_back(*kernel);
-  for (bp_kernel& kernel : kernels) kernel.state = this;
+  add_kernels(plain_kernels);
+  process_groups = collectives->groups.table();
   for (uint32_t index = 0; index < options.device_count; ++index) {
     cards.push_back(std::make_unique<Device>(*this, index));
   }

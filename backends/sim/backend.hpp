@@ -6,12 +6,8 @@
 #include <vector>
 
 #include "backends/sim/options.hpp"
-#include "backplane/backend.h"
-#include "backplane/shell/entry.hpp"
-#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/instance.hpp"
 #include "backplane/shell/queue.hpp"
-#include "backplane/test_fault.h"
-#include "backplane/virtual_memory.h"
 
 namespace bp::kernels {
 
@@ -36,37 +32,22 @@ class Device;
 struct Collectives;
 
 // One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
-struct Instance : HostedInstance {
+struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
-  Instance(const Instance&) = delete;
   ~Instance();
 
   const Options options;
-  bp_backend backend;
-  bp_device_ops devices;
-  bp_allocator_ops allocator;
-  bp_stream_ops streams;
-  bp_event_ops events;
-  bp_device_guard_ops guard;
-  bp_virtual_memory_ops virtual_memory;
-  bp_test_fault_ops faults;
-  std::vector<bp_kernel> kernels;
-  std::vector<const bp_kernel*> plain_kernels;  // Their originals, perhaps without oneDNN's.
+  std::vector<const bp_kernel*> plain_kernels;  // The originals of `kernels`.
   Executor executor;  // Runs the work of all devices, because their streams may wait for each
                       // other.
   std::vector<std::unique_ptr<Device>> cards;
   std::unique_ptr<Collectives> collectives;         // It ends before the executor.
   std::shared_ptr<kernels::ProgramCache> programs;  // NULL in a build without oneDNN.
-  Hooks hooks;
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
   std::unique_ptr<Layouts> layouts;             // NULL if nothing is in tiles.
   std::unique_ptr<Compiler> compiler;
-  bp_layout_ops layout_table;
-  bp_graph_ops graphs;
-  bp_profiler_ops profiling;
-  bp_compiler_ops compilation;
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }

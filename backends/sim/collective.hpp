@@ -20,14 +20,13 @@ class GroupAccess final : public GroupBackend {
   const Instance& instance_;
 };
 
-// The groups of one instance, and the table that makes them.
+// The groups of one instance.
 struct Collectives {
   explicit Collectives(const Instance& instance)
       : access(instance), groups(*instance.host, access) {}
 
   GroupAccess access;
   LocalGroups groups;
-  const bp_process_group_ops table = groups.table();
 };
 
 }  // namespace bp::sim

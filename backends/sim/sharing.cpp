@@ -8,6 +8,8 @@
 namespace bp::sim {
 
 void fit_tables(Instance& i) {
+  i.offers_kernels = i.options.has_kernels;
+  if (!i.options.has_virtual_memory) i.virtual_memory = {};
   if (!i.options.has_addresses) i.allocator.wrap_address = nullptr;
   if (!i.options.has_addresses) i.allocator.address_info = nullptr;
   if (!i.options.has_registration) i.allocator.register_host = nullptr;

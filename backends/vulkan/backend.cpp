@@ -6,7 +6,6 @@
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/plugin.hpp"
-#include "backplane/shell/test_fault.hpp"
 #include "elementwise_list.hpp"
 
 namespace bp::vulkan {
@@ -14,18 +13,6 @@ namespace {
 
 // The most threads that run work. If more streams have work, they take turns.
 constexpr size_t kMaxWorkers = 16;
-
-bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
-    Registration to(registrar);
-    to.add_tables(i);
-    to.add(&bp_registrar::add_graph, i.graphs);
-    to.add(&bp_registrar::add_compiler, i.compilation);
-    to.add(&bp_registrar::add_device_guard, i.guard);
-    to.add_kernels(i.kernels);
-    return to.status();
-  });
-}
 
 std::vector<std::string> names_of(const std::vector<Physical>& found) {
   std::vector<std::string> names;
@@ -53,21 +40,18 @@ void open_devices(Instance& i) {
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
-    : HostedInstance{its_host},
+    : BackendInstance(its_host, backend_table(this, "backplane.vulkan", "0.1.0"),
+                      {.devices = kDevices,
+                       .allocator = kAllocator,
+                       .streams = kStreams,
+                       .events = kEvents,
+                       .guard = &kGuard,
+                       .faults = &kFaults}),
       options(read_options(*its_host)),
       survey(survey_machine()),
-      backend(backend_table(this, "backplane.vulkan", "0.1.0", register_all,
-                            get_test_faults<Instance>)),
-      devices(with_self(kDevices, this)),
-      allocator(with_self(kAllocator, this)),
-      streams(with_self(kStreams, this)),
-      events(with_self(kEvents, this)),
-      guard(with_self(kGuard, this)),
-      faults(with_self(kFaults, this)),
       executor(kMaxWorkers) {
-  for (const bp_kernel* kernel : kElementwiseKernels) kernels.push_back(*kernel);
-  for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
-  for (bp_kernel& kernel : kernels) kernel.state = this;
+  add_kernels(kElementwiseKernels);
+  add_kernels(kKernels);
   open_devices(*this);
   put_captures(*this);
   make_compiler(*this);

@@ -7,17 +7,13 @@
 
 #include "backends/vulkan/inventory.hpp"
 #include "backends/vulkan/options.hpp"
-#include "backplane/backend.h"
-#include "backplane/shell/entry.hpp"
-#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/instance.hpp"
 #include "backplane/shell/queue.hpp"
-#include "backplane/test_fault.h"
 
 namespace bp {
 
 class Captures;
 class Compiler;
-class Profiler;
 
 }  // namespace bp
 
@@ -26,28 +22,16 @@ namespace bp::vulkan {
 class Device;
 
 // One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
-struct Instance : HostedInstance {
+struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
-  Instance(const Instance&) = delete;
   ~Instance();
 
   const Options options;
   const Survey survey;
-  bp_backend backend;
-  bp_device_ops devices;
-  bp_allocator_ops allocator;
-  bp_stream_ops streams;
-  bp_event_ops events;
-  bp_device_guard_ops guard;
-  bp_test_fault_ops faults;
-  std::vector<bp_kernel> kernels;
   Executor executor;  // Runs callbacks, and work that streams hold back.
   std::vector<std::unique_ptr<Device>> cards;
-  Hooks hooks;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
-  bp_graph_ops graphs;
-  bp_compiler_ops compilation;
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }

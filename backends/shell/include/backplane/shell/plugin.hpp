@@ -14,6 +14,7 @@
 #include "backplane/kernel.h"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp {
 
@@ -39,23 +40,24 @@ bp_status answer_entry(const char* name, const bp_entry_request* request, bp_ent
   });
 }
 
-// Returns the table of a backend. Its `self` is an Instance, and shutdown() deletes the object of
-// type `Whole` that the instance is, or is a part of. `get_extension` may be NULL.
+// Returns the table of a backend whose Instance derives from BackendInstance (instance.hpp).
+// shutdown() deletes the object of type `Whole` that the instance is, or is a part of.
 template <typename Instance, typename Whole = Instance>
-bp_backend backend_table(Instance* self, const char* name, const char* version,
-                         decltype(bp_backend::register_all) register_all,
-                         decltype(bp_backend::get_extension) get_extension = nullptr) {
+bp_backend backend_table(Instance* self, const char* name, const char* version) {
   return {.struct_size = sizeof(bp_backend),
           .struct_type = BP_STRUCT_BACKEND,
           .self = self,
           .name = name,
           .version = version,
-          .register_all = register_all,
+          .register_all = [](void* its_self, const bp_registrar* registrar) -> bp_status {
+            return entry<Instance>(its_self,
+                                   [&](const Instance& i) { return i.register_tables(registrar); });
+          },
           .shutdown = [](void* its_self) -> bp_status {
             delete static_cast<Whole*>(static_cast<Instance*>(its_self));
             return BP_OK;
           },
-          .get_extension = get_extension};
+          .get_extension = get_test_faults<Instance>};
 }
 
 // Returns a copy of a backend's table whose `self` is the instance.

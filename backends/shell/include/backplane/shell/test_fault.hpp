@@ -7,7 +7,8 @@
 //   faults_of(handle, call)   the TestFaults of a stream; throws StatusError for a handle of no
 //                             stream, and for one whose device is lost
 //   allocations_of(device)    its FailingAllocation
-//   lose(device)              loses it, until it is reset
+//   lose(device)              loses it, until it is reset; throws StatusError of BP_UNSUPPORTED for
+//                             a device that cannot be lost
 //
 // The function that submits work takes the fault of its stream. The task calls throw_test_fault()
 // before the work for BP_TEST_FAULT_SUBMISSION, and after it for BP_TEST_FAULT_DATA. For
@@ -50,10 +51,13 @@ class TestFaults {
     is_ordered_.store(fault.kind != 0, std::memory_order_release);
   }
 
+  // Returns whether a fault is ordered, for a backend that submits other work then.
+  bool is_ordered() const { return is_ordered_.load(std::memory_order_acquire); }
+
   // Takes the order. Returns no fault if `queue` has failed, because the stream refuses the work
   // then.
   TestFault take(const Queue& queue) {
-    if (!is_ordered_.load(std::memory_order_acquire) || queue.has_failed()) return {};
+    if (!is_ordered() || queue.has_failed()) return {};
     const std::lock_guard lock(mutex_);
     is_ordered_.store(false, std::memory_order_release);
     return std::exchange(fault_, {});
