@@ -9,6 +9,7 @@
 #include "backends/host_kernels/inner_product.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/product.hpp"
+#include "backplane/shell/layout_front.hpp"
 #include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
 
@@ -86,7 +87,7 @@ struct BlockedCall {
 
 // Throws StatusError of BP_UNSUPPORTED if the kernel cannot run the call with its layouts.
 template <typename Args>
-BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
+BlockedCall<Args> read_call(const FullInstance& i, const Args& args, const Env& env) {
   const std::string op = plain_kernel(static_cast<const Args*>(nullptr)).name;
   for (const Named& other : others_of(args)) {
     if (!has_layout(other.tensor)) continue;
@@ -121,7 +122,7 @@ BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
 // ---- In front of the kernel ---------------------------------------------------------------------
 
 template <typename Args>
-bp_status launch_blocked(FullInstance& i, const Args& args, Launch& launch) {
+bp_status launch_blocked(const FullInstance& i, const Args& args, Launch& launch) {
   if (launch.plan() != nullptr) {
     return launch.refuse(BP_INVALID_ARGUMENT, "launch: plans are for weights by strides");
   }
@@ -137,81 +138,61 @@ bp_status launch_blocked(FullInstance& i, const Args& args, Launch& launch) {
 }
 
 template <typename Args>
-bp_reason refusal(FullInstance& i, const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                  const Args& args) {
-  const bp_reason reason = plain_kernel(&args).supports(self, device, flags, &args);
-  if (reason != nullptr || !has_layouts(args)) return reason;
-  try {
-    read_call(i, args, Env(i));
-  } catch (const std::exception&) {
-    return "the layout of an argument is not one that the kernel takes in this call";
-  }
-  return nullptr;
-}
+struct BlockedTraits {
+  using Instance = cpu::Instance;
 
-template <typename Args>
-void put_front(bp_kernel& kernel) {
-  kernel.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
-    const auto* const a = static_cast<const Args*>(args);
-    if (a == nullptr || !has_layouts(*a)) return plain_kernel(a).launch(self, launch, args);
-    return kernels::with_launch(self, launch, args, [&](Launch& context) {
-      return launch_typed<Args>(*self, args, context, [&](const Args& known) {
-        return launch_blocked(full_instance(self->state), known, context);
+  static const bp_kernel& plain_kernel(const bp_kernel&) {
+    return cpu::plain_kernel(static_cast<const Args*>(nullptr));
+  }
+
+  static bool has_layouts(const bp_kernel&, const void* args) {
+    return cpu::has_layouts(*static_cast<const Args*>(args));
+  }
+
+  static bp_status launch(const bp_kernel& self, const bp_launch& launch, const void* args) {
+    return kernels::with_launch(&self, &launch, args, [&](Launch& context) {
+      return launch_typed<Args>(self, args, context, [&](const Args& known) {
+        return launch_blocked(full_instance(self.state), known, context);
       });
     });
-  };
-  // If the claims of a kernel are complete, the host calls supports() only for layouts.
-  if (kernel.supports != nullptr) {
-    kernel.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                         const void* args) {
-      const Args& a = *static_cast<const Args*>(args);
-      return refusal(full_instance(self->state), self, device, flags, a);
-    };
   }
-  // The program of a call with a layout is looked up in the same way as by the launch.
-  kernel.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
-                             uint64_t* out_required, uint64_t* out_preferred) {
-    const Args& a = *static_cast<const Args*>(args);
-    if (!has_layouts(a)) {
-      return plain_kernel(&a).workspace_size(self, device, args, out_required, out_preferred);
-    }
-    return Env::with(*self, nullptr, [&](const Env& env) -> bp_status {
-      const uint64_t size_bytes =
-          read_call(full_instance(self->state), a, env).program->workspace_size_bytes();
-      if (out_required != nullptr) *out_required = size_bytes;
-      if (out_preferred != nullptr) *out_preferred = size_bytes;
-      return BP_OK;
-    });
-  };
-  kernel.prepare = [](const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
-                      const void* args, bp_plan** out_plan) {
-    const auto* const a = static_cast<const Args*>(args);
-    if (a == nullptr || !has_layouts(*a)) {
-      return plain_kernel(a).prepare(self, device, desc, args, out_plan);
-    }
-    return instance(self->state)
-        .fail(BP_UNSUPPORTED, "no plan is of use: the weight is in its blocks already");
-  };
-}
+
+  static BlockedCall<Args> read_call(const bp_kernel& self, const void* args) {
+    const FullInstance& i = full_instance(self.state);
+    return cpu::read_call(i, *static_cast<const Args*>(args), Env(i));
+  }
+
+  // The program of a call is looked up in the same way as by the launch.
+  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device*, const void* args) {
+    return read_call(self, args).program->workspace_size_bytes();
+  }
+
+  static bp_reason supports(const bp_kernel& self, bp_device* device, bp_launch_flags flags,
+                            const void* args) {
+    const bp_reason reason = plain_kernel(self).supports(&self, device, flags, args);
+    if (reason == nullptr) read_call(self, args);
+    return reason;
+  }
+};
 
 template <typename Args>
-bool find_form(FullInstance& i, const Args& args, LayoutForm& form) {
+std::optional<LayoutForm> find_form(const FullInstance& i, const void* frame) {
+  const Args& args = *static_cast<const Args*>(frame);
   Args copy = args;
   const bp_tensor* const weight = weight_of(copy);
   Product product;
   const bool has_others =
       std::ranges::any_of(others_of(args), [](const Named& n) { return has_layout(n.tensor); });
-  if (weight == nullptr || has_others || !read_product(args, product)) return false;
+  if (weight == nullptr || has_others || !read_product(args, product)) return std::nullopt;
   const bool pays = product.y.rows >= kFewestRows && product.y.rows <= kMostRows;
   // A weight that is already converted stays converted, even if the conversion alone would not pay.
-  if (!pays && weight->layout == nullptr) return false;
+  if (!pays && weight->layout == nullptr) return std::nullopt;
   try {
-    form = blocked_form(i, *weight, variant_of(&args));
+    return blocked_form(i, *weight, variant_of(&args));
   } catch (const StatusError& e) {
     if (e.status() != BP_UNSUPPORTED) throw;
-    return false;
+    return std::nullopt;
   }
-  return true;
 }
 
 uint64_t hash_of(const dnnl::memory::desc& desc) {
@@ -229,7 +210,7 @@ uint64_t hash_of(const dnnl::memory::desc& desc) {
   return hash;
 }
 
-dnnl::memory::desc desc_of(FullInstance& i, const LayoutForm& form) {
+dnnl::memory::desc desc_of(const FullInstance& i, const LayoutForm& form) {
   const bool is_linear = form.variant == kWeightOfLinear;
   const int64_t cols = form.shape[is_linear ? 0 : 1], depth = form.shape[is_linear ? 1 : 0];
   return i.weights->desc(cols, depth);
@@ -261,13 +242,13 @@ dnnl::memory::desc BlockedWeights::desc(int64_t cols, int64_t depth) {
   return descs_.emplace(key, made).first->second;
 }
 
-LayoutForm blocked_form(FullInstance& i, const bp_tensor& tensor, WeightVariant variant) {
+LayoutForm blocked_form(const FullInstance& i, const bp_tensor& tensor, WeightVariant variant) {
   LayoutForm form = form_like(tensor, BP_LAYOUT_KIND_VENDOR, variant);
   form.words[0] = hash_of(desc_of(i, form));
   return form;
 }
 
-dnnl::memory::desc blocks_of(FullInstance& i, const LayoutForm& form) {
+dnnl::memory::desc blocks_of(const FullInstance& i, const LayoutForm& form) {
   const bool is_known = form.kind == BP_LAYOUT_KIND_VENDOR && form.dtype == BP_F32 &&
                         form.ndim == 2 && form.shape[0] > 0 && form.shape[1] > 0 &&
                         (form.variant == kWeightOfLinear || form.variant == kWeightOfMatmul);
@@ -279,19 +260,17 @@ dnnl::memory::desc blocks_of(FullInstance& i, const LayoutForm& form) {
   return desc;
 }
 
-bool find_preferred_form(FullInstance& i, const bp_kernel& kernel, const void* args,
-                         LayoutForm& form) {
-  if (kernel.op == BP_OP_LINEAR)
-    return find_form(i, *static_cast<const bp_linear_args*>(args), form);
-  if (kernel.op == BP_OP_MATMUL)
-    return find_form(i, *static_cast<const bp_matmul_args*>(args), form);
-  return false;
+std::optional<LayoutForm> find_preferred_form(const FullInstance& i, const bp_kernel& kernel,
+                                              const void* args) {
+  if (kernel.op == BP_OP_LINEAR) return find_form<bp_linear_args>(i, args);
+  if (kernel.op == BP_OP_MATMUL) return find_form<bp_matmul_args>(i, args);
+  return std::nullopt;
 }
 
 void put_blocked_products(FullInstance& i) {
   for (bp_kernel& kernel : i.kernels) {
-    if (kernel.op == BP_OP_LINEAR) put_front<bp_linear_args>(kernel);
-    if (kernel.op == BP_OP_MATMUL) put_front<bp_matmul_args>(kernel);
+    if (kernel.op == BP_OP_LINEAR) LayoutKernel<BlockedTraits<bp_linear_args>>::put(kernel);
+    if (kernel.op == BP_OP_MATMUL) LayoutKernel<BlockedTraits<bp_matmul_args>>::put(kernel);
   }
 }
 

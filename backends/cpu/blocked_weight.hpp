@@ -11,6 +11,7 @@
 #include <dnnl.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <utility>
 
@@ -37,13 +38,13 @@ enum WeightVariant : uint32_t { kWeightOfLinear = 1, kWeightOfMatmul = 2 };
 // blocked_form() returns the form of the weight `tensor`, and blocks_of() the blocks of a form.
 // Both throw what desc() throws. blocks_of() also throws StatusError of BP_INCOMPATIBLE if this
 // processor or this oneDNN would choose other blocks.
-LayoutForm blocked_form(FullInstance& i, const bp_tensor& tensor, WeightVariant variant);
-dnnl::memory::desc blocks_of(FullInstance& i, const LayoutForm& form);
+LayoutForm blocked_form(const FullInstance& i, const bp_tensor& tensor, WeightVariant variant);
+dnnl::memory::desc blocks_of(const FullInstance& i, const LayoutForm& form);
 
-// Sets `form` to the form that `kernel` prefers for its weight in this call. Returns false if the
-// kernel prefers strides.
-bool find_preferred_form(FullInstance& i, const bp_kernel& kernel, const void* args,
-                         LayoutForm& form);
+// Returns the form that `kernel` prefers for its weight in this call, or none if the kernel prefers
+// strides.
+std::optional<LayoutForm> find_preferred_form(const FullInstance& i, const bp_kernel& kernel,
+                                              const void* args);
 
 // Replaces the functions of the linear and matmul kernels by functions that also take blocked
 // weights.

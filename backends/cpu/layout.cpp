@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "backends/cpu/blocked_weight.hpp"
@@ -14,10 +15,9 @@
 #include "backends/cpu/profiler.hpp"
 #include "backends/host_kernels/inner_product.hpp"
 #include "backends/host_kernels/strided.hpp"
-#include "backplane/ops.h"
-#include "backplane/shell/capture.hpp"
-#include "backplane/shell/entry.hpp"
 #include "backplane/shell/frame.hpp"
+#include "backplane/shell/layout_front.hpp"
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cpu {
@@ -26,56 +26,6 @@ namespace {
 using kernels::View;
 
 constexpr uint64_t kAlignmentBytes = 64;
-
-Layouts& layouts_of(void* self) { return *full_instance(self).layouts; }
-
-// ---- Questions ----------------------------------------------------------------------------------
-
-void check_argument(const bp_kernel& kernel, uint32_t argument) {
-  uint32_t count = 0;
-  for (const FrameMember& member : frame_members()) {
-    const bool is_list = member.is_list() && !member.is_numbers();
-    if (member.op == kernel.op && (member.is_tensor() || is_list)) ++count;
-  }
-  if (argument < count) return;
-  refuse(BP_INVALID_ARGUMENT, "layout.preferred: argument is " + std::to_string(argument) + ", " +
-                                  op_name(kernel.op) + " has " + std::to_string(count) +
-                                  " tensor arguments");
-}
-
-bp_status preferred(void* self, bp_device* handle, const bp_kernel* kernel, uint32_t argument,
-                    const void* args, const bp_layout** out_layout) {
-  FullInstance& i = full_instance(self);
-  return guarded(*i.host, [&]() -> bp_status {
-    device_of(i, handle, "layout.preferred");
-    require(kernel, "layout.preferred: kernel");
-    require(args, "layout.preferred: args");
-    require(out_layout, "layout.preferred: out_layout");
-    const bp_layout* layout = nullptr;
-    // A kernel that was not registered here is the kernel of a compiled program, which takes
-    // strides.
-    const bool is_own =
-        std::ranges::any_of(i.kernels, [&](const bp_kernel& own) { return &own == kernel; });
-    if (is_own) {
-      check_argument(*kernel, argument);
-      LayoutForm form;
-      if (argument == 1 && find_preferred_form(i, *kernel, args, form)) {
-        layout = i.layouts->make(form);
-      }
-    }
-    *out_layout = layout;
-    return BP_OK;
-  });
-}
-
-bp_status from_blob(void* self, bp_device* handle, const void* blob, uint64_t blob_size_bytes,
-                    const bp_layout** out_layout) {
-  FullInstance& i = full_instance(self);
-  return guarded(*i.host, [&] {
-    device_of(i, handle, "layout.from_blob");
-    return i.layouts->from_blob(blob, blob_size_bytes, out_layout);
-  });
-}
 
 // ---- Conversions --------------------------------------------------------------------------------
 
@@ -152,7 +102,7 @@ std::byte* checked_address(const bp_tensor& tensor, const char* what) {
 
 // Makes one side. If `is_dst` is true, the reorder writes dense rows into the blocks, else it
 // writes the blocks to dense rows.
-Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<LayoutForm>& form,
+Side make_side(const FullInstance& i, const bp_tensor& tensor, const std::optional<LayoutForm>& form,
                bool is_dst) {
   Side side;
   side.view.address = checked_address(tensor, is_dst ? "dst" : "src");
@@ -177,27 +127,36 @@ Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<Lay
   return side;
 }
 
-bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src) {
-  FullInstance& i = full_instance(self);
-  return guarded(*i.host, [&]() -> bp_status {
-    const Stream& s = stream_of(stream, "layout.convert");
-    if (i.captures->is_capturing(stream)) return i.captures->refuse("layout.convert");
-    const Conversion conversion = i.layouts->read_conversion(dst, src);
-    const int64_t item_bytes = dtype_size_bytes(dst->dtype);
-    if (item_bytes < 1 || item_bytes > 8) {
-      refuse(BP_UNSUPPORTED, "layout.convert: elements of dtype " + std::to_string(dst->dtype) +
-                                 " have no 1, 2, 4 or 8 bytes");
+struct LayoutTraits : Cards<FullInstance, Device> {
+  static constexpr int64_t kMostItemBytes = 8;  // copy_elements() takes no larger ones.
+
+  static const Stream& stream_of(bp_stream* handle, const char* call) {
+    return cpu::stream_of(handle, call);
+  }
+
+  static LayoutFacts facts_of(const FullInstance& i, const LayoutForm& form) {
+    return {"blocks of a weight", blocks_of(i, form).get_size(), kAlignmentBytes};
+  }
+
+  static std::optional<LayoutForm> preferred_form(const FullInstance& i,
+                                                  const LayoutQuestion& question) {
+    if (question.argument != 1) return std::nullopt;
+    return find_preferred_form(i, question.kernel, question.args);
+  }
+
+  static bp_status convert(const FullInstance& i, const Stream& stream,
+                           const Conversion& conversion) {
+    const auto& [dst, src, dst_form, src_form] = conversion;
+    if (element_count(dst) == 0) {
+      return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert"}, [] {});
     }
-    if (element_count(*dst) == 0) {
-      return submit_work(i, s, {BP_ACTIVITY_COPY, "convert", 0}, [] {});
-    }
-    const Job job{make_side(i, *dst, conversion.dst_form, true),
-                  make_side(i, *src, conversion.src_form, false), item_bytes,
+    const int64_t item_bytes = dtype_size_bytes(dst.dtype);
+    const Job job{make_side(i, dst, dst_form, true), make_side(i, src, src_form, false), item_bytes,
                   i.device->thread_count()};
-    const auto bytes = static_cast<uint64_t>(2 * element_count(*dst) * item_bytes);
-    return submit_work(i, s, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
-  });
-}
+    const auto bytes = static_cast<uint64_t>(2 * element_count(dst) * item_bytes);
+    return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
+  }
+};
 
 // Names the version of oneDNN and the processor, because both decide which blocks are chosen.
 std::string identity() {
@@ -212,15 +171,7 @@ std::string identity() {
 
 void make_layouts(FullInstance& i) {
   i.weights = std::make_unique<BlockedWeights>();
-  i.layouts = std::make_unique<Layouts>(LayoutBackend{
-      .host = i.host, .identity = identity(), .facts_of = [&i](const LayoutForm& form) {
-        return LayoutFacts{"blocks of a weight", blocks_of(i, form).get_size(), kAlignmentBytes};
-      }});
-  i.layout_table = layout_table<layouts_of>();
-  i.layout_table.self = static_cast<Instance*>(&i);
-  i.layout_table.preferred = preferred;
-  i.layout_table.from_blob = from_blob;
-  i.layout_table.convert = convert;
+  offer_layouts<LayoutTraits>(i, identity());
   put_blocked_products(i);
 }
 

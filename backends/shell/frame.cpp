@@ -69,6 +69,27 @@ int64_t saturated(int64_t a, int64_t b, int64_t c, int64_t d) {
 
 std::span<const FrameMember> frame_members() { return kMembers; }
 
+std::span<const FrameMember> frame_members(uint32_t op) {
+  const auto* const first = std::ranges::find(kMembers, op, &FrameMember::op);
+  return {first, std::find_if(first, std::end(kMembers),
+                              [&](const FrameMember& member) { return member.op != op; })};
+}
+
+const bp_tensor* tensor_argument(uint32_t op, const void* args, uint32_t argument,
+                                 const char* call) {
+  uint32_t count = 0;
+  for (const FrameMember& member : frame_members(op)) {
+    if (!member.is_argument() || count++ != argument) continue;
+    if (member.is_list()) return nullptr;
+    return *reinterpret_cast<const bp_tensor* const*>(static_cast<const std::byte*>(args) +
+                                                      member.offset);
+  }
+  throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": argument is " +
+                                             std::to_string(argument) + ", " + op_name(op) +
+                                             " has " + std::to_string(count) +
+                                             " tensor arguments");
+}
+
 bool FrameMember::is_tensor() const {
   constexpr std::string_view kKinds[] = {"tensor", "tensor_opt", "out",          "out_opt",
                                          "inout",  "operand",    "scalar_tensor"};
@@ -93,11 +114,11 @@ OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)
     return;
   }
   uint32_t index = 0;
-  for (const FrameMember& member : kMembers) {
+  for (const FrameMember& member : frame_members(op)) {
     // A member that an older frame lacks was not copied.
-    if (member.op != op || member.offset + sizeof(void*) > size_bytes) continue;
+    if (member.offset + sizeof(void*) > size_bytes) continue;
     own_member(member, index);
-    if (member.is_tensor() || (member.is_list() && !member.is_numbers())) ++index;
+    if (member.is_argument()) ++index;
   }
 }
 
@@ -189,12 +210,10 @@ void OwnedFrame::own_numbers(size_t offset, uint64_t count) {
 
 void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index,
                               bool is_first) {
-  const bool is_output = member.kind.starts_with("out");
-  const bool is_both = member.kind.starts_with("inout");
   tensors_.push_back(tensor);
   arguments_.push_back({.name = member.name,
-                        .is_read = !is_output,
-                        .is_written = is_output || is_both,
+                        .is_read = member.is_read(),
+                        .is_written = member.is_written(),
                         .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
                         .has_free_dtype = is_free(member.dtype_rule),
                         .is_first = is_first,

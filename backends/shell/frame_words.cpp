@@ -76,9 +76,9 @@ void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
   const size_t begin = words.size();
   words.insert(words.end(), words_.begin(), words_.end());
   const auto* const bytes = reinterpret_cast<const std::byte*>(words_.data());
-  for (const FrameMember& member : frame_members()) {
+  for (const FrameMember& member : frame_members(op_)) {
     const bool is_pointer = member.is_tensor() || member.is_list();
-    if (member.op != op_ || !is_pointer || member.offset + sizeof(void*) > size_bytes_) continue;
+    if (!is_pointer || member.offset + sizeof(void*) > size_bytes_) continue;
     const bool is_given = get(words_, member.offset) != 0;
     const uint64_t mark = is_given ? 1 : 0;
     std::memcpy(reinterpret_cast<std::byte*>(words.data() + begin) + member.offset, &mark,
@@ -107,9 +107,9 @@ OwnedFrame OwnedFrame::read_from(const std::vector<uint64_t>& words, size_t& pos
   std::vector<uint64_t> frame((size_bytes + 7) / 8);
   for (uint64_t& word : frame) word = next(words, position);
   Storage storage;
-  for (const FrameMember& member : frame_members()) {
+  for (const FrameMember& member : frame_members(static_cast<uint32_t>(op))) {
     const bool is_pointer = member.is_tensor() || member.is_list();
-    if (member.op != op || !is_pointer || member.offset + sizeof(void*) > size_bytes) continue;
+    if (!is_pointer || member.offset + sizeof(void*) > size_bytes) continue;
     const uint64_t mark = get(frame, member.offset);
     if (mark > 1) damaged("a pointer");
     if (mark == 0) continue;

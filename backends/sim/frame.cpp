@@ -1,15 +1,12 @@
 #include "backends/sim/frame.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <span>
 #include <string>
 
 #include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/layout.h"
-#include "backplane/ops.h"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
@@ -17,61 +14,8 @@
 namespace bp::sim {
 namespace {
 
-// The kinds of ops.def.
-enum class Kind : uint8_t {
-  tensor,
-  tensor_opt,
-  operand,
-  scalar_tensor,
-  out,
-  out_opt,
-  inout,
-  tensor_list,
-  out_list,
-  inout_list,
-  i32,
-  i64,
-  u64,
-  f64,
-  i64_list,
-  dtype,
-  enumeration,
-};
-
-constexpr bool is_list(Kind kind) { return kind >= Kind::tensor_list && kind <= Kind::inout_list; }
-constexpr bool is_tensor(Kind kind) { return kind <= Kind::inout_list; }
-constexpr bool is_written(Kind kind) {
-  return (kind >= Kind::out && kind <= Kind::inout) || kind == Kind::out_list ||
-         kind == Kind::inout_list;
-}
-
-struct Member {
-  uint32_t op;      // The op in its first row; 0 in the rows of its members.
-  uint32_t offset;  // The offset of the pointer. A list's count is 8 bytes before.
-  Kind kind;
-  const char* name;
-};
-
-constexpr Member kMembers[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) {id, 0, Kind::i32, #name},
-#define BP_ARG(op, member, kind, dtype_rule) \
-  {0, offsetof(bp_##op##_args, member), Kind::kind, #member},
-#include "backplane/ops.def"
-#undef BP_OP
-#undef BP_ARG
-};
-
-// Returns the rows of the members of `op`.
-std::span<const Member> members_of(uint32_t op) {
-  const auto* const row =
-      std::ranges::find_if(kMembers, [&](const Member& m) { return m.op == op; });
-  if (row == std::end(kMembers)) refuse(BP_UNSUPPORTED, "launch: the op is not known");
-  return {row + 1,
-          std::find_if(row + 1, std::end(kMembers), [](const Member& m) { return m.op != 0; })};
-}
-
 template <typename T>
-T value_at(const void* args, uint32_t offset) {
+T value_at(const void* args, size_t offset) {
   T value;
   // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(value));
@@ -88,7 +32,7 @@ Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string&
   return b;
 }
 
-void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member,
+void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const FrameMember& member,
                 const Stream& stream) {
   // Only plan_pack() gets tensors without a buffer, which are the arguments that are not packed.
   if (t == nullptr || t->buffer == nullptr || element_count(*t) == 0) return;
@@ -110,7 +54,7 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member
   const Extent extent = extent_in_buffer(*t, b.size_bytes, ("launch: " + what).c_str());
   const auto begin = static_cast<uint64_t>(extent.begin);
   const auto size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
-  const Access access = is_written(member.kind) ? Access::kWrite : Access::kRead;
+  const Access access = member.is_written() ? Access::kWrite : Access::kRead;
   b.memory->check("launch: " + what, b.first_byte + begin, size_bytes, access);
   uses.push_back(b.use(begin, size_bytes, access));
 }
@@ -119,13 +63,13 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member
 
 std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream) {
   std::vector<Use> uses;
-  for (const Member& member : members_of(op)) {
-    if (!is_tensor(member.kind)) continue;
-    if (!is_list(member.kind)) {
+  for (const FrameMember& member : frame_members(op)) {
+    if (!member.is_argument()) continue;
+    if (!member.is_list()) {
       add_tensor(uses, value_at<const bp_tensor*>(args, member.offset), member, stream);
       continue;
     }
-    const auto count = value_at<uint64_t>(args, member.offset - uint32_t{sizeof(uint64_t)});
+    const auto count = value_at<uint64_t>(args, member.offset - sizeof(uint64_t));
     const auto* const list = value_at<const bp_tensor* const*>(args, member.offset);
     for (uint64_t k = 0; k < count; ++k) add_tensor(uses, list[k], member, stream);
   }

@@ -9,9 +9,6 @@
 
 namespace bp::sim {
 
-// Returns the form of `tensor` in tiles.
-LayoutForm tiled_form(const bp_tensor& tensor);
-
 // Returns a bit set. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
 // preferred.
 uint32_t tiled_arguments(uint32_t op);

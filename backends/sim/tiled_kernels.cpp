@@ -13,6 +13,7 @@
 #include "backends/sim/layout.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/frame.hpp"
+#include "backplane/shell/layout_front.hpp"
 #include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
 
@@ -214,72 +215,42 @@ class TiledCall {
   uint64_t plain_bytes_ = 0;
 };
 
-bp_status launch_front(const bp_kernel* self, const bp_launch* launch, const void* args) {
-  const Instance& i = instance(self->state);
-  if (launch == nullptr || args == nullptr || !has_layouts(self->op, args)) {
-    return plain_kernel(i, *self).launch(self, launch, args);
-  }
-  return guarded(*i.host, [&]() -> bp_status {
-    const auto run = [&](bool only_checks) {
-      return TiledCall(i, *self, args).launch(*launch, only_checks);
-    };
-    if (!i.hooks.is_capture_open()) return run(false);
-    return launch_in_capture(*i.captures, *self, *launch, args, run);
-  });
-}
+struct TiledTraits {
+  using Instance = sim::Instance;
 
-bp_status workspace_front(const bp_kernel* self, bp_device* device, const void* args,
-                          uint64_t* out_required, uint64_t* out_preferred) {
-  const Instance& i = instance(self->state);
-  if (!has_layouts(self->op, args)) {
-    const bp_kernel& plain = plain_kernel(i, *self);
-    if (plain.workspace_size != nullptr) {
-      return plain.workspace_size(self, device, args, out_required, out_preferred);
-    }
-    if (out_required != nullptr) *out_required = 0;
-    if (out_preferred != nullptr) *out_preferred = 0;
-    return BP_OK;
+  static const bp_kernel& plain_kernel(const bp_kernel& self) {
+    return sim::plain_kernel(instance(self.state), self);
   }
-  return guarded(*i.host, [&]() -> bp_status {
-    const uint64_t size_bytes = TiledCall(i, *self, args).workspace_size_bytes(device);
-    if (out_required != nullptr) *out_required = size_bytes;
-    if (out_preferred != nullptr) *out_preferred = size_bytes;
-    return BP_OK;
-  });
-}
 
-bp_reason supports_front(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                         const void* args) {
-  const Instance& i = instance(self->state);
-  const bp_kernel& plain = plain_kernel(i, *self);
-  if (!has_layouts(self->op, args)) return plain.supports(self, device, flags, args);
-  bp_reason reason = "a layout is not one that the kernel takes there";
-  // supports() returns a reason and sets no error text, so the exception is caught here.
-  try {
-    TiledCall call(i, *self, args);
-    reason = plain.supports(self, device, flags, call.args());
-  } catch (const std::exception&) {
-    return reason;
+  static bool has_layouts(const bp_kernel& self, const void* args) {
+    return sim::has_layouts(self.op, args);
   }
-  return reason;
-}
 
-bp_status prepare_front(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
-                        const void* args, bp_plan** out_plan) {
-  const Instance& i = instance(self->state);
-  if (args == nullptr || !has_layouts(self->op, args)) {
-    return plain_kernel(i, *self).prepare(self, device, desc, args, out_plan);
+  static bp_status launch(const bp_kernel& self, const bp_launch& launch, const void* args) {
+    const Instance& i = instance(self.state);
+    return guarded(*i.host, [&]() -> bp_status {
+      const auto run = [&](bool only_checks) {
+        return TiledCall(i, self, args).launch(launch, only_checks);
+      };
+      if (!i.hooks.is_capture_open()) return run(false);
+      return launch_in_capture(*i.captures, self, launch, args, run);
+    });
   }
-  return i.fail(BP_UNSUPPORTED, "no plan is of use: an argument is in tiles");
-}
+
+  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device* device,
+                                       const void* args) {
+    return TiledCall(instance(self.state), self, args).workspace_size_bytes(device);
+  }
+
+  static bp_reason supports(const bp_kernel& self, bp_device* device, bp_launch_flags flags,
+                            const void* args) {
+    const TiledCall call(instance(self.state), self, args);
+    return call.plain().supports(&self, device, flags, call.args());
+  }
+};
 
 }  // namespace
 
-void put_tiles(bp_kernel& kernel) {
-  kernel.launch = launch_front;
-  kernel.workspace_size = workspace_front;
-  if (kernel.supports != nullptr) kernel.supports = supports_front;
-  if (kernel.prepare != nullptr) kernel.prepare = prepare_front;
-}
+void put_tiles(bp_kernel& kernel) { LayoutKernel<TiledTraits>::put(kernel); }
 
 }  // namespace bp::sim

@@ -27,10 +27,24 @@ struct FrameMember {
   bool is_tensor() const;                                   // A pointer to one tensor.
   bool is_list() const { return kind.ends_with("_list"); }  // Its count is the member before.
   bool is_numbers() const { return kind == "i64_list"; }
+
+  // One tensor or a list of tensors, which has one number among the tensor arguments of the op.
+  bool is_argument() const { return is_tensor() || (is_list() && !is_numbers()); }
+  bool is_read() const { return !kind.starts_with("out"); }
+  bool is_written() const { return kind.starts_with("out") || kind.starts_with("inout"); }
 };
 
 // Returns all rows. The rows of an op are in the order of its frame.
 std::span<const FrameMember> frame_members();
+
+// Returns the rows of an op; none of an op that this build does not know.
+std::span<const FrameMember> frame_members(uint32_t op);
+
+// Returns the tensor that the frame `args` has as tensor argument `argument`; NULL if it is not
+// given, or is a list. Throws StatusError of BP_INVALID_ARGUMENT, whose text begins with `call`, if
+// the op has fewer tensor arguments.
+const bp_tensor* tensor_argument(uint32_t op, const void* args, uint32_t argument,
+                                 const char* call);
 
 // What the op specification says about one tensor of a frame.
 struct FrameArgument {

@@ -1,5 +1,6 @@
 // Layouts of a backend: descriptions with a reference count, the blobs that stand for them in other
-// processes, and the entries of bp_layout_ops that are the same for all backends.
+// processes, and the entries of bp_layout_ops that are the same for all backends. layout_front.hpp
+// makes the table.
 //
 // Two layouts with equal blobs are one object here. A launch reads the blob of its layout, so any
 // instance may have made the layout.
@@ -94,24 +95,5 @@ class Layouts {
   std::mutex mutex_;  // It guards the members below.
   std::map<std::string, std::unique_ptr<Layout>> by_blob_;
 };
-
-// Returns a table of layouts whose `self` has Layouts, which `kLayoutsOf` returns. The backend adds
-// preferred() and convert().
-template <Layouts& (*kLayoutsOf)(void* self)>
-bp_layout_ops layout_table() {
-  bp_layout_ops table{};
-  table.struct_size = sizeof(table);
-  table.struct_type = BP_STRUCT_LAYOUT_OPS;
-  table.equal = [](void* self, const bp_layout* a, const bp_layout* b, uint32_t* out_equal) {
-    return kLayoutsOf(self).equal(a, b, out_equal);
-  };
-  table.retain = [](void* self, const bp_layout* layout) {
-    return kLayoutsOf(self).retain(layout);
-  };
-  table.release = [](void* self, const bp_layout* layout) {
-    return kLayoutsOf(self).release(layout);
-  };
-  return table;
-}
 
 }  // namespace bp
