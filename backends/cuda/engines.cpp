@@ -1,14 +1,7 @@
 #include "backends/cuda/engines.hpp"
 
-#include "backplane/shell/options.hpp"
-
 namespace bp::cuda {
 namespace {
-
-bool read_tf32(const bp_host& host) {
-  const auto value = find_option(host, "tf32");
-  return value && read_yes_or_no("tf32", *value);
-}
 
 // Makes an engine if it does not exist yet. No library runs under the lock, so two threads may both
 // make an engine; the first one is kept.
@@ -27,7 +20,8 @@ Engine* find_or_start(std::mutex& mutex, std::unique_ptr<Engine>& place, const T
 
 }  // namespace
 
-Engines::Engines(const bp_host& host) : libraries_(host), allows_tf32_(read_tf32(host)) {}
+Engines::Engines(const bp_host& host, const Options& options)
+    : libraries_(host, options.libraries), allows_tf32_(options.allows_tf32) {}
 
 Engines::~Engines() {
   for (auto& [device, started] : started_) {

@@ -10,13 +10,14 @@
 #include "backends/cuda/cudnn.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/libraries.hpp"
+#include "backends/cuda/options.hpp"
 
 namespace bp::cuda {
 
 // The engines. The class is safe from any thread.
 class Engines {
  public:
-  explicit Engines(const bp_host& host);
+  Engines(const bp_host& host, const Options& options);
   Engines(const Engines&) = delete;
   ~Engines();
 

@@ -6,25 +6,8 @@
 
 #include <utility>
 
-#include "backplane/shell/options.hpp"
-
 namespace bp::cuda {
 namespace {
-
-std::string option(const bp_host& host, const char* key, std::string otherwise = {}) {
-  const auto value = find_option(host, key);
-  return value ? std::string(*value) : std::move(otherwise);
-}
-
-std::vector<std::string> parts(const std::string& text) {
-  std::vector<std::string> result;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(':', begin), text.size());
-    if (end > begin) result.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return result;
-}
 
 // Returns the folders with libraries of a toolkit and of wheels, in search order.
 std::vector<std::string> library_folders(const LibrarySearch& search, const LibraryLoader& loader) {
@@ -271,14 +254,6 @@ LibraryLoader system_loader() {
   return loader;
 }
 
-LibrarySearch read_library_search(const bp_host& host) {
-  LibrarySearch search;
-  search.folders = parts(option(host, "library_path"));
-  search.toolkit = option(host, "toolkit_path", search.toolkit);
-  search.python = option(host, "python_path");
-  return search;
-}
-
 std::string library_version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
@@ -338,8 +313,8 @@ template class Library<CublasLt>;
 template class Library<Cudnn>;
 template class Library<Nccl>;
 
-Libraries::Libraries(const bp_host& host)
-    : Libraries(read_library_search(host), system_loader(),
+Libraries::Libraries(const bp_host& host, LibrarySearch search)
+    : Libraries(std::move(search), system_loader(),
                 [&host](bool is_found, const std::string& line) {
                   host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
                 }) {}

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backends/cuda/library_tables.hpp"
+#include "backends/cuda/options.hpp"
 #include "backplane/backend.h"
 
 namespace bp::cuda {
@@ -39,15 +40,6 @@ struct LibraryLoader {
 };
 
 LibraryLoader system_loader();
-
-// The places to search, besides the loader's own path.
-struct LibrarySearch {
-  std::vector<std::string> folders;
-  std::string toolkit = "/usr/local/cuda";
-  std::string python;  // Not searched if empty.
-};
-
-LibrarySearch read_library_search(const bp_host& host);
 
 // The library that is searched. Versions are 10000 * major + 100 * minor + patch.
 struct LibrarySpec {
@@ -99,7 +91,7 @@ class Library {
 class Libraries {
  public:
   // The host's log gets a line for each library that is found or missing.
-  explicit Libraries(const bp_host& host);
+  Libraries(const bp_host& host, LibrarySearch search);
   Libraries(LibrarySearch search, LibraryLoader loader, LibraryNote note)
       : search_(std::move(search)), loader_(std::move(loader)), note_(std::move(note)) {}
 

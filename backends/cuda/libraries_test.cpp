@@ -184,7 +184,7 @@ TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
     static_cast<Host*>(self)->log.push_back(std::string(weight) + message);
     return BP_OK;
   };
-  Libraries libraries(host.table);
+  Libraries libraries(host.table, read_library_search(host.table));
   const bool is_found = libraries.cudnn() != nullptr;
   static_cast<void>(libraries.cudnn());
   ASSERT_EQ(host.log.size(), 1u);
