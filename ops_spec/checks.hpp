@@ -122,7 +122,7 @@ inline bool set_output(bp_op_output& output, bp_dtype dtype, dims::View shape) {
   }
   output.dtype = dtype;
   output.ndim = static_cast<uint32_t>(shape.count);
-  std::copy(shape.begin(), shape.end(), output.shape);
+  dims::copy(shape, output.shape);
   return true;
 }
 

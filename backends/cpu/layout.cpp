@@ -102,8 +102,8 @@ std::byte* checked_address(const bp_tensor& tensor, const char* what) {
 
 // Makes one side. If `is_dst` is true, the reorder writes dense rows into the blocks, else it
 // writes the blocks to dense rows.
-Side make_side(const FullInstance& i, const bp_tensor& tensor, const std::optional<LayoutForm>& form,
-               bool is_dst) {
+Side make_side(const FullInstance& i, const bp_tensor& tensor,
+               const std::optional<LayoutForm>& form, bool is_dst) {
   Side side;
   side.view.address = checked_address(tensor, is_dst ? "dst" : "src");
   side.view.ndim = tensor.ndim;

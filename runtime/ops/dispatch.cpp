@@ -65,24 +65,24 @@ void Elementwise::prepare(const char* op, Rule rule) {
   if (a == nullptr) held_[0] = bp::fill({}, dtype, Device(*target_), Scalar(a_.scalar()));
   if (a != nullptr && a->dtype != dtype) held_[0] = a_.tensor()->to(dtype);
   if (b != nullptr && b->dtype != dtype) held_[1] = b_.tensor()->to(dtype);
-  tensors_[0] = held_[0] ? held_[0].get() : a;
-  tensors_[1] = held_[1] ? held_[1].get() : b;
+  a_view_ = held_[0] ? held_[0].get() : a;
+  b_view_ = held_[1] ? held_[1].get() : b;
   if (b != nullptr) broadcast(op);
 }
 
 void Elementwise::broadcast(const char* op) {
-  const dims::View a = dims::shape(*tensors_[0]);
-  const dims::View b = dims::shape(*tensors_[1]);
+  const dims::View a = dims::shape(*a_view_);
+  const dims::View b = dims::shape(*b_view_);
   const dims::Dims shape = dims::broadcast(a, b);
   if (shape.count == dims::kNone) {
     fail(std::string(op) + ": a has the shape " + to_string(ints(a)) + " and b " +
          to_string(ints(b)) + "; allowed: shapes whose extents, from the last one, are equal or 1");
   }
   std::copy_n(shape.data, shape.count, shape_);
-  for (size_t i = 0; i < 2; ++i) {
-    views_[i] = broadcast_view(*tensors_[i], {shape_, shape.count}, strides_[i]);
-    tensors_[i] = &views_[i];
-  }
+  views_[0] = broadcast_view(*a_view_, {shape_, shape.count}, strides_[0]);
+  views_[1] = broadcast_view(*b_view_, {shape_, shape.count}, strides_[1]);
+  a_view_ = &views_[0];
+  b_view_ = &views_[1];
 }
 
 bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* strides) {

@@ -62,15 +62,16 @@ class Elementwise {
  public:
   enum class Rule { kPromote, kDivide };  // kDivide casts integers to f32 first.
 
-  Elementwise(const char* op, Rule rule, const Operand& a, const Operand& b) : a_(a), b_(b) {
+  [[gnu::always_inline]] Elementwise(const char* op, Rule rule, const Operand& a, const Operand& b)
+      : a_(a), b_(b) {
     if (!is_plain(rule)) [[unlikely]]
       prepare(op, rule);
   }
   Elementwise(const Elementwise&) = delete;
   Elementwise& operator=(const Elementwise&) = delete;
 
-  const bp_tensor* a() const { return tensors_[0]; }
-  const bp_tensor* b() const { return tensors_[1]; }
+  const bp_tensor* a() const { return a_view_; }
+  const bp_tensor* b() const { return b_view_; }
   const bp_scalar& b_scalar() const { return b_.scalar(); }
   const bp_target& target() const { return *target_; }
 
@@ -84,7 +85,8 @@ class Elementwise {
 
   const Operand& a_;
   const Operand& b_;
-  const bp_tensor* tensors_[2] = {nullptr, nullptr};
+  const bp_tensor* a_view_ = nullptr;
+  const bp_tensor* b_view_ = nullptr;
   const bp_target* target_ = nullptr;
   Tensor held_[2];  // Casts, and a tensor that stands for a number.
   bp_tensor views_[2];
@@ -139,7 +141,7 @@ inline bool is_float(bp_dtype dtype) {
 
 // Returns whether the inputs need no cast and no broadcast. Then both have one dtype and shape and
 // are on one device, or the second is a number that the dtype of the first holds.
-inline bool Elementwise::is_plain(Rule rule) {
+[[gnu::always_inline]] inline bool Elementwise::is_plain(Rule rule) {
   if (a_.tensor() == nullptr || !*a_.tensor()) return false;
   const TensorImpl& a = *a_.tensor()->impl();
   if (!is_float(a.view.dtype) && (rule == Rule::kDivide || b_.tensor() == nullptr)) return false;
@@ -153,9 +155,9 @@ inline bool Elementwise::is_plain(Rule rule) {
     for (uint32_t i = 0; i < a.view.ndim; ++i) {
       if (a.view.shape[i] != b.view.shape[i]) return false;
     }
-    tensors_[1] = &b.view;
+    b_view_ = &b.view;
   }
-  tensors_[0] = &a.view;
+  a_view_ = &a.view;
   target_ = a.storage->target;
   return true;
 }

@@ -94,7 +94,7 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
   storage->target = &target;
   TensorImpl* impl = &storage->first;
   impl->storage = storage;
-  std::copy_n(shape, count, impl->shape());
+  dims::copy({shape, count}, impl->shape());
   tensors::set_contiguous_strides(count, shape, impl->strides());
   impl->view = {block->ref.buffer,
                 block->ref.byte_offset,
