@@ -148,13 +148,13 @@ struct LayoutTraits : Cards<FullInstance, Device> {
                            const Conversion& conversion) {
     const auto& [dst, src, dst_form, src_form] = conversion;
     if (element_count(dst) == 0) {
-      return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert"}, [] {});
+      return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert"}, {}, [] {});
     }
     const int64_t item_bytes = dtype_size_bytes(dst.dtype);
     const Job job{make_side(i, dst, dst_form, true), make_side(i, src, src_form, false), item_bytes,
                   i.device->thread_count()};
     const auto bytes = static_cast<uint64_t>(2 * element_count(dst) * item_bytes);
-    return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
+    return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", bytes}, {}, [job] { job.run(); });
   }
 };
 

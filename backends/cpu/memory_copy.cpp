@@ -15,7 +15,7 @@ bp_status MemoryTraits::copy(const Instance& i, Stream& s, const Range& dst, con
                              const char* call) {
   auto* const to = static_cast<std::byte*>(map(dst));
   const auto* const from = static_cast<std::byte*>(map(src));
-  return submit_work(i, s, {BP_ACTIVITY_COPY, call, 2 * dst.size_bytes, {to, dst.size_bytes}},
+  return submit_work(i, s, {BP_ACTIVITY_COPY, call, 2 * dst.size_bytes}, {to, dst.size_bytes},
                      [to, from, size_bytes = dst.size_bytes] {
                        if (to != from) copy_bytes(to, from, size_bytes);
                      });
@@ -25,15 +25,16 @@ bp_status MemoryTraits::copy_from_host(const Instance& i, Stream& s, const Range
                                        const void* src, bp_borrow borrow) {
   auto* const to = static_cast<std::byte*>(map(dst));
   const uint64_t size_bytes = dst.size_bytes;
-  const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes, {to, size_bytes}};
+  const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes};
   auto copy = [=] { copy_bytes(to, src, size_bytes); };
-  if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, s, work, copy);
+  if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, s, work, {to, size_bytes}, copy);
   const bool is_watched = i.hooks.is_recording() || s.lane->faults().is_ordered();
   if (!is_watched && s.queue->try_run_here(copy)) return BP_OK;
   // The work runs later, on another thread: stage, so that the caller may go on.
   const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
   copy_bytes(staged.get(), src, size_bytes);
-  return submit_work(i, s, work, [=] { copy_bytes(to, staged.get(), size_bytes); });
+  return submit_work(i, s, work, {to, size_bytes},
+                     [=] { copy_bytes(to, staged.get(), size_bytes); });
 }
 
 bp_status MemoryTraits::copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
@@ -41,11 +42,8 @@ bp_status MemoryTraits::copy_to_host(const Instance& i, Stream& s, void* dst, co
   Queue& q = *s.queue;
   const void* const from = map(src);
   const uint64_t size_bytes = src.size_bytes;
-  const bp_status status = submit_work(i, s,
-                                       {BP_ACTIVITY_COPY,
-                                        "copy_to_host",
-                                        2 * size_bytes,
-                                        {static_cast<std::byte*>(dst), size_bytes}},
+  const bp_status status = submit_work(i, s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes},
+                                       {static_cast<std::byte*>(dst), size_bytes},
                                        [=] { copy_bytes(dst, from, size_bytes); });
   if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
   q.wait(UINT64_MAX);
@@ -58,7 +56,7 @@ bp_status MemoryTraits::fill(const Instance& i, Stream& s, const Range& dst,
   const uint64_t size_bytes = dst.size_bytes;
   std::array<std::byte, kMaxPatternBytes> kept{};
   std::memcpy(kept.data(), pattern, pattern_size_bytes);
-  return submit_work(i, s, {BP_ACTIVITY_FILL, "fill", size_bytes, {to, size_bytes}},
+  return submit_work(i, s, {BP_ACTIVITY_FILL, "fill", size_bytes}, {to, size_bytes},
                      [=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });
 }
 

@@ -13,34 +13,18 @@
 
 namespace bp::cpu {
 
-// What a record says of the work. `bytes` counts the bytes that the work reads and writes.
-// `written` is the memory in which a test may let a byte be wrong.
-struct WorkName {
-  bp_activity_kind kind;
-  const char* name;
-  uint64_t bytes = 0;
-  std::span<std::byte> written = {};
-};
-
-// Submits `task` to a stream.
+// Submits `task` to a stream. `written` is the memory in which a test may let a byte be wrong.
 template <typename Task>
-bp_status submit_work(const Instance& i, const Stream& stream, const WorkName& work, Task&& task) {
+bp_status submit_work(const Instance& i, const Stream& stream, const WorkName& work,
+                      std::span<std::byte> written, Task&& task) {
   const bool is_recording = i.hooks.is_recording();
   if (!is_recording && !stream.lane->faults().is_ordered()) [[likely]] {
     return stream.queue->submit(std::forward<Task>(task));
   }
   const TestFault fault = stream.lane->faults().take(*stream.queue);
   std::function<void()> watched = std::forward<Task>(task);
-  if (is_recording) {
-    watched =
-        i.profiler->recorded({.kind = work.kind,
-                              .name = work.name,
-                              .device = reinterpret_cast<bp_device*>(i.device.get()),
-                              .stream = reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
-                              .bytes = work.bytes},
-                             std::move(watched));
-  }
-  return submit_with_fault(stream, fault, work.written, std::move(watched));
+  if (is_recording) watched = recorded(*i.profiler, stream, work, std::move(watched));
+  return submit_with_fault(stream, fault, written, std::move(watched));
 }
 
 }  // namespace bp::cpu

@@ -114,22 +114,12 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
   checked.member = group.member;
   checked.timeout_ns = theirs.timeout_ns == 0 ? group.world->timeout_ns() : theirs.timeout_ns;
   NcclCall& call = checked.call;
-  call.kind = theirs.kind;
-  call.reduction = reduces(theirs.kind) ? theirs.reduction : 0;
-  call.dtype = theirs.dtype;
-  call.rank = group.member->rank;
-  call.world_size = group.world->size();
-  call.root = theirs.root;
-  call.tag = theirs.tag;
-  call.scale = theirs.scale;
-  PartCounts parts = read_counts(theirs, call.rank, call.world_size, name);
-  call.counts = std::move(parts.send);
-  call.receive_counts = std::move(parts.receive);
-  call.is_even = std::ranges::all_of(call.counts, [&](uint64_t n) { return n == call.counts[0]; });
+  static_cast<GroupCall&>(call) = read_call(theirs, group.member->rank, group.world->size(), name);
+  call.is_even =
+      std::ranges::all_of(call.send_counts, [&](uint64_t n) { return n == call.send_counts[0]; });
   if (call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY) {
     refuse(BP_UNSUPPORTED, name + "NCCL receives from one rank, and not from whoever sends first");
   }
-  check_root(theirs, call.world_size, name);
   const Device& device = *group.member->device;
   Lane& lane = lane_of(theirs.stream, "submit");
   check_same_device(&lane.device(), &device, "submit", "stream");
@@ -148,7 +138,7 @@ void check_signatures(std::vector<Checked>& calls) {
   for (Checked& c : calls) {
     if (is_between_peers(c.call.kind)) continue;
     uint64_t count = 0;  // A rank knows only its own uneven counts.
-    if (c.call.is_even && c.call.kind != BP_COLLECTIVE_ALL_TO_ALL) count = c.call.counts[0];
+    if (c.call.is_even && c.call.kind != BP_COLLECTIVE_ALL_TO_ALL) count = c.call.send_counts[0];
     const uint32_t root = has_root(c.call.kind) ? c.call.root : 0;
     c.world->check_signature(c.member->next_sequence,
                              {c.call.kind, c.call.reduction, c.call.dtype, root, count},

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/stream.hpp"
 #include "backplane/shell/deadline.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 
@@ -34,8 +35,7 @@ std::string BadDataSlot::text() const {
   const bool is_kept = last_.load(std::memory_order_relaxed) - launch < launches_.size();
   if (!is_kept) return "a kernel: an index is " + std::to_string(index) + ", which is out of range";
   const Checked& checked = launches_[launch % launches_.size()];
-  return std::string(checked.name) + ": an index is " + std::to_string(index) + ", not from 0 to " +
-         std::to_string(checked.extent - 1);
+  return bad_index_text(checked.name, "an index", index, checked.extent);
 }
 
 // ---- Native events ------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <numeric>
-
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
@@ -44,10 +42,6 @@ bool is_float(bp_dtype dtype) {
   return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
 }
 
-uint64_t total(const std::vector<uint64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-}
-
 uint64_t item(const NcclCall& call) { return static_cast<uint64_t>(dtype_size_bytes(call.dtype)); }
 
 // The part of a range that belongs to each rank, in bytes.
@@ -78,18 +72,18 @@ class Submission {
     switch (c_.kind) {
       case BP_COLLECTIVE_ALL_REDUCE:
         return done(
-            nccl_.all_reduce(c_.send, c_.receive, c_.counts[0], type(), op(), comm_, stream_),
+            nccl_.all_reduce(c_.send, c_.receive, c_.send_counts[0], type(), op(), comm_, stream_),
             "ncclAllReduce");
       case BP_COLLECTIVE_REDUCE:
-        return reduce_to(c_.root, c_.send, c_.counts[0]);
+        return reduce_to(c_.root, c_.send, c_.send_counts[0]);
       case BP_COLLECTIVE_BROADCAST:
-        return broadcast_from(c_.root, c_.send, c_.receive, c_.counts[0] * item(c_));
+        return broadcast_from(c_.root, c_.send, c_.receive, c_.send_counts[0] * item(c_));
       case BP_COLLECTIVE_ALL_GATHER:
         return all_gather();
       case BP_COLLECTIVE_REDUCE_SCATTER:
         return reduce_scatter();
       case BP_COLLECTIVE_ALL_TO_ALL:
-        for (const Part& p : parts_of(c_, c_.counts)) send_to(p.rank, c_.send + p.offset, p);
+        for (const Part& p : parts_of(c_, c_.send_counts)) send_to(p.rank, c_.send + p.offset, p);
         for (const Part& p : parts_of(c_, c_.receive_counts)) {
           receive_from(p.rank, c_.receive + p.offset, p);
         }
@@ -99,9 +93,9 @@ class Submission {
       case BP_COLLECTIVE_SCATTER:
         return scatter();
       case BP_COLLECTIVE_SEND:
-        return send_to(c_.root, c_.send, {c_.root, 0, c_.counts[0] * item(c_)});
+        return send_to(c_.root, c_.send, {c_.root, 0, c_.send_counts[0] * item(c_)});
       case BP_COLLECTIVE_RECEIVE:
-        return receive_from(c_.root, c_.receive, {c_.root, 0, c_.counts[0] * item(c_)});
+        return receive_from(c_.root, c_.receive, {c_.root, 0, c_.send_counts[0] * item(c_)});
       default:  // A barrier is a sum that nobody reads.
         return done(nccl_.all_reduce(scratch, scratch, 1, ncclInt32, ncclSum, comm_, stream_),
                     "ncclAllReduce");
@@ -138,30 +132,30 @@ class Submission {
 
   void all_gather() {
     if (c_.is_even) {
-      return done(
-          nccl_.all_gather(c_.send, c_.receive, c_.counts[0] * item(c_), ncclInt8, comm_, stream_),
-          "ncclAllGather");
+      return done(nccl_.all_gather(c_.send, c_.receive, c_.send_counts[0] * item(c_), ncclInt8,
+                                   comm_, stream_),
+                  "ncclAllGather");
     }
-    for (const Part& p : parts_of(c_, c_.counts)) {
+    for (const Part& p : parts_of(c_, c_.send_counts)) {
       broadcast_from(p.rank, c_.send, c_.receive + p.offset, p.size_bytes);
     }
   }
 
   void reduce_scatter() {
     if (c_.is_even) {
-      return done(
-          nccl_.reduce_scatter(c_.send, c_.receive, c_.counts[0], type(), op(), comm_, stream_),
-          "ncclReduceScatter");
+      return done(nccl_.reduce_scatter(c_.send, c_.receive, c_.send_counts[0], type(), op(), comm_,
+                                       stream_),
+                  "ncclReduceScatter");
     }
-    for (const Part& p : parts_of(c_, c_.counts)) {
-      if (p.size_bytes != 0) reduce_to(p.rank, c_.send + p.offset, c_.counts[p.rank]);
+    for (const Part& p : parts_of(c_, c_.send_counts)) {
+      if (p.size_bytes != 0) reduce_to(p.rank, c_.send + p.offset, c_.send_counts[p.rank]);
     }
   }
 
   // Gathers. If the call is in place, the root's own part is already in its place, and is neither
   // sent nor received.
   void gather() {
-    const std::vector<Part> parts = parts_of(c_, c_.counts);
+    const std::vector<Part> parts = parts_of(c_, c_.send_counts);
     const bool is_root = c_.rank == c_.root;
     const bool is_there = is_root && c_.send == c_.receive + parts[c_.rank].offset;
     if (!is_there) send_to(c_.root, c_.send, parts[c_.rank]);
@@ -172,7 +166,7 @@ class Submission {
   }
 
   void scatter() {
-    const std::vector<Part> parts = parts_of(c_, c_.counts);
+    const std::vector<Part> parts = parts_of(c_, c_.send_counts);
     const bool is_root = c_.rank == c_.root;
     const bool is_there = is_root && c_.receive == c_.send + parts[c_.rank].offset;
     if (is_root) {
@@ -192,15 +186,6 @@ class Submission {
 
 }  // namespace
 
-bool reduces(bp_collective_kind kind) {
-  return kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||
-         kind == BP_COLLECTIVE_REDUCE_SCATTER;
-}
-
-bool is_between_peers(bp_collective_kind kind) {
-  return kind == BP_COLLECTIVE_SEND || kind == BP_COLLECTIVE_RECEIVE;
-}
-
 const char* collective_name(bp_collective_kind kind) {
   constexpr const char* kNames[] = {"",           "all_reduce",     "reduce",     "broadcast",
                                     "all_gather", "reduce_scatter", "all_to_all", "gather",
@@ -209,11 +194,7 @@ const char* collective_name(bp_collective_kind kind) {
 }
 
 std::string refuse_nccl_call(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype) {
-  if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
-    return "there is no collective of kind " + std::to_string(kind);
-  }
-  if (kind == BP_COLLECTIVE_BARRIER) return "";
-  if (dtype_size_bytes(dtype) == 0) return "dtype " + std::to_string(dtype) + " is not sent";
+  if (std::string why = refuse_collective(kind, dtype); !why.empty()) return why;
   if (!reduces(kind)) return "";
   const bool has_type = type_of(dtype) != kNoType;
   const bool scales = reduction == BP_REDUCTION_AVERAGE || reduction == BP_REDUCTION_SCALED_SUM;
@@ -221,47 +202,6 @@ std::string refuse_nccl_call(bp_collective_kind kind, bp_reduction reduction, bp
   if (has_type && is_known && (!scales || is_float(dtype))) return "";
   return "NCCL has no reduction " + std::to_string(reduction) + " of dtype " +
          std::to_string(dtype);
-}
-
-uint64_t sent_elements(const NcclCall& call) {
-  switch (call.kind) {
-    case BP_COLLECTIVE_BROADCAST:
-      return call.rank == call.root ? call.counts[0] : 0;
-    case BP_COLLECTIVE_SCATTER:
-      return call.rank == call.root ? total(call.counts) : 0;
-    case BP_COLLECTIVE_REDUCE_SCATTER:
-    case BP_COLLECTIVE_ALL_TO_ALL:
-      return total(call.counts);
-    case BP_COLLECTIVE_ALL_GATHER:
-    case BP_COLLECTIVE_GATHER:
-      return call.counts[call.rank];
-    case BP_COLLECTIVE_RECEIVE:
-    case BP_COLLECTIVE_BARRIER:
-      return 0;
-    default:
-      return call.counts[0];
-  }
-}
-
-uint64_t received_elements(const NcclCall& call) {
-  switch (call.kind) {
-    case BP_COLLECTIVE_REDUCE:
-      return call.rank == call.root ? call.counts[0] : 0;
-    case BP_COLLECTIVE_GATHER:
-      return call.rank == call.root ? total(call.counts) : 0;
-    case BP_COLLECTIVE_ALL_GATHER:
-      return total(call.counts);
-    case BP_COLLECTIVE_ALL_TO_ALL:
-      return total(call.receive_counts);
-    case BP_COLLECTIVE_REDUCE_SCATTER:
-    case BP_COLLECTIVE_SCATTER:
-      return call.counts[call.rank];
-    case BP_COLLECTIVE_SEND:
-    case BP_COLLECTIVE_BARRIER:
-      return 0;
-    default:
-      return call.counts[0];
-  }
 }
 
 NcclReductions::~NcclReductions() {

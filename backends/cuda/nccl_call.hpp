@@ -10,20 +10,13 @@
 
 #include "backends/cuda/library_tables.hpp"
 #include "backplane/collective.h"
+#include "backplane/shell/group_checks.hpp"
 
 namespace bp::cuda {
 
 // A call. It owns all its data, because it is submitted later if its stream is held back.
-struct NcclCall {
-  bp_collective_kind kind = 0;
-  bp_reduction reduction = 0;
-  bp_dtype dtype = 0;
-  uint32_t rank = 0, world_size = 0, root = 0;
-  uint64_t tag = 0;
-  double scale = 1;
-  std::vector<uint64_t> counts;          // One part for each rank, also if even.
-  std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
-  bool is_even = true;
+struct NcclCall : GroupCall {
+  bool is_even = true;  // All parts of `send_counts` are equal.
   std::byte* send = nullptr;
   std::byte* receive = nullptr;
 };
@@ -31,15 +24,8 @@ struct NcclCall {
 // Returns why NCCL does not run such calls, or an empty text if it does.
 std::string refuse_nccl_call(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype);
 
-bool reduces(bp_collective_kind kind);
-bool is_between_peers(bp_collective_kind kind);
-
 // Returns the name of a kind, such as "all_reduce".
 const char* collective_name(bp_collective_kind kind);
-
-// Return how many elements a rank sends and receives.
-uint64_t sent_elements(const NcclCall& call);
-uint64_t received_elements(const NcclCall& call);
 
 // Reductions that were made in NCCL for calls, and are ended after the calls.
 class NcclReductions {

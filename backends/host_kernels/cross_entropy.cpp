@@ -43,10 +43,10 @@ struct Targets {
       const int64_t target = (*this)[row];
       if (target == ignore_index) continue;
       if (target < 0 || target >= classes) {
-        throw StatusError(BP_INVALID_ARGUMENT,
-                          std::string(op) + ": the target of row " + std::to_string(row) + " is " +
-                              std::to_string(target) + ", not from 0 to " +
-                              std::to_string(classes - 1) + " and not ignore_index");
+        throw StatusError(
+            BP_INVALID_ARGUMENT,
+            bad_index_text(op, "the target of row " + std::to_string(row), target, classes) +
+                " and not ignore_index");
       }
       ++kept;
     }

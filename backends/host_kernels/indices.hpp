@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 #include "backends/host_kernels/kernels.hpp"
 
@@ -52,9 +51,7 @@ class WrongIndex {
   // Fails the work of `op` if an index was not below `extent`.
   void check(const char* op, int64_t extent) const {
     if (!is_set_) return;
-    throw StatusError(BP_INVALID_ARGUMENT, std::string(op) + ": an index is " +
-                                               std::to_string(value_.load()) + ", not from 0 to " +
-                                               std::to_string(extent - 1));
+    throw StatusError(BP_INVALID_ARGUMENT, bad_index_text(op, "an index", value_, extent));
   }
 
  private:

@@ -139,9 +139,8 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
       }
     });
     if (wrong == -1) return;
-    throw StatusError(BP_INVALID_ARGUMENT, "max_pool_backward: an index is " +
-                                               std::to_string(wrong.load()) + ", not below " +
-                                               std::to_string(size) + " and not -1");
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      bad_index_text("max_pool_backward", "an index", wrong, size) + " and not -1");
   });
 }
 

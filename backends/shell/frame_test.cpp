@@ -177,6 +177,31 @@ TEST_F(Frame, IsOfAnOpThatThisBuildKnows) {
   EXPECT_EQ(op_name(99999), nullptr);
 }
 
+TEST_F(Frame, HasTheMembersOfItsOpInTheirOrder) {
+  std::string names;
+  for (const FrameMember& member : frame_members(BP_OP_CAT)) {
+    EXPECT_EQ(member.op, BP_OP_CAT + 0u);
+    if (!member.is_argument()) continue;
+    names += std::string(member.name) + (member.is_list() ? " list" : "");
+    names += member.is_written() ? " written;" : member.is_read() ? " read;" : ";";
+  }
+  EXPECT_EQ(names, "xs list read;y written;");
+  EXPECT_TRUE(frame_members(99999).empty());
+}
+
+TEST_F(Frame, FindsATensorArgumentByItsNumber) {
+  const bp_add_args add{.struct_size = sizeof(add), .a = &a.tensor, .y = &y.tensor};
+  EXPECT_EQ(tensor_argument(BP_OP_ADD, &add, 0, "ask"), &a.tensor);
+  EXPECT_EQ(tensor_argument(BP_OP_ADD, &add, 1, "ask"), nullptr);
+  EXPECT_EQ(tensor_argument(BP_OP_ADD, &add, 2, "ask"), &y.tensor);
+  EXPECT_EQ(
+      failure_of([&] { tensor_argument(BP_OP_ADD, &add, 3, "ask"); }),
+      std::to_string(BP_INVALID_ARGUMENT) + " ask: argument is 3, add has 3 tensor arguments");
+  const OwnedFrame lists = cat();
+  EXPECT_EQ(tensor_argument(BP_OP_CAT, lists.data(), 0, "ask"), nullptr) << "it is a list";
+  EXPECT_EQ(tensor_argument(BP_OP_CAT, lists.data(), 1, "ask"), lists.tensors()[2]);
+}
+
 TEST_F(Frame, OfAProgramHasTheTensorsOfItsArray) {
   const bp_tensor tensors[] = {a.tensor, y.tensor};
   const OwnedFrame frame = own(0, bp_program_args{.tensors = tensors, .tensor_count = 2});

@@ -1,8 +1,10 @@
 #include "backplane/shell/group_checks.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "backplane/shell/shape.hpp"
 
@@ -33,6 +35,10 @@ bool has_parts(bp_collective_kind kind) {
          kind == BP_COLLECTIVE_SCATTER;
 }
 
+uint64_t total(const std::vector<uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+}
+
 void check_sum(const std::vector<uint64_t>& counts, const std::string& name) {
   uint64_t sum = 0;
   for (const uint64_t count : counts) {
@@ -56,14 +62,31 @@ void check_group_desc(const bp_process_group_desc& desc) {
   check_ranks(desc.local_count, desc.ranks, desc.world_size, "world_size", "create: ranks");
 }
 
+std::string refuse_collective(bp_collective_kind kind, bp_dtype dtype) {
+  if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
+    return "there is no collective of kind " + std::to_string(kind);
+  }
+  const bool is_sent = kind == BP_COLLECTIVE_BARRIER || dtype_size_bytes(dtype) != 0;
+  return is_sent ? "" : "dtype " + std::to_string(dtype) + " is not sent";
+}
+
+bool reduces(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||
+         kind == BP_COLLECTIVE_REDUCE_SCATTER;
+}
+
+bool is_between_peers(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_SEND || kind == BP_COLLECTIVE_RECEIVE;
+}
+
 bool has_root(bp_collective_kind kind) {
   return kind == BP_COLLECTIVE_REDUCE || kind == BP_COLLECTIVE_BROADCAST ||
          kind == BP_COLLECTIVE_GATHER || kind == BP_COLLECTIVE_SCATTER;
 }
 
 void check_root(const bp_collective_call& call, uint32_t world_size, const std::string& name) {
+  if (!has_root(call.kind) && !is_between_peers(call.kind)) return;
   const bool receives = call.kind == BP_COLLECTIVE_RECEIVE;
-  if (!has_root(call.kind) && call.kind != BP_COLLECTIVE_SEND && !receives) return;
   if (call.root < world_size || (receives && call.root == BP_RANK_ANY)) return;
   refuse_argument(name + "root is " + std::to_string(call.root) +
                   "; it must be below the size of the group, which is " +
@@ -90,6 +113,70 @@ PartCounts read_counts(const bp_collective_call& call, uint32_t rank, uint32_t w
                     std::to_string(parts.receive[rank]) + " of them; both must be equal");
   }
   return parts;
+}
+
+GroupCall read_call(const bp_collective_call& theirs, uint32_t rank, uint32_t world_size,
+                    const std::string& name) {
+  PartCounts parts = read_counts(theirs, rank, world_size, name);
+  check_root(theirs, world_size, name);
+  return {.rank = rank,
+          .world_size = world_size,
+          .root = theirs.root,
+          .kind = theirs.kind,
+          .reduction = reduces(theirs.kind) ? theirs.reduction : 0,
+          .dtype = theirs.dtype,
+          .count = theirs.count,
+          .tag = theirs.tag,
+          .scale = theirs.scale,
+          .send_counts = std::move(parts.send),
+          .receive_counts = std::move(parts.receive)};
+}
+
+uint64_t sent_elements(const GroupCall& call) {
+  switch (call.kind) {
+    case BP_COLLECTIVE_ALL_REDUCE:
+    case BP_COLLECTIVE_REDUCE:
+    case BP_COLLECTIVE_SEND:
+      return call.count;
+    case BP_COLLECTIVE_BROADCAST:
+      return call.rank == call.root ? call.count : 0;
+    case BP_COLLECTIVE_ALL_GATHER:
+    case BP_COLLECTIVE_GATHER:
+      return call.send_counts[call.rank];
+    case BP_COLLECTIVE_REDUCE_SCATTER:
+    case BP_COLLECTIVE_ALL_TO_ALL:
+      return total(call.send_counts);
+    case BP_COLLECTIVE_SCATTER:
+      return call.rank == call.root ? total(call.send_counts) : 0;
+    case BP_COLLECTIVE_RECEIVE:
+    case BP_COLLECTIVE_BARRIER:
+      break;
+  }
+  return 0;
+}
+
+uint64_t received_elements(const GroupCall& call) {
+  switch (call.kind) {
+    case BP_COLLECTIVE_ALL_REDUCE:
+    case BP_COLLECTIVE_BROADCAST:
+    case BP_COLLECTIVE_RECEIVE:
+      return call.count;
+    case BP_COLLECTIVE_REDUCE:
+      return call.rank == call.root ? call.count : 0;
+    case BP_COLLECTIVE_ALL_GATHER:
+      return total(call.send_counts);
+    case BP_COLLECTIVE_REDUCE_SCATTER:
+    case BP_COLLECTIVE_SCATTER:
+      return call.send_counts[call.rank];
+    case BP_COLLECTIVE_ALL_TO_ALL:
+      return total(call.receive_counts);
+    case BP_COLLECTIVE_GATHER:
+      return call.rank == call.root ? total(call.send_counts) : 0;
+    case BP_COLLECTIVE_SEND:
+    case BP_COLLECTIVE_BARRIER:
+      break;
+  }
+  return 0;
 }
 
 void check_elements(const bp_buffer_ref& range, uint64_t elements, bp_dtype dtype,

@@ -68,7 +68,17 @@ TEST(GroupDesc, HasDevicesAndRanks) {
   EXPECT_EQ(refusal_of(check), "create: devices is NULL");
 }
 
-// ---- submit() -----------------------------------------------------------------------------------
+// ---- supports() and submit() --------------------------------------------------------------------
+
+TEST(GroupCall, IsOfAKindThatExistsAndOfADtypeOfWholeBytes) {
+  EXPECT_EQ(refuse_collective(0, BP_F32), "there is no collective of kind 0");
+  EXPECT_EQ(refuse_collective(BP_COLLECTIVE_BARRIER + 1, BP_F32),
+            "there is no collective of kind " + std::to_string(BP_COLLECTIVE_BARRIER + 1));
+  EXPECT_EQ(refuse_collective(BP_COLLECTIVE_SEND, BP_I4),
+            "dtype " + std::to_string(BP_I4) + " is not sent");
+  EXPECT_EQ(refuse_collective(BP_COLLECTIVE_BARRIER, BP_I4), "") << "it sends no elements";
+  EXPECT_EQ(refuse_collective(BP_COLLECTIVE_SEND, BP_F32), "");
+}
 
 const std::string kName = "submit: call 3: ";
 
@@ -146,6 +156,57 @@ std::string refusal_of_elements(uint64_t size_bytes, uint64_t elements, bp_dtype
   return refusal_of([&] {
     check_elements({nullptr, 0, size_bytes}, elements, dtype, kName, "send");
   });
+}
+
+TEST(GroupCall, IsReadForOneRank) {
+  const Counts uneven{3, 4};
+  bp_collective_call call{.count = 7,
+                          .counts = uneven.data(),
+                          .scale = 0.5,
+                          .tag = 9,
+                          .kind = BP_COLLECTIVE_GATHER,
+                          .reduction = BP_REDUCTION_MAX,
+                          .dtype = BP_F32,
+                          .root = 1};
+  const GroupCall gather = read_call(call, 1, 2, kName);
+  EXPECT_EQ(gather.rank, 1u);
+  EXPECT_EQ(gather.world_size, 2u);
+  EXPECT_EQ(gather.root, 1u);
+  EXPECT_EQ(gather.tag, 9u);
+  EXPECT_EQ(gather.scale, 0.5);
+  EXPECT_EQ(gather.send_counts, uneven);
+  EXPECT_EQ(gather.reduction, 0u) << "it does not reduce";
+  call.kind = BP_COLLECTIVE_REDUCE;
+  EXPECT_EQ(read_call(call, 1, 2, kName).reduction, BP_REDUCTION_MAX + 0u);
+  call.root = 2;
+  EXPECT_NE(refusal_of([&] { read_call(call, 1, 2, kName); }), "");
+}
+
+// Returns what rank 0 and rank 1 move in a call of this kind, whose root is rank 1.
+std::vector<Counts> moved(bp_collective_kind kind) {
+  GroupCall call{.world_size = 2, .root = 1, .kind = kind, .count = 7};
+  call.send_counts = {3, 4};
+  call.receive_counts = {3, 5};
+  Counts sent, received;
+  for (call.rank = 0; call.rank < 2; ++call.rank) {
+    sent.push_back(sent_elements(call));
+    received.push_back(received_elements(call));
+  }
+  return {sent, received};
+}
+
+TEST(GroupCall, MovesTheElementsOfItsKind) {
+  EXPECT_EQ(moved(BP_COLLECTIVE_ALL_REDUCE), (std::vector<Counts>{{7, 7}, {7, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_REDUCE), (std::vector<Counts>{{7, 7}, {0, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_BROADCAST), (std::vector<Counts>{{0, 7}, {7, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_ALL_GATHER), (std::vector<Counts>{{3, 4}, {7, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_REDUCE_SCATTER), (std::vector<Counts>{{7, 7}, {3, 4}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_ALL_TO_ALL), (std::vector<Counts>{{7, 7}, {8, 8}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_GATHER), (std::vector<Counts>{{3, 4}, {0, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_SCATTER), (std::vector<Counts>{{0, 7}, {3, 4}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_SEND), (std::vector<Counts>{{7, 7}, {0, 0}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_RECEIVE), (std::vector<Counts>{{0, 0}, {7, 7}}));
+  EXPECT_EQ(moved(BP_COLLECTIVE_BARRIER), (std::vector<Counts>{{0, 0}, {0, 0}}));
 }
 
 TEST(GroupCall, HasRangesWithRoomForItsElements) {

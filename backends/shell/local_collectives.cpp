@@ -13,10 +13,6 @@ namespace {
 using Calls = std::vector<const RankCall*>;
 using Bytes = std::vector<std::byte>;
 
-uint64_t total(const std::vector<uint64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-}
-
 // Returns the number of elements before part `index`.
 uint64_t offset(const std::vector<uint64_t>& counts, uint32_t index) {
   return std::accumulate(counts.begin(), counts.begin() + index, uint64_t{0});
@@ -110,49 +106,6 @@ void exchange(const Calls& calls) {
 }
 
 }  // namespace
-
-uint64_t sent_elements(const RankCall& call) {
-  switch (call.kind) {
-    case BP_COLLECTIVE_ALL_REDUCE:
-    case BP_COLLECTIVE_REDUCE:
-    case BP_COLLECTIVE_SEND:
-      return call.count;
-    case BP_COLLECTIVE_BROADCAST:
-      return call.rank == call.root ? call.count : 0;
-    case BP_COLLECTIVE_ALL_GATHER:
-    case BP_COLLECTIVE_GATHER:
-      return call.send_counts[call.rank];
-    case BP_COLLECTIVE_REDUCE_SCATTER:
-    case BP_COLLECTIVE_ALL_TO_ALL:
-      return total(call.send_counts);
-    case BP_COLLECTIVE_SCATTER:
-      return call.rank == call.root ? total(call.send_counts) : 0;
-    default:
-      return 0;
-  }
-}
-
-uint64_t received_elements(const RankCall& call) {
-  switch (call.kind) {
-    case BP_COLLECTIVE_ALL_REDUCE:
-    case BP_COLLECTIVE_BROADCAST:
-    case BP_COLLECTIVE_RECEIVE:
-      return call.count;
-    case BP_COLLECTIVE_REDUCE:
-      return call.rank == call.root ? call.count : 0;
-    case BP_COLLECTIVE_ALL_GATHER:
-      return total(call.send_counts);
-    case BP_COLLECTIVE_REDUCE_SCATTER:
-    case BP_COLLECTIVE_SCATTER:
-      return call.send_counts[call.rank];
-    case BP_COLLECTIVE_ALL_TO_ALL:
-      return total(call.receive_counts);
-    case BP_COLLECTIVE_GATHER:
-      return call.rank == call.root ? total(call.send_counts) : 0;
-    default:
-      return 0;
-  }
-}
 
 void run_collective(const Calls& calls) {
   switch (calls[0]->kind) {

@@ -12,7 +12,6 @@
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/group_checks.hpp"
-#include "backplane/shell/shape.hpp"
 
 namespace bp {
 namespace {
@@ -25,18 +24,9 @@ LocalGroup& group_of(bp_process_group* handle, const char* call) {
 
 bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_group*>(group); }
 
-bool reduces(bp_collective_kind kind) {
-  return kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||
-         kind == BP_COLLECTIVE_REDUCE_SCATTER;
-}
-
 // Returns why calls of this kind are not supported, or "" if they are.
 std::string unsupported(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype) {
-  if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
-    return "there is no collective of kind " + std::to_string(kind);
-  }
-  if (kind == BP_COLLECTIVE_BARRIER) return "";
-  if (dtype_size_bytes(dtype) == 0) return "dtype " + std::to_string(dtype) + " is not sent";
+  if (std::string why = refuse_collective(kind, dtype); !why.empty()) return why;
   if (reduces(kind) && !kernels::can_combine(reduction, dtype)) {
     return "reduction " + std::to_string(reduction) + " does not take dtype " +
            std::to_string(dtype);
@@ -130,20 +120,8 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   }
   check_not_ended(group.world->status(), name);
   auto call = std::make_shared<RankCall>();
-  call->rank = group.rank;
-  call->world_size = group.world->size();
-  call->root = theirs.root;
-  call->kind = theirs.kind;
-  call->reduction = reduces(theirs.kind) ? theirs.reduction : 0;
-  call->dtype = theirs.dtype;
-  call->count = theirs.count;
-  call->tag = theirs.tag;
+  static_cast<GroupCall&>(*call) = read_call(theirs, group.rank, group.world->size(), name);
   call->timeout_ns = theirs.timeout_ns;
-  call->scale = theirs.scale;
-  PartCounts parts = read_counts(theirs, call->rank, call->world_size, name);
-  call->send_counts = std::move(parts.send);
-  call->receive_counts = std::move(parts.receive);
-  check_root(theirs, call->world_size, name);
   call->queue = g.backend().queue(theirs.stream, group.device, "submit");
   call->send = memory_for(g, theirs.send, *call, group.device, false, name);
   call->receive = memory_for(g, theirs.receive, *call, group.device, true, name);
@@ -174,9 +152,7 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
     // All calls arrive before any of them waits, so that a send and a receive of one stream do not
     // wait for each other.
     for (Checked& c : checked) {
-      const bool is_peer =
-          c.call->kind == BP_COLLECTIVE_SEND || c.call->kind == BP_COLLECTIVE_RECEIVE;
-      if (!is_peer) c.sequence = c.group->world->take_sequence(*c.group);
+      if (!is_between_peers(c.call->kind)) c.sequence = c.group->world->take_sequence(*c.group);
       static_cast<void>(c.call->queue->submit_always(
           [world = c.group->world, call = c.call, sequence = c.sequence](const Outcome& before) {
             world->arrive(call, sequence, before);

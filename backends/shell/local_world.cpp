@@ -70,10 +70,6 @@ void run_and_complete(const std::vector<std::shared_ptr<RankCall>>& calls) {
   complete_all(calls, outcome_of([&] { run_collective(plain); }));
 }
 
-bool is_peer_call(const RankCall& call) {
-  return call.kind == BP_COLLECTIVE_SEND || call.kind == BP_COLLECTIVE_RECEIVE;
-}
-
 }  // namespace
 
 Deadlines::~Deadlines() {
@@ -133,7 +129,7 @@ void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
                          std::to_string(call->rank) + " failed before: " + before.text});
     return;
   }
-  is_peer_call(*call) ? arrive_at_peer(call) : arrive_at_meeting(call, sequence);
+  is_between_peers(call->kind) ? arrive_at_peer(call) : arrive_at_meeting(call, sequence);
 }
 
 void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
@@ -206,7 +202,7 @@ void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
 
 std::string World::awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  if (is_peer_call(*call)) {
+  if (is_between_peers(call->kind)) {
     const bool waits = std::ranges::count(sends_, call) + std::ranges::count(receives_, call) != 0;
     if (!waits) return "";
     return call->root == BP_RANK_ANY ? " any peer" : " rank " + std::to_string(call->root);

@@ -1,7 +1,6 @@
 #include "backplane/shell/profiler.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <string>
 
@@ -12,10 +11,6 @@ namespace {
 
 // The bits 1 to 6 are set.
 constexpr uint64_t kKinds = (uint64_t{2} << BP_ACTIVITY_DROPPED) - 2;
-
-int64_t host_now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 Profiler& profiler(void* self) { return *static_cast<Profiler*>(self); }
 
@@ -52,34 +47,35 @@ void Profiler::Activity::finish() {
   session_->request.sink(session_->request.user_data, &data_);
 }
 
-std::shared_ptr<Profiler::Activity> Profiler::begin(const Description& d) {
+std::shared_ptr<Profiler::Activity> Profiler::begin(const WorkName& work, bp_device* device,
+                                                    bp_stream* stream) {
   std::shared_ptr<Session> session;
   bp_activity data{};
   data.struct_size = sizeof(data);
   data.struct_type = BP_STRUCT_ACTIVITY;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = sessions_.find(d.device);
+    const auto found = sessions_.find(device);
     if (found == sessions_.end()) return nullptr;
     session = found->second;
     const auto pushed = pushed_.find(std::this_thread::get_id());
     if (pushed != pushed_.end()) data.external_correlation = pushed->second.back();
-    if ((session->request.kinds >> d.kind & 1) == 0) return nullptr;
-    data.name = d.name;
-    data.device = d.device;
-    data.stream = d.stream;
-    data.correlation_id = d.correlation_id;
-    data.bytes = d.bytes;
-    data.kind = d.kind;
+    if ((session->request.kinds >> work.kind & 1) == 0) return nullptr;
+    data.name = work.name;
+    data.device = device;
+    data.stream = stream;
+    data.correlation_id = work.correlation_id;
+    data.bytes = work.bytes;
+    data.kind = work.kind;
     // The activity is counted under the lock: either stop() sees it, or begin() does not see the
     // session.
     return std::make_shared<Activity>(std::move(session), data);
   }
 }
 
-std::function<void()> Profiler::recorded(const Description& description,
+std::function<void()> Profiler::recorded(const WorkName& work, bp_device* device, bp_stream* stream,
                                          std::function<void()> task) {
-  std::shared_ptr<Activity> activity = begin(description);
+  std::shared_ptr<Activity> activity = begin(work, device, stream);
   if (activity == nullptr) return task;
   return [activity = std::move(activity), task = std::move(task)] {
     activity->start();

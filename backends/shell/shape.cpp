@@ -10,6 +10,12 @@ std::string shape_text(uint32_t ndim, const int64_t* shape) {
   return text + "]";
 }
 
+std::string bad_index_text(const std::string& op, const std::string& what, int64_t index,
+                           int64_t extent) {
+  return op + ": " + what + " is " + std::to_string(index) + ", not from 0 to " +
+         std::to_string(extent - 1);
+}
+
 int64_t product_beyond_64_bits(uint32_t ndim, const int64_t* shape) {
   if (std::find(shape, shape + ndim, 0) != shape + ndim) return 0;
   throw TooManyElements(ndim, shape);

@@ -22,6 +22,10 @@ TEST(Shape, IsContiguousInRowMajorOrderWithoutGaps) {
   EXPECT_FALSE(has_gaps({2, 1, 3}, {3, 99, 1})) << "the stride of an extent of 1 is free";
 }
 
+TEST(Shape, NamesAnIndexThatItsAxisLacks) {
+  EXPECT_EQ(bad_index_text("gather", "an index", -7, 4), "gather: an index is -7, not from 0 to 3");
+}
+
 TEST(Shape, IsContiguousWithoutElements) {
   EXPECT_FALSE(has_gaps({0, 3}, {7, 7}));
   EXPECT_FALSE(has_gaps({3, 0}, {7, 7}));

@@ -94,7 +94,7 @@ class Launch : public Env {
   template <typename Task>
   bp_status submit(Task task) const {
     if (only_checks_) return BP_OK;
-    const sim::WorkName name{BP_ACTIVITY_KERNEL, kernel_.name, 0, launch_.correlation_id};
+    const WorkName name{BP_ACTIVITY_KERNEL, kernel_.name, 0, launch_.correlation_id};
     return sim::submit_work(stream_, name, uses_, std::move(task));
   }
 

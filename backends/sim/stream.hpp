@@ -10,7 +10,7 @@
 #include "backends/sim/device.hpp"
 #include "backends/sim/lane.hpp"
 #include "backends/sim/pages.hpp"
-#include "backplane/profiler.h"
+#include "backplane/shell/profiler.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
@@ -48,15 +48,8 @@ inline Stream& stream_of(bp_stream* handle, const char* call) {
   return live_object_of<Stream>(handle, call, "stream");
 }
 
-// What the profiler records of a piece of work. `bytes` are read and written.
-struct WorkName {
-  bp_activity_kind kind;
-  const char* name;
-  uint64_t bytes = 0, correlation_id = 0;
-};
-
 // Returns a task that runs the given task and leaves a record for the profiler.
-std::function<void()> recorded(Stream& stream, const WorkName& name, std::function<void()> task);
+std::function<void()> recorded(Stream& stream, const WorkName& work, std::function<void()> task);
 
 template <typename Task>
 bp_status submit_unrecorded(Stream& stream, std::vector<Use> uses, Task task) {

@@ -54,8 +54,7 @@ LossRecord record_of(Launch& launch, const Args& args, const char* op) {
   record.target = address_of(launch, args.target);
   record.lse = address_of(launch, args.lse);
   record.failure = launch.failure_address([op, classes = x.shape[1]](int64_t target) {
-    return std::string(op) + ": a target is " + std::to_string(target) + ", not from 0 to " +
-           std::to_string(classes - 1) + " and not ignore_index";
+    return bad_index_text(op, "a target", target, classes) + " and not ignore_index";
   });
   record.row_count = static_cast<uint64_t>(x.shape[0]);
   record.row_size = static_cast<uint64_t>(x.shape[1]);

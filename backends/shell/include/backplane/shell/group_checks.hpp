@@ -30,7 +30,17 @@ namespace bp {
 // Checks the counts and the ranks of a desc. The devices and the store are left to the backend.
 void check_group_desc(const bp_process_group_desc& desc);
 
-// ---- submit() -----------------------------------------------------------------------------------
+// ---- supports() and submit() --------------------------------------------------------------------
+
+// Returns why no backend runs calls of this kind, or "" if one may. Whether the backend reduces the
+// dtype is left to the backend.
+std::string refuse_collective(bp_collective_kind kind, bp_dtype dtype);
+
+// Returns whether calls of this kind reduce.
+bool reduces(bp_collective_kind kind);
+
+// Returns whether calls of this kind are between two ranks alone.
+bool is_between_peers(bp_collective_kind kind);
 
 // Returns whether calls of this kind name a root. The `root` of a send or a receive is a peer.
 bool has_root(bp_collective_kind kind);
@@ -48,6 +58,26 @@ struct PartCounts {
 // Returns the parts of the call of rank `rank`. Their sums do not exceed 64 bits.
 PartCounts read_counts(const bp_collective_call& call, uint32_t rank, uint32_t world_size,
                        const std::string& name);
+
+// The call of one rank. It owns its data, because the host's call does not live as long.
+struct GroupCall {
+  uint32_t rank = 0, world_size = 0, root = 0;
+  bp_collective_kind kind = 0;
+  bp_reduction reduction = 0;  // 0 if the kind does not reduce.
+  bp_dtype dtype = 0;
+  uint64_t count = 0, tag = 0;
+  double scale = 1;
+  std::vector<uint64_t> send_counts;     // One part for each rank, as read_counts() gives them.
+  std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
+};
+
+// Reads the call of rank `rank` with the checks above. Its ranges are left to the backend.
+GroupCall read_call(const bp_collective_call& theirs, uint32_t rank, uint32_t world_size,
+                    const std::string& name);
+
+// Return how many elements a rank sends and receives.
+uint64_t sent_elements(const GroupCall& call);
+uint64_t received_elements(const GroupCall& call);
 
 // Checks that a range has room for `elements` of `dtype`. The dtype has whole bytes, unless there
 // are no elements. `what` is the name of the range.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/entry.hpp"
@@ -123,9 +124,9 @@ class LayoutOps {
 template <typename Traits>
 void offer_layouts(typename Traits::Instance& i, std::string identity) {
   i.layouts = std::make_unique<Layouts>(LayoutBackend{
-      .host = i.host,
-      .identity = std::move(identity),
-      .facts_of = [&i](const LayoutForm& form) { return Traits::facts_of(i, form); }});
+      .host = i.host, .identity = std::move(identity), .facts_of = [&i](const LayoutForm& form) {
+        return Traits::facts_of(i, form);
+      }});
   i.layout_table = LayoutOps<Traits>::table();
   i.layout_table.self = &i;
 }

@@ -17,6 +17,7 @@
 
 #include "backplane/collective.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/group_checks.hpp"
 #include "backplane/shell/queue.hpp"
 
 namespace bp {
@@ -43,23 +44,12 @@ class GroupBackend {
 };
 
 // What one rank submitted.
-struct RankCall {
-  uint32_t rank = 0, world_size = 0, root = 0;
-  bp_collective_kind kind = 0;
-  bp_reduction reduction = 0;
-  bp_dtype dtype = 0;
-  uint64_t count = 0, tag = 0, timeout_ns = 0;
-  std::vector<uint64_t> send_counts;     // One part for each rank, as read_counts() gives them.
-  std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
-  double scale = 1;
+struct RankCall : GroupCall {
+  uint64_t timeout_ns = 0;
   std::shared_ptr<GroupMemory> send, receive;  // NULL if the kind has none.
   std::shared_ptr<Queue> queue;
   std::shared_ptr<Point> done = std::make_shared<Point>(false);
 };
-
-// Return how many elements a rank sends and receives.
-uint64_t sent_elements(const RankCall& call);
-uint64_t received_elements(const RankCall& call);
 
 // Does the work of one collective. `calls` are the calls of all ranks in the order of the ranks, or
 // a send and its receive in this order. Throws StatusError.

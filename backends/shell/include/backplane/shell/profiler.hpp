@@ -2,8 +2,12 @@
 // submitted. The thread that runs the work stamps the record and gives it to the host.
 //
 // While nothing is recorded, a submission costs one relaxed load.
+//
+//   offer_profiler<Cards<Instance, Device>>(instance);
+//   if (i.hooks.is_recording()) task = recorded(*i.profiler, stream, work, std::move(task));
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -19,6 +23,13 @@
 #include "backplane/shell/hooks.hpp"
 
 namespace bp {
+
+// What a record says of a piece of work. `bytes` counts the bytes that the work reads and writes.
+struct WorkName {
+  bp_activity_kind kind;
+  const char* name;
+  uint64_t bytes = 0, correlation_id = 0;
+};
 
 // What the profiler needs of a backend. `self` is the argument of the backend's functions.
 struct ProfilerBackend {
@@ -48,27 +59,18 @@ class Profiler {
     bp_activity data_;
   };
 
-  // What a record tells the host about a piece of work.
-  struct Description {
-    bp_activity_kind kind;
-    const char* name;
-    bp_device* device;
-    bp_stream* stream;
-    uint64_t correlation_id = 0;
-    uint64_t bytes = 0;
-  };
-
   explicit Profiler(const ProfilerBackend& backend) : backend_(backend) {}
   Profiler(const Profiler&) = delete;
 
   bp_profiler_ops table();
 
   // Returns NULL if such work is not recorded.
-  std::shared_ptr<Activity> begin(const Description& description);
+  std::shared_ptr<Activity> begin(const WorkName& work, bp_device* device, bp_stream* stream);
 
   // Returns a task that runs `task` and leaves a record, if such work is recorded now. Call it only
   // if the hooks say that a device is recorded.
-  std::function<void()> recorded(const Description& description, std::function<void()> task);
+  std::function<void()> recorded(const WorkName& work, bp_device* device, bp_stream* stream,
+                                 std::function<void()> task);
 
  private:
   bp_status start(bp_device* device, const bp_profile_desc* desc);
@@ -87,5 +89,47 @@ class Profiler {
   std::unordered_map<bp_device*, std::shared_ptr<Session>> sessions_;
   std::unordered_map<std::thread::id, std::vector<uint64_t>> pushed_;
 };
+
+// Returns the same for work of `stream`, the object behind a handle, which has its `device`.
+template <typename Stream>
+std::function<void()> recorded(Profiler& profiler, const Stream& stream, const WorkName& work,
+                               std::function<void()> task) {
+  return profiler.recorded(work, reinterpret_cast<bp_device*>(stream.device),
+                           reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
+                           std::move(task));
+}
+
+// Returns the time of CLOCK_MONOTONIC.
+inline int64_t host_now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// Makes the profiler of an instance, and fills its table. `Traits` has these types and static
+// members, of which Cards of lookup.hpp has the first three:
+//   Instance                  has host, hooks, profiler, and the table `profiling`
+//   Device
+//   find(instance, handle)    the device behind a handle; NULL if it is none of the instance
+//   now_ns(device)            optional: the time of the device's clock, if it has one of its own
+template <typename Traits>
+void offer_profiler(typename Traits::Instance& i) {
+  using Instance = typename Traits::Instance;
+  using Device = typename Traits::Device;
+  i.profiler = std::make_unique<Profiler>(ProfilerBackend{
+      .host = i.host,
+      .hooks = &i.hooks,
+      .self = &i,
+      .is_device =
+          [](void* self, bp_device* handle) {
+            return Traits::find(*static_cast<const Instance*>(self), handle) != nullptr;
+          },
+      .now_ns = [](void*, bp_device* handle) -> int64_t {
+        if constexpr (requires(const Device& device) { Traits::now_ns(device); }) {
+          return Traits::now_ns(*reinterpret_cast<const Device*>(handle));
+        } else {
+          return host_now_ns();
+        }
+      }});
+  i.profiling = i.profiler->table();
+}
 
 }  // namespace bp

@@ -1,0 +1,113 @@
+// Tests the profiler of an instance, and its records of tasks, with a device of which nothing runs.
+#include "backplane/shell/profiler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backplane/shell/lookup.hpp"
+
+namespace bp {
+namespace {
+
+struct Card {
+  mutable int64_t ticks = 100;
+};
+
+struct Line {
+  Card* device;
+};
+
+struct Machine : HostedInstance {
+  std::unique_ptr<Card> device = std::make_unique<Card>();
+  Hooks hooks;
+  std::unique_ptr<Profiler> profiler;
+  bp_profiler_ops profiling{};
+};
+
+struct Ticking : Cards<Machine, Card> {
+  static int64_t now_ns(const Card& card) { return card.ticks++; }
+};
+
+class ProfilerOfAnInstance : public testing::Test {
+ protected:
+  ProfilerOfAnInstance() {
+    host.self = this;
+    host.set_error = [](void* self, bp_status status, const char* reason) {
+      static_cast<ProfilerOfAnInstance*>(self)->text = reason;
+      return status;
+    };
+    offer_profiler<Ticking>(machine);
+  }
+
+  bp_status start(bp_device* device, uint64_t kinds) {
+    const auto sink = [](void* self, const bp_activity* activity) {
+      static_cast<ProfilerOfAnInstance*>(self)->records.push_back(*activity);
+    };
+    const bp_profile_desc desc{.struct_size = sizeof(desc),
+                               .struct_type = BP_STRUCT_PROFILE_DESC,
+                               .sink = sink,
+                               .user_data = this,
+                               .kinds = kinds};
+    return ops.start(ops.self, device, &desc);
+  }
+
+  void run(const WorkName& work) {
+    recorded(*machine.profiler, line, work, [this] { ++runs; })();
+  }
+
+  bp_host host{};
+  std::string text;
+  Machine machine{{&host}};
+  const bp_profiler_ops& ops = machine.profiling;
+  bp_device* const card = Ticking::device_at(machine, 0);
+  Line line{machine.device.get()};
+  std::vector<bp_activity> records;
+  int runs = 0;
+};
+
+TEST_F(ProfilerOfAnInstance, RecordsTheWorkOfAStream) {
+  EXPECT_FALSE(machine.hooks.is_recording());
+  ASSERT_EQ(start(card, 0), BP_OK) << text;
+  EXPECT_TRUE(machine.hooks.is_recording());
+  run({BP_ACTIVITY_COPY, "copy", 8, 7});
+  ASSERT_EQ(ops.stop(ops.self, card), BP_OK) << text;
+  EXPECT_FALSE(machine.hooks.is_recording());
+  EXPECT_EQ(runs, 1);
+  ASSERT_EQ(records.size(), 1u);
+  const bp_activity& record = records[0];
+  EXPECT_EQ(record.kind, BP_ACTIVITY_COPY + 0u);
+  EXPECT_STREQ(record.name, "copy");
+  EXPECT_EQ(record.device, card);
+  EXPECT_EQ(record.stream, reinterpret_cast<bp_stream*>(&line));
+  EXPECT_EQ(record.bytes, 8u);
+  EXPECT_EQ(record.correlation_id, 7u);
+  EXPECT_EQ(record.start_ns, 100);
+  EXPECT_EQ(record.end_ns, 101);
+}
+
+TEST_F(ProfilerOfAnInstance, RecordsOnlyTheKindsThatAreAskedFor) {
+  ASSERT_EQ(start(card, uint64_t{1} << BP_ACTIVITY_KERNEL), BP_OK) << text;
+  run({BP_ACTIVITY_COPY, "copy"});
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(records.empty());
+}
+
+TEST_F(ProfilerOfAnInstance, RefusesDevicesOfOthers) {
+  EXPECT_EQ(start(nullptr, 0), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "profiler.start: device is NULL or not one of this backend");
+}
+
+TEST_F(ProfilerOfAnInstance, ReadsTheClockOfTheHostIfTheDeviceHasNone) {
+  offer_profiler<Cards<Machine, Card>>(machine);
+  int64_t device_ns = 0, host_ns = 0, error_ns = 0;
+  ASSERT_EQ(ops.calibrate(ops.self, card, &device_ns, &host_ns, &error_ns), BP_OK) << text;
+  EXPECT_LE(device_ns, host_now_ns());
+  EXPECT_GE(device_ns, host_ns - error_ns);
+  EXPECT_LE(device_ns, host_ns + error_ns);
+}
+
+}  // namespace
+}  // namespace bp
