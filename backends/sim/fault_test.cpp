@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "backends/sim/sim_test.hpp"
+#include "backplane/ops.h"
 
 namespace bp::sim {
 namespace {
@@ -58,6 +59,25 @@ TEST(SimFaults, ChangeOneByteOfAResult) {
   EXPECT_EQ(s.read(stream, buffer), expected);
   ASSERT_EQ(s.fill(stream, buffer, 2), BP_OK);
   EXPECT_EQ(s.read(stream, buffer), bytes_of(2)) << "one order is for one piece of work";
+}
+
+TEST(SimFaults, ChangeAResultOfAKernelAndNotItsWorkspace) {
+  Sim s;
+  TestTensor x(s.b, BP_F32, {4}), y(s.b, BP_F32, {4});
+  x.set<float>({3, 1, 2, 0});
+  const bp_sort_args args{.struct_size = sizeof(args), .x = &x, .y = &y};
+  const bp_kernel* const sort = s.b.kernel(BP_OP_SORT);
+  uint64_t required = 0;
+  ASSERT_EQ(sort->workspace_size(sort, s.b.device, &args, &required, nullptr), BP_OK);
+  ASSERT_GT(required, 0u);
+  bp_stream* stream = s.make_stream();
+  ASSERT_EQ(s.fail_next(stream, BP_TEST_FAULT_CORRUPTION), BP_OK);
+  ASSERT_EQ(s.b.launch(sort, args, stream), BP_OK) << s.b.text;
+  ASSERT_EQ(s.synchronize(stream), BP_OK);
+  EXPECT_NE(y.get<float>(), (std::vector<float>{0, 1, 2, 3}));
+  ASSERT_EQ(s.b.launch(sort, args, stream), BP_OK) << s.b.text;
+  ASSERT_EQ(s.synchronize(stream), BP_OK);
+  EXPECT_EQ(y.get<float>(), (std::vector<float>{0, 1, 2, 3}));
 }
 
 TEST(SimFaults, FailTheAllocationThatWasOrdered) {

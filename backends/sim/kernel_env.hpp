@@ -60,8 +60,10 @@ class Launch : public Env {
  public:
   Launch(const sim::Instance& instance, const bp_kernel& kernel, const bp_launch& launch,
          sim::Stream& stream, std::vector<sim::Use> uses)
-      : Env(instance), kernel_(kernel), launch_(launch), stream_(stream), uses_(std::move(uses)) {
+      : Env(instance), kernel_(kernel), launch_(launch), stream_(stream) {
+    // An ordered corruption changes the last memory that is written, which must be a result.
     sim::add_use(uses_, launch.workspace, stream, "workspace");
+    uses_.insert(uses_.end(), uses.begin(), uses.end());
   }
 
   // If `only_checks` is true, the launch submits nothing and only says whether it would be
