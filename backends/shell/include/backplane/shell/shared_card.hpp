@@ -9,9 +9,8 @@
 // A Device is a card as one instance sees it. It has
 //   end_work()     ends its queued work, because the card is lost
 //   is_in_use()    returns whether the host has handles of it
-//   end_handles()  waits for running work, and frees the memory of all buffers; the handles are
-//   dead
-//                  from then on
+//   end_handles()  waits for running work, and frees the memory of all buffers; from then on the
+//                  handles are dead
 //
 // Rules:
 //   Threads    Every function may be called from any thread.
