@@ -62,7 +62,7 @@ TEST(SimFaults, ChangeOneByteOfAResult) {
 }
 
 TEST(SimFaults, ChangeAResultOfAKernelAndNotItsWorkspace) {
-  Sim s;
+  Sim s{{"protect", "no"}};
   TestTensor x(s.b, BP_F32, {4}), y(s.b, BP_F32, {4});
   x.set<float>({3, 1, 2, 0});
   const bp_sort_args args{.struct_size = sizeof(args), .x = &x, .y = &y};
