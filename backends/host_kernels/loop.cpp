@@ -65,7 +65,8 @@ void merge_axes(Loop& loop, const std::array<Axis, BP_MAX_RANK>& axes, int rank)
   for (int i = 0; i < rank; ++i) {
     const Axis& axis = axes[static_cast<size_t>(i)];
     const bool is_merged = i > 0 && can_merge(axes[static_cast<size_t>(i - 1)], axis);
-    const auto place = static_cast<size_t>(is_merged ? loop.rank - 1 : loop.rank++);
+    const int axis_number = is_merged ? loop.rank - 1 : loop.rank++;
+    const auto place = static_cast<size_t>(axis_number);
     loop.extents[place] = is_merged ? loop.extents[place] * axis.extent : axis.extent;
     for (size_t k = 0; k < kMaxOperands; ++k) loop.strides[k][place] = axis.strides[k];
   }

@@ -86,8 +86,7 @@ const bp_tensor* tensor_argument(uint32_t op, const void* args, uint32_t argumen
   }
   throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": argument is " +
                                              std::to_string(argument) + ", " + op_name(op) +
-                                             " has " + std::to_string(count) +
-                                             " tensor arguments");
+                                             " has " + std::to_string(count) + " tensor arguments");
 }
 
 bool FrameMember::is_tensor() const {

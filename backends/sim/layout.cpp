@@ -58,12 +58,12 @@ struct LayoutTraits : Cards<Instance, Device> {
     }
     const Use to = use_of_tensor(dst, Access::kWrite, stream, "layout.convert", "dst");
     const Use from = use_of_tensor(src, Access::kRead, stream, "layout.convert", "src");
-    return submit_work(
-        stream, {BP_ACTIVITY_COPY, "convert", to.size_bytes + from.size_bytes}, {to, from},
-        [extents = extents_of(dst), dst_elements = elements_of(dst, to),
-         src_elements = elements_of(src, from)] {
-          copy_elements(extents, dst_elements, src_elements);
-        });
+    return submit_work(stream, {BP_ACTIVITY_COPY, "convert", to.size_bytes + from.size_bytes},
+                       {to, from},
+                       [extents = extents_of(dst), dst_elements = elements_of(dst, to),
+                        src_elements = elements_of(src, from)] {
+                         copy_elements(extents, dst_elements, src_elements);
+                       });
   }
 };
 

@@ -237,8 +237,7 @@ struct TiledTraits {
     });
   }
 
-  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device* device,
-                                       const void* args) {
+  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device* device, const void* args) {
     return TiledCall(instance(self.state), self, args).workspace_size_bytes(device);
   }
 

@@ -122,11 +122,11 @@ class LayoutOps {
 
 // Makes the layouts of an instance, and fills their table. `identity` is as in LayoutBackend.
 template <typename Traits>
-void offer_layouts(typename Traits::Instance& i, std::string identity) {
-  i.layouts = std::make_unique<Layouts>(LayoutBackend{
-      .host = i.host, .identity = std::move(identity), .facts_of = [&i](const LayoutForm& form) {
-        return Traits::facts_of(i, form);
-      }});
+void offer_layouts(typename Traits::Instance& i, const std::string& identity) {
+  i.layouts = std::make_unique<Layouts>(
+      LayoutBackend{.host = i.host, .identity = identity, .facts_of = [&i](const LayoutForm& form) {
+                      return Traits::facts_of(i, form);
+                    }});
   i.layout_table = LayoutOps<Traits>::table();
   i.layout_table.self = &i;
 }
