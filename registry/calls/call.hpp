@@ -58,12 +58,7 @@ struct Key {
   Fact fact(uint32_t i) const { return static_cast<Fact>(facts[i / 2] >> (i % 2 * 32)); }
   bp_launch_flags flags() const { return static_cast<bp_launch_flags>(head >> 32) & 0xFFFF; }
   bool is_in_place() const { return (head & kInPlace) != 0; }
-  // A loop without branches is faster than the call of memcmp() that a default would be.
-  bool operator==(const Key& other) const {
-    uint64_t difference = head ^ other.head;
-    for (uint32_t i = 0; i < kMaxTensors / 2; ++i) difference |= facts[i] ^ other.facts[i];
-    return difference == 0;
-  }
+  bool operator==(const Key&) const = default;
 
   uint64_t hash(uint32_t tensor_count) const {
     constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;
