@@ -19,7 +19,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
                        .guard = &kGuard}),
       driver(std::move(its_driver)),
       options(read_options(*its_host)) {
-  engines = std::make_unique<Engines>(*host, options);
+  engines = std::make_unique<Engines>(*host, options.libraries);
   collectives = std::make_unique<Collectives>(*this);
   process_groups = collectives->table();
   std::vector<std::string> reasons;

@@ -20,8 +20,7 @@ Engine* find_or_start(std::mutex& mutex, std::unique_ptr<Engine>& place, const T
 
 }  // namespace
 
-Engines::Engines(const bp_host& host, const Options& options)
-    : libraries_(host, options.libraries), allows_tf32_(options.allows_tf32) {}
+Engines::Engines(const bp_host& host, const LibrarySearch& search) : libraries_(host, search) {}
 
 Engines::~Engines() {
   for (auto& [device, started] : started_) {

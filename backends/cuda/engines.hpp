@@ -10,22 +10,17 @@
 #include "backends/cuda/cudnn.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/libraries.hpp"
-#include "backends/cuda/options.hpp"
 
 namespace bp::cuda {
 
 // The engines. The class is safe from any thread.
 class Engines {
  public:
-  Engines(const bp_host& host, const Options& options);
+  Engines(const bp_host& host, const LibrarySearch& search);
   Engines(const Engines&) = delete;
   ~Engines();
 
   Libraries& libraries() { return libraries_; }
-
-  // Returns the option tf32: whether f32 products may round their factors to 10 bits, unless the
-  // launch forbids it.
-  bool allows_tf32() const { return allows_tf32_; }
 
   // Returns the engine of the library on a device, whose context is current, or NULL if the library
   // is missing. Throws StatusError.
@@ -39,7 +34,6 @@ class Engines {
   };
 
   Libraries libraries_;
-  const bool allows_tf32_;
   std::mutex mutex_;  // It guards the members below.
   std::map<Device*, Started> started_;
 };

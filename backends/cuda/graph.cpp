@@ -1,16 +1,13 @@
-// Graphs. A capture keeps calls (backends/shell/capture.hpp). This way it knows slots, and a call
-// that is not legal is refused without harm; CUDA would end its own capture. A replay runs a CUDA
-// graph, which is made by capturing these calls on a stream that nothing else uses. When a slot is
-// bound again, the CUDA graph is made again, and the executable graph is updated in place.
-#include "backplane/shell/graph.hpp"
+#include "backends/cuda/graph.hpp"
 
-#include "backends/cuda/memory.hpp"
-#include "backplane/shell/capture_front.hpp"
+#include <memory>
+#include <utility>
+
+#include "backends/cuda/stream.hpp"
+#include "backplane/shell/capture.hpp"
 
 namespace bp::cuda {
 namespace {
-
-// ---- Replay -------------------------------------------------------------------------------------
 
 // An executable CUDA graph. Submissions that are held back keep it alive too.
 struct NativeGraph {
@@ -96,12 +93,13 @@ bp_status bring_up_to_date(const Captures& captures, GraphInstance& instance, De
   return BP_OK;
 }
 
-bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
+}  // namespace
+
+bp_status replay(const Instance& i, GraphInstance& instance, bp_stream* handle) {
   Lane& lane = lane_of(handle, "graph.launch");
   try {
     const Current current(lane.device());
-    const bp_status status =
-        bring_up_to_date(*cuda::instance(self).captures, instance, lane.device());
+    const bp_status status = bring_up_to_date(*i.captures, instance, lane.device());
     if (status != BP_OK) return status;
   } catch (const CudaError& e) {
     lane.device().note(e);
@@ -113,24 +111,5 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
     if (native->slot->last() != 0) lane.inherit({{native->slot, native->slot->last()}});
   });
 }
-
-struct Traits : QueueHandles<Stream, Event, MemoryTraits> {
-  using Instance = cuda::Instance;
-
-  static const void* queue_of(bp_stream* handle) {
-    const Stream* const s = stream_of(handle);
-    return s == nullptr ? nullptr : s->lane.get();
-  }
-  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
-    stream_of(handle)->lane->fail(status, text);
-  }
-  static bp_status replay(void* self, GraphInstance& instance, bp_stream* stream) {
-    return cuda::replay(self, instance, stream);
-  }
-};
-
-}  // namespace
-
-void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 }  // namespace bp::cuda

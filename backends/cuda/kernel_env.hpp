@@ -54,6 +54,7 @@ class Env {
   Device& device() const { return device_; }
   const Driver& driver() const { return instance_.driver; }
   Engines& engines() const { return *instance_.engines; }
+  const Options& options() const { return instance_.options; }
   const DeviceLimits& limits() const { return device_.limits(); }
 
  protected:

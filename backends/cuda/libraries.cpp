@@ -313,10 +313,9 @@ template class Library<CublasLt>;
 template class Library<Cudnn>;
 template class Library<Nccl>;
 
-Libraries::Libraries(const bp_host& host, LibrarySearch search)
-    : Libraries(std::move(search), system_loader(),
-                [&host](bool is_found, const std::string& line) {
-                  host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
-                }) {}
+Libraries::Libraries(const bp_host& host, const LibrarySearch& search)
+    : Libraries(search, system_loader(), [&host](bool is_found, const std::string& line) {
+        host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
+      }) {}
 
 }  // namespace bp::cuda

@@ -91,7 +91,7 @@ class Library {
 class Libraries {
  public:
   // The host's log gets a line for each library that is found or missing.
-  Libraries(const bp_host& host, LibrarySearch search);
+  Libraries(const bp_host& host, const LibrarySearch& search);
   Libraries(LibrarySearch search, LibraryLoader loader, LibraryNote note)
       : search_(std::move(search)), loader_(std::move(loader)), note_(std::move(note)) {}
 

@@ -168,46 +168,23 @@ TEST(Libraries, LooksOnce) {
 
 struct Host {
   bp_host table{};
-  std::map<std::string, std::string> options;
   std::vector<std::string> log;
 };
 
 TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
   Host host;
   host.table.self = &host;
-  host.table.get_option = [](void*, const char* key, const char** out_value) -> bp_status {
-    *out_value = "/no/such/folder";
-    return std::string(key) == "toolkit_path" ? BP_OK : BP_NOT_FOUND;
-  };
   host.table.log = [](void* self, bp_log_level level, const char* message) -> bp_status {
     const char* const weight = level == BP_LOG_WARNING ? "warning: " : "info: ";
     static_cast<Host*>(self)->log.push_back(std::string(weight) + message);
     return BP_OK;
   };
-  Libraries libraries(host.table, read_library_search(host.table));
+  Libraries libraries(host.table, {.folders = {}, .toolkit = "/no/such/folder", .python = {}});
   const bool is_found = libraries.cudnn() != nullptr;
   static_cast<void>(libraries.cudnn());
   ASSERT_EQ(host.log.size(), 1u);
   EXPECT_TRUE(host.log[0].starts_with(is_found ? "info: cuDNN 9." : "warning: cuDNN is missing: "))
       << host.log[0];
-}
-
-TEST(Libraries, ReadsWhereToLookFromTheHostsOptions) {
-  Host host;
-  host.table.self = &host;
-  host.table.get_option = [](void* self, const char* key, const char** out_value) -> bp_status {
-    const auto& options = static_cast<Host*>(self)->options;
-    const auto at = options.find(key);
-    if (at == options.end()) return BP_NOT_FOUND;
-    *out_value = at->second.c_str();
-    return BP_OK;
-  };
-  EXPECT_EQ(read_library_search(host.table).toolkit, "/usr/local/cuda");
-  host.options = {{"library_path", "/a::/b"}, {"toolkit_path", "/t"}, {"python_path", "/p"}};
-  const LibrarySearch search = read_library_search(host.table);
-  EXPECT_EQ(search.folders, (std::vector<std::string>{"/a", "/b"}));
-  EXPECT_EQ(search.toolkit, "/t");
-  EXPECT_EQ(search.python, "/p");
 }
 
 // The real loader opens a library that every machine has.

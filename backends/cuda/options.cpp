@@ -1,21 +1,22 @@
 #include "backends/cuda/options.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace bp::cuda {
 namespace {
 
-std::string option(const bp_host& host, const char* key, std::string otherwise = {}) {
-  const auto value = find_option(host, key);
-  return value ? std::string(*value) : std::move(otherwise);
+bool is_pool(std::string_view key, std::string_view value) {
+  if (value == "pool") return true;
+  if (value == "plain") return false;
+  refuse_option(key, value, "pool or plain");
 }
 
-std::vector<std::string> parts(const std::string& text) {
+// Returns the parts between colons that are not empty.
+std::vector<std::string> parts(std::string_view text) {
   std::vector<std::string> result;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(':', begin), text.size());
-    if (end > begin) result.push_back(text.substr(begin, end - begin));
+    if (end > begin) result.emplace_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
   return result;
@@ -23,23 +24,18 @@ std::vector<std::string> parts(const std::string& text) {
 
 }  // namespace
 
-LibrarySearch read_library_search(const bp_host& host) {
-  LibrarySearch search;
-  search.folders = parts(option(host, "library_path"));
-  search.toolkit = option(host, "toolkit_path", search.toolkit);
-  search.python = option(host, "python_path");
-  return search;
-}
-
 Options read_options(const bp_host& host) {
-  Options options{.devices = ChosenDevices(host), .libraries = read_library_search(host)};
+  Options options{.devices = ChosenDevices(host), .libraries = {}};
   if (const auto value = find_option(host, "allocator")) {
-    if (*value != "pool" && *value != "plain") refuse_option("allocator", *value, "pool or plain");
-    options.has_pool = *value == "pool";
+    options.has_pool = is_pool("allocator", *value);
   }
   if (const auto value = find_option(host, "tf32")) {
     options.allows_tf32 = read_yes_or_no("tf32", *value);
   }
+  LibrarySearch& search = options.libraries;
+  if (const auto value = find_option(host, "library_path")) search.folders = parts(*value);
+  if (const auto value = find_option(host, "toolkit_path")) search.toolkit = *value;
+  if (const auto value = find_option(host, "python_path")) search.python = *value;
   return options;
 }
 

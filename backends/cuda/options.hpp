@@ -8,12 +8,17 @@
 
 namespace bp::cuda {
 
-// The places where NVIDIA's libraries are searched, besides the loader's own path. Options
-// "library_path", with colons between the folders, "toolkit_path" and "python_path".
+// The places to search for NVIDIA's libraries, besides the loader's own path. libraries.hpp has the
+// order.
 struct LibrarySearch {
+  // "library_path": folders, with colons between them.
   std::vector<std::string> folders;
+
+  // "toolkit_path".
   std::string toolkit = "/usr/local/cuda";
-  std::string python;  // Not searched if empty.
+
+  // "python_path": an environment or its site-packages. It is not searched if empty.
+  std::string python;
 };
 
 struct Options {
@@ -24,14 +29,11 @@ struct Options {
   // the device. "plain" uses cudaMalloc() and cudaFree().
   bool has_pool = true;
 
-  // Option "tf32": whether f32 products may round their factors to 10 bits, unless the launch
-  // forbids it.
+  // "tf32": whether f32 products may round their factors to 10 bits, unless the launch forbids it.
   bool allows_tf32 = false;
 
   LibrarySearch libraries;
 };
-
-LibrarySearch read_library_search(const bp_host& host);
 
 // Reads the options that the user gave to `host`. Throws StatusError for a value that is not valid.
 Options read_options(const bp_host& host);

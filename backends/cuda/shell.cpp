@@ -1,10 +1,12 @@
-// The traits that tell the shell about this backend's devices. The shell makes the table of devices
-// and the compiler from them. The guard uses CUDA's own current context.
+// The traits that tell the shell about this backend's devices and handles. The shell makes the
+// table of devices, graphs and the compiler from them. The guard uses CUDA's own current context.
 #include <algorithm>
 
 #include "backends/cuda/device.hpp"
+#include "backends/cuda/graph.hpp"
+#include "backends/cuda/memory.hpp"
 #include "backends/cuda/stream.hpp"
-#include "backplane/shell/capture.hpp"
+#include "backplane/shell/capture_front.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/device_ops.hpp"
 
@@ -25,7 +27,7 @@ uint64_t kept_by_pool(Device& d) {
   return reserved - std::min(reserved, used);
 }
 
-struct Traits : Cards<Instance, Device> {
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTraits> {
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     total_bytes = d.heap(heap).size_bytes;
     if (heap != 0) {
@@ -48,6 +50,17 @@ struct Traits : Cards<Instance, Device> {
   static void set_option(Device&, const char* key, const char*) {
     refuse(BP_NOT_FOUND, "device.set_option: there is no option \"" + std::string(key) +
                              "\" that a device takes at run time");
+  }
+
+  static const void* queue_of(bp_stream* handle) {
+    const Stream* const s = stream_of(handle);
+    return s == nullptr ? nullptr : s->lane.get();
+  }
+  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
+    stream_of(handle)->lane->fail(status, text);
+  }
+  static bp_status replay(void* self, GraphInstance& graph, bp_stream* stream) {
+    return cuda::replay(cuda::instance(self), graph, stream);
   }
 };
 
@@ -105,6 +118,8 @@ constinit const bp_device_guard_ops kGuard{
     .exchange = guard_exchange,
     .is_initialized = guard_is_initialized,
 };
+
+void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.cuda 0.1.0, programs 1"); }
 

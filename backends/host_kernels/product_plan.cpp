@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backends/host_kernels/inner_product.hpp"
-#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 namespace {

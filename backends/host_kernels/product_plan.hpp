@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "backends/host_kernels/product.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 
@@ -33,8 +34,8 @@ class ProductPlan {
 template <typename Args, Product (*product_of)(const Args&)>
 class ProductOpPlan : private ProductPlan {
  public:
-  ProductOpPlan(const Args& args, uint64_t constant_args, const Env& env)
-      : ProductPlan(product_of(args), (constant_args >> 1 & 1) != 0, env) {}
+  ProductOpPlan(const Args& args, const PlanRequest& request, const Env& env)
+      : ProductPlan(product_of(args), (request.constant_args >> 1 & 1) != 0, env) {}
 
   using ProductPlan::algorithm, ProductPlan::packed_size_bytes, ProductPlan::workspace_size_bytes;
 

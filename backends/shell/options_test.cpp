@@ -1,39 +1,10 @@
 // The options of a user, and the sentences that refuse a value.
-#include "backplane/shell/options.hpp"
+#include "backends/shell/options_test.hpp"
 
-#include <gtest/gtest.h>
-
-#include <map>
 #include <string>
 
 namespace bp {
 namespace {
-
-using Values = std::map<std::string, std::string>;
-
-bp_host host_with(Values& values) {
-  bp_host host{};
-  host.self = &values;
-  host.get_option = [](void* self, const char* key, const char** out_value) -> bp_status {
-    const Values& given = *static_cast<Values*>(self);
-    const auto found = given.find(key);
-    if (found == given.end()) return BP_NOT_FOUND;
-    *out_value = found->second.c_str();
-    return BP_OK;
-  };
-  return host;
-}
-
-template <typename Body>
-std::string refusal_of(const Body& body) {
-  try {
-    body();
-  } catch (const StatusError& e) {
-    EXPECT_EQ(e.status(), BP_INVALID_ARGUMENT);
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Options, AreFoundWhereTheUserGaveThem) {
   Values values{{"threads", "4"}};

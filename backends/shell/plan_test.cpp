@@ -18,6 +18,8 @@ struct Machine {
   bool is_capturing = false;
   bp_status run_status = BP_OK;
   int packings = 0, planned_launches = 0, plain_launches = 0, plans = 0;
+  const bp_kernel* asked_kernel = nullptr;
+  bp_launch_flags asked_flags = 0;
 };
 
 Machine& machine_of(const bp_kernel& kernel) { return *static_cast<Machine*>(kernel.state); }
@@ -73,8 +75,8 @@ bp_status launch_neg(const bp_neg_args&, Launch& launch) {
 // Packs 48 bytes, unless nothing is constant.
 class Plan {
  public:
-  Plan(const bp_neg_args& args, uint64_t constant_args, const Env& env)
-      : packed_bytes_(constant_args != 0 ? 48 : 0), machine_(env.machine) {
+  Plan(const bp_neg_args& args, const PlanRequest& request, const Env& env)
+      : packed_bytes_(request.constant_args != 0 ? 48 : 0), machine_(env.machine) {
     if (args.x == nullptr) refuse_plan("x is NULL");
     ++machine_.plans;
   }
@@ -98,12 +100,29 @@ class Plan {
   Machine& machine_;
 };
 
+// Packs nothing, and keeps what it was asked for.
+class BarePlan {
+ public:
+  BarePlan(const bp_neg_args&, const PlanRequest& request, const Env& env) {
+    env.machine.asked_kernel = &request.kernel;
+    env.machine.asked_flags = request.flags;
+  }
+  uint64_t workspace_size_bytes() const { return 8; }
+  const char* algorithm() const { return "bare"; }
+  bp_status launch(const bp_neg_args&, Launch& launch) const {
+    ++launch.machine.planned_launches;
+    return BP_OK;
+  }
+};
+
 constexpr bp_dtype kDtypes[] = {BP_F32};
 constexpr bp_kernel kRow = kernel_row("neg_of_test", BP_OP_NEG, kDtypes);
 constexpr bp_kernel kPlain =
     planned_kernel<Launcher, bp_neg_args, launch_neg, nullptr, nullptr, void>(kRow);
 constexpr bp_kernel kPlanned =
     planned_kernel<Launcher, bp_neg_args, launch_neg, nullptr, nullptr, Plan>(kRow);
+constexpr bp_kernel kBare =
+    planned_kernel<Launcher, bp_neg_args, launch_neg, nullptr, nullptr, BarePlan>(kRow);
 
 class Plans : public testing::Test {
  protected:
@@ -113,7 +132,7 @@ class Plans : public testing::Test {
       static_cast<Machine*>(self)->text = reason;
       return status;
     };
-    kernel.state = other.state = plain.state = &machine;
+    kernel.state = other.state = plain.state = bare.state = &machine;
     args.struct_size = sizeof(args);
     args.x = args.y = &tensor;
   }
@@ -136,7 +155,7 @@ class Plans : public testing::Test {
   }
 
   Machine machine;
-  bp_kernel kernel = kPlanned, other = kPlanned, plain = kPlain;
+  bp_kernel kernel = kPlanned, other = kPlanned, plain = kPlain, bare = kBare;
   bp_tensor tensor{};
   bp_neg_args args{};
   bp_buffer* const buffer = reinterpret_cast<bp_buffer*>(&tensor);
@@ -225,6 +244,32 @@ TEST_F(Plans, LaunchTheirOwnKernelAlone) {
   EXPECT_EQ(run(kernel, nullptr), BP_OK);
   EXPECT_EQ(machine.plain_launches, 1);
   kernel.plan_release(&kernel, plan);
+}
+
+TEST_F(Plans, WithoutConstantArgumentsHaveNothingToPack) {
+  const bp_prepare_desc desc{.struct_size = sizeof(bp_prepare_desc),
+                             .struct_type = BP_STRUCT_PREPARE_DESC,
+                             .flags = BP_LAUNCH_DETERMINISTIC};
+  bp_plan* plan = nullptr;
+  ASSERT_EQ(bare.prepare(&bare, nullptr, &desc, &args, &plan), BP_OK) << machine.text;
+  EXPECT_EQ(machine.asked_kernel, &bare);
+  EXPECT_EQ(machine.asked_flags, bp_launch_flags{BP_LAUNCH_DETERMINISTIC});
+  bp_plan_info info{.struct_size = sizeof(bp_plan_info), .struct_type = BP_STRUCT_PLAN_INFO};
+  ASSERT_EQ(bare.plan_info(&bare, plan, &info), BP_OK);
+  EXPECT_EQ(info.packed_size_bytes, 0u);
+  EXPECT_EQ(info.workspace_required_bytes, 8u);
+  EXPECT_STREQ(info.algorithm, "bare");
+
+  const bp_launch launch{.plan = plan};
+  const bp_buffer_ref range{buffer, 64, 48};
+  EXPECT_EQ(bare.plan_pack(&bare, &launch, &args, &range), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(machine.text, "plan_pack: the plan has nothing to pack");
+  EXPECT_EQ(kernel.plan_pack(&kernel, &launch, &args, &range), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(machine.text, "plan_pack: the plan is NULL or not one of this kernel");
+  EXPECT_EQ(run(bare, plan), BP_OK);
+  EXPECT_EQ(machine.planned_launches, 1);
+  EXPECT_EQ(run(kernel, plan), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(bare.plan_release(&bare, plan), BP_OK);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "backends/vulkan/stream.hpp"
 #include "backplane/kernel.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::vulkan {
 
@@ -62,6 +63,7 @@ class Env {
   // backend.
   static std::optional<Env> find(const bp_kernel& kernel, bp_device* device);
 
+  Card& card() const { return device_.card(); }
   const Physical& limits() const { return device_.physical(); }
   uint32_t max_groups(int axis) const { return limits().max_groups[axis]; }
   uint32_t subgroup_size() const { return limits().subgroup_size; }
@@ -78,12 +80,9 @@ class Env {
   const Device& device_;
 };
 
-// The object that prepare() makes; a bp_plan is a pointer to it. prepare() compiles the pipelines
-// of a frame into the cache in which launches look for them. The plan itself only describes its
-// frame.
-struct Plan {
-  const bp_kernel* kernel = nullptr;
-  uint64_t workspace_required_bytes = 0, workspace_preferred_bytes = 0;
+// The pipelines that the launches of a frame need, as prepare() learns them.
+struct Preparation {
+  uint64_t workspace_size_bytes = 0;
   std::vector<VkPipeline> pipelines;
   std::string algorithm;  // The modules, in the order in which they run.
 };
@@ -104,16 +103,16 @@ class Launch : public Env {
         card_(stream.device->card()),
         stream_(&stream) {}
 
-  // Makes the launch for prepare(), which adds what dispatches would need to `plan`. `launch` has
-  // only the flags.
-  Launch(const Instance& instance, const bp_launch& launch, const Device& device, Plan& plan,
+  // Makes the launch for prepare(), which adds what dispatches would need to `preparation`.
+  // `launch` has only the flags.
+  Launch(const bp_kernel& kernel, const bp_launch& launch, const Env& env, Preparation& preparation,
          bool is_aligned)
-      : Env(device),
-        instance_(instance),
-        kernel_(*plan.kernel),
+      : Env(env),
+        instance_(instance(kernel.state)),
+        kernel_(kernel),
         launch_(launch),
-        card_(device.card()),
-        prepared_(&plan),
+        card_(env.card()),
+        prepared_(&preparation),
         is_aligned_(is_aligned) {}
 
   // If `only_checks` is true, the launch submits nothing and only says whether it would be
@@ -121,6 +120,9 @@ class Launch : public Env {
   void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
 
   bp_launch_flags flags() const { return launch_.flags; }
+
+  // Returns the plan that prepare() made for this frame, or NULL.
+  bp_plan* plan() const { return launch_.plan; }
 
   // Returns the device address of the first element, or 0 for a tensor without elements. Throws
   // StatusError if the tensor leaves its buffer, or is not on the device of the stream.
@@ -152,8 +154,9 @@ class Launch : public Env {
   bp_status dispatch(const Dispatch& dispatch);
 
   // Refuses the launch: returns `status`, with the text in the thread's error slot. No part of the
-  // launch is submitted.
+  // launch is submitted. In prepare() it throws StatusError.
   bp_status refuse(bp_status status, const std::string& text) const {
+    if (prepared_ != nullptr) bp::refuse(status, text);
     return instance_.fail(status, text);
   }
 
@@ -194,15 +197,15 @@ class Launch : public Env {
 
   void add_ranges(std::span<const Range> ranges, bool is_written);
   void add_bound(std::span<const Range> ranges);
-  void add_to_plan(const Dispatch& dispatch);
+  void prepare(const Dispatch& dispatch);
   VkPipeline pipeline_of(const Dispatch& dispatch);
 
   const Instance& instance_;
   const bp_kernel& kernel_;
   const bp_launch& launch_;
   Card& card_;
-  Stream* const stream_ = nullptr;  // NULL in prepare().
-  Plan* const prepared_ = nullptr;  // NULL except in prepare().
+  Stream* const stream_ = nullptr;         // NULL in prepare().
+  Preparation* const prepared_ = nullptr;  // NULL except in prepare().
   const bool is_aligned_ = true;
   bool only_checks_ = false;
   Commands commands_;
@@ -212,19 +215,32 @@ class Launch : public Env {
 // The body of a launch, which reads the frame and dispatches.
 using LaunchBody = bp_status (*)(const bp_kernel& kernel, const void* args, Launch& launch);
 
-// The plan functions of every kernel. `body` is the body of its launches.
-bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,
-                       const void* args, bp_plan** out_plan, LaunchBody body);
-bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info);
-bp_status refuse_packing(const bp_kernel* kernel, const bp_launch* launch, const void* args,
-                         const bp_buffer_ref* packed);
-bp_status release_plan(const bp_kernel* kernel, bp_plan* plan);
-
-// Throws StatusError if `plan` is not a plan of `kernel`.
-void check_plan(const bp_kernel& kernel, const bp_plan* plan);
-
 // Runs `body` for a launch that the host made.
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
                      LaunchBody body);
+
+// How kernels are launched, for plan.hpp of the shell.
+struct Launcher : LauncherOf<Instance, Env, Launch> {
+  template <auto kBody>
+  static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
+    return run_launch(kernel, launch, args, kBody);
+  }
+};
+
+// The plan of a frame. prepare() compiles the pipelines of the frame into the cache in which
+// launches look for them, so a launch does the same with a plan as without one.
+class Plan {
+ public:
+  // Compiles what body(Launch&), a launch of the frame, dispatches. Throws StatusError.
+  Plan(const PlanRequest& request, const Env& env, uint64_t workspace_size_bytes,
+       const std::function<bp_status(Launch&)>& body);
+
+  uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }
+  const char* algorithm() const { return algorithm_.c_str(); }
+
+ private:
+  uint64_t workspace_size_bytes_;
+  std::string algorithm_;
+};
 
 }  // namespace bp::vulkan

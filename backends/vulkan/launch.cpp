@@ -62,7 +62,7 @@ uint64_t Launch::device_address(const bp_tensor& t) const {
 // Returns the workspace. In prepare() it has a buffer that no tensor has.
 bp_buffer_ref Launch::workspace_ref() const {
   if (prepared_ == nullptr) return launch_.workspace;
-  return {reinterpret_cast<bp_buffer*>(prepared_), 0, prepared_->workspace_preferred_bytes};
+  return {reinterpret_cast<bp_buffer*>(prepared_), 0, prepared_->workspace_size_bytes};
 }
 
 Range Launch::workspace() const {
@@ -135,14 +135,15 @@ VkPipeline Launch::pipeline_of(const Dispatch& dispatch) {
   return pipeline;
 }
 
-void Launch::add_to_plan(const Dispatch& dispatch) {
+void Launch::prepare(const Dispatch& dispatch) {
   const VkPipeline pipeline =
       card_.engine()->pipelines.get(module_of(dispatch), dispatch.constants, nullptr);
-  Plan& plan = *prepared_;
-  if (std::ranges::find(plan.pipelines, pipeline) != plan.pipelines.end()) return;
-  plan.pipelines.push_back(pipeline);
+  std::vector<VkPipeline>& known = prepared_->pipelines;
+  if (std::ranges::find(known, pipeline) != known.end()) return;
+  known.push_back(pipeline);
   if (!is_aligned_) return;
-  plan.algorithm += (plan.algorithm.empty() ? "" : ", ") + std::string(dispatch.module->name);
+  std::string& algorithm = prepared_->algorithm;
+  algorithm += (algorithm.empty() ? "" : ", ") + std::string(dispatch.module->name);
 }
 
 void Launch::add_bound(std::span<const Range> ranges) {
@@ -167,7 +168,7 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
       std::ranges::any_of(dispatch.groups, [](uint32_t count) { return count == 0; });
   if (is_nothing) return BP_OK;
   if (prepared_ != nullptr) {
-    add_to_plan(dispatch);
+    prepare(dispatch);
     return BP_OK;
   }
   Engine& engine = stream_->lane->engine();
@@ -289,7 +290,6 @@ bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const voi
                      LaunchBody body) {
   const Instance& i = instance(kernel->state);
   const auto make = [&] {
-    if (launch->plan != nullptr) check_plan(*kernel, launch->plan);
     return Launch(i, *kernel, *launch, stream_of(launch->stream, "launch"));
   };
   return with_launch(i, *kernel, launch, args, make, [&](Launch& context) {

@@ -5,17 +5,13 @@
 // waits for them.
 #include <array>
 #include <cstddef>
-#include <memory>
-#include <string>
+#include <utility>
 
 #include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/kernel_env.hpp"
-#include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
-
-Plan* plan_of(const bp_plan* plan) { return reinterpret_cast<Plan*>(const_cast<bp_plan*>(plan)); }
 
 // Binds `bytes` at every binding that a shader may name, because no binding may be empty even if
 // the shader does not run.
@@ -58,63 +54,17 @@ void dispatch_nothing(Engine& engine, const std::vector<VkPipeline>& pipelines) 
 
 }  // namespace
 
-void check_plan(const bp_kernel& kernel, const bp_plan* plan) {
-  if (plan != nullptr && plan_of(plan)->kernel == &kernel) return;
-  refuse(BP_INVALID_ARGUMENT,
-         std::string(kernel.name) + ": the plan is NULL or not one of this kernel");
-}
-
-bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,
-                       const void* args, bp_plan** out_plan, LaunchBody body) {
-  const Instance& i = instance(kernel->state);
-  return guarded(*i.host, [&]() -> bp_status {
-    require(args, "prepare: args");
-    require(out_plan, "prepare: out_plan");
-    const bp_prepare_desc ours =
-        read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
-    Device& d = device_of(i, device, "prepare");
-    auto plan = std::make_unique<Plan>();
-    plan->kernel = kernel;
-    if (kernel->workspace_size != nullptr) {
-      const bp_status status = kernel->workspace_size(
-          kernel, device, args, &plan->workspace_required_bytes, &plan->workspace_preferred_bytes);
-      if (status != BP_OK) return status;
-    }
-    const bp_launch launch{.device = device, .flags = ours.flags};
-    for (const bool is_aligned : {true, false}) {
-      Launch preparation(i, launch, d, *plan, is_aligned);
-      const bp_status status = body(*kernel, args, preparation);
-      if (status != BP_OK) return status;
-    }
-    dispatch_nothing(*d.card().engine(), plan->pipelines);
-    *out_plan = reinterpret_cast<bp_plan*>(plan.release());
-    return BP_OK;
-  });
-}
-
-bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info) {
-  return entry<Instance>(kernel->state, [&](const Instance&) -> bp_status {
-    check_plan(*kernel, plan);
-    check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
-    const Plan& ours = *plan_of(plan);
-    out_info->packed_size_bytes = 0;
-    out_info->workspace_required_bytes = ours.workspace_required_bytes;
-    out_info->workspace_preferred_bytes = ours.workspace_preferred_bytes;
-    out_info->algorithm = ours.algorithm.c_str();
-    return BP_OK;
-  });
-}
-
-bp_status refuse_packing(const bp_kernel* kernel, const bp_launch*, const void*,
-                         const bp_buffer_ref*) {
-  return entry<Instance>(kernel->state, [&](const Instance&) -> bp_status {
-    refuse(BP_INVALID_ARGUMENT, std::string(kernel->name) + ": the plan has nothing to pack");
-  });
-}
-
-bp_status release_plan(const bp_kernel*, bp_plan* plan) {
-  delete plan_of(plan);
-  return BP_OK;
+Plan::Plan(const PlanRequest& request, const Env& env, uint64_t workspace_size_bytes,
+           const std::function<bp_status(Launch&)>& body)
+    : workspace_size_bytes_(workspace_size_bytes) {
+  Preparation preparation{.workspace_size_bytes = workspace_size_bytes};
+  const bp_launch launch{.flags = request.flags};
+  for (const bool is_aligned : {true, false}) {
+    Launch rehearsal(request.kernel, launch, env, preparation, is_aligned);
+    static_cast<void>(body(rehearsal));  // A refusal throws.
+  }
+  dispatch_nothing(*env.card().engine(), preparation.pipelines);
+  algorithm_ = std::move(preparation.algorithm);
 }
 
 }  // namespace bp::vulkan

@@ -29,8 +29,7 @@ void put_libraries(const Instance& i) {
     libraries.put(wanted == "fake" ? fake::cublaslt() : fake::broken_cublaslt());
     libraries.put(wanted == "fake" ? fake::cudnn() : fake::broken_cudnn());
   } else {
-    refuse(BP_INVALID_ARGUMENT, "option libraries is \"" + std::string(wanted) +
-                                    "\"; \"none\", \"fake\" and \"broken\" are allowed");
+    refuse_option("libraries", wanted, "none, fake or broken");
   }
 }
 

@@ -132,7 +132,7 @@ namespace {
 
 bp_reason supports_convolution(const Convolution& c, bool allows_tf32, bp_launch_flags flags,
                                const Env& env) {
-  if (allows_tf32 && !env.engines().allows_tf32()) return "option tf32 is not \"yes\"";
+  if (allows_tf32 && !env.options().allows_tf32) return "option tf32 is not \"yes\"";
   if (allows_tf32 && (flags & BP_LAUNCH_STRICT_F32) != 0) return "the launch forbids TF32";
   if (const bp_reason reason = refuse_library_convolution(c)) return reason;
   DnnEngine* const engine = env.engines().dnn(env.device());

@@ -25,20 +25,15 @@ class LibraryPlan {
   uint64_t workspace_size_bytes_ = 0;
 };
 
-// A plan as rows of the table have it. There is never anything to pack.
+// A plan as rows of the table have it. It has nothing to pack.
 template <typename Args, class Kernel>
 class PlannedLibrary {
  public:
-  PlannedLibrary(const Args& args, uint64_t /*constant_args*/, const Env& env)
-      : plan_(make(args, env)) {}
+  PlannedLibrary(const Args& args, const PlanRequest&, const Env& env) : plan_(make(args, env)) {}
 
-  uint64_t packed_size_bytes() const { return 0; }
   uint64_t workspace_size_bytes() const { return plan_.workspace_size_bytes(); }
   const char* algorithm() const { return plan_.algorithm(); }
-  bp_status pack(const Args&, Launch&, std::byte*) const { return BP_OK; }
-  bp_status launch(const Args& args, Launch& launch, std::byte*) const {
-    return plan_.launch(args, launch);
-  }
+  bp_status launch(const Args& args, Launch& launch) const { return plan_.launch(args, launch); }
 
  private:
   static typename Kernel::Plan make(const Args& args, const Env& env) {

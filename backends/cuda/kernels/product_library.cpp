@@ -56,7 +56,7 @@ uint64_t workspace_of(const Product& product, const ChosenProduct& chosen) {
 
 bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_flags flags,
                            const Env& env) {
-  if (allows_tf32 && !env.engines().allows_tf32()) return "option tf32 is not \"yes\"";
+  if (allows_tf32 && !env.options().allows_tf32) return "option tf32 is not \"yes\"";
   if (allows_tf32 && (flags & BP_LAUNCH_STRICT_F32) != 0) return "the launch forbids TF32";
   if (const bp_reason reason = refuse_library_product(product)) return reason;
   if (env.engines().lt(env.device()) == nullptr) return "cuBLASLt is missing; the log says why";

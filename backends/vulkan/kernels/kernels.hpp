@@ -6,40 +6,44 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/vulkan/kernel_env.hpp"
 #include "backplane/ops.h"
-#include "backplane/shell/make_kernel.hpp"
+#include "backplane/shell/plan.hpp"
 #include "backplane/shell/shape.hpp"
 #include "shader_modules.hpp"
 
 namespace bp::vulkan {
 
-// The body of the launches of a row.
-template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&)>
-bp_status launch_row(const bp_kernel& kernel, const void* args, Launch& launch) {
-  return launch_typed<Args>(kernel, args, launch,
-                            [&](const Args& a) { return LaunchOp(a, launch); });
-}
+// The plan of a kernel that is launched with LaunchOp.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Workspace>
+class PlanOf : public Plan {
+ public:
+  PlanOf(const Args& args, const PlanRequest& request, const Env& env)
+      : Plan(request, env, workspace_of(args, env),
+             [&args](Launch& launch) { return LaunchOp(args, launch); }) {}
+
+  bp_status launch(const Args& args, Launch& launch) const { return LaunchOp(args, launch); }
+
+ private:
+  static uint64_t workspace_of([[maybe_unused]] const Args& args, [[maybe_unused]] const Env& env) {
+    if constexpr (std::is_null_pointer_v<decltype(Workspace)>) {
+      return 0;
+    } else {
+      return Workspace(args, env);
+    }
+  }
+};
 
 // Adapts typed functions to the C table, and puts them into `row`, which kernel_row() has made.
 //   LaunchOp   Reads the frame, and submits the work with Launch::dispatch().
-//   Supports, Workspace   As typed_kernel() takes them.
+//   Supports, Workspace   As planned_kernel() takes them.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
           auto Workspace = nullptr>
 constexpr bp_kernel make_kernel(bp_kernel row) {
-  row = typed_kernel<Env, Args, Supports, Workspace>(row);
-  row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
-    return run_launch(self, launch, args, launch_row<Args, LaunchOp>);
-  };
-  row.prepare = [](const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
-                   const void* args, bp_plan** out_plan) {
-    return prepare_plan(self, device, desc, args, out_plan, launch_row<Args, LaunchOp>);
-  };
-  row.plan_info = write_plan_info;
-  row.plan_pack = refuse_packing;
-  row.plan_release = release_plan;
-  return row;
+  return planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace,
+                        PlanOf<Args, LaunchOp, Workspace>>(row);
 }
 
 // Returns the integer dtype as wide as an element of `dtype`, for elements that are only moved.

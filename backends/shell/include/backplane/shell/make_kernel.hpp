@@ -31,17 +31,23 @@ namespace bp {
 constexpr bp_launch_flags kKnownLaunchFlags =
     BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
 
+// Refuses a launch of `kernel` in words, and returns `status`.
+template <typename Launch>
+bp_status refuse_launch(const bp_kernel& kernel, Launch& launch, bp_status status,
+                        const char* why) {
+  return launch.refuse(status, std::string(kernel.name) + ": " + why);
+}
+
 // Runs body(const Args&) for a launch, unless the launch or its frame has a flag that no kernel
 // knows.
 template <typename Args, typename Launch, typename Body>
 bp_status launch_typed(const bp_kernel& kernel, const void* args, Launch& launch, Body&& body) {
   if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
-    return launch.refuse(BP_UNSUPPORTED, std::string(kernel.name) + ": a launch flag is not known");
+    return refuse_launch(kernel, launch, BP_UNSUPPORTED, "a launch flag is not known");
   }
   const Args& a = *static_cast<const Args*>(args);
   if (a.flags != 0) {
-    return launch.refuse(BP_UNSUPPORTED,
-                         std::string(kernel.name) + ": a flag of args is not known");
+    return refuse_launch(kernel, launch, BP_UNSUPPORTED, "a flag of args is not known");
   }
   return std::forward<Body>(body)(a);
 }

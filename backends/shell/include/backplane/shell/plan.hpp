@@ -7,10 +7,13 @@
 //   }
 //
 // A plan is a class `Planned` with
-//   Planned(const Args&, uint64_t constant_args, const Env&)   chooses and allocates; refuse_plan()
-//                                       for a frame for which it is of no use
-//   uint64_t packed_size_bytes() const, workspace_size_bytes() const
+//   Planned(const Args&, const PlanRequest&, const Env&)   chooses and allocates; refuse_plan() for
+//                                       a frame for which it is of no use
+//   uint64_t workspace_size_bytes() const
 //   const char* algorithm() const
+//   bp_status launch(const Args&, Launch&) const       submits the work
+// A plan that packs constant arguments has, in place of that launch(),
+//   uint64_t packed_size_bytes() const
 //   bp_status pack(const Args&, Launch&, std::byte* packed) const     submits the packing
 //   bp_status launch(const Args&, Launch&, std::byte* packed) const   submits the work
 // What is submitted holds what it needs of the plan by value: the host may release the plan before
@@ -19,7 +22,8 @@
 // A `Launcher` says how a backend launches. LauncherOf has its types and static members, except
 // run():
 //   Env, Launch                        as in make_kernel.hpp. A Launch also has plan(), what the
-//                                      host gave or NULL, and packed(range), the address of a range
+//                                      host gave or NULL. Plans that pack need packed(range), the
+//                                      address of a range
 //   host_of(kernel)                    the host, whose error slot takes the text of a failure
 //   is_capturing(kernel, launch)       whether the stream of a launch captures
 //   run<kBody>(kernel, launch, args)   runs kBody(kernel, args, Launch&) for a launch that the host
@@ -55,6 +59,13 @@ struct LauncherOf {
   }
 };
 
+// What the host asks of prepare(), besides the frame.
+struct PlanRequest {
+  const bp_kernel& kernel;
+  bp_launch_flags flags;
+  uint64_t constant_args;
+};
+
 // What every plan begins with; a bp_plan is a pointer to one. It is counted, so that a launch that
 // runs later than the host called it can keep its plan.
 class PlanBase {
@@ -62,6 +73,9 @@ class PlanBase {
   explicit PlanBase(const bp_kernel& its_kernel) : kernel(&its_kernel) {}
   PlanBase(const PlanBase&) = delete;
   virtual ~PlanBase() = default;
+
+  // Fills the members of plan_info().
+  virtual void describe(bp_plan_info& info) const = 0;
 
   void retain() { uses_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
@@ -78,12 +92,36 @@ inline PlanBase* plan_base(const bp_plan* plan) {
   return reinterpret_cast<PlanBase*>(const_cast<bp_plan*>(plan));
 }
 
+// Returns the plan of `kernel` for its function `call`. Throws StatusError if it is none.
+inline PlanBase& checked_plan(const bp_kernel& kernel, const bp_plan* plan, const char* call) {
+  PlanBase* const base = plan_base(plan);
+  if (base != nullptr && base->kernel == &kernel) return *base;
+  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the plan is NULL or not one of this kernel");
+}
+
 template <typename Planned>
 class OwnedPlan : public PlanBase {
  public:
+  // Says whether the plans may have something to pack.
+  static constexpr bool kPacks = requires(const Planned& plan) { plan.packed_size_bytes(); };
+
   template <typename Args, typename Env>
-  OwnedPlan(const bp_kernel& its_kernel, const Args& args, uint64_t constant_args, const Env& env)
-      : PlanBase(its_kernel), planned(args, constant_args, env) {}
+  OwnedPlan(const Args& args, const PlanRequest& request, const Env& env)
+      : PlanBase(request.kernel), planned(args, request, env) {}
+
+  uint64_t packed_size_bytes() const {
+    if constexpr (kPacks) {
+      return planned.packed_size_bytes();
+    } else {
+      return 0;
+    }
+  }
+  void describe(bp_plan_info& info) const override {
+    info.packed_size_bytes = packed_size_bytes();
+    info.workspace_required_bytes = planned.workspace_size_bytes();
+    info.workspace_preferred_bytes = planned.workspace_size_bytes();
+    info.algorithm = planned.algorithm();
+  }
 
   const Planned planned;
   bp_buffer_ref packed{};  // Set by plan_pack().
@@ -94,93 +132,123 @@ class OwnedPlan : public PlanBase {
   refuse(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
 }
 
-// The functions of a kernel whose plans are of the class `Planned`.
+constexpr const char* kForeignPlan = "the plan is not one of this kernel";
+
+// ---- The functions of all plans -----------------------------------------------------------------
+
+// Makes the plan of a frame. Throws StatusError.
+template <typename Launcher>
+using MakePlan = PlanBase* (*)(const void* args, const PlanRequest& request,
+                               const typename Launcher::Env& env);
+
+template <typename Launcher>
+bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                       const void* args, bp_plan** out_plan, MakePlan<Launcher> make) {
+  using Env = typename Launcher::Env;
+  return Env::with(*self, device, [&](const Env& env) -> bp_status {
+    require(args, "prepare: args");
+    require(out_plan, "prepare: out_plan");
+    const bp_prepare_desc ours =
+        read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
+    if ((ours.flags & ~kKnownLaunchFlags) != 0) {
+      refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
+    }
+    const PlanRequest request{*self, ours.flags, ours.constant_args};
+    *out_plan = reinterpret_cast<bp_plan*>(make(args, request, env));
+    return BP_OK;
+  });
+}
+
+template <typename Launcher>
+bp_status write_plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
+  return guarded(Launcher::host_of(*self), [&]() -> bp_status {
+    const PlanBase& ours = checked_plan(*self, plan, "plan_info");
+    check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
+    ours.describe(*out_info);
+    return BP_OK;
+  });
+}
+
+// The plan_pack() of plans that have nothing to pack.
+template <typename Launcher>
+bp_status refuse_packing(const bp_kernel* self, const bp_launch* launch, const void*,
+                         const bp_buffer_ref*) {
+  return guarded(Launcher::host_of(*self), [&]() -> bp_status {
+    require(launch, "plan_pack: launch");
+    static_cast<void>(checked_plan(*self, launch->plan, "plan_pack"));
+    refuse(BP_INVALID_ARGUMENT, "plan_pack: the plan has nothing to pack");
+  });
+}
+
+inline bp_status release_plan(const bp_kernel*, bp_plan* plan) {
+  if (plan != nullptr) plan_base(plan)->release();
+  return BP_OK;
+}
+
+// ---- The functions of a kernel whose plans are of the class `Planned` ---------------------------
+
 template <typename Launcher, typename Args, typename Planned>
 class PlanFunctions {
  public:
   static constexpr void put(bp_kernel& row) {
     row.prepare = prepare;
-    row.plan_info = write_info;
-    row.plan_pack = pack;
-    row.plan_release = release;
+    row.plan_info = write_plan_info<Launcher>;
+    if constexpr (Owned::kPacks) {
+      row.plan_pack = pack;
+    } else {
+      row.plan_pack = refuse_packing<Launcher>;
+    }
+    row.plan_release = release_plan;
   }
 
   // A launch whose host gave a plan.
   static bp_status launch(const bp_kernel& kernel, const Args& args,
                           typename Launcher::Launch& launch) {
-    const auto* const plan = owned(kernel, launch.plan());
-    if (plan == nullptr) {
-      return launch.refuse(BP_INVALID_ARGUMENT,
-                           std::string(kernel.name) + ": the plan is not one of this kernel");
+    const PlanBase* const base = plan_base(launch.plan());
+    if (base->kernel != &kernel) {
+      return refuse_launch(kernel, launch, BP_INVALID_ARGUMENT, kForeignPlan);
     }
-    if (plan->packed.buffer == nullptr && plan->planned.packed_size_bytes() != 0) {
-      return launch.refuse(BP_INVALID_ARGUMENT,
-                           std::string(kernel.name) + ": the plan was not packed");
+    const auto& plan = static_cast<const Owned&>(*base);
+    if constexpr (Owned::kPacks) {
+      if (plan.packed.buffer == nullptr && plan.packed_size_bytes() != 0) {
+        return refuse_launch(kernel, launch, BP_INVALID_ARGUMENT, "the plan was not packed");
+      }
+      return plan.planned.launch(args, launch, launch.packed(plan.packed));
+    } else {
+      return plan.planned.launch(args, launch);
     }
-    return plan->planned.launch(args, launch, launch.packed(plan->packed));
   }
 
  private:
   using Env = typename Launcher::Env;
+  using Owned = OwnedPlan<Planned>;
 
-  // NULL for no plan, and for that of another kernel.
-  static OwnedPlan<Planned>* owned(const bp_kernel& kernel, const bp_plan* plan) {
-    PlanBase* const base = plan_base(plan);
-    const bool is_ours = base != nullptr && base->kernel == &kernel;
-    return is_ours ? static_cast<OwnedPlan<Planned>*>(base) : nullptr;
-  }
-
-  static OwnedPlan<Planned>& checked(const bp_kernel& kernel, const bp_plan* plan,
-                                     const char* call) {
-    if (auto* const ours = owned(kernel, plan); ours != nullptr) return *ours;
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the plan is NULL or not one of this kernel");
+  static PlanBase* make(const void* args, const PlanRequest& request, const Env& env) {
+    const Args& a = *static_cast<const Args*>(args);
+    if (a.flags != 0) refuse(BP_UNSUPPORTED, "prepare: a flag of args is not known");
+    return new Owned(a, request, env);
   }
 
   static bp_status prepare(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
                            const void* args, bp_plan** out_plan) {
-    return Env::with(*self, device, [&](const Env& env) -> bp_status {
-      require(args, "prepare: args");
-      require(out_plan, "prepare: out_plan");
-      const bp_prepare_desc ours =
-          read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
-      if ((ours.flags & ~kKnownLaunchFlags) != 0) {
-        refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
-      }
-      const Args& a = *static_cast<const Args*>(args);
-      if (a.flags != 0) refuse(BP_UNSUPPORTED, "prepare: a flag of args is not known");
-      PlanBase* const plan = new OwnedPlan<Planned>(*self, a, ours.constant_args, env);
-      *out_plan = reinterpret_cast<bp_plan*>(plan);
-      return BP_OK;
-    });
+    return prepare_plan<Launcher>(self, device, desc, args, out_plan, make);
   }
 
-  static bp_status write_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
-    return guarded(Launcher::host_of(*self), [&]() -> bp_status {
-      const Planned& planned = checked(*self, plan, "plan_info").planned;
-      check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
-      out_info->packed_size_bytes = planned.packed_size_bytes();
-      out_info->workspace_required_bytes = planned.workspace_size_bytes();
-      out_info->workspace_preferred_bytes = planned.workspace_size_bytes();
-      out_info->algorithm = planned.algorithm();
-      return BP_OK;
-    });
-  }
-
-  static bp_status submit_packing(const bp_kernel& kernel, const void* args,
+  static bp_status submit_packing(const bp_kernel&, const void* args,
                                   typename Launcher::Launch& launch) {
-    const auto* const plan = owned(kernel, launch.plan());
-    return plan->planned.pack(*static_cast<const Args*>(args), launch, launch.packed(plan->packed));
+    const auto& plan = static_cast<const Owned&>(*plan_base(launch.plan()));
+    return plan.planned.pack(*static_cast<const Args*>(args), launch, launch.packed(plan.packed));
   }
 
   static bp_status pack(const bp_kernel* self, const bp_launch* launch, const void* args,
                         const bp_buffer_ref* packed) {
     return guarded(Launcher::host_of(*self), [&]() -> bp_status {
       require(launch, "plan_pack: launch");
-      OwnedPlan<Planned>& plan = checked(*self, launch->plan, "plan_pack");
+      auto& plan = static_cast<Owned&>(checked_plan(*self, launch->plan, "plan_pack"));
       if (Launcher::is_capturing(*self, *launch)) {
         refuse(BP_INVALID_ARGUMENT, "plan_pack: the stream captures; pack before the capture");
       }
-      const uint64_t size_bytes = plan.planned.packed_size_bytes();
+      const uint64_t size_bytes = plan.packed_size_bytes();
       if (packed == nullptr || packed->buffer == nullptr || packed->size_bytes < size_bytes) {
         refuse(BP_INVALID_ARGUMENT,
                "plan_pack: packed must have at least " + std::to_string(size_bytes) + " bytes");
@@ -191,11 +259,6 @@ class PlanFunctions {
       return status;
     });
   }
-
-  static bp_status release(const bp_kernel*, bp_plan* plan) {
-    if (plan != nullptr) plan_base(plan)->release();
-    return BP_OK;
-  }
 };
 
 // What a launch of such a row does.
@@ -204,8 +267,7 @@ bp_status launch_row(const bp_kernel& kernel, const void* args, typename Launche
   return launch_typed<Args>(kernel, args, launch, [&](const Args& a) -> bp_status {
     if (launch.plan() == nullptr) return LaunchOp(a, launch);
     if constexpr (std::is_void_v<Planned>) {
-      return launch.refuse(BP_INVALID_ARGUMENT,
-                           std::string(kernel.name) + ": the plan is not one of this kernel");
+      return refuse_launch(kernel, launch, BP_INVALID_ARGUMENT, kForeignPlan);
     } else {
       return PlanFunctions<Launcher, Args, Planned>::launch(kernel, a, launch);
     }
