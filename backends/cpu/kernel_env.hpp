@@ -95,7 +95,7 @@ class Launch : public Env {
     if (only_checks_) [[unlikely]] {
       return BP_OK;
     }
-    if (is_watched()) [[unlikely]] {
+    if (is_watched(instance_, stream_)) [[unlikely]] {
       return cpu::submit_watched(instance_, kernel_, launch_, args_, std::forward<Task>(task));
     }
     return stream_.queue->submit(std::forward<Task>(task));
@@ -106,7 +106,8 @@ class Launch : public Env {
   // copied.
   template <typename Run, typename MakeTask>
   bp_status submit_or_run(const Run& run, const MakeTask& make_task) const {
-    if (!only_checks_ && !is_watched() && stream_.queue->try_run_here(run)) return BP_OK;
+    const bool may_run_here = !only_checks_ && !is_watched(instance_, stream_);
+    if (may_run_here && stream_.queue->try_run_here(run)) return BP_OK;
     return submit(make_task());
   }
 
@@ -116,11 +117,6 @@ class Launch : public Env {
   }
 
  private:
-  // Returns whether the profiler records the work, or a test ordered it to fail.
-  bool is_watched() const {
-    return instance_.hooks.is_recording() || stream_.lane->faults().is_ordered();
-  }
-
   const bp_kernel& kernel_;
   const bp_launch& launch_;
   const void* const args_;

@@ -28,8 +28,7 @@ bp_status MemoryTraits::copy_from_host(const Instance& i, Stream& s, const Range
   const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes};
   auto copy = [=] { copy_bytes(to, src, size_bytes); };
   if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, s, work, {to, size_bytes}, copy);
-  const bool is_watched = i.hooks.is_recording() || s.lane->faults().is_ordered();
-  if (!is_watched && s.queue->try_run_here(copy)) return BP_OK;
+  if (!is_watched(i, s) && s.queue->try_run_here(copy)) return BP_OK;
   // The work runs later, on another thread: stage, so that the caller may go on.
   const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
   copy_bytes(staged.get(), src, size_bytes);

@@ -17,13 +17,12 @@ namespace bp::cpu {
 template <typename Task>
 bp_status submit_work(const Instance& i, const Stream& stream, const WorkName& work,
                       std::span<std::byte> written, Task&& task) {
-  const bool is_recording = i.hooks.is_recording();
-  if (!is_recording && !stream.lane->faults().is_ordered()) [[likely]] {
+  if (!is_watched(i, stream)) [[likely]] {
     return stream.queue->submit(std::forward<Task>(task));
   }
   const TestFault fault = stream.lane->faults().take(*stream.queue);
   std::function<void()> watched = std::forward<Task>(task);
-  if (is_recording) watched = recorded(*i.profiler, stream, work, std::move(watched));
+  if (i.hooks.is_recording()) watched = recorded(*i.profiler, stream, work, std::move(watched));
   return submit_with_fault(stream, fault, written, std::move(watched));
 }
 

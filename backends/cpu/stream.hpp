@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "backends/cpu/backend.hpp"
 #include "backends/cpu/lane.hpp"
 #include "backplane/shell/lookup.hpp"
 #include "backplane/shell/stream_ops.hpp"
@@ -26,6 +27,11 @@ struct Stream : Handle {
 };
 
 inline const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }
+
+// Returns whether the profiler records the next work of a stream, or a test ordered it to fail.
+inline bool is_watched(const Instance& i, const Stream& stream) {
+  return i.hooks.is_recording() || stream.lane->faults().is_ordered();
+}
 
 struct Event : Handle, EventOf<Point> {
   static constexpr uint32_t kMagic = 0x6576656e;
