@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
@@ -172,8 +173,12 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
       rows.push_back(row);
     }
   };
-  if (line.mutant_part != "runtime") std::ranges::for_each(kKillTable, add);
-  if (line.mutant_part != "ops") std::ranges::for_each(kRuntimeKillTable, add);
+  const auto add_part = [&](const char* part, std::span<const KillRow> table) {
+    if (line.mutant_part.empty() || line.mutant_part == part) std::ranges::for_each(table, add);
+  };
+  add_part("ops", kKillTable);
+  add_part("timed", kTimedKillTable);
+  add_part("runtime", kRuntimeKillTable);
   if (rows.empty()) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
   return rows;
 }
