@@ -60,6 +60,13 @@ class Boundary:
     version: tuple[int, int]
     oldest_minor: int  # The oldest minor that a host with these headers serves.
 
+    def serves(self, version: tuple[int, int]) -> bool:
+        """Returns whether a host with these headers serves what was built with `version`, by the
+        rule of versioning.md, which is written a second time here."""
+        if version[0] != self.version[0]:
+            return False
+        return self.version[0] > 0 or self.oldest_minor <= version[1] <= self.version[1]
+
 
 def one_line(text: str) -> str:
     return " ".join(text.split())

@@ -4,9 +4,10 @@
 usage: released.py COMPILER RELEASED_DIR INCLUDE_DIR [INCLUDE_DIR ...]
 
 RELEASED_DIR has a folder per released minor, such as 0.1, and `sha256sums` of every file in them.
-The check fails if a released file changed, came or went; if a struct lost a member; if a member
-moved or has another size; if a constant has another value; if a function of the host's library is
-declared in other words; and if anything was added to a minor that was released.
+The check fails if a released file changed, came or went. For each minor that a host with the
+headers of now serves, it also fails if a struct lost a member; if a member moved or has another
+size; if a constant has another value; if a function of the host's library is declared in other
+words; and if anything was added to a minor that was released.
 """
 import hashlib
 import pathlib
@@ -36,12 +37,14 @@ def described(compiler: str, headers: boundary.Boundary) -> list[str]:
 
 def version_problems(compiler: str, folder: pathlib.Path, headers: boundary.Boundary,
                      now: list[str]) -> list[str]:
-    """Returns what a program that was built with the headers in `folder` no longer finds in
-    `now`."""
+    """Returns what a program that was built with the headers in `folder` no longer finds in `now`,
+    if it is served."""
     then_headers = boundary.read(folder / "include")
     name = ".".join(map(str, then_headers.version))
     if name != folder.name:
         return [f"{folder.name}: its headers say that they are {name}"]
+    if not headers.serves(then_headers.version):
+        return []
     then = described(compiler, then_headers)
     kept = boundary.promised(then) + [line for line in then if " size " not in line]
     problems = [f"{name} promised: {line}" for line in kept if line not in now]

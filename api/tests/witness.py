@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the types of the headers of now with those of the released minors, by abidiff.
+"""Compares the types of the headers of now with those of the minors that they serve, by abidiff.
 
 usage: witness.py COMPILER RELEASED_DIR INCLUDE_DIR [INCLUDE_DIR ...]
 
@@ -75,13 +75,16 @@ def main() -> int:
         print("SKIPPED: abidiff is not installed (Debian: abigail-tools)")
         return 77
     folders = sorted(path for path in released.glob("[0-9]*") if path.is_dir())
+    now = boundary.read(*includes)
+    served = [folder for folder in folders
+              if now.serves(boundary.read(folder / "include").version)]
     broken = 0
-    for folder in folders:
+    for folder in served:
         if found := differences(compiler, folder, includes):
             broken += 1
             print(f"BROKEN: {folder.name} and now differ in more than additions:\n{found}")
-    print(f"{len(boundary.read(*includes).structs)} structs, {len(folders)} released minors, "
-          f"{broken} broken")
+    print(f"{len(now.structs)} structs, {len(folders)} released minors, {len(served)} of them "
+          f"served, {broken} broken")
     return 1 if broken or not folders else 0
 
 

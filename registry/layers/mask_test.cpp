@@ -4,11 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "registry/layers/released.hpp"
 #include "registry/tests/fake_backend.hpp"
-
-extern "C" const uint32_t bp_test_released_0_1[];
-extern "C" const uint32_t bp_test_released_bits_0_1[];
 
 namespace bp::core {
 namespace {
@@ -115,66 +111,22 @@ TEST(MaskLayer, ReadsAFile) {
   std::filesystem::remove(path);
 }
 
-TEST(OldAbiLayer, KnowsTheSizesOfTheReleasedHeaders) {
-  const uint32_t known[] = {
-      layers::released_size<bp_host>(1),       layers::released_size<bp_backend>(1),
-      layers::released_size<bp_registrar>(1),  layers::released_size<bp_device_properties>(1),
-      layers::released_size<bp_heap>(1),       layers::released_size<bp_kernel>(1),
-      layers::released_size<bp_device_ops>(1), layers::released_size<bp_allocator_ops>(1),
-      layers::released_size<bp_stream_ops>(1), layers::released_size<bp_event_ops>(1),
-  };
-  for (size_t i = 0; i < std::size(known); ++i) EXPECT_EQ(known[i], bp_test_released_0_1[i]) << i;
-  EXPECT_EQ(layers::released_bits<bp_allocate_desc>(1), bp_test_released_bits_0_1[0]);
-  EXPECT_EQ(layers::released_bits<bp_event_desc>(1), bp_test_released_bits_0_1[1]);
-  EXPECT_EQ(layers::released_bits<bp_event_desc>(BP_ABI_MINOR), UINT32_MAX);
-  EXPECT_EQ(layers::released_bits<bp_stream_desc>(1), UINT32_MAX);
-  EXPECT_EQ(layers::released_size<bp_graph_ops>(1), 0);
-  EXPECT_EQ(layers::released_size<bp_graph_ops>(BP_ABI_MINOR), sizeof(bp_graph_ops));
-}
-
-TEST(OldAbiLayer, CutsTablesToTheirSizeInAnEarlierMinor) {
-  for (const bool is_old : {false, true}) {
-    TestRegistry r(0, is_old ? "oldabi" : "", is_old ? "oldabi.minor=1" : nullptr);
-    FakeBackend fake;
-    fake.allocator.wrap_address = [](void*, bp_device*, uint64_t, uint64_t,
-                                     bp_buffer**) -> bp_status { return BP_OK; };
-    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
-    const bp_allocator_ops& memory = *r.target()->allocator;
-    EXPECT_EQ(memory.wrap_address(memory.self, nullptr, 0, 0, nullptr),
-              is_old ? BP_UNSUPPORTED : BP_OK);
-    EXPECT_EQ(fake.host->struct_size, is_old ? layers::released_size<bp_host>(1) : sizeof(bp_host));
-  }
-}
-
-TEST(OldAbiLayer, RefusesBitsThatAnEarlierMinorDoesNotKnow) {
-  for (const char* options : {"oldabi.minor=1", "oldabi.minor=1,oldabi.side=host"}) {
-    const bool is_old = std::string_view(options) == "oldabi.minor=1";
-    TestRegistry r(0, "oldabi", options);
-    FakeBackend fake;
-    const bp_plugin* plugin = nullptr;
-    ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
-    EXPECT_EQ(plugin->abi_minor, is_old ? 1u : BP_ABI_MINOR);
-    const bp_allocator_ops& memory = *r.target()->allocator;
-    bp_allocate_desc desc{.struct_size = sizeof(desc),
-                          .struct_type = BP_STRUCT_ALLOCATE_DESC,
-                          .size_bytes = 8,
-                          .usage = BP_MEMORY_PEER | BP_MEMORY_EXPORT};
-    bp_buffer* buffer = nullptr;
-    EXPECT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer),
-              is_old ? BP_INVALID_ARGUMENT : BP_OK);
-    if (is_old) {
-      EXPECT_STREQ(bp_error_text(),
-                   "memory.allocate: usage has bits 4, which ABI 0.1 does not know");
-      EXPECT_EQ(buffer, nullptr);
-      desc.usage = BP_MEMORY_PEER;
-      EXPECT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer), BP_OK);
-    }
-    EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
-  }
+// No minor is older than the one of now, so nothing is cut.
+TEST(OldAbiLayer, ShowsAllOfTheMinorOfNow) {
+  TestRegistry r(0, "oldabi", nullptr);
+  FakeBackend fake;
+  fake.allocator.wrap_address = [](void*, bp_device*, uint64_t, uint64_t,
+                                   bp_buffer**) -> bp_status { return BP_OK; };
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_EQ(plugin->abi_minor, BP_ABI_MINOR + 0u);
+  EXPECT_EQ(fake.host->struct_size, sizeof(bp_host));
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  EXPECT_EQ(memory.wrap_address(memory.self, nullptr, 0, 0, nullptr), BP_OK);
 }
 
 TEST(OldAbiLayer, RefusesAMinorThatThereIsNot) {
-  for (const char* options : {"oldabi.minor=0", "oldabi.minor=99", "oldabi.side=left"}) {
+  for (const char* options : {"oldabi.minor=2", "oldabi.minor=99", "oldabi.side=left"}) {
     TestRegistry r(0, "oldabi", options);
     FakeBackend fake;
     EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT) << options;
@@ -275,31 +227,6 @@ TEST(MaskLayer, AsksAKernelItselfAboutWhatItDoesNotHide) {
   EXPECT_EQ(find(BP_F64), BP_UNSUPPORTED);
   EXPECT_NE(std::string(bp_error_text()).find("the layer mask hides a dtype of this call"),
             std::string::npos);
-}
-
-TEST(OldAbiLayer, ShowsNoTableThatAnEarlierMinorDidNotHave) {
-  bp_graph_ops graphs{.struct_size = sizeof(bp_graph_ops), .struct_type = BP_STRUCT_GRAPH_OPS};
-  for (const std::string minor : {"1", BP_TEST_STRING(BP_ABI_MINOR)}) {
-    const bool cuts = minor == "1";
-    const std::string options = "oldabi.side=backend,oldabi.minor=" + minor;
-    TestRegistry r(0, "oldabi", options.c_str());
-    FakeBackend fake;
-    fake.graphs = &graphs;
-    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
-    EXPECT_EQ((r.target()->table_mask >> BP_STRUCT_GRAPH_OPS & 1) != 0, !cuts) << options;
-  }
-}
-
-TEST(OldAbiLayer, KeepsTheDeviceReadableForBothSides) {
-  TestRegistry r(0, "oldabi", "oldabi.minor=1");
-  FakeBackend fake;
-  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
-  const bp_device_properties& shown = *r.target()->properties;
-  EXPECT_STREQ(shown.name, "Fake");
-  ASSERT_EQ(shown.heap_count, 1u);
-  EXPECT_EQ(shown.heaps[0].size_bytes, 1ull << 40);
-  EXPECT_EQ(fake.devices[0].properties.struct_size, sizeof(bp_device_properties))
-      << "the backend's own is not cut";
 }
 
 }  // namespace

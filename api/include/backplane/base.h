@@ -38,7 +38,7 @@
  * api/docs/versioning.md. */
 #define BP_ABI_MAJOR 0
 #define BP_ABI_MINOR 3
-#define BP_ABI_MINOR_MIN 1
+#define BP_ABI_MINOR_MIN 3
 
 #if defined(_WIN32)
 #define BP_API __declspec(dllexport)

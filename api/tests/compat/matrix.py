@@ -12,7 +12,8 @@ Each set of headers builds a backend and a test host (host.c):
   1.0, 1.1   two minors of a frozen major: 1.0 is now under another version, 1.1 appends to it
 
 With --library the table has one more column for each program of libbackplane. The programs are
-SOURCE, compiled with the released headers and with the headers of now, and run with LIBRARY.
+SOURCE, compiled with the released headers that are served and with the headers of now, and run with
+LIBRARY.
 
 A cell is "served" or "refused", as the rules of api/docs/versioning.md say, and else red. A refusal
 must name the backend's version. A cell that must be served is also red if a struct that both sides
@@ -70,10 +71,7 @@ class Column:
 
 
 def is_served(backend: HeaderSet, host: HeaderSet) -> bool:
-    """Returns whether the rule of versioning.md, written a second time here, serves the backend."""
-    if backend.version[0] != host.version[0]:
-        return False
-    return host.version[0] > 0 or host.headers.oldest_minor <= backend.version[1] <= host.version[1]
+    return host.headers.serves(backend.version)
 
 
 def moved_members(a: HeaderSet, b: HeaderSet) -> list[str]:
@@ -128,11 +126,11 @@ class Matrix:
         self.released = [self.read(f.name, f / "include", self.c_files(f / "template"))
                          for f in folders]
         self.now = self.read("now", arguments.include, self.backend_sources)
-        oldest = min(s.version[1] for s in self.released + [self.now]
-                     if s.version[0] == self.now.version[0])
-        if self.now.headers.oldest_minor != oldest:
-            sys.exit(f"BP_ABI_MINOR_MIN is {self.now.headers.oldest_minor}, and the oldest "
-                     f"released minor of the tree is {oldest}: a break drops older snapshots")
+        versions = [s.version for s in self.released + [self.now]]
+        oldest = (self.now.version[0], self.now.headers.oldest_minor)
+        if oldest not in versions:
+            sys.exit(f"BP_ABI_MINOR_MIN is {oldest[1]}, which is neither a released minor nor that "
+                     f"of the headers of now")
         self.sets = self.released + [self.now] + self.synthetic(arguments.include)
         self.columns = self.build()
         if arguments.library is not None:
@@ -194,9 +192,13 @@ class Matrix:
         return columns
 
     def library_columns(self, library: str, source: str, include: str) -> list[Column]:
-        """Returns programs of every released minor, and of now, with the library of now."""
+        """Returns programs of every minor that is served, and of now, with the library of now.
+        Programs of other minors need a library of another name (SOVERSION in
+        registry/CMakeLists.txt), so they do not start with this one."""
         columns = []
         for header_set in self.released + [self.now]:
+            if not is_served(header_set, self.now):
+                continue
             folders = [header_set.include]
             if header_set is self.now:
                 folders.append(pathlib.Path(include))
