@@ -159,8 +159,8 @@ def source(ops):
     for op in ops:
         out += Function(op).text()
     out += ["}  // namespace", "", "const Decomposition kDecompositions[] = {"]
-    out += [f"    {{BP_OP_{op.c_name.upper()}, {op.version}, sizeof(bp_{op.c_name}_args), "
-            f"{op.c_name}}}," for op in ops]
+    out += [f"    {{BP_OP_{op.c_name.upper()}, sizeof(bp_{op.c_name}_args), {op.c_name}}},"
+            for op in ops]
     out += ["};", f"const size_t kDecompositionCount = {len(ops)};", "",
             "}  // namespace bp::services", ""]
     return "\n".join(out)

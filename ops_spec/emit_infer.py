@@ -171,7 +171,9 @@ class Function:
         for arg in self.op.args:
             index = self.index[arg.name]
             if arg.kind == "enum":
-                self.refuse(f"f.{arg.name} < 1 || f.{arg.name} > {len(arg.enum_values)}",
+                last = arg.first_value + len(arg.enum_values) - 1
+                below = f"f.{arg.name} < {arg.first_value} || " if arg.first_value else ""
+                self.refuse(f"{below}f.{arg.name} > {last}",
                             f"bad_enumeration(row, {index}, f.{arg.name})")
             if arg.count is not None:
                 self.count(arg, index)

@@ -59,7 +59,7 @@ def entry(op):
     out += ["Required:", "", *rules, ""] if rules else []
     out += ["In terms of other ops:", "", *formula(op.decompose), ""] if op.decompose else []
     out += [*backward(op), ""]
-    out += [f"id {op.id}, version {op.version}, {form}, profile {op.profile}, numerics "
+    out += [f"id {op.id}, since revision {op.since}, {form}, profile {op.profile}, numerics "
             f"{op.numerics}, {state} since {since}"
             f"{f'; flops `{cell(op.flops)}`' if op.flops else ''}.", ""]
     return out

@@ -50,9 +50,9 @@ def header(ops):
     for op in ops:
         for arg in op.args:
             if arg.kind == "enum":
-                enums.setdefault(enum_type(arg), arg.enum_values)
-    for name, values in enums.items():
-        listed = ", ".join(f"k{pascal(v)} = {i}" for i, v in enumerate(values, 1))
+                enums.setdefault(enum_type(arg), (arg.enum_values, arg.first_value))
+    for name, (values, first) in enums.items():
+        listed = ", ".join(f"k{pascal(v)} = {i}" for i, v in enumerate(values, first))
         out += [f"enum class {name} : uint32_t {{ {listed} }};", ""]
     for op in ops:
         out += wrapped(op.doc)

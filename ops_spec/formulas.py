@@ -255,7 +255,8 @@ class FormulaParser:
             return Value(value, "enum", self.scope)
         if not isinstance(value, ast.Name) or value.id not in arg.enum_values:
             refuse(node, f"{arg.name} is one of {', '.join(arg.enum_values)}")
-        return Value(ast.Constant(arg.enum_values.index(value.id) + 1), "enum", self.scope)
+        number = arg.enum_values.index(value.id) + arg.first_value
+        return Value(ast.Constant(number), "enum", self.scope)
 
     def _check_complete(self, node, call):
         out = next((a for a in call.op.args if a.is_out), None)
@@ -268,7 +269,7 @@ class FormulaParser:
         if call.dtype is None and len(out.dtypes) > 1 and not out.default_dtype:
             refuse(node, f"{call.op.name} needs dtype=")
         for arg in call.op.args:
-            if arg.is_out or arg.is_optional:
+            if arg.is_out or arg.is_optional or arg.is_appended:
                 continue
             if arg.name not in call.args and arg.name not in call.attrs:
                 refuse(node, f"{call.op.name} needs {arg.name}")

@@ -10,6 +10,7 @@
 
 import argparse
 import pathlib
+import re
 import sys
 import textwrap
 
@@ -36,26 +37,39 @@ def members(arg):
 
 
 def frame(op):
-    """Returns the members of the frame of `op` with all padding, as (C type, name, comment)."""
+    """Returns the members of the frame of `op` with all padding, as (C type, name, comment), and
+    the size of the frame by each revision that changed it. What a revision appends begins at a
+    multiple of 8 bytes, so that the size tells what a frame has."""
     rows = [("uint32_t", "struct_size", ""), ("uint32_t", "flags", "None defined: 0.")]
-    offset, gaps = 8, 0
+    offset, gaps, sizes = 8, 0, {}
+
+    def pad():
+        nonlocal offset, gaps
+        if offset % 8:
+            rows.append(("uint32_t", f"reserved_{gaps}", "0."))
+            offset, gaps = offset + 4, gaps + 1
+
+    revision = op.since
     for arg in op.args:
+        if arg.since != revision:
+            pad()
+            sizes[revision], revision = offset, arg.since
         for ctype, name, comment in members(arg):
             size = SIZES.get(ctype, 8)
-            if offset % min(size, 8):
-                rows.append(("uint32_t", f"reserved_{gaps}", "0."))
-                offset, gaps = offset + 4, gaps + 1
+            if size >= 8:
+                pad()
             rows.append((ctype, name, comment))
             offset += size
-    if offset % 8:
-        rows.append(("uint32_t", f"reserved_{gaps}", "0."))
-    return rows
+    pad()
+    return rows, sizes | {revision: offset}
 
 
 def describe(arg):
     """Returns the comment of a member: role, dtype, shape and bounds."""
     parts = [role(arg), describe_dtype(arg), describe_shape(arg), describe_bounds(arg)]
     text = ", ".join(p for p in parts if p)
+    if arg.is_appended:
+        text += f"; since revision {arg.since}, 0 before"
     if arg.may_alias:
         text += f"; may alias {' or '.join(arg.may_alias)}"
     return f"{text[0].upper()}{text[1:]}. {arg.doc}".strip() if text else arg.doc
@@ -126,7 +140,7 @@ def head(op, source):
 def struct(op):
     """Returns the typedef of the frame. A comment stands beside its member, or above it if it is
     long."""
-    rows = [(f"  {ctype} {name};", comment) for ctype, name, comment in frame(op)]
+    rows = [(f"  {ctype} {name};", comment) for ctype, name, comment in frame(op)[0]]
     lines, run = [f"typedef struct bp_{op.c_name}_args {{"], []
 
     def flush():
@@ -149,13 +163,29 @@ def struct(op):
     return lines + [f"}} bp_{op.c_name}_args;"]
 
 
+def ids(op):
+    """Returns the enumeration of the id of an op, and of the size of its frame in each revision
+    that changed it."""
+    name = op.c_name.upper()
+    sizes = "".join(f", BP_{name}_ARGS_SIZE_R{revision} = {size}"
+                    for revision, size in frame(op)[1].items())
+    return f"enum {{ BP_OP_{name} = {op.id}{sizes} }};"
+
+
+def revision_name(source):
+    """Returns the macro of the newest revision of the ops in a header."""
+    if source == "ops_spec/ops":
+        return "BP_OPS_REVISION"
+    return f"BP_{re.sub(r'[^A-Z0-9]', '_', source.upper())}_REVISION"
+
+
 def enums(op):
     for arg in op.args:
         prefix = f"BP_{op.c_name}_{arg.name}_".upper()
         if arg.kind == "enum":
             yield "enum {"
             yield from (f"  {prefix}{value.upper()} = {number},"
-                        for number, value in enumerate(arg.enum_values, 1))
+                        for number, value in enumerate(arg.enum_values, arg.first_value))
             yield "};"
 
 
@@ -181,18 +211,27 @@ INTRODUCTION = """\
  *   window(size, kernel, stride, padding, dilation)  for each axis
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
  *
- * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. */
+ * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ *
+ * The meaning of an id never changes. A later revision may append to a frame what does nothing if
+ * it is zero or NULL, and may append values to an enumeration. A kernel names the revision for
+ * which it was written, such as 3, and the size that its frame has there, such as
+ * BP_SOFTMAX_ARGS_SIZE_R3. It never names sizeof, which grows with these headers: the kernel would
+ * claim what it ignores. */
 """
 
 
 def header(ops, guard, source):
     out = [banner(source), INTRODUCTION.rstrip(), f"#ifndef {guard}", f"#define {guard}", "",
            '#include "backplane/tensor.h"', "", "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
+           *block("The newest revision of the operators that these headers have. Kernels name the "
+                  "one for which they were written, and never this constant."),
+           f"#define {revision_name(source)} {spec.revisions(ops)[-1]}", "",
            "/* clang-format off */"]
     for op in ops:
         lines = head(op, source)
         out += ["", "/* " + lines[0], *(f" * {line}" for line in lines[1:-1]),
-                f" * {lines[-1]} */", f"enum {{ BP_OP_{op.c_name.upper()} = {op.id} }};",
+                f" * {lines[-1]} */", ids(op),
                 *enums(op), *struct(op)]
     out += ["", "/* clang-format on */", "", "#ifdef __cplusplus", '} /* extern "C" */', "#endif",
             "", f"#endif /* {guard} */", ""]
@@ -201,14 +240,27 @@ def header(ops, guard, source):
 
 def rows(ops, source):
     out = [banner(source),
-           "/* Define BP_OP(id, name, version, profile, core_or_decomposable, numerics) and",
-           " * BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. */"]
+           *block("Define BP_OP(id, name, since, profile, core_or_decomposable, numerics) and "
+                  "BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. "
+                  "`since` is the revision that brought the op. Two more may be defined, which "
+                  "this file ends itself: BP_ARGS_SIZE(op, revision, bytes) is the size of the "
+                  "frame since a revision. BP_VALUE_SINCE(op, member, name, value, revision) is a "
+                  "value of an enumeration that came later than its member."),
+           "#ifndef BP_ARGS_SIZE", "#define BP_ARGS_SIZE(op, revision, bytes)", "#endif",
+           "#ifndef BP_VALUE_SINCE", "#define BP_VALUE_SINCE(op, member, name, value, revision)",
+           "#endif"]
     for op in ops:
         form = "decomposable" if op.decompose else "core"
-        row = [op.id, op.c_name, op.version, op.profile, form, op.numerics]
+        row = [op.id, op.c_name, op.since, op.profile, form, op.numerics]
         out.append(f"BP_OP({', '.join(map(str, row))})")
         out += [f"BP_ARG({op.c_name}, {arg.name}, {arg.kind_token}, {arg.dtype_rule})"
                 for arg in op.args]
+        out += [f"BP_ARGS_SIZE({op.c_name}, {revision}, {size})"
+                for revision, size in frame(op)[1].items()]
+        out += [f"BP_VALUE_SINCE({op.c_name}, {arg.name}, {value}, "
+                f"{arg.first_value + arg.enum_values.index(value)}, {revision})"
+                for arg in op.args for value, revision in arg.values_since.items()]
+    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE"]
     return "\n".join(out) + "\n"
 
 

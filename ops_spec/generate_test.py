@@ -58,7 +58,7 @@ class Folder(unittest.TestCase):
 class LoadTest(Folder):
     def test_takes_a_good_entry(self):
         op = self.load(SQUARE)[0]
-        self.assertEqual((op.name, op.id, op.profile, op.version), ("square", 7, "infer", 1))
+        self.assertEqual((op.name, op.id, op.profile, op.since), ("square", 7, "infer", 3))
         self.assertEqual([a.name for a in op.inputs], ["x"])
         self.assertEqual([a.name for a in op.free], ["x"])
         self.assertTrue(op.arg("axis").is_axis)
@@ -255,7 +255,7 @@ class GenerateTest(Folder):
         return generate.frame(self.load(text)[0])
 
     def names(self, args):
-        return [name for _, name, _ in self.frame(args)]
+        return [name for _, name, _ in self.frame(args)[0]]
 
     def test_frames_have_no_hidden_padding(self):
         self.assertEqual(self.names("    n: {kind: i32}\n    m: {kind: i64}\n    k: {kind: i32}\n"),
@@ -266,7 +266,7 @@ class GenerateTest(Folder):
     def test_lists_and_operands_have_two_members(self):
         rows = self.frame('    l: {kind: "i64[]"}\n    b: {kind: operand, dtype: like(x)}\n'
                           '    ts: {kind: "tensor[]", dtype: like(x)}\n')
-        self.assertEqual([row[:2] for row in rows[3:]],
+        self.assertEqual([row[:2] for row in rows[0][3:]],
                          [("uint64_t", "l_count"), ("const int64_t*", "l"),
                           ("const bp_tensor*", "b"), ("bp_scalar", "b_scalar"),
                           ("uint64_t", "ts_count"), ("const bp_tensor* const*", "ts")])
@@ -278,9 +278,45 @@ class GenerateTest(Folder):
         self.assertEqual(lines[1:3], ["  BP_SQUARE_MODE_UP = 1,", "  BP_SQUARE_MODE_DOWN = 2,"])
 
     def test_rows_are_those_of_the_op(self):
-        self.assertEqual(generate.rows(self.load(SQUARE), "here").split("\n")[3:-1], [
-            "BP_OP(7, square, 1, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
-            "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)"])
+        rows = generate.rows(self.load(SQUARE), "here")
+        self.assertEqual(rows[rows.index("BP_OP(7"):].split("\n"), [
+            "BP_OP(7, square, 3, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
+            "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)",
+            "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", ""])
+
+    def grown(self, *appended):
+        """Returns the op with arguments appended."""
+        return self.changed("  backward:", "".join(f"    {line}\n" for line in appended) +
+                            "  backward:")
+
+    def test_a_frame_grows_at_its_end_by_whole_words(self):
+        op = self.load(self.grown("n: {kind: i32, since: 4}",
+                                  't: {kind: "tensor?", dtype: like(x), since: 6}'))[0]
+        rows, sizes = generate.frame(op)
+        self.assertEqual([name for _, name, _ in rows],
+                         ["struct_size", "flags", "x", "y", "axis", "reserved_0", "n", "reserved_1",
+                          "t"])
+        self.assertEqual(sizes, {3: 32, 4: 40, 6: 48})
+        self.assertEqual(generate.ids(op), "enum { BP_OP_SQUARE = 7, BP_SQUARE_ARGS_SIZE_R3 = 32, "
+                         "BP_SQUARE_ARGS_SIZE_R4 = 40, BP_SQUARE_ARGS_SIZE_R6 = 48 };")
+        self.assertEqual(spec.revisions([op]), [3, 4, 6])
+
+    def test_an_enum_that_is_appended_counts_from_0(self):
+        op = self.load(self.grown('m: {kind: "enum(form: none, soft, hard)", since: 4, '
+                                  'values_since: {hard: 5}}'))[0]
+        self.assertEqual(list(generate.enums(op))[1:3],
+                         ["  BP_SQUARE_M_NONE = 0,", "  BP_SQUARE_M_SOFT = 1,"])
+        self.assertIn("BP_VALUE_SINCE(square, m, hard, 2, 5)", generate.rows([op], "here"))
+
+    def test_refuses_what_an_old_call_could_not_give(self):
+        for line, words in (
+                ("t: {kind: tensor, dtype: like(x), since: 4}", "is optional, and tensor is not"),
+                ("n: {kind: i32, min: 1, since: 4}", "an attribute that is appended may be 0"),
+                ("n: {kind: i32, since: 2}", "came in revision 2, before what precedes it"),
+                ('m: {kind: "enum(form: a, b)", values_since: {a: 4}}', "values at the end"),
+                ('m: {kind: "enum(form: a, b)", values_since: {c: 4}}', "values at the end"),
+                ("n: {kind: i32, values_since: {c: 4}}", "i32 has no 'values_since'")):
+            self.assertIn(words, self.refusal(self.grown(line)), line)
 
     def test_no_line_is_longer_than_100_columns(self):
         text = generate.header(spec.load(), "GUARD", "ops_spec/ops")
@@ -317,7 +353,8 @@ class GenerateTest(Folder):
         code, errors = self.run_main("--ops", self.folder, "--header", header,
                                      "--rows", self.folder / "acme_ops.def")
         self.assertEqual((code, errors), (0, ""))
-        self.assertIn("enum { BP_OP_ACME_SQUARE = 65536 };", header.read_text(encoding="utf-8"))
+        self.assertIn("enum { BP_OP_ACME_SQUARE = 65536, BP_ACME_SQUARE_ARGS_SIZE_R1 = 32 };",
+                      header.read_text(encoding="utf-8"))
 
 
 class EmitTest(Folder):

@@ -51,6 +51,8 @@ RESERVED = frozenset(
     "protected public register return short signed sizeof static struct switch template this throw "
     "try typedef typename union unsigned using virtual void volatile while".split())
 FIRST_PRIVATE_ID = 1 << 16  # Ids from here on belong to vendors.
+# The revision of the operators of ABI 0.3. Those of vendors begin with revision 1.
+FIRST_REVISION = 3
 
 
 class SpecError(Exception):
@@ -83,7 +85,10 @@ class Arg:
     looked_up: bool = False        # Read by index, at most once per element of the results.
     default: object = None         # For wrappers; a frame always says the value.
     enum_name: str = ""
-    enum_values: tuple = ()        # Their values count from 1.
+    enum_values: tuple = ()        # Their values count from `first_value`.
+    since: int = 0                 # The revision that brought the argument.
+    is_appended: bool = False      # Whether the op is older than the argument.
+    values_since: dict = field(default_factory=dict)  # The revisions that brought later values.
     doc: str = ""
     values: dict = field(default_factory=dict)  # expressions.Value of shape, ndim, count, min, ...
 
@@ -134,6 +139,12 @@ class Arg:
         return self.is_tensor and len(self.dtypes) > 1
 
     @property
+    def first_value(self):
+        """The number of the first value of an enum. Zero in an appended member is what the op did
+        before."""
+        return 0 if self.is_appended else 1
+
+    @property
     def kind_token(self):
         return KINDS[self.kind]
 
@@ -162,7 +173,7 @@ class Op:
     numerics: str                  # A key of classes.CLASSES; the formula may decide it.
     samples: str                   # The data of the cases of an element-wise op, else "".
     flops: str                     # Of a product: multiplications and additions, else "".
-    version: int = 1
+    since: int = FIRST_REVISION    # The revision that brought the op.
     # The line of each path of keys in the entry.
     lines: dict = field(default_factory=dict, repr=False)
     # Each argument comes after the one that it is like.
@@ -295,6 +306,12 @@ def _make_op(name, entry, path, lines):
     requires = [Requirement(r, None, "") if isinstance(r, str) else
                 Requirement(r["rule"], r.get("when"), r.get("says", ""))
                 for r in entry.get("requires", [])]
+    since = entry.get("since", FIRST_REVISION if entry["id"] < FIRST_PRIVATE_ID else 1)
+    for arg in args:
+        arg.is_appended = arg.since > since
+        arg.since = arg.since or since
+        if arg.is_appended and arg.is_attribute and arg.default is None:
+            arg.default = arg.enum_values[0] if arg.kind == "enum" else 0
     return Op(name=name, id=entry["id"], path=str(path), line=own[()], lifecycle=entry["lifecycle"],
               profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
               args=args, requires=requires, compute=entry.get("compute", ""),
@@ -302,12 +319,12 @@ def _make_op(name, entry, path, lines):
               decompose=entry.get("decompose", "").rstrip(),
               backward=entry["backward"], numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
-              version=entry.get("version", 1), lines=own)
+              since=since, lines=own)
 
 
 def _check_fields(op, arg):
     """Checks that the members of `arg` are those that its kind has."""
-    allowed = {"kind", "doc", "name", "line", "default"}
+    allowed = {"kind", "doc", "name", "line", "default", "since"}
     if arg.is_tensor:
         allowed |= {"dtypes", "dtype", "shape", "ndim"}
     if arg.is_out:
@@ -322,6 +339,8 @@ def _check_fields(op, arg):
         allowed |= {"min", "max", "below"}
     if arg.kind == "i64[]":
         allowed |= {"distinct"}
+    if arg.kind == "enum":
+        allowed |= {"values_since"}
     for keys in op.lines:
         if keys[:2] == ("args", arg.name) and len(keys) == 3 and keys[2] not in allowed:
             raise op.error(f"{arg.name}: {arg.kind} has no '{keys[2]}'", *keys)
@@ -352,6 +371,36 @@ def _check_arg(op, arg):
         raise op.error(f"{arg.name}: '{arg.default}' is none of its values", *where, "default")
 
 
+def _check_growth(op):
+    """Checks that what later revisions brought is at the end, and may be absent."""
+    for before, arg in zip([None, *op.args], op.args):
+        where = ("args", arg.name, "since")
+        if arg.since < (before.since if before else op.since):
+            raise op.error(f"{arg.name}: came in revision {arg.since}, before what precedes it",
+                           *where)
+        if arg.is_appended and arg.kind in ("tensor", "out", "inout"):
+            raise op.error(f"{arg.name}: an argument that is appended is optional, and {arg.kind} "
+                           f"is not", *where)
+        if arg.is_appended and arg.is_list and not arg.may_be_empty and arg.count is not None:
+            raise op.error(f"{arg.name}: a list that is appended may be empty", *where)
+        if arg.is_appended and isinstance(arg.min, (int, float)) and arg.min > 0:
+            raise op.error(f"{arg.name}: an attribute that is appended may be 0", *where)
+        later = [value for value in arg.enum_values if arg.values_since.get(value, 0) > arg.since]
+        if arg.values_since.keys() != set(later) or \
+                list(arg.enum_values[len(arg.enum_values) - len(later):]) != later:
+            raise op.error(f"{arg.name}: values_since names values at the end of the list, with "
+                           f"revisions after {arg.since}", "args", arg.name, "values_since")
+
+
+def revisions(ops):
+    """Returns the revisions that brought something, in order."""
+    found = set()
+    for op in ops:
+        found |= {op.since, *(arg.since for arg in op.args)}
+        found |= {since for arg in op.args for since in arg.values_since.values()}
+    return sorted(found)
+
+
 def _check_ids(ops):
     by_id, by_name, enums = {}, {}, {}
     for op in ops:
@@ -364,8 +413,8 @@ def _check_ids(ops):
             raise op.error(f"id {op.id}: private ops are named vendor.op and have ids from "
                            f"{FIRST_PRIVATE_ID}, all others lower ones", "id")
         for arg in op.args:
-            if arg.kind == "enum" and enums.setdefault(arg.enum_name, arg.enum_values) != \
-                    arg.enum_values:
+            values = (arg.enum_values, arg.first_value)
+            if arg.kind == "enum" and enums.setdefault(arg.enum_name, values) != values:
                 raise op.error(f"{arg.name}: enum '{arg.enum_name}' has other values elsewhere",
                                "args", arg.name)
 
@@ -442,6 +491,7 @@ def load(folder=HERE / "ops", others=()):
     for op in ops:
         for arg in op.args:
             _check_arg(op, arg)
+        _check_growth(op)
         op.dtype_order = _order_dtypes(op)
     _check_ids([*others, *ops])
     for op in ops:

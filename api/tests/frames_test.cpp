@@ -7,7 +7,7 @@
 #include "backplane/backend.h"
 #include "backplane/ops.h"
 
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)                     \
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)                       \
   static_assert(                                                                              \
       offsetof(bp_##name##_args, struct_size) == 0 && offsetof(bp_##name##_args, flags) == 4, \
       "the frame of " #name " begins with struct_size and flags");
@@ -22,8 +22,8 @@ namespace {
 TEST(OpsDef, GivesEachIdAndNameOnce) {
   std::set<int> ids;
   std::set<std::string> names;
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
-  EXPECT_TRUE(ids.insert(id).second) << #name;                            \
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) \
+  EXPECT_TRUE(ids.insert(id).second) << #name;                          \
   EXPECT_TRUE(names.insert(#name).second) << #name;
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backplane/shell/args_size.hpp"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/kernel_choice.hpp"
@@ -266,7 +267,7 @@ void Executable::make_kernel() {
   kernel_.struct_type = BP_STRUCT_KERNEL;
   kernel_.state = this;
   kernel_.name = "program";
-  kernel_.op_version = 1;
+  kernel_.spec_revision = kSpecRevision;
   kernel_.args_size_bytes = sizeof(bp_program_args);
   kernel_.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC;
   for (const Node& node : nodes_) kernel_.flags &= node.kernel->flags;

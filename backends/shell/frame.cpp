@@ -15,7 +15,7 @@ namespace {
 
 // The id of each op, under the spelling that BP_ARG uses for the op.
 enum : uint32_t {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) kOp_##name = (id),
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) kOp_##name = (id),
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -25,11 +25,13 @@ enum : uint32_t {
 struct OpName {
   uint32_t op;
   const char* name;
+  uint32_t frame_size_bytes;
 };
 
 constexpr OpName kNames[] = {
-    {0, "program"},
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) {id, #name},
+    {0, "program", sizeof(bp_program_args)},
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) \
+  {id, #name, sizeof(bp_##name##_args)},
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -37,7 +39,7 @@ constexpr OpName kNames[] = {
 };
 
 constexpr FrameMember kMembers[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
 #define BP_ARG(op, member, kind, dtype_rule) \
   {kOp_##op, offsetof(bp_##op##_args, member), #member, #kind, #dtype_rule},
 #include "backplane/ops.def"
@@ -96,10 +98,13 @@ bool FrameMember::is_tensor() const {
 }
 
 const char* op_name(uint32_t op) {
-  for (const OpName& row : kNames) {
-    if (row.op == op) return row.name;
-  }
-  return nullptr;
+  const auto* const row = std::ranges::find(kNames, op, &OpName::op);
+  return row == std::end(kNames) ? nullptr : row->name;
+}
+
+uint32_t frame_size_bytes(uint32_t op) {
+  const auto* const row = std::ranges::find(kNames, op, &OpName::op);
+  return row == std::end(kNames) ? 0 : row->frame_size_bytes;
 }
 
 OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)

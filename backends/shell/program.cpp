@@ -98,6 +98,26 @@ bool ProgramNode::is_in_place() const {
   return false;
 }
 
+namespace {
+
+// Returns what this build knows of a frame of `size_bytes`, if its further bytes are zero. Else it
+// returns the whole frame, which no kernel takes.
+OwnedFrame known_part(uint32_t op, const void* args, uint32_t size_bytes) {
+  const uint32_t known_bytes = frame_size_bytes(op);
+  const auto* const bytes = static_cast<const std::byte*>(args);
+  if (size_bytes <= known_bytes ||
+      std::any_of(bytes + known_bytes, bytes + size_bytes,
+                  [](std::byte byte) { return byte != std::byte{0}; })) {
+    return OwnedFrame(op, args, size_bytes);
+  }
+  std::vector<uint64_t> words(known_bytes / sizeof(uint64_t));
+  std::memcpy(words.data(), args, known_bytes);
+  std::memcpy(words.data(), &known_bytes, sizeof(known_bytes));
+  return OwnedFrame(op, words.data(), known_bytes);
+}
+
+}  // namespace
+
 Program::Program(const bp_program* theirs) {
   if (theirs == nullptr) invalid("data is NULL");
   const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, "compile");
@@ -161,11 +181,11 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
       read_desc(theirs, kFirstSize<bp_program_node>, BP_STRUCT_PROGRAM_NODE, "compile");
   const std::string name = numbered("node", index);
   if (ours.args == nullptr) invalid(name + ": args is NULL");
-  if (ours.op == 0 || op_name(ours.op) == nullptr || ours.op_version != 1) {
+  if (ours.op == 0 || op_name(ours.op) == nullptr) {
     throw StatusError(BP_UNSUPPORTED, "program: " + name + ": op " + std::to_string(ours.op) +
-                                          " in version " + std::to_string(ours.op_version) +
                                           " is not known to this build");
   }
+  if (ours.reserved != 0) invalid(name + ": reserved is not 0");
   uint32_t size_bytes = 0;
   std::memcpy(&size_bytes, ours.args, sizeof(size_bytes));
   if (size_bytes < sizeof(uint64_t) || size_bytes > kMaxFrameBytes) {
@@ -174,13 +194,20 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
                                            std::to_string(kMaxFrameBytes) + " are allowed");
   }
   ProgramNode& node = nodes.emplace_back();
-  node.frame = OwnedFrame(ours.op, ours.args, size_bytes);
-  if (ours.value_count != node.frame.tensors().size() || ours.values == nullptr) {
+  node.frame = known_part(ours.op, ours.args, size_bytes);
+  if (ours.values == nullptr) invalid(name + ": values is NULL");
+  // A host whose frame has fewer or more tensors names fewer or more values.
+  const std::span<const uint32_t> given(ours.values, ours.value_count);
+  const size_t count = node.frame.tensors().size();
+  const auto unknown = given.subspan(std::min(count, given.size()));
+  const bool is_known =
+      *static_cast<const uint32_t*>(node.frame.data()) <= frame_size_bytes(ours.op);
+  if (is_known && std::ranges::any_of(unknown, [](uint32_t v) { return v != BP_NO_VALUE; })) {
     invalid(name + ": it names " + std::to_string(ours.value_count) +
-            " values, and the frame has " + std::to_string(node.frame.tensors().size()) +
-            " tensors");
+            " values, and the frame has " + std::to_string(count) + " tensors");
   }
-  node.values.assign(ours.values, ours.values + ours.value_count);
+  node.values.assign(given.begin(), given.begin() + std::min(count, given.size()));
+  node.values.resize(count, BP_NO_VALUE);
 }
 
 // Checks that the node reads only values that are already written, and that its views lie inside of

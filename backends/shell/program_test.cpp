@@ -151,6 +151,12 @@ TEST(Program, RefusesWrongValues) {
   });
 }
 
+// The frame of neg as a later revision may have it.
+struct LongerNeg {
+  bp_neg_args known;
+  uint64_t later;
+};
+
 TEST(Program, RefusesWrongNodes) {
   static bp_neg_args tiny{.struct_size = 4}, huge{.struct_size = 4097};
   const auto node = [](auto change) { return [=](Good& g) { change(g.nodes[1]); }; };
@@ -160,19 +166,44 @@ TEST(Program, RefusesWrongNodes) {
        "compile: desc: struct_type is 0, not 31"},
       {node([](Node& n) { n.args = nullptr; }), BP_INVALID_ARGUMENT,
        "program: node 1: args is NULL"},
-      {node([](Node& n) { n.op = 0; }), BP_UNSUPPORTED, "program: node 1: op 0 in version 1"},
+      {node([](Node& n) { n.op = 0; }), BP_UNSUPPORTED, "program: node 1: op 0 is not known"},
       {node([](Node& n) { n.op = 99999; }), BP_UNSUPPORTED, "program: node 1: op 99999"},
-      {node([](Node& n) { n.op_version = 2; }), BP_UNSUPPORTED,
-       "program: node 1: op 100 in version 2 is not known"},
+      {node([](Node& n) { n.reserved = 2; }), BP_INVALID_ARGUMENT,
+       "program: node 1: reserved is not 0"},
       {node([](Node& n) { n.args = &tiny; }), BP_INCOMPATIBLE,
        "program: node 1: the frame has 4 bytes; 8 to 4096 are allowed"},
       {node([](Node& n) { n.args = &huge; }), BP_INCOMPATIBLE,
        "program: node 1: the frame has 4097 bytes"},
       {node([](Node& n) { n.value_count = 1; }), BP_INVALID_ARGUMENT,
-       "program: node 1: it names 1 values, and the frame has 2 tensors"},
+       "program: node 1: y: a tensor and its value are given together"},
+      {[](Good& g) {
+         static uint32_t names[3];
+         std::copy_n(g.nodes[1].values, 2, names);
+         names[2] = 0;
+         g.nodes[1].values = names;
+         g.nodes[1].value_count = 3;
+       },
+       BP_INVALID_ARGUMENT, "program: node 1: it names 3 values, and the frame has 2 tensors"},
       {node([](Node& n) { n.values = nullptr; }), BP_INVALID_ARGUMENT,
-       "program: node 1: it names 2 values"},
+       "program: node 1: values is NULL"},
   });
+}
+
+// A host whose frame has grown gives zero for what this build does not know, and names no value.
+TEST(Program, TakesALongerFrameThatGivesNothingMore) {
+  Good good;
+  static LongerNeg frame;
+  frame = {.known = *static_cast<const bp_neg_args*>(good.nodes[1].args), .later = 0};
+  frame.known.struct_size = sizeof(frame);
+  static uint32_t names[3];
+  std::copy_n(good.nodes[1].values, 2, names);
+  names[2] = BP_NO_VALUE;
+  good.nodes[1].args = &frame;
+  good.nodes[1].values = names;
+  good.nodes[1].value_count = 3;
+  const Program program(good.program());
+  EXPECT_EQ(program.nodes[1].values.size(), 2u);
+  EXPECT_EQ(*static_cast<const uint32_t*>(program.nodes[1].frame.data()), sizeof(bp_neg_args));
 }
 
 TEST(Program, RefusesNodesWhoseValuesAreWrong) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/shell/test_program.hpp"
+#include "backplane/shell/args_size.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/shape.hpp"
 
@@ -309,8 +310,8 @@ class ProgramTest : public testing::Test {
             .state = this,
             .name = name,
             .op = op,
-            .op_version = 1,
-            .args_size_bytes = sizeof(Args),
+            .spec_revision = kSpecRevision,
+            .args_size_bytes = kArgsSize<Args, kSpecRevision>,
             .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_CAPTURABLE | BP_KERNEL_IN_PLACE |
                      BP_KERNEL_TAKES_SCALAR,
             .layouts = BP_LAYOUT_ANY,

@@ -60,7 +60,7 @@ class ProgramMaker {
                      .values = kept.data(),
                      .value_count = kept.size(),
                      .op = op,
-                     .op_version = 1});
+                     .reserved = 0});
     return *frame;
   }
   bp_neg_args& add_neg(uint32_t x, uint32_t y) {

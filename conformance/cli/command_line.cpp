@@ -165,7 +165,7 @@ std::vector<std::string> mirrored_words(const CLI::App& app, const std::vector<s
       return c == '_' ? '-' : static_cast<char>(std::tolower(c));
     });
     if (!is_known(flag) || flag == "--help") {
-      throw CommandLineEnd{kExitUsage, name + ": there is no flag " + flag};
+      throw CommandLineEnd{kExitUsage, (name + ": there is no flag ").append(flag)};
     }
     const char* value = bp_environment(name.c_str());
     const CLI::Option* option = app.get_option_no_throw(flag);

@@ -90,7 +90,7 @@ json describe_kernel(const bp_kernel& kernel) {
   const char* op = bp_op_name(kernel.op);
   return {{"name", text(kernel.name)},
           {"op", op == nullptr ? "op " + std::to_string(kernel.op) : op},
-          {"op_version", kernel.op_version},
+          {"spec_revision", kernel.spec_revision},
           {"priority", kernel.priority},
           {"flags", names_of(kernel.flags, kKernelFlags)},
           {"dtype_rows", std::move(rows)},

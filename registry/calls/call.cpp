@@ -40,9 +40,12 @@ constexpr bool is_scalar_dtype(bp_dtype dtype) {
   return dtype == BP_F64 || dtype == BP_I64 || dtype == BP_BOOL || dtype == BP_U64;
 }
 
-// Returns whether the scalar at `argument` has a dtype of scalars, or there is none.
+// Returns whether the scalar at `argument` has a dtype of scalars, or there is none. An argument
+// that was appended to the frame may be absent, which is zero.
 bool has_usable_scalar(const TensorArgument& argument, const void* args) {
-  return !argument.has_scalar() || is_scalar_dtype(scalar_at(args, argument).dtype);
+  if (!argument.has_scalar()) return true;
+  const bp_dtype dtype = scalar_at(args, argument).dtype;
+  return is_scalar_dtype(dtype) || (argument.is_appended && dtype == 0);
 }
 
 bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, bp_dtype dtype) {
@@ -119,8 +122,12 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
       if (tensor == nullptr && (row.required_mask & bit) == 0) {
-        if (has_usable_scalar(argument, args)) continue;
-        return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
+        if (!has_usable_scalar(argument, args)) {
+          return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
+        }
+        const bool is_absent = argument.has_scalar() && scalar_at(args, argument).dtype == 0;
+        key.facts[i / 2] |= uint64_t{is_absent ? kIsAbsent : 0} << (i % 2 * 32);
+        continue;
       }
       if (!is_usable(tensor)) [[unlikely]] {
         return check_tensor(row, argument, tensor);
@@ -160,22 +167,29 @@ bp_status check_buffers(const OpRow& row, const void* args) {
 }
 
 const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage) {
-  if (read_prefix(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
+  if (read_prefix(args, row.first_size_bytes(), storage, row.frame_size_bytes, nullptr) == BP_OK) {
     return storage;
   }
   fail(BP_INCOMPATIBLE,
        std::string(row.name) + ": the frame has " + std::to_string(frame_size(args)) +
-           " bytes; in the first release it had " + std::to_string(row.frame_size_bytes));
+           " bytes; in the first release it had " + std::to_string(row.first_size_bytes()));
   return nullptr;
 }
 
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset) {
-  if (frame_size(args) == size_bytes) return args;
-  if (read_prefix(args, row.frame_size_bytes, storage, size_bytes, out_offset) != BP_OK) {
-    return nullptr;
+  const uint32_t given_bytes = frame_size(args);
+  if (given_bytes == size_bytes) return args;
+  if (given_bytes < size_bytes || given_bytes > kMaxStructBytes) {
+    const bp_status status =
+        read_prefix(args, row.first_size_bytes(), storage, size_bytes, out_offset);
+    return status == BP_OK ? storage : nullptr;
   }
-  return storage;
+  const auto* const bytes = static_cast<const std::byte*>(args);
+  const auto* const given = std::find_if(bytes + size_bytes, bytes + given_bytes,
+                                         [](std::byte byte) { return byte != std::byte{0}; });
+  *out_offset = static_cast<uint32_t>(given - bytes);
+  return *out_offset == given_bytes ? args : nullptr;
 }
 
 bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame) {

@@ -31,6 +31,10 @@ inline constexpr Fact kOpaqueClass = 1u << 5;  // The tensor has a bp_layout of 
 inline constexpr Fact kDiffers = 1u << 30;     // The dtypes of a list are not all the same.
 inline constexpr Fact kHasOneElement = 1u << 31;
 
+// The fact of a tensor or scalar that was appended to the frame and is absent, which is zero there.
+// It has no class.
+inline constexpr Fact kIsAbsent = 1u << 31;
+
 static_assert(2 * BP_LAYOUT_ANY <= kOpaqueClass && kOpaqueClass << kClassShift < 1u << kRankShift);
 static_assert(BP_MAX_RANK < 1u << (kAlignmentShift - kRankShift));
 static_assert(kMaxAlignmentLog2 << kAlignmentShift < kDiffers);
@@ -42,6 +46,9 @@ constexpr uint32_t rank_of(Fact fact) { return fact >> kRankShift & 0xF; }
 constexpr uint64_t alignment_of(Fact fact) {
   return uint64_t{1} << (fact >> kAlignmentShift & 0xF);
 }
+
+// Returns whether `fact` is that of an inline scalar, if it is of an argument that may be one.
+constexpr bool is_inline(Fact fact) { return fact == 0; }
 
 // Returns whether the host knows `dtype`. No key has an unknown dtype.
 constexpr bool is_known_dtype(bp_dtype dtype) { return dtype - 1 < BP_F4E2M1; }
@@ -74,6 +81,12 @@ inline const void* member(const void* args, uint32_t offset) {
   return static_cast<const std::byte*>(args) + offset;
 }
 
+inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
+
+// Returns whether a frame is long enough for the member at `offset`. Frames of older builds and for
+// older kernels may be shorter than those of this build.
+inline bool has_member(const void* args, uint32_t offset) { return offset < frame_size(args); }
+
 // Returns the tensor at `argument`, which is not a list.
 inline const bp_tensor* tensor_at(const void* args, const TensorArgument& argument) {
   return *static_cast<const bp_tensor* const*>(member(args, argument.offset));
@@ -93,7 +106,11 @@ inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argume
   return *static_cast<const bp_scalar*>(member(args, argument.offset + sizeof(void*)));
 }
 
-inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
+// Returns whether the frame gives `argument` as an inline scalar.
+inline bool has_inline_scalar(const TensorArgument& argument, const void* args) {
+  return argument.has_scalar() && tensor_at(args, argument) == nullptr &&
+         !(argument.is_appended && scalar_at(args, argument).dtype == 0);
+}
 
 // Describes `t`, whose dtype must be known and whose rank is at most BP_MAX_RANK.
 inline Fact describe(const bp_tensor& t) {
@@ -127,8 +144,8 @@ inline const void* known_frame(const OpRow& row, const void* args, std::byte* st
   return lengthened_frame(row, args, storage);
 }
 
-// Returns the frame for a kernel that was built with frames of `size_bytes`. It is `args` itself if
-// the sizes are equal, else a copy in `storage`. If the caller gave a member that the kernel does
+// Returns the frame for a kernel that was written for frames of `size_bytes`. It is `args` itself
+// if it is not shorter, else a copy in `storage`. If the caller gave a member that the kernel does
 // not know, returns NULL and writes the place of the member to *out_offset.
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset);

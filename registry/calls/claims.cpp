@@ -5,6 +5,7 @@
 
 #include "backplane/host.h"
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/calls/frame_words.hpp"
 
 namespace bp::core {
 namespace {
@@ -24,13 +25,24 @@ std::string layout_names(bp_layout_flags layouts) {
   return names;
 }
 
+// Returns the refusal of a member that the kernel does not know.
+std::string later_text(const char* name, const bp_kernel& kernel) {
+  return std::string(name) + " is given; the kernel was written for revision " +
+         std::to_string(kernel.spec_revision);
+}
+
+// Returns whether an argument that was appended to the frame is neither a tensor nor a scalar.
+bool is_absent(const TensorArgument& argument, Fact fact) {
+  return !is_given(fact) && !(argument.has_scalar() && is_inline(fact));
+}
+
 // Returns the facts of argument i as `kernel` sees them. An inline scalar may reach the kernel as a
 // tensor.
 Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i) {
   const TensorArgument& argument = row.tensors[i];
   const Fact fact = key.fact(i);
   const bool becomes_tensor =
-      !is_given(fact) && argument.has_scalar() && (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0;
+      argument.has_scalar() && is_inline(fact) && (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0;
   if (!becomes_tensor) return fact;
   const Fact one = kHasOneElement | kMaxAlignmentLog2 << kAlignmentShift;
   if (argument.kind == Kind::scalar_tensor) return one | BP_LAYOUT_CONTIGUOUS << kClassShift;
@@ -67,14 +79,18 @@ std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
   uint32_t count = 0;
   std::string names;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    if (!row.tensors[i].is_free) continue;
+    if (!row.tensors[i].is_free || row.tensors[i].offset >= kernel.args_size_bytes) continue;
     given[count++] = dtype_of(key.fact(i));
+    if (!is_given(key.fact(i))) continue;
     names += (names.empty() ? "" : ", ") + std::string(row.tensors[i].name) + " " +
              dtype_name(dtype_of(key.fact(i)));
   }
   for (uint32_t i = 0; i < kernel.dtype_row_count; ++i) {
     const bp_dtype* claimed = kernel.dtype_rows + size_t{i} * kernel.dtype_count;
-    if (std::equal(given, given + count, claimed)) return "";
+    const bool fits = std::equal(given, given + count, claimed, [](bp_dtype its, bp_dtype theirs) {
+      return its == 0 || its == theirs;  // An absent argument has no dtype.
+    });
+    if (fits) return "";
   }
   return "dtypes are not claimed: " + names;
 }
@@ -96,6 +112,62 @@ std::string flags_refusal(const bp_kernel& kernel, const Key& key) {
 
 }  // namespace
 
+std::string revision_defect(const OpRow& row, const bp_kernel& kernel) {
+  const std::string name = row.name;
+  const uint32_t revision = kernel.spec_revision, size_bytes = kernel.args_size_bytes;
+  if (revision < row.sizes[0].revision) {
+    return "spec_revision is " + std::to_string(revision) + ", and revision " +
+           std::to_string(row.sizes[0].revision) + " brought " + name;
+  }
+  // A newer kernel may know a longer frame.
+  const bool is_newer = revision > BP_OPS_REVISION;
+  const uint32_t expected = row.size_in(revision);
+  if (size_bytes < expected || size_bytes > (is_newer ? kMaxFrameBytes : expected)) {
+    return "args_size_bytes is " + std::to_string(size_bytes) + ", and the frame of " + name +
+           " has " + (is_newer ? "at least " : "") + std::to_string(expected) +
+           " bytes in revision " + std::to_string(revision);
+  }
+  uint32_t free_count = 0;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    free_count += row.tensors[i].is_free && row.tensors[i].offset < size_bytes;
+  }
+  const bool fits = is_newer ? kernel.dtype_count >= free_count : kernel.dtype_count == free_count;
+  if (kernel.dtype_rows != nullptr && !fits) {
+    return "dtype_count is " + std::to_string(kernel.dtype_count) + ", " + name + " has " +
+           (is_newer ? "at least " : "") + std::to_string(free_count) + " free dtypes";
+  }
+  return "";
+}
+
+bool knows_all_values(const OpRow& row, const bp_kernel& kernel) {
+  return std::ranges::all_of(row.later_values, [&](const LaterValue& later) {
+    return later.revision <= kernel.spec_revision;
+  });
+}
+
+std::string later_value_refusal(const OpRow& row, const bp_kernel& kernel, const void* frame) {
+  for (const LaterValue& later : row.later_values) {
+    if (later.revision <= kernel.spec_revision || later.offset >= kernel.args_size_bytes) continue;
+    if (*static_cast<const uint32_t*>(member(frame, later.offset)) != later.value) continue;
+    return std::string(later.member) + " is " + later.name + ", which revision " +
+           std::to_string(later.revision) + " brought; the kernel was written for revision " +
+           std::to_string(kernel.spec_revision);
+  }
+  return "";
+}
+
+std::string later_member_refusal(const OpRow& row, const bp_kernel& kernel, uint32_t offset) {
+  const char* name = nullptr;
+  for (const FrameMember& m : frame_members(row)) {
+    if (first_byte(m) <= offset) name = m.name;
+  }
+  if (name == nullptr || offset >= row.frame_size_bytes) {
+    return "byte " + std::to_string(offset) +
+           " of the frame is not zero, and this host is too old " + "to know it";
+  }
+  return later_text(name, kernel);
+}
+
 std::string kernel_defect(const bp_kernel& kernel) {
   if (kernel.name == nullptr || kernel.launch == nullptr) return "name or launch is NULL";
   if (clean_name(kernel.name) !=
@@ -105,18 +177,8 @@ std::string kernel_defect(const bp_kernel& kernel) {
   }
   const OpRow* row = find_op(kernel.op);
   if (row == nullptr) return "op " + std::to_string(kernel.op) + " is not known to this host";
-  if (kernel.op_version != row->version) {
-    return "it is written for version " + std::to_string(kernel.op_version) + " of " + row->name +
-           ", and this host has version " + std::to_string(row->version);
-  }
-  if (kernel.args_size_bytes < row->frame_size_bytes || kernel.args_size_bytes > kMaxFrameBytes) {
-    return "args_size_bytes is " + std::to_string(kernel.args_size_bytes) + ", allowed are " +
-           std::to_string(row->frame_size_bytes) + " to " + std::to_string(kMaxFrameBytes);
-  }
-  if (kernel.dtype_rows != nullptr && kernel.dtype_count != row->free_count) {
-    return "dtype_count is " + std::to_string(kernel.dtype_count) + ", " + row->name + " has " +
-           std::to_string(row->free_count) + " free dtypes";
-  }
+  const std::string defect = revision_defect(*row, kernel);
+  if (!defect.empty()) return defect;
   if ((kernel.layouts & (2 * BP_LAYOUT_ANY - 1)) == 0) return "claims no layout";
   const uint64_t alignment = kernel.min_byte_alignment_bytes;
   if (alignment > 4096 || (alignment != 0 && !std::has_single_bit(alignment))) {
@@ -137,7 +199,7 @@ std::string kernel_defect(const bp_kernel& kernel) {
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key) {
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0) return false;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    if (row.tensors[i].has_scalar() && !is_given(key.fact(i))) return true;
+    if (row.tensors[i].has_scalar() && is_inline(key.fact(i))) return true;
   }
   return false;
 }
@@ -146,6 +208,12 @@ std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
   std::string refusal = flags_refusal(kernel, key);
   for (uint32_t i = 0; refusal.empty() && i < row.tensor_count; ++i) {
     const Fact fact = seen(row, kernel, key, i);
+    if (row.tensors[i].offset >= kernel.args_size_bytes) {
+      if (!is_absent(row.tensors[i], fact)) {
+        refusal = later_text(row.tensors[i].name, kernel);
+      }
+      continue;
+    }
     if (is_given(fact)) refusal = tensor_refusal(kernel, row.tensors[i], fact);
   }
   return refusal.empty() ? dtypes_refusal(row, kernel, key) : refusal;

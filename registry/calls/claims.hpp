@@ -20,6 +20,21 @@ inline bool has_plans(const bp_kernel& kernel) {
 // Returns why `kernel` cannot be used at all, or "" if it can.
 std::string kernel_defect(const bp_kernel& kernel);
 
+// Returns why the revision, the frame or the dtype rows of `kernel` cannot be those of a kernel of
+// this op, or "" if they can.
+std::string revision_defect(const OpRow& row, const bp_kernel& kernel);
+
+// Returns whether the kernel knows each value that an enumeration of the op may have.
+bool knows_all_values(const OpRow& row, const bp_kernel& kernel);
+
+// Returns why the kernel does not take a call that gives a value which came after its revision, or
+// "". `frame` is one for the kernel.
+std::string later_value_refusal(const OpRow& row, const bp_kernel& kernel, const void* frame);
+
+// Returns why the kernel does not take a call whose frame has the byte `offset`, which the kernel
+// does not know.
+std::string later_member_refusal(const OpRow& row, const bp_kernel& kernel, uint32_t offset);
+
 // Returns whether an inline scalar of the call has to become a tensor for `kernel`.
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key);
 

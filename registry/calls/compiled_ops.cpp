@@ -51,7 +51,7 @@ class LaunchedFrame {
   LaunchedFrame(const OpRow& row, const void* args) : args_(args) {
     for (uint32_t i = 0; i < row.tensor_count; ++i) {
       const TensorArgument& argument = row.tensors[i];
-      if (!argument.has_scalar() || tensor_at(args, argument) != nullptr) continue;
+      if (!has_inline_scalar(argument, args)) continue;
       if (args_ == args) std::memcpy(copy_, args, row.frame_size_bytes);
       args_ = copy_;
       views_[i] = scalar_view(row, argument, args);
@@ -115,7 +115,7 @@ class OneNode {
              .values = value_of_.data(),
              .value_count = value_of_.size(),
              .op = row.op,
-             .op_version = row.version};
+             .reserved = 0};
     program_ = {.struct_size = sizeof(program_),
                 .struct_type = BP_STRUCT_PROGRAM,
                 .next = nullptr,
@@ -251,7 +251,7 @@ bp_kernel CompiledOps::make_kernel(const Op& op) const {
   kernel.state = const_cast<Op*>(&op);
   kernel.name = "program";
   kernel.op = op.row->op;
-  kernel.op_version = op.row->version;
+  kernel.spec_revision = BP_OPS_REVISION;
   kernel.args_size_bytes = op.row->frame_size_bytes;
   kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE;
   kernel.layouts = BP_LAYOUT_ANY;

@@ -12,7 +12,7 @@ using Member = FrameMember;
 constexpr bool is_tensor_kind(Kind kind) { return kind < Kind::i32; }
 
 constexpr Member kMembers[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) \
   {id, 0, Kind::i32, false, nullptr},
 #define BP_ARG(op, member, kind, dtype_rule) \
   {0, offsetof(bp_##op##_args, member), Kind::kind, is_tensor_kind(Kind::kind), #member},
@@ -101,6 +101,12 @@ void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
 }
 
 }  // namespace
+
+uint32_t first_byte(const FrameMember& member) {
+  const bool is_list = member.kind == Kind::tensor_list || member.kind == Kind::out_list ||
+                       member.kind == Kind::inout_list || member.kind == Kind::i64_list;
+  return member.offset - (is_list ? static_cast<uint32_t>(sizeof(uint64_t)) : 0);
+}
 
 std::span<const FrameMember> frame_members(const OpRow& op) {
   const auto is_row = [](const Member& m) { return m.name == nullptr; };

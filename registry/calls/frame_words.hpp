@@ -19,6 +19,9 @@ struct FrameMember {
   const char* name;  // It is NULL for the row of an op, which stands before its members.
 };
 
+// Returns the offset at which a member begins, the count of a list included.
+uint32_t first_byte(const FrameMember& member);
+
 // Returns all members of the frame of an op, in the order of ops.def.
 std::span<const FrameMember> frame_members(const OpRow& op);
 

@@ -1,5 +1,6 @@
 #include "registry/calls/op_rows.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
@@ -9,23 +10,24 @@ namespace {
 // Numbers the ops, so that the compiler can find the arguments of an op by comparing numbers. It
 // would be slow to compare the names of all ops with those of all arguments.
 enum class OpName : uint32_t {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name,
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) op_##name,
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
 #undef BP_ARG
+  none,
 };
 
 struct Op {
   OpName op;
-  uint32_t id, version, frame_size_bytes;
+  uint32_t id, frame_size_bytes;
   const char* name;
   const char* numerics;
 };
 
 constexpr Op kOps[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
-  {OpName::op_##name, id, version, sizeof(bp_##name##_args), #name, #numerics},
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) \
+  {OpName::op_##name, id, sizeof(bp_##name##_args), #name, #numerics},
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -41,12 +43,49 @@ struct Argument {
 };
 
 constexpr Argument kArguments[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
 #define BP_ARG(op, member, kind, dtype_rule) \
   {OpName::op_##op, #member, offsetof(bp_##op##_args, member), Kind::kind, #dtype_rule},
 #include "backplane/ops.def"
 #undef BP_OP
 #undef BP_ARG
+};
+
+struct SizeRow {
+  OpName op;
+  FrameSize size;
+};
+
+constexpr SizeRow kSizes[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_ARGS_SIZE(op, revision, bytes) {OpName::op_##op, {revision, bytes}},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+// The values that came later, in the order of the ops. An array has at least one element, so a
+// value of no op ends it.
+constexpr LaterValue kLaterValues[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_VALUE_SINCE(op, member, name, value, revision) \
+  {offsetof(bp_##op##_args, member), value, revision, #member, #name},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+    {},
+};
+
+constexpr OpName kOpOfLaterValues[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_VALUE_SINCE(op, member, name, value, revision) OpName::op_##op,
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+    OpName::none,
 };
 
 struct FixedDtype {
@@ -69,11 +108,18 @@ constexpr bool is_free(std::string_view rule) {
 consteval OpRow make_row(const Op& op, uint32_t index) {
   OpRow row;
   row.op = op.id;
-  row.version = op.version;
   row.name = op.name;
   row.numerics = op.numerics;
   row.frame_size_bytes = op.frame_size_bytes;
   row.index = index;
+  for (const SizeRow& size : kSizes) {
+    if (size.op == op.op) row.sizes[row.size_count++] = size.size;
+  }
+  const auto* const later = std::ranges::find(kOpOfLaterValues, op.op);
+  const auto* const later_end =
+      std::find_if(later, std::end(kOpOfLaterValues), [&](OpName name) { return name != op.op; });
+  row.later_values = {kLaterValues + (later - kOpOfLaterValues),
+                      static_cast<size_t>(later_end - later)};
   std::array<std::string_view, kMaxTensors> rules;
   for (const Argument& argument : kArguments) {
     if (argument.op != op.op || argument.dtype_rule == "none") continue;
@@ -83,6 +129,7 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
     tensor.offset = static_cast<uint16_t>(argument.offset);
     tensor.kind = argument.kind;
     tensor.is_free = is_free(argument.dtype_rule);
+    tensor.is_appended = argument.offset >= row.first_size_bytes();
     row.free_count += tensor.is_free ? 1 : 0;
     for (const FixedDtype& fixed : kFixedDtypes) {
       if (fixed.name == argument.dtype_rule) tensor.dtype = fixed.dtype;
@@ -110,11 +157,12 @@ consteval std::array<OpRow, std::size(kOps)> make_rows() {
 
 constexpr std::array kRows = make_rows();
 
-// Returns whether every scalar has a dtype to which it can be converted, and every frame fits into
-// kMaxFrameBytes.
+// Returns whether every scalar has a dtype to which it can be converted, and every frame has the
+// size that ops.def says and fits into kMaxFrameBytes.
 consteval bool is_sound() {
   for (const OpRow& row : kRows) {
     if (row.frame_size_bytes > kMaxFrameBytes) return false;
+    if (row.size_in(BP_OPS_REVISION) != row.frame_size_bytes) return false;
     for (uint32_t i = 0; i < row.tensor_count; ++i) {
       const TensorArgument& a = row.tensors[i];
       if (a.has_scalar() && a.like == kNoArgument && a.dtype == 0) return false;

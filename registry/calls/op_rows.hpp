@@ -44,6 +44,7 @@ struct TensorArgument {
   uint16_t offset = 0;
   Kind kind = Kind::tensor;
   bool is_free = false;        // If true, claims list its dtype.
+  bool is_appended = false;    // If true, a later revision than that of the op brought it.
   uint8_t like = kNoArgument;  // The tensor argument that has the same dtype.
   bp_dtype dtype = 0;          // The dtype if it is always the same, else 0.
 
@@ -57,13 +58,31 @@ struct TensorArgument {
   constexpr bool is_output() const { return kind == Kind::out || kind == Kind::out_opt; }
 };
 
+// The size of a frame since a revision that changed it.
+struct FrameSize {
+  uint32_t revision = 0;
+  uint32_t size_bytes = 0;
+};
+
+// A value of an enumeration that came in a later revision than its member.
+struct LaterValue {
+  uint32_t offset = 0;
+  uint32_t value = 0;
+  uint32_t revision = 0;
+  const char* member = nullptr;
+  const char* name = nullptr;
+};
+
+inline constexpr uint32_t kMaxFrameSizes = 8;  // No frame has grown more often.
+
 struct OpRow {
   uint32_t op = 0;
-  uint32_t version = 0;
   const char* name = nullptr;
   const char* numerics = nullptr;  // The class of its errors, such as "E0".
-  // The size of the frame in this build. In the first release it was the same: no frame has grown.
-  uint32_t frame_size_bytes = 0;
+  uint32_t frame_size_bytes = 0;   // In this build.
+  // The sizes of the frame so far, the first one first.
+  std::array<FrameSize, kMaxFrameSizes> sizes;
+  uint32_t size_count = 0;
   uint32_t index = 0;  // The index in op_rows().
   uint32_t tensor_count = 0;
   uint32_t free_count = 0;
@@ -73,6 +92,18 @@ struct OpRow {
   uint32_t required_mask = 0;
   uint32_t output_mask = 0;
   std::array<TensorArgument, kMaxTensors> tensors;
+  std::span<const LaterValue> later_values;
+
+  constexpr uint32_t first_size_bytes() const { return sizes[0].size_bytes; }
+
+  // Returns the size of the frame in a revision, or 0 if it has no such op.
+  constexpr uint32_t size_in(uint32_t revision) const {
+    uint32_t size_bytes = 0;
+    for (uint32_t i = 0; i < size_count && sizes[i].revision <= revision; ++i) {
+      size_bytes = sizes[i].size_bytes;
+    }
+    return size_bytes;
+  }
 };
 
 inline constexpr uint32_t kOpIdCount = 1024;  // All ids of this spec are smaller.

@@ -285,7 +285,7 @@ std::vector<bp_kernel> make_kernels() {
     kernel.state = const_cast<OpRow*>(&row);  // Nobody writes to it.
     kernel.name = "host_fallback";
     kernel.op = row.op;
-    kernel.op_version = row.version;
+    kernel.spec_revision = BP_OPS_REVISION;
     kernel.args_size_bytes = row.frame_size_bytes;
     kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
     kernel.layouts = BP_LAYOUT_ANY;

@@ -17,9 +17,9 @@ constexpr bp_supports_ignores kIgnoresAll =
 
 // Returns whether the answer of supports() holds for every call with the same key. The answer must
 // not depend on shapes, on attributes (the flags of the frame are attributes) or on alignment. A
-// kernel that was built with another version of the frame is asked about every call.
+// kernel that was written for another frame, or before values came, is asked about every call.
 bool is_rememberable(const OpRow& row, const bp_kernel& kernel) {
-  return kernel.args_size_bytes == row.frame_size_bytes &&
+  return kernel.args_size_bytes == row.frame_size_bytes && knows_all_values(row, kernel) &&
          (kernel.supports == nullptr || (kernel.supports_ignores & kIgnoresAll) == kIgnoresAll);
 }
 
@@ -31,7 +31,9 @@ std::string dtype_text(Fact fact) {
 // Returns text like "a f32 rank 2 contiguous" for a tensor of a call.
 std::string fact_text(const TensorArgument& argument, Fact fact) {
   std::string text = argument.name;
-  if (!is_given(fact)) return text + (argument.has_scalar() ? " scalar" : " not given");
+  if (!is_given(fact)) {
+    return text + (argument.has_scalar() && is_inline(fact) ? " scalar" : " not given");
+  }
   text += " " + dtype_text(fact) + " rank " + std::to_string(rank_of(fact));
   for (bp_layout_flags bit = 1; bit <= kOpaqueClass; bit <<= 1) {
     if ((classes_of(fact) & bit) != 0) text += std::string(" ") + layout_name(bit);
@@ -121,10 +123,10 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   uint32_t offset = 0;
   const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) {
-    return "byte " + std::to_string(offset) +
-           " of the frame is not zero, and the kernel is too old to know it";
+    return later_member_refusal(row, kernel, offset);
   }
-  std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  std::string refusal = later_value_refusal(row, kernel, frame);
+  if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
   // An empty text is a refusal too.

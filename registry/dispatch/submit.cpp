@@ -95,11 +95,12 @@ bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
   const bp_status legal = check_not_capturing(l, "its scalars as tensors");
   if (legal != BP_OK) return legal;
   alignas(8) std::byte copy[kMaxFrameBytes];
-  std::memcpy(copy, frame, frame_size(frame));
+  std::memcpy(copy, frame, l.kernel.args_size_bytes);
+  std::memcpy(copy, &l.kernel.args_size_bytes, sizeof(l.kernel.args_size_bytes));
   ScalarTensors scalars;
   for (uint32_t i = 0; i < l.row.tensor_count; ++i) {
     const TensorArgument& argument = l.row.tensors[i];
-    if (!argument.has_scalar() || tensor_at(frame, argument) != nullptr) continue;
+    if (!has_inline_scalar(argument, frame)) continue;
     const bp_status status = make_scalar_tensor(l, i, frame, scalars);
     if (status != BP_OK) return status;
     const bp_tensor* tensor = &scalars.tensors[i];
@@ -113,9 +114,8 @@ bp_status call_with_other_frame(const Launch& l, bool needs_scalars, const void*
   uint32_t offset = 0;
   const void* frame = fit_frame(l.row, args, l.kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) {
-    return fail(BP_UNSUPPORTED, std::string(l.row.name) + ": byte " + std::to_string(offset) +
-                                    " of the frame is not zero, and " + l.kernel.name +
-                                    " does not know it");
+    return fail(BP_UNSUPPORTED, std::string(l.row.name) + " by " + l.kernel.name + ": " +
+                                    later_member_refusal(l.row, l.kernel, offset));
   }
   return needs_scalars ? call_with_scalar_tensors(l, frame) : call_any(l, frame);
 }

@@ -161,7 +161,7 @@ class DiffLayer final : public Layer {
   std::string obstacle_to(const core::OpRow* row, const bp_launch* launch, const void* args) {
     if (row == nullptr || launch == nullptr || args == nullptr ||
         directory_.allocator(launch->device) == nullptr ||
-        core::frame_size(args) < row->frame_size_bytes ||
+        core::frame_size(args) < row->first_size_bytes() ||
         core::frame_size(args) > core::kMaxFrameBytes) {
       return "its frame is not known here";
     }

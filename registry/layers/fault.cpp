@@ -283,6 +283,7 @@ class FaultLayer final : public Layer {
     if (row == nullptr || args == nullptr) return nullptr;
     for (uint32_t i = 0; i < row->tensor_count; ++i) {
       const core::TensorArgument& argument = row->tensors[i];
+      if (!core::has_member(args, argument.offset)) break;
       const bool is_written = argument.is_output() || argument.kind == core::Kind::inout;
       if (!is_written || argument.is_list()) continue;
       const bp_tensor* tensor = core::tensor_at(args, argument);

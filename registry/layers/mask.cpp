@@ -96,6 +96,7 @@ class MaskLayer final : public Layer {
   bool is_hidden(bp_dtype dtype) const { return dtype < 64 && (dtypes_ >> dtype & 1) != 0; }
 
   bool has_hidden(const void* args, const core::TensorArgument& argument) const {
+    if (!core::has_member(args, argument.offset)) return false;
     if (!argument.is_list()) {
       const bp_tensor* tensor = core::tensor_at(args, argument);
       return tensor != nullptr && is_hidden(tensor->dtype);

@@ -13,8 +13,8 @@ namespace {
 // Returns why a frame cannot be written, or "" if it can.
 std::string frame_defect(const core::OpRow* row, const void* args) {
   if (row == nullptr) return "it runs a program, and no op of this build";
-  if (args == nullptr || core::frame_size(args) < row->frame_size_bytes) {
-    return "its frame is shorter than this build's";
+  if (args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
+    return "its frame is shorter than in the first release";
   }
   for (const FrameTensor& each : frame_tensors(*row, args)) {
     if (each.tensor != nullptr && each.tensor->layout != nullptr) {

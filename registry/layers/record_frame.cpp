@@ -95,6 +95,7 @@ std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args)
   std::vector<FrameTensor> tensors;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const core::TensorArgument& a = row.tensors[i];
+    if (!core::has_member(args, a.offset)) break;
     const bool is_changed = a.kind == Kind::inout || a.kind == Kind::inout_list;
     const bool is_written = a.is_output() || a.kind == Kind::out_list || is_changed;
     const bool is_read = !is_written || is_changed;
@@ -115,6 +116,7 @@ std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args)
 Json frame_json(const core::OpRow& row, const void* args, const NumberOf& number_of) {
   Json json = Json::object();
   for (const FrameMember& m : core::frame_members(row)) {
+    if (!core::has_member(args, m.offset)) break;
     Json value = member_json(m, args, number_of);
     if (!value.is_null()) json[m.name] = std::move(value);
   }

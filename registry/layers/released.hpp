@@ -12,7 +12,7 @@ namespace bp::layers {
 
 // Returns sizeof `Struct` in the headers of `minor`, or 0 if the struct did not exist.
 template <typename Struct>
-constexpr uint32_t released_size(uint32_t minor) {
+constexpr uint32_t released_size([[maybe_unused]] uint32_t minor) {
   if (minor >= BP_ABI_MINOR) return sizeof(Struct);
   uint32_t size = 0;
 #define BP_RELEASED(released_minor, type, last)                                      \
@@ -25,7 +25,7 @@ constexpr uint32_t released_size(uint32_t minor) {
 
 // Returns the bits that a request of this type may have in `minor`.
 template <typename Desc>
-constexpr uint32_t released_bits(uint32_t minor) {
+constexpr uint32_t released_bits([[maybe_unused]] uint32_t minor) {
   uint32_t known = UINT32_MAX;
 #define BP_RELEASED_BITS(released_minor, type, member, bits)               \
   if constexpr (std::is_same_v<Desc, type>) {                              \

@@ -40,7 +40,7 @@ std::string ValidateLayer::tensor_argument_defect(const std::string& name, const
 std::string ValidateLayer::frame_defect(uint32_t op, const void* args, bp_device* device,
                                         uint64_t arguments, std::vector<Access>& accesses) {
   const core::OpRow* row = core::find_op(op);
-  if (row == nullptr || args == nullptr || core::frame_size(args) < row->frame_size_bytes) {
+  if (row == nullptr || args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
     return "";
   }
   std::string defect;

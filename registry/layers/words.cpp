@@ -66,11 +66,12 @@ std::string op_words(uint32_t op) {
 std::string frame_words(uint32_t op, const void* args) {
   const core::OpRow* row = core::find_op(op);
   std::string text;
-  if (row == nullptr || args == nullptr || core::frame_size(args) < row->frame_size_bytes) {
+  if (row == nullptr || args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
     return text;
   }
   for (uint32_t i = 0; i < row->tensor_count; ++i) {
     const core::TensorArgument& argument = row->tensors[i];
+    if (!core::has_member(args, argument.offset)) break;
     if (!argument.is_list()) {
       add_tensor(text, argument.name, core::tensor_at(args, argument));
       continue;

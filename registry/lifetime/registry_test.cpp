@@ -134,7 +134,7 @@ constexpr const char* kRefusals[] = {
     "acme.npu/allocator: shadowed by allocator added before\n",
     "acme.npu/rows: shadowed by rows added before\n",
     "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
-    "acme.npu/future: rejected: it is written for version 2 of add, and this host has version 1\n",
+    "acme.npu/ancient: rejected: spec_revision is 1, and revision 3 brought add\n",
     ("acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
      "this host does not know it\n"),
     "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
@@ -144,9 +144,9 @@ constexpr const char* kRefusals[] = {
 TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
   TestRegistry r;
   const bp_kernel good = make_kernel("rows"), twin = make_kernel("rows");
-  bp_kernel small = make_kernel("small"), future = make_kernel("future");
+  bp_kernel small = make_kernel("small"), ancient = make_kernel("ancient");
   small.struct_size = 16;
-  future.op_version = 2;
+  ancient.spec_revision = 1;
   const bp_struct_header link{sizeof(link), 0x01000001 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
   bp_kernel narrowed = make_kernel("narrowed");
   narrowed.next = &link;
@@ -158,7 +158,7 @@ TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
   bp_kernel unknown = make_kernel("unknown", 9999);
   FakeBackend fake;
   fake.adds_allocator_twice = true;
-  fake.kernels = {&good, &twin, &small, &future, &narrowed, &miscounted, &unknown, nullptr};
+  fake.kernels = {&good, &twin, &small, &ancient, &narrowed, &miscounted, &unknown, nullptr};
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   EXPECT_EQ(fake.allocator_results[0].outcome, BP_ADD_ACCEPTED);

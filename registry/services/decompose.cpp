@@ -35,7 +35,7 @@ std::vector<bp_kernel> make_kernels() {
     kernel.state = const_cast<Decomposition*>(&d);  // Nobody writes to it.
     kernel.name = "decomposition";
     kernel.op = d.op;
-    kernel.op_version = d.version;
+    kernel.spec_revision = BP_OPS_REVISION;
     kernel.args_size_bytes = d.args_size_bytes;
     kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
     kernel.layouts = BP_LAYOUT_ANY;

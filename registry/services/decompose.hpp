@@ -89,7 +89,6 @@ inline bp_scalar to_scalar(double value) {
 // An emitted decomposition.
 struct Decomposition {
   uint32_t op;
-  uint32_t version;
   uint32_t args_size_bytes;
   void (*run)(Evaluator& e, const void* frame);
 };

@@ -32,7 +32,7 @@ struct Generators {
 // Returns the ids of all ops of this build.
 std::vector<uint32_t> all_ops() {
   return {
-#define BP_OP(id, name, version, profile, kind, numerics) id,
+#define BP_OP(id, name, since, profile, kind, numerics) id,
 #define BP_ARG(op, member, kind, dtype)
 #include "backplane/ops.def"
 #undef BP_OP

@@ -58,11 +58,13 @@ typedef struct bp_program_node {
    * and buffers are NULL. */
   const void* args;
   /* The index of the value of each tensor, in the order of the frame. The tensors of a list follow
-   * each other, and an absent tensor has BP_NO_VALUE. */
+   * each other, and an absent tensor has BP_NO_VALUE. [COMPILER-7] A frame that is shorter than the
+   * reader's has no tensor behind its end, and a longer one is taken if it is zero there and the
+   * values of its further tensors are BP_NO_VALUE. */
   const uint32_t* values;
   uint64_t value_count;
-  uint32_t op; /* A BP_OP_* id. */
-  uint32_t op_version;
+  uint32_t op;       /* A BP_OP_* id. */
+  uint32_t reserved; /* 0. */
 } bp_program_node;
 
 #define BP_NO_VALUE 0xFFFFFFFFu

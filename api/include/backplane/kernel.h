@@ -125,7 +125,9 @@ typedef struct bp_plan_info {
 } bp_plan_info;
 
 /* One kernel. `args` points to the frame of `op`, such as bp_softmax_args for BP_OP_SOFTMAX. The
- * frame has exactly args_size_bytes: the host fits the frames of older and newer callers. */
+ * frame has at least args_size_bytes. It may be longer; what follows is zero then, and the kernel
+ * reads neither that nor struct_size. [KERNEL-10] A call that gives what the kernel's revision does
+ * not have, a member or a value of an enumeration, never reaches the kernel. */
 typedef struct bp_kernel {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_KERNEL. */
@@ -135,8 +137,11 @@ typedef struct bp_kernel {
   const char* name;         /* "softmax.rows". If two kernels of an op have the same name, the host
                                ignores the second one. */
   uint32_t op;              /* A BP_OP_* id from backplane/ops.h. */
-  uint32_t op_version;      /* The version of the op's row that this kernel was written for. */
-  uint32_t args_size_bytes; /* sizeof the frame in the backend's own build. */
+  uint32_t spec_revision;   /* The revision of the operators for which the kernel was written, as a
+                               literal: 3 for ABI 0.3. What came later is outside the claims, also
+                               where these are NULL, 0 or ANY. */
+  uint32_t args_size_bytes; /* The size of the frame in that revision, by its constant, such as
+                               BP_SOFTMAX_ARGS_SIZE_R3. */
   int32_t priority;         /* A kernel of higher priority is tried earlier. */
   bp_kernel_flags flags;
   bp_supports_ignores supports_ignores;
@@ -147,9 +152,10 @@ typedef struct bp_kernel {
    * claims cover and supports() accepts.
    *
    * A row gives the dtypes of the free arguments, in the order of the frame. An argument is free if
-   * its dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype. A list
-   * of tensors is one argument, with one place in the row: its members have the same dtype, else
-   * no claim takes the call. The claims of layout, rank and alignment hold for each member. */
+   * its dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype, and if
+   * it lies within args_size_bytes. An absent argument has no dtype, and every row fits it. A list
+   * of tensors is one argument, with one place in the row: its members have the same dtype, else no
+   * claim takes the call. The claims of layout, rank and alignment hold for each member. */
   const bp_dtype* dtype_rows;        /* (dtype_row_count, dtype_count); NULL claims every dtype. */
   uint32_t dtype_row_count;          /* Accepted combinations. */
   uint32_t dtype_count;              /* Free arguments of the op. */

@@ -16,7 +16,13 @@
  *   window(size, kernel, stride, padding, dilation)  for each axis
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
  *
- * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. */
+ * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ *
+ * The meaning of an id never changes. A later revision may append to a frame what does nothing if
+ * it is zero or NULL, and may append values to an enumeration. A kernel names the revision for
+ * which it was written, such as 3, and the size that its frame has there, such as
+ * BP_SOFTMAX_ARGS_SIZE_R3. It never names sizeof, which grows with these headers: the kernel would
+ * claim what it ignores. */
 #ifndef BACKPLANE_OPS_H_
 #define BACKPLANE_OPS_H_
 
@@ -26,11 +32,15 @@
 extern "C" {
 #endif
 
+/* The newest revision of the operators that these headers have. Kernels name the one for which
+ * they were written, and never this constant. */
+#define BP_OPS_REVISION 3
+
 /* clang-format off */
 
 /* fill: Sets every element of y to value.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_FILL = 1 };
+enum { BP_OP_FILL = 1, BP_FILL_ARGS_SIZE_R3 = 40 };
 typedef struct bp_fill_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -43,7 +53,7 @@ typedef struct bp_fill_args {
  * to nearest even; to an integer it drops the fraction, and a value that does not fit is undefined;
  * to bool it is true for everything but zero. Between dtypes of one kind of integer it wraps.
  * ops_spec/ops/movement.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_COPY = 2 };
+enum { BP_OP_COPY = 2, BP_COPY_ARGS_SIZE_R3 = 24 };
 typedef struct bp_copy_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -54,7 +64,7 @@ typedef struct bp_copy_args {
 /* arange: Sets element i of y to start + i * step, computed in f64 for a float and in i64 for an
  * integer, and rounded once to the dtype of y.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_ARANGE = 3 };
+enum { BP_OP_ARANGE = 3, BP_ARANGE_ARGS_SIZE_R3 = 64 };
 typedef struct bp_arange_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -68,7 +78,7 @@ typedef struct bp_arange_args {
 /* embedding: Row indices[i, ...] of weight for each index. An index below 0 or not below
  * weight.shape[0] is an asynchronous data failure of the stream, after which y is undefined.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_EMBEDDING = 4 };
+enum { BP_OP_EMBEDDING = 4, BP_EMBEDDING_ARGS_SIZE_R3 = 32 };
 typedef struct bp_embedding_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
@@ -81,7 +91,7 @@ typedef struct bp_embedding_args {
  * that no index names are zero. An index below 0 or not below num_embeddings is an asynchronous
  * data failure of the stream, after which grad_weight is undefined.
  * ops_spec/ops/movement.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_EMBEDDING_BACKWARD = 5 };
+enum { BP_OP_EMBEDDING_BACKWARD = 5, BP_EMBEDDING_BACKWARD_ARGS_SIZE_R3 = 40 };
 typedef struct bp_embedding_backward_args {
   uint32_t struct_size;
   uint32_t flags;               /* None defined: 0. */
@@ -94,7 +104,7 @@ typedef struct bp_embedding_backward_args {
 /* cat: The tensors xs behind each other along axis; all other extents are those of the first. There
  * is at least one.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_CAT = 6 };
+enum { BP_OP_CAT = 6, BP_CAT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_cat_args {
   uint32_t struct_size;
   uint32_t flags;    /* None defined: 0. */
@@ -107,7 +117,7 @@ typedef struct bp_cat_args {
 
 /* where: a where condition is true, else b.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_WHERE = 7 };
+enum { BP_OP_WHERE = 7, BP_WHERE_ARGS_SIZE_R3 = 56 };
 typedef struct bp_where_args {
   uint32_t struct_size;
   uint32_t flags;             /* None defined: 0. */
@@ -122,7 +132,7 @@ typedef struct bp_where_args {
  * or not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
  * undefined.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_GATHER = 8 };
+enum { BP_OP_GATHER = 8, BP_GATHER_ARGS_SIZE_R3 = 40 };
 typedef struct bp_gather_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -139,7 +149,7 @@ typedef struct bp_gather_args {
  * an asynchronous data failure of the stream, after which y is undefined. The gradient for src is
  * right where no index repeats.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_SCATTER = 9 };
+enum { BP_OP_SCATTER = 9, BP_SCATTER_ARGS_SIZE_R3 = 48 };
 typedef struct bp_scatter_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -156,7 +166,7 @@ typedef struct bp_scatter_args {
  * on. Integers wrap. An index below 0 or not below x.shape[axis] is an asynchronous data failure of
  * the stream, after which y is undefined.
  * ops_spec/ops/movement.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_SCATTER_REDUCE = 10 };
+enum { BP_OP_SCATTER_REDUCE = 10, BP_SCATTER_REDUCE_ARGS_SIZE_R3 = 48 };
 enum {
   BP_SCATTER_REDUCE_REDUCTION_SUM = 1,
 };
@@ -176,7 +186,7 @@ typedef struct bp_scatter_reduce_args {
  * not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
  * undefined.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_INDEX_SELECT = 11 };
+enum { BP_OP_INDEX_SELECT = 11, BP_INDEX_SELECT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_index_select_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
@@ -192,7 +202,7 @@ typedef struct bp_index_select_args {
  * first, and their indices. Of equal elements the one with the lower index comes first. NaN is
  * larger than every number.
  * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
-enum { BP_OP_TOPK = 12 };
+enum { BP_OP_TOPK = 12, BP_TOPK_ARGS_SIZE_R3 = 48 };
 typedef struct bp_topk_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
@@ -207,7 +217,7 @@ typedef struct bp_topk_args {
 /* sort: The elements along axis in ascending or descending order, and where each was. Equal
  * elements keep their order. NaN is larger than every number, and -0 equals 0.
  * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
-enum { BP_OP_SORT = 13 };
+enum { BP_OP_SORT = 13, BP_SORT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_sort_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
@@ -220,7 +230,7 @@ typedef struct bp_sort_args {
 
 /* neg: The negative of x. Integers wrap.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_NEG = 100 };
+enum { BP_OP_NEG = 100, BP_NEG_ARGS_SIZE_R3 = 24 };
 typedef struct bp_neg_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -230,7 +240,7 @@ typedef struct bp_neg_args {
 
 /* exp: The exponential of x.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2; stable since 0.1. */
-enum { BP_OP_EXP = 101 };
+enum { BP_OP_EXP = 101, BP_EXP_ARGS_SIZE_R3 = 24 };
 typedef struct bp_exp_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -240,7 +250,7 @@ typedef struct bp_exp_args {
 
 /* log: The natural logarithm of x; -inf at 0 and NaN below.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2; stable since 0.1. */
-enum { BP_OP_LOG = 102 };
+enum { BP_OP_LOG = 102, BP_LOG_ARGS_SIZE_R3 = 24 };
 typedef struct bp_log_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -250,7 +260,7 @@ typedef struct bp_log_args {
 
 /* sqrt: The square root of x; NaN below 0, and -0 at -0.
  * ops_spec/ops/unary.yaml; profile infer; numerics E1d; stable since 0.1. */
-enum { BP_OP_SQRT = 103 };
+enum { BP_OP_SQRT = 103, BP_SQRT_ARGS_SIZE_R3 = 24 };
 typedef struct bp_sqrt_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -260,7 +270,7 @@ typedef struct bp_sqrt_args {
 
 /* relu: The larger of x and 0. NaN stays NaN.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_RELU = 104 };
+enum { BP_OP_RELU = 104, BP_RELU_ARGS_SIZE_R3 = 24 };
 typedef struct bp_relu_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -270,7 +280,7 @@ typedef struct bp_relu_args {
 
 /* relu_backward: grad_y where y is above 0, else 0, also where y is NaN. y is the result of relu.
  * ops_spec/ops/unary.yaml; profile train; numerics E0; stable since 0.1. */
-enum { BP_OP_RELU_BACKWARD = 105 };
+enum { BP_OP_RELU_BACKWARD = 105, BP_RELU_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_relu_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -281,7 +291,7 @@ typedef struct bp_relu_backward_args {
 
 /* abs: The absolute value of x. The smallest integer stays as it is. The gradient at 0 is 0.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_ABS = 106 };
+enum { BP_OP_ABS = 106, BP_ABS_ARGS_SIZE_R3 = 24 };
 typedef struct bp_abs_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -291,7 +301,7 @@ typedef struct bp_abs_args {
 
 /* tanh: The hyperbolic tangent of x.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2; stable since 0.1. */
-enum { BP_OP_TANH = 107 };
+enum { BP_OP_TANH = 107, BP_TANH_ARGS_SIZE_R3 = 24 };
 typedef struct bp_tanh_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -301,7 +311,7 @@ typedef struct bp_tanh_args {
 
 /* tanh_backward: grad_y * (1 - y^2). y is the result of tanh.
  * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_TANH_BACKWARD = 108 };
+enum { BP_OP_TANH_BACKWARD = 108, BP_TANH_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_tanh_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -312,7 +322,7 @@ typedef struct bp_tanh_backward_args {
 
 /* sigmoid: 1 / (1 + exp(-x)), without overflow.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
-enum { BP_OP_SIGMOID = 109 };
+enum { BP_OP_SIGMOID = 109, BP_SIGMOID_ARGS_SIZE_R3 = 24 };
 typedef struct bp_sigmoid_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -322,7 +332,7 @@ typedef struct bp_sigmoid_args {
 
 /* sigmoid_backward: grad_y * y * (1 - y). y is the result of sigmoid.
  * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_SIGMOID_BACKWARD = 110 };
+enum { BP_OP_SIGMOID_BACKWARD = 110, BP_SIGMOID_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_sigmoid_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -335,7 +345,7 @@ typedef struct bp_sigmoid_backward_args {
  * (x + 0.044715 * x^3))) / 2. With erf the error is relative to the result, also far below 0, where
  * the sum of the formula cancels: there y is x * erfc(-x / sqrt(2)) / 2.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
-enum { BP_OP_GELU = 111 };
+enum { BP_OP_GELU = 111, BP_GELU_ARGS_SIZE_R3 = 32 };
 enum {
   BP_GELU_APPROXIMATION_NONE = 1,
   BP_GELU_APPROXIMATION_TANH = 2,
@@ -353,7 +363,7 @@ typedef struct bp_gelu_args {
  * function P and the density p of the standard normal distribution; with the approximation tanh, (1
  * + t) / 2 + x * (1 - t^2) * u' / 2 where t = tanh(u) and u = sqrt(2 / pi) * (x + 0.044715 * x^3).
  * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_GELU_BACKWARD = 112 };
+enum { BP_OP_GELU_BACKWARD = 112, BP_GELU_BACKWARD_ARGS_SIZE_R3 = 40 };
 enum {
   BP_GELU_BACKWARD_APPROXIMATION_NONE = 1,
   BP_GELU_BACKWARD_APPROXIMATION_TANH = 2,
@@ -370,7 +380,7 @@ typedef struct bp_gelu_backward_args {
 
 /* silu: x * sigmoid(x), also called swish.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
-enum { BP_OP_SILU = 113 };
+enum { BP_OP_SILU = 113, BP_SILU_ARGS_SIZE_R3 = 24 };
 typedef struct bp_silu_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -380,7 +390,7 @@ typedef struct bp_silu_args {
 
 /* silu_backward: grad_y * s * (1 + x * (1 - s)) with s = sigmoid(x).
  * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_SILU_BACKWARD = 114 };
+enum { BP_OP_SILU_BACKWARD = 114, BP_SILU_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_silu_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -391,7 +401,7 @@ typedef struct bp_silu_backward_args {
 
 /* mish: x * tanh(log(1 + exp(x))), without overflow.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2c; experimental since 0.3. */
-enum { BP_OP_MISH = 115 };
+enum { BP_OP_MISH = 115, BP_MISH_ARGS_SIZE_R3 = 24 };
 typedef struct bp_mish_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -401,7 +411,7 @@ typedef struct bp_mish_args {
 
 /* mish_backward: grad_y * (t + x * (1 - t^2) * sigmoid(x)) with t = tanh(log(1 + exp(x))).
  * ops_spec/ops/unary.yaml; profile train; numerics P; experimental since 0.3. */
-enum { BP_OP_MISH_BACKWARD = 116 };
+enum { BP_OP_MISH_BACKWARD = 116, BP_MISH_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_mish_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -412,7 +422,7 @@ typedef struct bp_mish_backward_args {
 
 /* erfinv: The inverse of the error function; infinite at -1 and 1, and NaN beyond.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2; experimental since 0.3. */
-enum { BP_OP_ERFINV = 117 };
+enum { BP_OP_ERFINV = 117, BP_ERFINV_ARGS_SIZE_R3 = 24 };
 typedef struct bp_erfinv_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -422,7 +432,7 @@ typedef struct bp_erfinv_args {
 
 /* add: a + b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_ADD = 200 };
+enum { BP_OP_ADD = 200, BP_ADD_ARGS_SIZE_R3 = 48 };
 typedef struct bp_add_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -434,7 +444,7 @@ typedef struct bp_add_args {
 
 /* sub: a - b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_SUB = 201 };
+enum { BP_OP_SUB = 201, BP_SUB_ARGS_SIZE_R3 = 48 };
 typedef struct bp_sub_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -446,7 +456,7 @@ typedef struct bp_sub_args {
 
 /* mul: a * b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_MUL = 202 };
+enum { BP_OP_MUL = 202, BP_MUL_ARGS_SIZE_R3 = 48 };
 typedef struct bp_mul_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -458,7 +468,7 @@ typedef struct bp_mul_args {
 
 /* div: a / b.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1d; stable since 0.1. */
-enum { BP_OP_DIV = 203 };
+enum { BP_OP_DIV = 203, BP_DIV_ARGS_SIZE_R3 = 48 };
 typedef struct bp_div_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -471,7 +481,7 @@ typedef struct bp_div_args {
 /* maximum: The larger of a and b; NaN where either is NaN. Where both are equal, the gradient is
  * shared between them.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_MAXIMUM = 204 };
+enum { BP_OP_MAXIMUM = 204, BP_MAXIMUM_ARGS_SIZE_R3 = 48 };
 typedef struct bp_maximum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -483,7 +493,7 @@ typedef struct bp_maximum_args {
 
 /* eq: Whether a equals b. NaN equals nothing, and -0 equals 0.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_EQ = 205 };
+enum { BP_OP_EQ = 205, BP_EQ_ARGS_SIZE_R3 = 48 };
 typedef struct bp_eq_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -496,7 +506,7 @@ typedef struct bp_eq_args {
 /* minimum: The smaller of a and b; NaN where either is NaN. Where both are equal, the gradient is
  * shared between them.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_MINIMUM = 206 };
+enum { BP_OP_MINIMUM = 206, BP_MINIMUM_ARGS_SIZE_R3 = 48 };
 typedef struct bp_minimum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -508,7 +518,7 @@ typedef struct bp_minimum_args {
 
 /* lt: Whether a is less than b; false where either is NaN. -0 is not less than 0.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_LT = 207 };
+enum { BP_OP_LT = 207, BP_LT_ARGS_SIZE_R3 = 48 };
 typedef struct bp_lt_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -521,7 +531,7 @@ typedef struct bp_lt_args {
 /* lerp: a + weight * (b - a): a where weight is 0, and b where it is 1. The weight may lie outside
  * of [0, 1]. b - a may overflow, and then so does y, or it is NaN.
  * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.3. */
-enum { BP_OP_LERP = 208 };
+enum { BP_OP_LERP = 208, BP_LERP_ARGS_SIZE_R3 = 56 };
 typedef struct bp_lerp_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -536,7 +546,7 @@ typedef struct bp_lerp_args {
  * an axis of no elements is 0. Integers are added in i64 and wrap. The error of a sum of n floats
  * grows no faster than the square root of n.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_SUM = 300 };
+enum { BP_OP_SUM = 300, BP_SUM_ARGS_SIZE_R3 = 48 };
 typedef struct bp_sum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -552,7 +562,7 @@ typedef struct bp_sum_args {
 /* mean: The mean over axes. Without axes y is x itself, so that -0 stays -0; the mean over an axis
  * of no elements is NaN.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_MEAN = 301 };
+enum { BP_OP_MEAN = 301, BP_MEAN_ARGS_SIZE_R3 = 48 };
 typedef struct bp_mean_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
@@ -568,7 +578,7 @@ typedef struct bp_mean_args {
  * equals 0: of both, either may be y. Where several are the largest, the gradient is shared between
  * them.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
-enum { BP_OP_AMAX = 302 };
+enum { BP_OP_AMAX = 302, BP_AMAX_ARGS_SIZE_R3 = 48 };
 typedef struct bp_amax_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
@@ -583,7 +593,7 @@ typedef struct bp_amax_args {
 /* argmax: The index along axis of the largest element, the first of equal ones; the first NaN if
  * there is one.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
-enum { BP_OP_ARGMAX = 303 };
+enum { BP_OP_ARGMAX = 303, BP_ARGMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_argmax_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -597,7 +607,7 @@ typedef struct bp_argmax_args {
  * would. Without axes y equals x. Over an axis of no elements y is -inf, as where each element is
  * -inf. An element +inf gives +inf. Where y is infinite the gradient is not defined.
  * ops_spec/ops/reduction.yaml; profile llm; numerics R1; stable since 0.3. */
-enum { BP_OP_LOGSUMEXP = 304 };
+enum { BP_OP_LOGSUMEXP = 304, BP_LOGSUMEXP_ARGS_SIZE_R3 = 48 };
 typedef struct bp_logsumexp_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
@@ -612,7 +622,7 @@ typedef struct bp_logsumexp_args {
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_MATMUL = 400 };
+enum { BP_OP_MATMUL = 400, BP_MATMUL_ARGS_SIZE_R3 = 32 };
 typedef struct bp_matmul_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -625,7 +635,7 @@ typedef struct bp_matmul_args {
  * (n) and y (..., n). preactivation is x weight^T + bias, which the gradients of gelu (with erf)
  * and silu need.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_LINEAR = 401 };
+enum { BP_OP_LINEAR = 401, BP_LINEAR_ARGS_SIZE_R3 = 56 };
 enum {
   BP_LINEAR_ACTIVATION_NONE = 1,
   BP_LINEAR_ACTIVATION_RELU = 2,
@@ -648,7 +658,7 @@ typedef struct bp_linear_args {
  * (N, C, spatial), weight (O, C / groups, kernel), bias (O) and y (N, O, spatial). padding is the
  * zeros before each axis, then the zeros after each.
  * ops_spec/ops/convolution.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_CONVOLUTION = 450 };
+enum { BP_OP_CONVOLUTION = 450, BP_CONVOLUTION_ARGS_SIZE_R3 = 96 };
 typedef struct bp_convolution_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -670,7 +680,7 @@ typedef struct bp_convolution_args {
 /* convolution_backward_input: The gradient of convolution for its x, whose spatial extents are
  * input_size; with bias left out, this is also the transposed convolution.
  * ops_spec/ops/convolution.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_CONVOLUTION_BACKWARD_INPUT = 451 };
+enum { BP_OP_CONVOLUTION_BACKWARD_INPUT = 451, BP_CONVOLUTION_BACKWARD_INPUT_ARGS_SIZE_R3 = 104 };
 typedef struct bp_convolution_backward_input_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */
@@ -694,7 +704,7 @@ typedef struct bp_convolution_backward_input_args {
 /* convolution_backward_weight: The gradient of convolution for its weight, whose spatial extents
  * are kernel_size.
  * ops_spec/ops/convolution.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_CONVOLUTION_BACKWARD_WEIGHT = 452 };
+enum { BP_OP_CONVOLUTION_BACKWARD_WEIGHT = 452, BP_CONVOLUTION_BACKWARD_WEIGHT_ARGS_SIZE_R3 = 104 };
 typedef struct bp_convolution_backward_weight_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */
@@ -718,7 +728,7 @@ typedef struct bp_convolution_backward_weight_args {
 /* convolution_backward_bias: The gradient of convolution for its bias, the sum of grad_y over all
  * axes but the second.
  * ops_spec/ops/convolution.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_CONVOLUTION_BACKWARD_BIAS = 453 };
+enum { BP_OP_CONVOLUTION_BACKWARD_BIAS = 453, BP_CONVOLUTION_BACKWARD_BIAS_ARGS_SIZE_R3 = 24 };
 typedef struct bp_convolution_backward_bias_args {
   uint32_t struct_size;
   uint32_t flags;             /* None defined: 0. */
@@ -732,7 +742,7 @@ typedef struct bp_convolution_backward_bias_args {
  * asked for. padding is the elements before each axis, then those after each; they are never
  * chosen. A window that holds nothing else gives -inf and the index -1.
  * ops_spec/ops/pooling.yaml; profile infer; numerics R3; stable since 0.1. */
-enum { BP_OP_MAX_POOL = 480 };
+enum { BP_OP_MAX_POOL = 480, BP_MAX_POOL_ARGS_SIZE_R3 = 96 };
 typedef struct bp_max_pool_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -756,7 +766,7 @@ typedef struct bp_max_pool_args {
  * none. Another index out of range is an asynchronous data failure of the stream, after which
  * grad_x is undefined.
  * ops_spec/ops/pooling.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_MAX_POOL_BACKWARD = 481 };
+enum { BP_OP_MAX_POOL_BACKWARD = 481, BP_MAX_POOL_BACKWARD_ARGS_SIZE_R3 = 48 };
 typedef struct bp_max_pool_backward_args {
   uint32_t struct_size;
   uint32_t flags;            /* None defined: 0. */
@@ -772,7 +782,7 @@ typedef struct bp_max_pool_backward_args {
  * without, the sum is divided by the number of elements of x in the window, and a window that has
  * none gives 0.
  * ops_spec/ops/pooling.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_AVG_POOL = 482 };
+enum { BP_OP_AVG_POOL = 482, BP_AVG_POOL_ARGS_SIZE_R3 = 80 };
 typedef struct bp_avg_pool_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -792,7 +802,7 @@ typedef struct bp_avg_pool_args {
 
 /* avg_pool_backward: The gradient of avg_pool for its x, whose spatial extents are input_size.
  * ops_spec/ops/pooling.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_AVG_POOL_BACKWARD = 483 };
+enum { BP_OP_AVG_POOL_BACKWARD = 483, BP_AVG_POOL_BACKWARD_ARGS_SIZE_R3 = 96 };
 typedef struct bp_avg_pool_backward_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */
@@ -814,7 +824,7 @@ typedef struct bp_avg_pool_backward_args {
 
 /* softmax: Exponentials of x, scaled to sum to 1 along axis.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R4; stable since 0.1. */
-enum { BP_OP_SOFTMAX = 500 };
+enum { BP_OP_SOFTMAX = 500, BP_SOFTMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_softmax_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
@@ -827,7 +837,7 @@ typedef struct bp_softmax_args {
 /* log_softmax: The logarithm of softmax along axis, x - log(sum(exp(x))), without overflow. The
  * axis may have no elements.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R4L; stable since 0.1. */
-enum { BP_OP_LOG_SOFTMAX = 501 };
+enum { BP_OP_LOG_SOFTMAX = 501, BP_LOG_SOFTMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_log_softmax_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
@@ -840,7 +850,7 @@ typedef struct bp_log_softmax_args {
 /* softmax_backward: y * (grad_y - s) with the sum s of grad_y * y along axis. y is the result of
  * softmax.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_SOFTMAX_BACKWARD = 502 };
+enum { BP_OP_SOFTMAX_BACKWARD = 502, BP_SOFTMAX_BACKWARD_ARGS_SIZE_R3 = 40 };
 typedef struct bp_softmax_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -854,7 +864,7 @@ typedef struct bp_softmax_backward_args {
 /* log_softmax_backward: grad_y - exp(y) * s with the sum s of grad_y along axis. y is the result of
  * log_softmax.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_LOG_SOFTMAX_BACKWARD = 503 };
+enum { BP_OP_LOG_SOFTMAX_BACKWARD = 503, BP_LOG_SOFTMAX_BACKWARD_ARGS_SIZE_R3 = 40 };
 typedef struct bp_log_softmax_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -869,7 +879,7 @@ typedef struct bp_log_softmax_backward_args {
  * normalized_ndim axes of x, the variance divided by the number of elements, and rstd = 1 /
  * sqrt(variance + eps). Without gamma it is 1, without beta 0.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R5; stable since 0.1. */
-enum { BP_OP_LAYER_NORM = 504 };
+enum { BP_OP_LAYER_NORM = 504, BP_LAYER_NORM_ARGS_SIZE_R3 = 72 };
 typedef struct bp_layer_norm_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -889,7 +899,7 @@ typedef struct bp_layer_norm_args {
  * grad_gamma is the sum of grad_y * u over all other axes, grad_beta that of grad_y. eps is that of
  * layer_norm, which only gradients of these gradients need.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_LAYER_NORM_BACKWARD = 505 };
+enum { BP_OP_LAYER_NORM_BACKWARD = 505, BP_LAYER_NORM_BACKWARD_ARGS_SIZE_R3 = 88 };
 typedef struct bp_layer_norm_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -912,7 +922,7 @@ typedef struct bp_layer_norm_backward_args {
 /* rms_norm: x * rstd * gamma with rstd = 1 / sqrt(mean(x^2) + eps) over the last normalized_ndim
  * axes of x. Without gamma it is 1.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R5; stable since 0.1. */
-enum { BP_OP_RMS_NORM = 506 };
+enum { BP_OP_RMS_NORM = 506, BP_RMS_NORM_ARGS_SIZE_R3 = 56 };
 typedef struct bp_rms_norm_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -930,7 +940,7 @@ typedef struct bp_rms_norm_args {
  * grad_y * u over all other axes. eps is that of rms_norm, which only gradients of these gradients
  * need.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_RMS_NORM_BACKWARD = 507 };
+enum { BP_OP_RMS_NORM_BACKWARD = 507, BP_RMS_NORM_BACKWARD_ARGS_SIZE_R3 = 72 };
 typedef struct bp_rms_norm_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -953,7 +963,7 @@ typedef struct bp_rms_norm_backward_args {
  * sum over the number of rows not ignored. Any other target below 0 or not below C is an
  * asynchronous data failure of the stream, after which y is undefined.
  * ops_spec/ops/loss.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_CROSS_ENTROPY = 550 };
+enum { BP_OP_CROSS_ENTROPY = 550, BP_CROSS_ENTROPY_ARGS_SIZE_R3 = 64 };
 enum {
   BP_CROSS_ENTROPY_REDUCTION_NONE = 1,
   BP_CROSS_ENTROPY_REDUCTION_MEAN = 2,
@@ -978,7 +988,7 @@ typedef struct bp_cross_entropy_args {
  * ignored are zero. A target out of range is an asynchronous data failure of the stream, after
  * which grad_x is undefined.
  * ops_spec/ops/loss.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_CROSS_ENTROPY_BACKWARD = 551 };
+enum { BP_OP_CROSS_ENTROPY_BACKWARD = 551, BP_CROSS_ENTROPY_BACKWARD_ARGS_SIZE_R3 = 72 };
 enum {
   BP_CROSS_ENTROPY_BACKWARD_REDUCTION_NONE = 1,
   BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN = 2,
@@ -1006,7 +1016,7 @@ typedef struct bp_cross_entropy_backward_args {
  * logarithm of the sum of the exponentials, and -inf for such a query. A kernel holds parts of the
  * scores: its memory for them does not grow with queries * keys.
  * ops_spec/ops/attention.yaml; profile llm; numerics R6; stable since 0.1. */
-enum { BP_OP_SDPA = 600 };
+enum { BP_OP_SDPA = 600, BP_SDPA_ARGS_SIZE_R3 = 80 };
 typedef struct bp_sdpa_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1028,7 +1038,7 @@ typedef struct bp_sdpa_args {
  * whose lse is -inf has p = 0 for every key: its gradient is 0, and it adds nothing to grad_k and
  * grad_v.
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
-enum { BP_OP_SDPA_BACKWARD = 601 };
+enum { BP_OP_SDPA_BACKWARD = 601, BP_SDPA_BACKWARD_ARGS_SIZE_R3 = 112 };
 typedef struct bp_sdpa_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1053,7 +1063,7 @@ typedef struct bp_sdpa_backward_args {
  * Pair i is elements i and i + r, or 2 * i and 2 * i + 1 if is_interleaved: (a, b) becomes (a * cos
  * - b * sin, b * cos + a * sin).
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
-enum { BP_OP_ROPE = 602 };
+enum { BP_OP_ROPE = 602, BP_ROPE_ARGS_SIZE_R3 = 48 };
 typedef struct bp_rope_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -1067,7 +1077,7 @@ typedef struct bp_rope_args {
 
 /* rope_backward: The gradient of rope for its x, which turns by the angles the other way.
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
-enum { BP_OP_ROPE_BACKWARD = 603 };
+enum { BP_OP_ROPE_BACKWARD = 603, BP_ROPE_BACKWARD_ARGS_SIZE_R3 = 48 };
 typedef struct bp_rope_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1083,7 +1093,7 @@ typedef struct bp_rope_backward_args {
  * counts the elements in row-major order. The key is seed (low, high), the counter (block low,
  * block high, offset low, offset high).
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_RANDOM_BITS = 650 };
+enum { BP_OP_RANDOM_BITS = 650, BP_RANDOM_BITS_ARGS_SIZE_R3 = 64 };
 typedef struct bp_random_bits_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1098,7 +1108,7 @@ typedef struct bp_random_bits_args {
  * >> 21) * 2^-11 for f16, (w >> 24) * 2^-8 for bf16. f64 takes words 2 * (i % 2) and the next of
  * block i // 2, the first one low, and is (w64 >> 11) * 2^-53.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_UNIFORM = 651 };
+enum { BP_OP_UNIFORM = 651, BP_UNIFORM_ARGS_SIZE_R3 = 64 };
 typedef struct bp_uniform_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1112,7 +1122,7 @@ typedef struct bp_uniform_args {
 /* dropout: Keeps element i of x, scaled by 1 / (1 - p), where the f32 uniform number i of (seed,
  * offset) is at least p, else sets it to 0. p = 1 gives zeros.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_DROPOUT = 652 };
+enum { BP_OP_DROPOUT = 652, BP_DROPOUT_ARGS_SIZE_R3 = 80 };
 typedef struct bp_dropout_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1128,7 +1138,7 @@ typedef struct bp_dropout_args {
 /* dropout_backward: The gradient of dropout for its x; the mask is computed again from seed and
  * offset.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_DROPOUT_BACKWARD = 653 };
+enum { BP_OP_DROPOUT_BACKWARD = 653, BP_DROPOUT_BACKWARD_ARGS_SIZE_R3 = 80 };
 typedef struct bp_dropout_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1145,7 +1155,7 @@ typedef struct bp_dropout_backward_args {
  * 1 and r = sqrt(-2 * log(1 - u1)), element 2k has r * cos(2 * pi * u2), element 2k + 1 has r *
  * sin(2 * pi * u2). f16 and bf16 use the uniform numbers of f32 and round once.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_NORMAL = 654 };
+enum { BP_OP_NORMAL = 654, BP_NORMAL_ARGS_SIZE_R3 = 80 };
 typedef struct bp_normal_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -1163,7 +1173,7 @@ typedef struct bp_normal_args {
  * momentum * m + (1 - dampening) * g later, and g = g + momentum * m with nesterov, else g = m;
  * then p -= lr * g.
  * ops_spec/ops/optimizer.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_SGD_STEP = 700 };
+enum { BP_OP_SGD_STEP = 700, BP_SGD_STEP_ARGS_SIZE_R3 = 136 };
 typedef struct bp_sgd_step_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1190,7 +1200,7 @@ typedef struct bp_sgd_step_args {
  * * g^2 in exp_avg_sq; p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step
  * counts from 1.
  * ops_spec/ops/optimizer.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_ADAMW_STEP = 701 };
+enum { BP_OP_ADAMW_STEP = 701, BP_ADAMW_STEP_ARGS_SIZE_R3 = 152 };
 typedef struct bp_adamw_step_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1216,7 +1226,7 @@ typedef struct bp_adamw_step_args {
  * if one of the elements was not finite before or after; found stays as it is otherwise. It undoes
  * the loss scale of training in mixed precision.
  * ops_spec/ops/optimizer.yaml; profile train; numerics E1; stable since 0.1. */
-enum { BP_OP_SCALE_AND_CHECK_FINITE = 702 };
+enum { BP_OP_SCALE_AND_CHECK_FINITE = 702, BP_SCALE_AND_CHECK_FINITE_ARGS_SIZE_R3 = 56 };
 typedef struct bp_scale_and_check_finite_args {
   uint32_t struct_size;
   uint32_t flags;    /* None defined: 0. */

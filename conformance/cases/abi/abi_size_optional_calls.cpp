@@ -92,7 +92,6 @@ struct Program {
     node.values = indices.data();
     node.value_count = indices.size();
     node.op = BP_OP_ADD;
-    node.op_version = 1;
     program = blank<bp_program>(BP_STRUCT_PROGRAM);
     program.values = values.data();
     program.value_count = values.size();

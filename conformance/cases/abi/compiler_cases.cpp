@@ -165,6 +165,29 @@ void broken_programs_are_refused(Context& t) {
   refused(roleless, "a value with an unknown role");
 }
 
+void frames_of_later_hosts_are_taken(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  ProgramMaker longer;
+  const std::vector<uint8_t> a = floats(t, 1), b = floats(t, 3);
+  const uint32_t x = longer.add_value(BP_VALUE_INPUT), z = longer.add_value(BP_VALUE_INPUT),
+                 y = longer.add_value(BP_VALUE_OUTPUT);
+  longer.add_longer_node(BP_OP_ADD, x, z, y);
+  const OwnedExecutable executable = compile_program(t, longer);
+  ProgramRunner runner(t, executable, {a, b});
+  t.require_ok(runner.launch(), "launch");
+  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(b, i); }),
+           "the result of a frame that gives nothing more");
+  ProgramMaker more;
+  more.add_value(BP_VALUE_INPUT);
+  more.add_value(BP_VALUE_INPUT);
+  more.add_value(BP_VALUE_OUTPUT);
+  more.add_longer_node(BP_OP_ADD, x, z, y, x);
+  bp_executable* none = t.sentinel<bp_executable>();
+  t.expect_refused(compiler.compile(compiler.self, t.target().device, &more.desc(), &none),
+                   BP_UNSUPPORTED, "a frame that gives what the compiler does not know");
+  t.expect_eq(none, t.sentinel<bp_executable>(), "out_executable after a failure");
+}
+
 void kernel_keeps_the_rules_of_kernels(Context& t) {
   Chain chain(t);
   const OwnedExecutable executable = compile_program(t, chain.maker);
@@ -278,6 +301,7 @@ void add_compiler_cases(std::vector<Case>& cases) {
           {"formats_name_the_graph", {"COMPILER-2"}, formats_name_the_graph},
           {"query_tells_what_compiles", {"COMPILER-3"}, query_tells_what_compiles},
           {"broken_programs_are_refused", {"COMPILER-1", "ERROR-1"}, broken_programs_are_refused},
+          {"frames_of_later_hosts_are_taken", {"COMPILER-7"}, frames_of_later_hosts_are_taken},
           {"kernel_keeps_the_rules_of_kernels", {"COMPILER-4"}, kernel_keeps_the_rules_of_kernels},
           {"serialized_program_runs_again", {"COMPILER-5"}, serialized_program_runs_again},
           {"submitted_launches_outlive_the_executable",

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<OpInfo> read_ops() {
   std::vector<OpInfo> ops;
-#define BP_OP(id, name, version, profile, kind, numerics)   \
+#define BP_OP(id, name, since, profile, kind, numerics)     \
   ops.push_back({id,                                        \
                  #name,                                     \
                  #profile,                                  \

@@ -42,7 +42,7 @@ BP_FIRST_SIZE(bp_prepare_desc, constant_args);
 BP_FIRST_SIZE(bp_process_group_desc, timeout_ns);
 BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);
-BP_FIRST_SIZE(bp_program_node, op_version);
+BP_FIRST_SIZE(bp_program_node, reserved);
 BP_FIRST_SIZE(bp_program_value, reserved);
 BP_FIRST_SIZE(bp_registrar, add_kernels);
 BP_FIRST_SIZE(bp_stream_desc, priority);

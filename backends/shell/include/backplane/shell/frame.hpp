@@ -17,6 +17,10 @@ namespace bp {
 // Returns the spelling of an op, "program" for 0, or NULL if this build does not know the op.
 const char* op_name(uint32_t op);
 
+// Returns the size of the frame of an op, or of a bp_program_args for 0, in the headers of this
+// build, or 0 if it does not know the op.
+uint32_t frame_size_bytes(uint32_t op);
+
 // One row of ops.def.
 struct FrameMember {
   uint32_t op;

@@ -23,6 +23,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "backplane/shell/args_size.hpp"
 #include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/shape.hpp"
 
@@ -63,8 +64,8 @@ template <typename Env, typename Args, auto Supports, auto Workspace>
 constexpr bp_kernel typed_kernel(bp_kernel row) {
   row.struct_size = sizeof(bp_kernel);
   row.struct_type = BP_STRUCT_KERNEL;
-  row.args_size_bytes = sizeof(Args);
-  row.op_version = 1;
+  row.spec_revision = kSpecRevision;
+  row.args_size_bytes = kArgsSize<Args, kSpecRevision>;
   row.flags |= BP_KERNEL_CAPTURABLE;  // A launch reads its frame before it returns.
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
