@@ -5,8 +5,8 @@ import re
 import subprocess
 import sys
 
-TEMPLATE_BUDGET = 600
-HEADER_BUDGET = 3000
+TEMPLATE_BUDGET = 680
+HEADER_BUDGET = 3600
 LARGEST = 5
 
 # A line that opens a block but no function: types, namespaces, and blocks inside a body.

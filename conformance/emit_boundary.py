@@ -44,11 +44,13 @@ def included_by(folder: pathlib.Path, header: str, seen: set[str]) -> set[str]:
 
 
 def first_sizes(boundary, compiler: str, released: pathlib.Path, now) -> dict[str, int]:
-    """Returns the size of each struct in the first minor that has it."""
+    """Returns the size of each struct in the first minor that has it and is still served."""
     sizes = {}
     folders = sorted((p for p in released.glob("[0-9]*") if p.is_dir()),
                      key=lambda p: [int(part) for part in p.name.split(".")])
     for headers in [boundary.read(folder / "include") for folder in folders] + [now]:
+        if headers.version < (now.version[0], now.oldest_minor):
+            continue
         for line in boundary.layout(compiler, headers):
             match = re.match(r"\w+ (bp_\w+) size (\d+)$", line)
             if match:

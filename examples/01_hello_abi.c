@@ -62,7 +62,7 @@ static int add_and_print(const bp_target* target, bp_block* const blocks[3]) {
   }
   if (failed(launch_add(target, blocks[0], blocks[1], blocks[2]), "add")) return 1;
   if (failed(memory->copy_to_host(memory->self, target->default_stream, sum, &range[2],
-                                  BP_BORROW_DURING_CALL),
+                                  BP_BORROW_DURING_CALL, UINT64_MAX),
              "copy to the host")) {
     return 1;
   }

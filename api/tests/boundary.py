@@ -16,9 +16,9 @@ MACRO = re.compile(r"^#define (BP_\w+) (.+)$", re.M)
 FUNCTION = re.compile(r"^BP_API ([^;{]*?\b(bp_\w+)\(([^;{]*?)\));", re.M | re.S)
 POINTER = re.compile(r"\(\*(\w+)\)\((.*)\)$")
 FROZEN = {"bp_struct_header", "bp_buffer_ref", "bp_tensor", "bp_scalar", "bp_launch",
-          "bp_add_result"}
+          "bp_add_result", "bp_option"}
 # Frozen structs of host.h, which programs use and backends never see.
-FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_option", "bp_block",
+FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_block",
                    # The specification of DLPack freezes these.
                    "bp_dlpack_device", "bp_dlpack_dtype", "bp_dlpack_tensor", "bp_dlpack_managed",
                    "bp_dlpack_unversioned"}

@@ -57,6 +57,10 @@ class Headers(unittest.TestCase):
     def test_a_word_of_another_language(self):
         self.assert_fails("#ifndef ODD\n#define ODD\nextern int class;\n#endif\n", "c++17")
 
+    def test_a_slot_with_the_name_of_a_macro(self):
+        self.assert_fails("#ifndef ODD\n#define ODD\ntypedef struct odd {\n  int (*free)(void*);\n"
+                          "} odd;\n#endif\n", "c11 with macros")
+
     def test_headers_that_went(self):
         for name in ("base.h", "backend.h"):
             shutil.copy(pathlib.Path(INCLUDE, "backplane", name), self.folder / "backplane")

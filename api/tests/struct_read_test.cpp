@@ -98,7 +98,7 @@ TEST(AbiIsServed, RefusesAHostThatCannotBeRead) {
   bp_entry_request r = request(BP_ABI_MAJOR, BP_ABI_MAJOR, BP_ABI_MINOR, BP_ABI_MINOR);
   r.host = &host;
   EXPECT_TRUE(bp_abi_is_served(&r));
-  host.struct_size = offsetof(bp_host, free);
+  host.struct_size = offsetof(bp_host, deallocate);
   EXPECT_FALSE(bp_abi_is_served(&r));
   host = kHost;
   const bp_struct_header link{sizeof(link), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
@@ -148,6 +148,13 @@ TEST(StructRead, RefusesNull) {
   uint32_t offset = 99;
   EXPECT_EQ(bp_struct_read(nullptr, kFirst, &ours, sizeof(ours), &offset), BP_INVALID_ARGUMENT);
   EXPECT_EQ(offset, 0u);
+  EXPECT_EQ(bp_struct_read(nullptr, kFirst, &ours, sizeof(ours), nullptr), BP_INVALID_ARGUMENT);
+  const bp_stream_desc theirs{sizeof(bp_stream_desc), BP_STRUCT_STREAM_DESC, nullptr, 0, 7};
+  offset = 99;
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, nullptr, sizeof(ours), &offset), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(offset, 0u);
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, nullptr, sizeof(ours), nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(bp_struct_read(nullptr, 0, nullptr, 0, nullptr), BP_INVALID_ARGUMENT);
 }
 
 TEST(AbiIsServed, IsNotWithoutARequestOrAHost) {

@@ -41,6 +41,8 @@ Instance::Instance(const bp_host* its_host)
 
 Instance::~Instance() = default;
 
+bool Instance::wait_for_work(uint64_t timeout_ns) { return device->wait_for_work(timeout_ns); }
+
 }  // namespace bp::cpu
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {

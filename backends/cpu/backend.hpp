@@ -32,6 +32,8 @@ struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
   ~Instance();
 
+  bool wait_for_work(uint64_t timeout_ns);
+
   const Options options;
   std::unique_ptr<Device> device;
   std::shared_ptr<kernels::ProgramCache> programs = kernels::make_program_cache();

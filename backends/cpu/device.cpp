@@ -45,6 +45,7 @@ Device::Device(const bp_host& host, const Options& options)
   properties_.subgroup_size = 1;
   properties_.profiles = kProfiles;
   properties_.profile_count = std::size(kProfiles);
+  properties_.host_register_alignment_bytes = 1;
   properties_.dlpack_device_type = 1;
 }
 

@@ -33,6 +33,10 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
   const bp_heap& heap() const { return heap_; }
   FailingAllocation& allocations() { return allocations_; }
 
+  // Blocks until no work runs. Returns false if timeout_ns passed first. Work that waits for a
+  // signal of the host does not run.
+  bool wait_for_work(uint64_t timeout_ns) { return executor_.wait_idle(timeout_ns); }
+
   // Returns whether the host has handles of this device.
   bool is_in_use() const;
 

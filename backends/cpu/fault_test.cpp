@@ -34,7 +34,7 @@ class Faults : public testing::TestWithParam<bool> {
     buffer = b.make_buffer(kSize);
   }
 
-  void TearDown() override { b.allocator->free(b.allocator->self, buffer, nullptr); }
+  void TearDown() override { b.allocator->deallocate(b.allocator->self, buffer, nullptr); }
 
   bp_status fail_next(bp_test_fault_kind kind, bp_status status = BP_OK) {
     return faults->fail_next(faults->self, stream, kind, status);
@@ -52,7 +52,7 @@ class Faults : public testing::TestWithParam<bool> {
     std::vector<uint8_t> bytes(kSize);
     const bp_buffer_ref range{buffer, 0, kSize};
     EXPECT_EQ(b.allocator->copy_to_host(b.allocator->self, stream, bytes.data(), &range,
-                                        BP_BORROW_DURING_CALL),
+                                        BP_BORROW_DURING_CALL, UINT64_MAX),
               BP_OK)
         << b.text;
     return bytes;
@@ -85,19 +85,19 @@ TEST_P(Faults, StopWhatIsQueuedBehindASubmission) {
   ASSERT_EQ(fill(3), BP_OK);
   open();
   EXPECT_EQ(synchronize(), kVendorFailure);
-  EXPECT_EQ(fill(4), kVendorFailure);
+  EXPECT_EQ(fill(4), BP_STREAM_FAILED);
   ASSERT_EQ(clear(), BP_OK);
   EXPECT_EQ(read(), bytes_of(1));
 }
 
 TEST_P(Faults, LetQueuedWorkRunBehindData) {
   hold();
-  ASSERT_EQ(fail_next(BP_TEST_FAULT_DATA, BP_INVALID_ARGUMENT), BP_OK);
+  ASSERT_EQ(fail_next(BP_TEST_FAULT_DATA, BP_DATA_FAILURE), BP_OK);
   ASSERT_EQ(fill(2), BP_OK);
   ASSERT_EQ(fill(3), BP_OK);
   open();
-  EXPECT_EQ(synchronize(), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(fill(4), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(synchronize(), BP_DATA_FAILURE);
+  EXPECT_EQ(fill(4), BP_STREAM_FAILED);
   ASSERT_EQ(clear(), BP_OK);
   EXPECT_EQ(read(), bytes_of(3));
 }
@@ -162,7 +162,7 @@ TEST_P(Faults, FailTheAllocationThatWasOrdered) {
               i == 2 ? BP_OUT_OF_MEMORY : BP_OK)
         << i;
     EXPECT_EQ(made == nullptr, i == 2);
-    EXPECT_EQ(b.allocator->free(b.allocator->self, made, nullptr), BP_OK);
+    EXPECT_EQ(b.allocator->deallocate(b.allocator->self, made, nullptr), BP_OK);
   }
 }
 
@@ -199,7 +199,7 @@ TEST(Guard, SaysWhetherTheHostHasHandles) {
   EXPECT_EQ(ask(), 0u);
   bp_buffer* const buffer = b.make_buffer(kSize);
   EXPECT_EQ(ask(), 1u);
-  ASSERT_EQ(b.allocator->free(b.allocator->self, buffer, nullptr), BP_OK);
+  ASSERT_EQ(b.allocator->deallocate(b.allocator->self, buffer, nullptr), BP_OK);
   EXPECT_EQ(ask(), 0u);
 }
 

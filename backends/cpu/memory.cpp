@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/cpu/device.hpp"
+#include "backends/cpu/full_instance.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/shell/allocation.hpp"
 #include "backplane/shell/memory_ops.hpp"
@@ -51,7 +52,11 @@ std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc
   return b;
 }
 
-bp_status MemoryTraits::free(const Instance&, Buffer& buffer, const Stream* stream) {
+const Layouts* MemoryTraits::layouts_of(const Instance& i) {
+  return static_cast<const FullInstance&>(i).layouts.get();
+}
+
+bp_status MemoryTraits::deallocate(const Instance&, Buffer& buffer, const Stream* stream) {
   if (stream == nullptr) {
     take_back(buffer);
     return BP_OK;

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/buffers.hpp"
+#include "backplane/shell/layout.hpp"
 #include "backplane/shell/lookup.hpp"
 #include "backplane/shell/reservation.hpp"
 
@@ -43,8 +45,8 @@ struct Buffer : Handle {
   std::unique_ptr<MemoryFile> file;          // The file of `mapping`, set if export is possible.
   std::unique_ptr<Reservation> reservation;  // A range of addresses.
 
-  std::mutex mutex;  // It guards `is_mapped`.
-  bool is_mapped = false;
+  std::mutex mutex;  // It guards `maps`.
+  std::vector<void*> maps;
 };
 
 // Allocates memory that other processes can share, and gives it to `buffer`.
@@ -61,10 +63,13 @@ struct MemoryTraits : Cards<Instance, Device> {
   using Range = BufferRange<Buffer>;
 
   static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
-  static bp_status free(const Instance& i, Buffer& buffer, const Stream* stream);
+  static bp_status deallocate(const Instance& i, Buffer& buffer, const Stream* stream);
   static uint64_t address_of(const Buffer& b) { return reinterpret_cast<uintptr_t>(b.address); }
+  static uint64_t heap_of(const Buffer&) { return 0; }  // There is one heap.
+  static bool is_wrapped(const Buffer& b) { return b.is_wrapped; }
   static bool is_registered(const Buffer& b) { return b.is_registered; }
   static bool is_reserved(const Buffer& b) { return b.reservation != nullptr; }
+  static const Layouts* layouts_of(const Instance& i);
   static void check_map(const Buffer&) {}  // The host sees all memory.
   static void* map(const Range& range) { return range.buffer.address + range.byte_offset; }
 
@@ -75,7 +80,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
                                   bp_borrow borrow);
   static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
-                                bp_borrow borrow);
+                                bp_borrow borrow, uint64_t timeout_ns);
   static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
                         uint64_t pattern_size_bytes);
 

@@ -8,6 +8,7 @@
 #include "backends/cpu/profiler.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/shell/bytes.hpp"
+#include "backplane/shell/landing.hpp"
 
 namespace bp::cpu {
 
@@ -37,16 +38,17 @@ bp_status MemoryTraits::copy_from_host(const Instance& i, Stream& s, const Range
 }
 
 bp_status MemoryTraits::copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
-                                     bp_borrow borrow) {
+                                     bp_borrow borrow, uint64_t timeout_ns) {
   Queue& q = *s.queue;
   const void* const from = map(src);
   const uint64_t size_bytes = src.size_bytes;
-  const bp_status status = submit_work(i, s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes},
-                                       {static_cast<std::byte*>(dst), size_bytes},
-                                       [=] { copy_bytes(dst, from, size_bytes); });
+  const Landing landing(dst, size_bytes, borrow, timeout_ns);
+  std::byte* const to = landing.address();
+  const bp_status status = submit_work(
+      i, s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes}, {to, size_bytes},
+      [to, kept = landing.kept(), from, size_bytes] { copy_bytes(to, from, size_bytes); });
   if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
-  q.wait(UINT64_MAX);
-  return q.surface();
+  return landing.wait_for(q);
 }
 
 bp_status MemoryTraits::fill(const Instance& i, Stream& s, const Range& dst,

@@ -43,7 +43,9 @@ class External : public testing::Test {
     info = {.struct_size = sizeof(info), .struct_type = BP_STRUCT_ADDRESS_INFO};
     return m.address_info(m.self, reinterpret_cast<uintptr_t>(address), &info);
   }
-  void free(bp_buffer* buffer) { EXPECT_EQ(m.free(m.self, buffer, nullptr), BP_OK) << b.text; }
+  void free(bp_buffer* buffer) {
+    EXPECT_EQ(m.deallocate(m.self, buffer, nullptr), BP_OK) << b.text;
+  }
 
   TestBackend b{BACKEND_PATH};
   const bp_allocator_ops& m = *b.allocator;
@@ -121,7 +123,7 @@ TEST_F(External, RegistersHostMemoryOnce) {
   ASSERT_EQ(m.register_host(m.self, b.device, ours.data(), ours.size(), &lent), BP_OK) << b.text;
   bp_buffer* again = nullptr;
   EXPECT_EQ(m.register_host(m.self, b.device, ours.data() + 999, 1, &again), BP_ALREADY_EXISTS);
-  EXPECT_EQ(m.free(m.self, lent, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(m.deallocate(m.self, lent, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_NE(b.text.find("unregister_host"), std::string::npos) << b.text;
   bp_address_info info;
   ASSERT_EQ(find(ours.data() + 5, info), BP_OK);

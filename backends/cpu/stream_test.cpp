@@ -40,7 +40,7 @@ class Streams : public testing::TestWithParam<bool> {
     b.allocator->address(b.allocator->self, buffer, &address);
     return *reinterpret_cast<volatile uint8_t*>(address);
   }
-  void free(bp_buffer* buffer) { b.allocator->free(b.allocator->self, buffer, nullptr); }
+  void free(bp_buffer* buffer) { b.allocator->deallocate(b.allocator->self, buffer, nullptr); }
 
   TestBackend b{BACKEND_PATH};
   bp_stream* stream = nullptr;
@@ -104,7 +104,7 @@ TEST_P(Streams, CarryAFailureThroughEventsUntilItIsCleared) {
   EXPECT_EQ(synchronize(stream), BP_ABORTED);
   EXPECT_EQ(b.streams->status(b.streams->self, stream), BP_ABORTED);
   EXPECT_EQ(first_byte(buffer), 1) << "work behind the failure ran";
-  EXPECT_EQ(fill(stream, buffer, 3), BP_ABORTED);
+  EXPECT_EQ(fill(stream, buffer, 3), BP_STREAM_FAILED);
   EXPECT_EQ(synchronize(other), BP_ABORTED);
   EXPECT_EQ(b.events->synchronize(b.events->self, after, kForever), BP_ABORTED);
   ASSERT_EQ(b.streams->clear_failure(b.streams->self, stream), BP_OK);

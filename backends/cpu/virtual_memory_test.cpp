@@ -41,7 +41,7 @@ class Virtual : public testing::Test {
   bp_status read(bp_buffer* range, uint64_t offset, char& value) {
     const bp_buffer_ref ref{range, offset, 1};
     return b.allocator->copy_to_host(b.allocator->self, b.default_stream(), &value, &ref,
-                                     BP_BORROW_DURING_CALL);
+                                     BP_BORROW_DURING_CALL, UINT64_MAX);
   }
 
   TestBackend b{BACKEND_PATH};
@@ -93,7 +93,7 @@ TEST_F(Virtual, RefusesWhatIsNotMappedOrNotAllowed) {
   EXPECT_EQ(map(range, 0, 2, memory, 3), BP_INVALID_ARGUMENT) << "behind the memory";
   EXPECT_EQ(map(range, 7, 2, memory), BP_INVALID_ARGUMENT) << "behind the range";
   EXPECT_EQ(unmap(range, 1, 2), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(b.allocator->free(b.allocator->self, range, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(b.allocator->deallocate(b.allocator->self, range, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(unmap(range, 2, 1), BP_OK) << b.text;  // This is one unit of a larger mapping.
   EXPECT_EQ(fill(range, 2 * unit, 1, 'a'), BP_INVALID_ARGUMENT);
   EXPECT_EQ(fill(range, 3 * unit, unit, 'b'), BP_OK) << b.text;

@@ -6,6 +6,7 @@
 #include "backends/cuda/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/plugin.hpp"
 
 namespace bp::cuda {
@@ -27,11 +28,20 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
     cards.push_back(std::make_unique<Device>(*this, site));
   }
   for (const std::string& reason : reasons) {
-    host->log(host->self, BP_LOG_WARNING, ("backplane.cuda: " + reason).c_str());
+    host->log_line(host->self, BP_LOG_WARNING, ("backplane.cuda: " + reason).c_str());
   }
   add_kernels(kernel_list());
   put_captures(*this);
   make_compiler(*this);
+}
+
+bool Instance::wait_for_work(uint64_t timeout_ns) {
+  const Deadline deadline(timeout_ns);
+  if (!executor.wait_idle(timeout_ns)) return false;
+  for (const std::unique_ptr<Device>& device : cards) {
+    if (!device->settle(deadline.left_ns())) return false;
+  }
+  return true;
 }
 
 // Waits for running work, because its callbacks must run, and none may run after shutdown(). Aborts

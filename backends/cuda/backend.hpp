@@ -30,6 +30,10 @@ struct Instance : BackendInstance {
   Instance(const bp_host* host, Driver driver);
   ~Instance();
 
+  // Waits until all work that can end without the host has ended. Returns false if timeout_ns
+  // passed first.
+  bool wait_for_work(uint64_t timeout_ns);
+
   const Driver driver;
   const Options options;
   // Submits work that was held back on the host behind events that only the host can complete.

@@ -10,7 +10,8 @@ namespace bp::cuda {
 struct BadDataReport {
   uint32_t launch;  // The number of the first launch that found bad data, or 0 if none did.
   uint32_t unused;
-  int64_t index;  // One of the bad indices that it found.
+  int64_t index;   // One of the bad indices that it found.
+  uint64_t place;  // The address of this index.
 };
 
 // An argument of such a kernel: the place of the report, and the number of the launch on its

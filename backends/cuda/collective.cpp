@@ -18,6 +18,7 @@ namespace bp::cuda {
 namespace {
 
 constexpr size_t kScratchBytes = 8;
+constexpr const char* kTableName = "nccl";
 
 const Nccl& nccl_of(Collectives& c) {
   Libraries& libraries = c.instance().engines->libraries();
@@ -35,6 +36,7 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
     const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
                                 BP_STRUCT_PROCESS_GROUP_DESC, "create");
     check_group_desc(desc);
+    const NcclOptions options = read_nccl_options(desc, kTableName);
     if (desc.local_count != desc.world_size && desc.store == nullptr) {
       refuse(BP_INVALID_ARGUMENT,
              "create: store is NULL; it may be NULL only if all ranks live in this process");
@@ -49,6 +51,7 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
     plan.store = desc.local_count == desc.world_size ? nullptr : desc.store;
     plan.prefix = desc.key_prefix == nullptr ? "" : desc.key_prefix;
     plan.timeout_ns = desc.timeout_ns;
+    plan.options = options;
     const auto world = make_world(c, nccl_of(c), plan, "create");
     for (uint32_t i = 0; i < desc.local_count; ++i) {
       out_groups[i] = face(world, world->members()[i].get());
@@ -117,9 +120,6 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
   static_cast<GroupCall&>(call) = read_call(theirs, group.member->rank, group.world->size(), name);
   call.is_even =
       std::ranges::all_of(call.send_counts, [&](uint64_t n) { return n == call.send_counts[0]; });
-  if (call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY) {
-    refuse(BP_UNSUPPORTED, name + "NCCL receives from one rank, and not from whoever sends first");
-  }
   const Device& device = *group.member->device;
   Lane& lane = lane_of(theirs.stream, "submit");
   check_same_device(&lane.device(), &device, "submit", "stream");
@@ -192,14 +192,6 @@ void issue(NcclWatch& watch, const std::vector<Checked>& calls) {
   }
 }
 
-// Sorts sends and receives of one group of calls by their tags. They pair up by tags, which NCCL
-// does not have, so both sides submit them in the order of the tags.
-void order_by_tag(std::vector<Checked>& calls) {
-  std::ranges::stable_sort(calls, {}, [](const Checked& c) {
-    return is_between_peers(c.call.kind) ? c.call.tag : uint64_t{0};
-  });
-}
-
 bp_status submit(void* self, uint64_t call_count, const bp_collective_call* calls,
                  uint64_t call_stride_bytes) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
@@ -212,10 +204,9 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
       checked.push_back(check_call(c, reinterpret_cast<const bp_collective_call*>(at), i));
     }
     for (const Checked& call : checked) {
-      if (const bp_status status = call.lane->surface(); status != BP_OK) return status;
+      if (const bp_status status = call.lane->admit(); status != BP_OK) return status;
     }
     check_signatures(checked);
-    order_by_tag(checked);
     // Calls on streams that are held back are submitted later, for each stream by itself.
     // Communicators do not block, so the order between ranks does not matter.
     std::vector<Checked> now;
@@ -277,6 +268,7 @@ bp_process_group_ops Collectives::table() {
           .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
           .next = nullptr,
           .self = this,
+          .name = kTableName,
           .create = create,
           .destroy = destroy,
           .supports = supports,

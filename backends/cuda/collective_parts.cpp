@@ -46,7 +46,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
     for (const Group* group : groups) members.push_back(group->member);
     size_t next = 0;
     in_group(nccl, members, [&](NcclMember& m) {
-      ncclConfig_t config = configuration();
+      ncclConfig_t config = configuration(from.options());
       const size_t i = next++;
       check(nccl,
             nccl.split(m.comm, split_word(colors[i], "color"), split_word(keys[i], "key"),
@@ -66,7 +66,8 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
       auto& world = worlds[colors[i]];
       if (world == nullptr) {
         world = std::make_shared<NcclWorld>(nccl, static_cast<uint32_t>(size), from.timeout_ns(),
-                                            from.store(), prefix + std::to_string(colors[i]) + "/");
+                                            from.store(), prefix + std::to_string(colors[i]) + "/",
+                                            from.options());
       }
       auto member = std::make_unique<NcclMember>();
       member->rank = static_cast<uint32_t>(rank);
@@ -105,6 +106,7 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
     plan.world_size = from->size() - gone_count;
     plan.store = from->store();
     plan.timeout_ns = timeout_ns;
+    plan.options = from->options();
     for (const Group* group : groups) {
       plan.devices.push_back(group->member->device);
       plan.ranks.push_back(rank_without(gone, group->member->rank));

@@ -82,7 +82,7 @@ class Process {
       p.text_ = text;
       return status;
     };
-    host_.log = [](void*, bp_log_level, const char*) -> bp_status { return BP_OK; };
+    host_.log_line = [](void*, bp_log_level, const char*) -> bp_status { return BP_OK; };
     host_.get_option = [](void*, const char*, const char**) -> bp_status { return BP_NOT_FOUND; };
     instance_ = std::make_unique<Instance>(&host_, fake::driver());
     instance_->engines->libraries().put(fake::nccl());
@@ -91,7 +91,7 @@ class Process {
     for (Rank& rank : ranks_) {
       ops().destroy(ops().self, rank.group);
       instance_->streams.destroy(instance_->streams.self, rank.stream);
-      instance_->allocator.free(instance_->allocator.self, rank.buffer, nullptr);
+      instance_->allocator.deallocate(instance_->allocator.self, rank.buffer, nullptr);
     }
   }
 
@@ -111,7 +111,8 @@ class Process {
 
   // Creates the given ranks of a group of `size` ranks. Rank r is on device r % 2.
   bp_status create(const std::vector<uint32_t>& ranks, uint32_t size, const Store* store,
-                   uint64_t timeout_ns) {
+                   uint64_t timeout_ns, const std::vector<bp_option>& options = {},
+                   const char* table_name = nullptr) {
     std::vector<bp_device*> devices;
     devices.reserve(ranks.size());
     for (const uint32_t rank : ranks) {
@@ -127,6 +128,9 @@ class Process {
     desc.store = store == nullptr ? nullptr : store->table();
     desc.key_prefix = "test/";
     desc.timeout_ns = timeout_ns;
+    desc.table_name = table_name;
+    desc.option_count = options.size();
+    desc.options = options.data();
     std::vector<bp_process_group*> groups(ranks.size());
     const bp_status status = ops().create(ops().self, &desc, groups.data());
     if (status != BP_OK) return status;
@@ -283,22 +287,20 @@ TEST_F(CollectiveTest, AFailingSubmissionFailsTheStreams) {
   EXPECT_EQ(a.status(0), BP_INTERNAL);
 }
 
-TEST_F(CollectiveTest, PairsSendsAndReceivesByTag) {
+TEST_F(CollectiveTest, PairsSendsAndReceivesInTheirOrder) {
   Process a;
   ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
   a.values(0)[0] = 5;
   a.values(0)[4] = 7;
-  const auto peer_call = [&](size_t i, bp_collective_kind kind, uint64_t tag, uint64_t offset) {
+  const auto peer_call = [&](size_t i, bp_collective_kind kind, uint64_t offset) {
     bp_collective_call call = a.call(i, kind);
     call.send = call.receive = {a.rank(i).buffer, offset, 16};
     call.root = i == 0 ? 1 : 0;
-    call.tag = tag;
     return call;
   };
   EXPECT_EQ(
-      a.submit({peer_call(0, BP_COLLECTIVE_SEND, 1, 0), peer_call(0, BP_COLLECTIVE_SEND, 2, 16),
-                peer_call(1, BP_COLLECTIVE_RECEIVE, 2, 0),
-                peer_call(1, BP_COLLECTIVE_RECEIVE, 1, 16)}),
+      a.submit({peer_call(0, BP_COLLECTIVE_SEND, 16), peer_call(0, BP_COLLECTIVE_SEND, 0),
+                peer_call(1, BP_COLLECTIVE_RECEIVE, 0), peer_call(1, BP_COLLECTIVE_RECEIVE, 16)}),
       BP_OK)
       << a.text();
   EXPECT_EQ(a.outcome(1), BP_OK);
@@ -313,11 +315,40 @@ TEST_F(CollectiveTest, RefusesWhatNcclHasNot) {
   EXPECT_NE(a.text().find("one rank for each device"), std::string::npos) << a.text();
   EXPECT_EQ(a.create({0}, 2, nullptr, kLong), BP_INVALID_ARGUMENT);
   ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
-  bp_collective_call any = a.call(0, BP_COLLECTIVE_RECEIVE);
-  any.root = BP_RANK_ANY;
-  EXPECT_EQ(a.submit({any}), BP_UNSUPPORTED);
-  EXPECT_EQ(a.submit({a.call(0, BP_COLLECTIVE_ALL_REDUCE, BP_REDUCTION_XOR)}), BP_UNSUPPORTED);
+  EXPECT_EQ(a.submit({a.call(0, BP_COLLECTIVE_ALL_REDUCE, BP_REDUCTION_SCALED_SUM + 1)}),
+            BP_UNSUPPORTED);
   EXPECT_EQ(a.status(0), BP_OK);
+}
+
+TEST_F(CollectiveTest, PassesItsOptionsToNcclAndToThePartsOfAGroup) {
+  Process a;
+  static_cast<void>(fake::take_max_ctas());
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong, {{"max_ctas", "8"}, {"min_ctas", "2"}}, "nccl"),
+            BP_OK)
+      << a.text();
+  EXPECT_EQ(fake::take_max_ctas(), (std::vector{8, 8}));
+  bp_process_group* const groups[] = {a.rank(0).group, a.rank(1).group};
+  const uint32_t colors[] = {4, 4}, keys[] = {9, 3};
+  bp_process_group* out[2] = {};
+  ASSERT_EQ(a.ops().split(a.ops().self, 2, groups, colors, keys, kLong, out), BP_OK) << a.text();
+  EXPECT_EQ(fake::take_max_ctas(), (std::vector{8, 8}));
+  for (size_t i = 0; i < 2; ++i) a.add_rank(a.rank(i).device, out[i]);
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK) << a.text();
+  EXPECT_EQ(fake::take_max_ctas(), (std::vector{NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT}));
+}
+
+TEST_F(CollectiveTest, RefusesOptionsThatItDoesNotHaveAndTheNameOfAnotherTable) {
+  Process a;
+  EXPECT_EQ(a.create({0, 1}, 2, nullptr, kLong, {}, "gloo"), BP_NOT_FOUND);
+  EXPECT_EQ(a.create({0, 1}, 2, nullptr, kLong, {{"color", "red"}}), BP_NOT_FOUND);
+  EXPECT_EQ(a.text(),
+            "create: process groups \"nccl\" have no option \"color\"; allowed are: min_ctas "
+            "max_ctas");
+  EXPECT_EQ(a.create({0, 1}, 2, nullptr, kLong, {{"max_ctas", "none"}}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(), "option max_ctas: \"none\" is not a number from 1 to 64");
+  EXPECT_EQ(a.create({0, 1}, 2, nullptr, kLong, {{"min_ctas", "9"}, {"max_ctas", "8"}}),
+            BP_INVALID_ARGUMENT);
+  EXPECT_EQ(a.text(), "create: min_ctas is 9; it must be at most max_ctas, which is 8");
 }
 
 TEST_F(CollectiveTest, SplitsByColorAndKey) {

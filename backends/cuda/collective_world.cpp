@@ -1,7 +1,11 @@
 #include "backends/cuda/collective_world.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_set>
+
+#include "backplane/shell/group_checks.hpp"
+#include "backplane/shell/options.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -44,9 +48,29 @@ bp_process_group* face(const std::shared_ptr<NcclWorld>& world, NcclMember* memb
   return reinterpret_cast<bp_process_group*>(new Group{.world = world, .member = member});
 }
 
-ncclConfig_t configuration() {
+NcclOptions read_nccl_options(const bp_process_group_desc& desc, const char* table_name) {
+  constexpr std::string_view kKeys[] = {"min_ctas", "max_ctas"};
+  constexpr uint64_t kMostCtas = 64;
+  NcclOptions options;
+  for (const auto& [key, value] : read_group_options(desc, table_name, kKeys)) {
+    int& option = key == kKeys[0] ? options.min_ctas : options.max_ctas;
+    option = static_cast<int>(read_number(key, value, 1, kMostCtas));
+  }
+  const bool has_both =
+      options.min_ctas != NCCL_CONFIG_UNDEF_INT && options.max_ctas != NCCL_CONFIG_UNDEF_INT;
+  if (has_both && options.min_ctas > options.max_ctas) {
+    refuse(BP_INVALID_ARGUMENT, "create: min_ctas is " + std::to_string(options.min_ctas) +
+                                    "; it must be at most max_ctas, which is " +
+                                    std::to_string(options.max_ctas));
+  }
+  return options;
+}
+
+ncclConfig_t configuration(const NcclOptions& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.minCTAs = options.min_ctas;
+  config.maxCTAs = options.max_ctas;
   return config;
 }
 
@@ -93,8 +117,8 @@ void meet(Collectives& c, NcclWorld& world, NcclClock::time_point deadline, cons
 std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const WorldPlan& plan,
                                       const char* call) {
   const auto deadline = deadline_of(plan.timeout_ns);
-  auto world =
-      std::make_shared<NcclWorld>(nccl, plan.world_size, plan.timeout_ns, plan.store, plan.prefix);
+  auto world = std::make_shared<NcclWorld>(nccl, plan.world_size, plan.timeout_ns, plan.store,
+                                           plan.prefix, plan.options);
   for (size_t i = 0; i < plan.devices.size(); ++i) {
     auto member = std::make_unique<NcclMember>();
     member->rank = plan.ranks[i];
@@ -103,7 +127,7 @@ std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const Wo
   }
   const ncclUniqueId id = unique_id(nccl, plan, call);
   in_group(nccl, members_of(*world), [&](NcclMember& m) {
-    ncclConfig_t config = configuration();
+    ncclConfig_t config = configuration(plan.options);
     check(nccl,
           nccl.init_rank(&m.comm, static_cast<int>(plan.world_size), id, static_cast<int>(m.rank),
                          &config),

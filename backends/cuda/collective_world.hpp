@@ -25,8 +25,11 @@ Group& group_of(bp_process_group* handle, const char* call);
 // Makes a handle of a rank.
 bp_process_group* face(const std::shared_ptr<NcclWorld>& world, NcclMember* member);
 
+// Reads the options of a desc for the table `table_name`. Throws StatusError.
+NcclOptions read_nccl_options(const bp_process_group_desc& desc, const char* table_name);
+
 // Returns the configuration of communicators that do not block.
-ncclConfig_t configuration();
+ncclConfig_t configuration(const NcclOptions& options);
 
 // The ranks of a new group, their devices, and how they find each other.
 struct WorldPlan {
@@ -36,6 +39,7 @@ struct WorldPlan {
   const bp_store* store = nullptr;  // NULL if all ranks are local.
   std::string prefix;
   uint64_t timeout_ns = 0;
+  NcclOptions options;
 };
 
 // Throws StatusError unless each rank has its own device, which NCCL requires.

@@ -60,6 +60,14 @@ void Device::note(const CudaError& error) {
   is_lost_.store(true, std::memory_order_release);
 }
 
+bool Device::settle(uint64_t timeout_ns) const {
+  return poll(timeout_ns, [this] {
+    return std::ranges::all_of(streams_.live_work(), [](const std::shared_ptr<Lane>& lane) {
+      return lane->has_ended_on_device();
+    });
+  });
+}
+
 // Ends the handles. All devices do this before one device ends, because events may have been
 // recorded on other devices.
 void Device::end_handles() {

@@ -103,6 +103,10 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event> {
 
   StagingBlocks& staging() { return *staging_; }
 
+  // Waits until CUDA has done all that was submitted to it. Returns false if timeout_ns passed
+  // first. Work that a stream holds back waits for the host, and does not count.
+  bool settle(uint64_t timeout_ns) const;
+
   // Ends what the host has made and not ended. Nothing uses it any more.
   void end_handles();
 

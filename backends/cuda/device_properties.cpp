@@ -93,6 +93,7 @@ void Device::set_properties(const cudaDeviceProp& p) {
   const double clock_hz = 1e3 * attribute(driver(), cudaDevAttrClockRate, ordinal_);
   properties_.peak_bytes_per_second = 2 * memory_hz * p.memoryBusWidth / 8;
   properties_.peak_f32_flops = 2 * clock_hz * p.multiProcessorCount * f32_lanes(p.major, p.minor);
+  properties_.host_register_alignment_bytes = 1;  // CUDA pins the pages around the memory.
   properties_.dlpack_device_type = kDlpackCuda;
   properties_.dlpack_device_id = ordinal_;
 }

@@ -124,7 +124,8 @@ std::string problems_of_submission(const std::string& name, const Outcome& outco
   std::string problems = problems_of_any(outcome);
   if (!outcome.is_right) problems += "bytes were wrong; ";
   for (const Refusal& r : outcome.refusals) {
-    if (r.status != BP_INTERNAL || r.text.empty()) {
+    const bool is_known = r.status == BP_INTERNAL || r.status == BP_STREAM_FAILED;
+    if (!is_known || r.text.empty()) {
       problems += "refused otherwise: " + joined(outcome.refusals);
     }
   }
@@ -255,7 +256,7 @@ TEST(Failures, WithoutAPoolMemoryIsPlain) {
   {
     TestBackend backend(enter_fake, {{"allocator", "plain"}});
     bp_buffer* const buffer = backend.make_buffer(4096);
-    EXPECT_EQ(backend.allocator->free(backend.allocator->self, buffer, nullptr), BP_OK);
+    EXPECT_EQ(backend.allocator->deallocate(backend.allocator->self, buffer, nullptr), BP_OK);
   }
   EXPECT_EQ(call_counts()["cudaMalloc"], 1u);
   EXPECT_EQ(call_counts()["cudaMallocFromPoolAsync"], 0u);
@@ -305,6 +306,8 @@ TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
   EXPECT_TRUE(could_go_on);
   EXPECT_EQ(other.get(), BP_ABORTED);
   EXPECT_EQ(backend.text, "it was aborted");
+  EXPECT_EQ(lane.admit(), BP_STREAM_FAILED);
+  EXPECT_EQ(backend.text, "the stream has failed: it was aborted");
   EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
 }
 

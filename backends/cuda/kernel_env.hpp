@@ -18,6 +18,7 @@
 #include "backends/cuda/memory.hpp"
 #include "backplane/kernel.h"
 #include "backplane/ops.h"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 
@@ -95,11 +96,13 @@ class Launch : public Env {
   // Returns the address where the constant arguments are packed.
   std::byte* packed(const bp_buffer_ref& range) const { return address_of(range); }
 
-  // An argument for a kernel that checks indices, which are to be from 0 to below `extent`:
-  // report(reporter, index) on the device makes one a failure of the stream. One per launch of the
+  // An argument for a kernel that checks the indices of `argument`, which are to be from 0 to below
+  // `extent`: report() on the device makes one a failure of the stream. One per launch of the
   // device's kernel.
-  Reporter reporter(int64_t extent) const {
-    return only_checks() ? Reporter{} : lane_.next_reporter(kernel_.name, extent);
+  Reporter reporter(const bp_tensor& indices, const char* argument, int64_t extent) const {
+    if (only_checks()) return {};
+    return lane_.next_reporter({kernel_.name, argument, data<const std::byte>(indices),
+                                dtype_size_bytes(indices.dtype), extent});
   }
 
   // Launches `kernel`, a __global__ function, with pointers to its arguments. An empty grid

@@ -16,10 +16,10 @@ BadDataSlot::BadDataSlot(Device& device) : report_(device.take_bad_data_report()
 
 // The name is stored before the number is given to a launch, so that a report of the launch finds
 // its name.
-Reporter BadDataSlot::next(const char* name, int64_t extent) {
+Reporter BadDataSlot::next(const CheckedIndices& checked) {
   const std::lock_guard lock(mutex_);
   const uint32_t launch = last_.load(std::memory_order_relaxed) + 1;
-  launches_[launch % launches_.size()] = {name, extent};
+  launches_[launch % launches_.size()] = checked;
   last_.store(launch, std::memory_order_release);
   return {report_, launch};
 }
@@ -34,8 +34,11 @@ std::string BadDataSlot::text() const {
   const int64_t index = std::atomic_ref(report_->index).load(std::memory_order_relaxed);
   const bool is_kept = last_.load(std::memory_order_relaxed) - launch < launches_.size();
   if (!is_kept) return "a kernel: an index is " + std::to_string(index) + ", which is out of range";
-  const Checked& checked = launches_[launch % launches_.size()];
-  return bad_index_text(checked.name, "an index", index, checked.extent);
+  const CheckedIndices& checked = launches_[launch % launches_.size()];
+  const uint64_t place = std::atomic_ref(report_->place).load(std::memory_order_relaxed);
+  const auto distance = static_cast<int64_t>(place - reinterpret_cast<uintptr_t>(checked.first));
+  return bad_index_text(checked.op, checked.argument, distance / checked.item_size_bytes, index,
+                        checked.extent);
 }
 
 // ---- Native events ------------------------------------------------------------------------------
@@ -97,15 +100,27 @@ Lane::~Lane() {
   device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
 }
 
-bp_status Lane::surface() {
-  if (device_.is_lost()) return device_.owner().fail(BP_DEVICE_LOST, device_.loss());
+// Returns whether something other than the queue has failed the stream.
+bool Lane::has_own_failure() {
+  if (device_.is_lost()) return true;
   if (has_marks_.load(std::memory_order_acquire)) look_for_bad_data();
-  if (has_failed_.load(std::memory_order_acquire)) {
-    const Outcome failure =
-        own_failure();  // It is a copy, because the host is told without a lock.
+  return has_failed_.load(std::memory_order_acquire);
+}
+
+bp_status Lane::surface() {
+  if (has_own_failure()) {
+    const Outcome failure = outcome();
     if (failure.status != BP_OK) return device_.owner().fail(failure.status, failure.text);
   }
   return queue_->surface();
+}
+
+bp_status Lane::admit() {
+  if (has_own_failure()) {
+    const Outcome failure = outcome();
+    if (failure.status != BP_OK) return refuse_behind(*device_.owner().host, failure);
+  }
+  return queue_->admit();
 }
 
 // After a failure of the queue no work is submitted. So bad data was met by earlier work, and is
@@ -114,7 +129,7 @@ void Lane::look_for_bad_data() {
   const std::lock_guard lock(mutex_);
   if (failure_.status != BP_OK) return;
   const auto take = [&](const BadDataSlot& slot) {
-    failure_ = {.status = kBadDataStatus, .text = slot.text(), .lets_queued_work_run = true};
+    failure_ = {.status = BP_DATA_FAILURE, .text = slot.text(), .lets_queued_work_run = true};
     has_failed_.store(true, std::memory_order_release);
   };
   if (slot_ != nullptr && slot_->reported() != 0) return take(*slot_);
@@ -132,19 +147,16 @@ bp_status Lane::submit_always(std::function<void(const Outcome&)> task) {
       true);
 }
 
+// Returns a copy, because the host is told without a lock.
 Outcome Lane::outcome() {
+  if (!has_own_failure()) return {};
   if (device_.is_lost()) return {.status = BP_DEVICE_LOST, .text = device_.loss()};
-  if (has_marks_.load(std::memory_order_acquire)) look_for_bad_data();
-  return own_failure();
-}
-
-Outcome Lane::own_failure() {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
 bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
-  const bp_status status = surface();
+  const bp_status status = admit();
   if (status != BP_OK) return status;
   const auto wait = [this, record] {
     if (record->native == nullptr) return;
@@ -158,13 +170,13 @@ bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
   return held == BP_OK && !has_come ? hold(wait) : held;
 }
 
-Reporter Lane::next_reporter(const char* name, int64_t extent) {
+Reporter Lane::next_reporter(const CheckedIndices& checked) {
   const std::lock_guard lock(mutex_);
   if (slot_ == nullptr || slot_->last() == UINT32_MAX) {
     slot_ = std::make_shared<BadDataSlot>(device_);
     has_marks_.store(true, std::memory_order_release);
   }
-  return slot_->next(name, extent);
+  return slot_->next(checked);
 }
 
 void Lane::use(std::shared_ptr<BadDataSlot> slot) {
@@ -210,8 +222,9 @@ bool Lane::has_ended(cudaError_t error, const char* what) {
   return true;
 }
 
-bool Lane::is_done() {
-  if (!queue_->is_idle()) return false;
+bool Lane::is_done() { return queue_->is_idle() && has_ended_on_device(); }
+
+bool Lane::has_ended_on_device() {
   if (device_.is_lost()) return true;
   const Current current(device_);
   return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");

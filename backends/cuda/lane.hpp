@@ -22,8 +22,14 @@
 
 namespace bp::cuda {
 
-// What bad data is to who asks for the status of a stream.
-constexpr bp_status kBadDataStatus = BP_INVALID_ARGUMENT;
+// The indices that a launch checks. The names live as long as the kernel.
+struct CheckedIndices {
+  const char* op = nullptr;
+  const char* argument = nullptr;
+  const std::byte* first = nullptr;  // The first element of the argument.
+  int64_t item_size_bytes = 1;
+  int64_t extent = 0;  // Indices are from 0 to below it.
+};
 
 // Where the kernels of one stream report bad data. Read at any time; never goes back to 0.
 class BadDataSlot {
@@ -31,9 +37,8 @@ class BadDataSlot {
   explicit BadDataSlot(Device& device);
   BadDataSlot(const BadDataSlot&) = delete;
 
-  // The next launch that may report an index that is not from 0 to below `extent`; `name` lives as
-  // long as its kernel.
-  Reporter next(const char* name, int64_t extent);
+  // Returns the reporter of the next launch that checks indices.
+  Reporter next(const CheckedIndices& checked);
 
   // Returns the number of launches that may have reported so far.
   uint32_t last() const { return last_.load(std::memory_order_acquire); }
@@ -43,15 +48,10 @@ class BadDataSlot {
   std::string text() const;
 
  private:
-  struct Checked {
-    const char* name = nullptr;
-    int64_t extent = 0;
-  };
-
   BadDataReport* const report_;  // The device reaches it by the same address.
   std::atomic<uint32_t> last_ = 0;
   mutable std::mutex mutex_;
-  std::array<Checked, 256> launches_{};  // The latest launches.
+  std::array<CheckedIndices, 256> launches_{};  // The latest launches.
 };
 
 // The launches of another stream whose bad data is that of whoever waits for them.
@@ -112,13 +112,16 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Returns BP_OK, or the failure of the stream, with its text in the error slot.
   bp_status surface();
 
+  // Returns BP_OK, or refuses a submission if the stream has failed.
+  bp_status admit();
+
   // Submits `task`, a callable that returns nothing, calls CUDA, and fails by throwing. If the
   // stream is free, the task runs on the calling thread, and the caller gets its exception. Else
   // the task is kept, and its exception fails the stream.
   template <typename Task>
   bp_status submit(Task&& task) {
     if (is_free()) {
-      const bp_status status = surface();
+      const bp_status status = admit();
       if (status == BP_OK) run(task);
       return status;
     }
@@ -128,7 +131,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Keeps `task` until the stream is free, or fails.
   template <typename Task>
   bp_status hold(Task&& task) {
-    const bp_status status = surface();
+    const bp_status status = admit();
     if (status != BP_OK) return status;
     return queue_->submit([lane = shared_from_this(), task = std::forward<Task>(task)]() mutable {
       lane->run(task);
@@ -143,7 +146,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bp_status wait_for(const std::shared_ptr<Record>& record);
 
   // A launch that may report bad data, and the word where the next ones do.
-  Reporter next_reporter(const char* name, int64_t extent);
+  Reporter next_reporter(const CheckedIndices& checked);
   void use(std::shared_ptr<BadDataSlot> slot);
 
   std::vector<BadDataMark> marks();
@@ -151,6 +154,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   // Returns whether all work submitted so far has ended. Throws CudaError.
   bool is_done();
+
+  // The same, but work that is held back does not count.
+  bool has_ended_on_device();
 
   // Blocks until the work submitted so far has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
@@ -176,8 +182,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
     }
   }
 
+  bool has_own_failure();
   void look_for_bad_data();
-  Outcome own_failure();
   void forget(const std::vector<BadDataMark>& ended);
   bool has_ended(cudaError_t error, const char* what);
 

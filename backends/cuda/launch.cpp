@@ -26,7 +26,7 @@ struct PlanUse {
 // Keeps the launch until its stream goes on. A launch that would be refused then is refused now.
 bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
                const void* args, LaunchBody body) {
-  bp_status status = lane.surface();
+  bp_status status = lane.admit();
   Launch dry_run(i, lane, kernel, launch, Launch::Mode::kCheck);
   if (status == BP_OK) status = body(kernel, args, dry_run);
   if (status != BP_OK) return status;
@@ -89,7 +89,7 @@ bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const voi
     if (!lane.is_free()) [[unlikely]] {
       return hold(i, lane, *kernel, *launch, args, body);
     }
-    if (const bp_status status = lane.surface(); status != BP_OK) return status;
+    if (const bp_status status = lane.admit(); status != BP_OK) return status;
     const Current current(lane.device());
     Launch now(i, lane, *kernel, *launch, Launch::Mode::kNow);
     return body(*kernel, args, now);

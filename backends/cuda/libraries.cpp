@@ -315,7 +315,7 @@ template class Library<Nccl>;
 
 Libraries::Libraries(const bp_host& host, const LibrarySearch& search)
     : Libraries(search, system_loader(), [&host](bool is_found, const std::string& line) {
-        host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
+        host.log_line(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
       }) {}
 
 }  // namespace bp::cuda

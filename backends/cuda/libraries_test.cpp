@@ -174,7 +174,7 @@ struct Host {
 TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
   Host host;
   host.table.self = &host;
-  host.table.log = [](void* self, bp_log_level level, const char* message) -> bp_status {
+  host.table.log_line = [](void* self, bp_log_level level, const char* message) -> bp_status {
     const char* const weight = level == BP_LOG_WARNING ? "warning: " : "info: ";
     static_cast<Host*>(self)->log.push_back(std::string(weight) + message);
     return BP_OK;

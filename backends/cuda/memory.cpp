@@ -97,7 +97,7 @@ std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc
   return make_buffer(d, request);
 }
 
-bp_status MemoryTraits::free(const Instance&, Buffer& b, const Stream* stream) {
+bp_status MemoryTraits::deallocate(const Instance&, Buffer& b, const Stream* stream) {
   // Launches that are held back read the address from the buffer, so the buffer lives as long as
   // they do.
   const std::shared_ptr<Buffer> buffer = take_back(b);
@@ -107,6 +107,12 @@ bp_status MemoryTraits::free(const Instance&, Buffer& b, const Stream* stream) {
   }
   Lane& lane = *stream->lane;
   return lane.submit_always([&lane, buffer](const Outcome&) { buffer->memory().end_behind(lane); });
+}
+
+// CUDA is not asked where wrapped memory lies.
+uint64_t MemoryTraits::heap_of(const Buffer& b) {
+  if (b.kind == BufferKind::kWrapped) return UINT64_MAX;
+  return b.kind == BufferKind::kPinned || b.kind == BufferKind::kRegistered ? 1 : 0;
 }
 
 void MemoryTraits::check_map(const Buffer& b) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/stream.hpp"
 #include "backplane/memory.h"
@@ -15,7 +16,7 @@
 namespace bp::cuda {
 
 enum class BufferKind : uint8_t {
-  kPool,        // From the device's pool; free() never waits.
+  kPool,        // From the device's pool; deallocate() never waits.
   kPlain,       // From cudaMalloc().
   kPinned,      // From cudaHostAlloc(), which the host can access.
   kWrapped,     // Owned by another library.
@@ -54,8 +55,8 @@ struct Buffer : Handle {
   void* base = nullptr;  // CUDA's pointer; NULL if it has no bytes or is not owned.
   void* host = nullptr;  // The host's address of byte 0, or NULL.
 
-  std::mutex mutex;  // It guards `is_mapped`.
-  bool is_mapped = false;
+  std::mutex mutex;  // It guards `maps`.
+  std::vector<void*> maps;
 };
 
 // Returns the buffer that the argument `what` of the entry `call` names. Throws StatusError.
@@ -99,8 +100,10 @@ struct MemoryTraits : Cards<Instance, Device> {
   using Buffer = cuda::Buffer;
 
   static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
-  static bp_status free(const Instance& i, Buffer& buffer, const Stream* stream);
+  static bp_status deallocate(const Instance& i, Buffer& buffer, const Stream* stream);
   static uint64_t address_of(const Buffer& b) { return b.address; }
+  static uint64_t heap_of(const Buffer& b);
+  static bool is_wrapped(const Buffer& b) { return b.kind == BufferKind::kWrapped; }
   static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
   static void check_map(const Buffer& b);
   // Memory that the host sees is coherent, so there is no flush().
@@ -116,7 +119,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
                                   bp_borrow borrow);
   static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
-                                bp_borrow borrow);
+                                bp_borrow borrow, uint64_t timeout_ns);
   static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
                         uint64_t pattern_size_bytes);
 

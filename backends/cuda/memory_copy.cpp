@@ -43,8 +43,8 @@ bp_status MemoryTraits::copy_from_host(const Instance&, Stream& s, const Range& 
 }
 
 bp_status MemoryTraits::copy_to_host(const Instance&, Stream& s, void* dst, const Range& src,
-                                     bp_borrow borrow) {
-  return copy_out(*s.lane, dst, begin_of(src), src.size_bytes, borrow);
+                                     bp_borrow borrow, uint64_t timeout_ns) {
+  return copy_out(*s.lane, dst, begin_of(src), src.size_bytes, borrow, timeout_ns);
 }
 
 // CUDA copies between any two devices, if need be through the host.

@@ -53,15 +53,22 @@ struct NcclSignature {
   bool operator==(const NcclSignature&) const = default;
 };
 
+// The options of a group, as NCCL has them.
+struct NcclOptions {
+  int min_ctas = NCCL_CONFIG_UNDEF_INT;
+  int max_ctas = NCCL_CONFIG_UNDEF_INT;
+};
+
 class NcclWorld {
  public:
   NcclWorld(const Nccl& nccl, uint32_t size, uint64_t timeout_ns, const bp_store* store,
-            std::string prefix)
+            std::string prefix, const NcclOptions& options)
       : nccl_(nccl),
         size_(size),
         timeout_ns_(timeout_ns),
         store_(store),
-        prefix_(std::move(prefix)) {}
+        prefix_(std::move(prefix)),
+        options_(options) {}
   NcclWorld(const NcclWorld&) = delete;
   ~NcclWorld();
 
@@ -70,6 +77,7 @@ class NcclWorld {
   uint64_t timeout_ns() const { return timeout_ns_; }
   const bp_store* store() const { return store_; }
   const std::string& prefix() const { return prefix_; }
+  const NcclOptions& options() const { return options_; }
   std::vector<std::unique_ptr<NcclMember>>& members() { return members_; }
 
   Outcome status() const;
@@ -102,6 +110,7 @@ class NcclWorld {
   const uint64_t timeout_ns_;
   const bp_store* const store_;
   const std::string prefix_;
+  const NcclOptions options_;
   std::vector<std::unique_ptr<NcclMember>> members_;
   std::atomic<uint32_t> next_split_ = 0;
 

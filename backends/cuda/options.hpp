@@ -25,8 +25,8 @@ struct Options {
   // "devices": those of the devices found that are offered, if this build has code for them.
   ChosenDevices devices;
 
-  // Option "allocator": "pool" takes memory from a pool of the driver, where free() never waits for
-  // the device. "plain" uses cudaMalloc() and cudaFree().
+  // Option "allocator": "pool" takes memory from a pool of the driver, where deallocate() never
+  // waits for the device. "plain" uses cudaMalloc() and cudaFree().
   bool has_pool = true;
 
   // "tf32": whether f32 products may round their factors to 10 bits, unless the launch forbids it.

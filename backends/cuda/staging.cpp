@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backplane/shell/bytes.hpp"
+#include "backplane/shell/entry.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -27,7 +28,7 @@ struct HostCopy {
   void* to;
   const void* from;
   size_t size_bytes;
-  std::shared_ptr<std::byte[]> kept;  // The owner of `from`, if staged.
+  std::shared_ptr<std::byte[]> kept;  // The owner of `from` or `to`, if staged.
 };
 
 void CUDART_CB run_host_copy(void* data) {
@@ -82,12 +83,13 @@ void submit_parts_in(Lane& lane, std::byte* to, const std::byte* from, uint64_t 
   }
 }
 
-void submit_parts_out(Lane& lane, std::byte* to, const std::byte* from, uint64_t size_bytes) {
+void submit_parts_out(Lane& lane, std::byte* to, const std::byte* from, uint64_t size_bytes,
+                      const std::shared_ptr<std::byte[]>& kept) {
   const BlockInUse block(lane, std::min<uint64_t>(size_bytes, StagingBlocks::kMaxBlockBytes));
   for (uint64_t done = 0; done < size_bytes;) {
     const uint64_t part = std::min<uint64_t>(size_bytes - done, StagingBlocks::kMaxBlockBytes);
     submit_copy(lane, block.memory(), from + done, part, cudaMemcpyDeviceToHost);
-    submit_host_copy(lane, {to + done, block.memory(), part, nullptr});
+    submit_host_copy(lane, {to + done, block.memory(), part, kept});
     done += part;
   }
 }
@@ -97,6 +99,25 @@ void submit_small(Lane& lane, std::byte* to, const void* from, uint64_t size_byt
   const BlockInUse block(lane, size_bytes);
   std::memcpy(block.memory(), from, size_bytes);
   submit_copy(lane, to, block.memory(), size_bytes, cudaMemcpyHostToDevice);
+}
+
+// Copies through memory that the work keeps, because nothing may write `to` after a timeout. CUDA's
+// own copy to pageable memory would block for as long as it takes.
+bp_status copy_out_in_time(Lane& lane, void* to, const std::byte* from, uint64_t size_bytes,
+                           uint64_t timeout_ns) {
+  const std::shared_ptr<Lane> its_lane = lane.shared_from_this();
+  const std::shared_ptr<std::byte[]> kept(new std::byte[size_bytes]);
+  bp_status status = lane.surface();
+  if (status == BP_OK && size_bytes > 0) {
+    status = lane.submit([&lane, kept, from, size_bytes] {
+      submit_parts_out(lane, kept.get(), from, size_bytes, kept);
+    });
+  }
+  if (status != BP_OK) return status;
+  if (!lane.wait(timeout_ns)) refuse_timeout("copy_to_host", timeout_ns);
+  status = lane.surface();
+  if (status == BP_OK) copy_bytes(to, kept.get(), size_bytes);
+  return status;
 }
 
 }  // namespace
@@ -148,7 +169,7 @@ void StagingBlocks::clear() {
 
 bp_status copy_in(Lane& lane, std::byte* to, const void* from, uint64_t size_bytes,
                   bp_borrow borrow) {
-  if (size_bytes == 0) return lane.surface();
+  if (size_bytes == 0) return lane.admit();
   const auto* const bytes = static_cast<const std::byte*>(from);
   if (borrow == BP_BORROW_UNTIL_COMPLETE) {
     return lane.submit([&lane, to, bytes, size_bytes] {
@@ -179,20 +200,21 @@ bp_status copy_in(Lane& lane, std::byte* to, const void* from, uint64_t size_byt
 }
 
 bp_status copy_out(Lane& lane, void* to, const std::byte* from, uint64_t size_bytes,
-                   bp_borrow borrow) {
+                   bp_borrow borrow, uint64_t timeout_ns) {
   auto* const bytes = static_cast<std::byte*>(to);
   if (borrow == BP_BORROW_UNTIL_COMPLETE) {
-    if (size_bytes == 0) return lane.surface();
+    if (size_bytes == 0) return lane.admit();
     return lane.submit([&lane, bytes, from, size_bytes] {
       if (is_pinned(lane.device().driver(), bytes)) {
         return submit_copy(lane, bytes, from, size_bytes, cudaMemcpyDeviceToHost);
       }
-      submit_parts_out(lane, bytes, from, size_bytes);
+      submit_parts_out(lane, bytes, from, size_bytes, nullptr);
     });
   }
+  if (timeout_ns != UINT64_MAX) return copy_out_in_time(lane, to, from, size_bytes, timeout_ns);
   // Waits for what holds the stream back, then in CUDA's own copy.
   const std::shared_ptr<Lane> kept = lane.shared_from_this();
-  bp_status status = lane.surface();
+  bp_status status = lane.admit();
   if (status == BP_OK && !lane.is_free()) lane.wait(UINT64_MAX);
   if (status == BP_OK && size_bytes > 0) {
     status = lane.submit([&lane, bytes, from, size_bytes] {
@@ -201,7 +223,7 @@ bp_status copy_out(Lane& lane, void* to, const std::byte* from, uint64_t size_by
   }
   if (status != BP_OK) return status;
   lane.wait(UINT64_MAX);
-  return lane.surface();
+  return lane.admit();
 }
 
 }  // namespace bp::cuda

@@ -47,6 +47,6 @@ class StagingBlocks {
 bp_status copy_in(Lane& lane, std::byte* to, const void* from, uint64_t size_bytes,
                   bp_borrow borrow);
 bp_status copy_out(Lane& lane, void* to, const std::byte* from, uint64_t size_bytes,
-                   bp_borrow borrow);
+                   bp_borrow borrow, uint64_t timeout_ns);
 
 }  // namespace bp::cuda

@@ -119,6 +119,7 @@ struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   // CUDA holds no work back, and work that this backend holds waits for the host.
   static void flush(const Stream&) {}
   static bp_status surface(const Stream& s) { return s.lane->surface(); }
+  static bp_status admit(const Stream& s) { return s.lane->admit(); }
   static void clear_failure(const Stream& s) { s.lane->clear_failure(); }
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Record>& record) {
     return s.lane->wait_for(record);
@@ -172,7 +173,7 @@ struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   static Outcome outcome(const Event& e, const Record& record) {
     if (e.device->is_lost()) return {.status = BP_DEVICE_LOST, .text = e.device->loss()};
     for (const BadDataMark& mark : record.marks) {
-      if (mark.has_fired()) return {.status = kBadDataStatus, .text = mark.slot->text()};
+      if (mark.has_fired()) return {.status = BP_DATA_FAILURE, .text = mark.slot->text()};
     }
     return record.submitted->outcome();
   }

@@ -43,10 +43,9 @@ struct Targets {
       const int64_t target = (*this)[row];
       if (target == ignore_index) continue;
       if (target < 0 || target >= classes) {
-        throw StatusError(
-            BP_INVALID_ARGUMENT,
-            bad_index_text(op, "the target of row " + std::to_string(row), target, classes) +
-                " and not ignore_index");
+        throw StatusError(BP_DATA_FAILURE,
+                          bad_index_text(op, "target", row * view.strides[0], target, classes) +
+                              " and not ignore_index");
       }
       ++kept;
     }

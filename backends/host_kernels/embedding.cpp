@@ -140,7 +140,8 @@ constexpr uint8_t kHasWideSum = 128;
 
 struct Addition {
   View grad_y, indices, grad_weight;
-  bool is_i64 = false, has_dense_indices = false;
+  IndexTensor checked;  // The indices too.
+  bool has_dense_indices = false;
   int64_t positions = 0;
   int64_t item_size_bytes = 0;
   std::byte* sums = nullptr;     // Their place in the workspace.
@@ -149,10 +150,13 @@ struct Addition {
   double* wide_sums = nullptr;
   RowOperations operations{};
 
-  int64_t index(int64_t position) const {
+  const std::byte* place(int64_t position) const {
     const int64_t offset = has_dense_indices ? position : row_offset(indices, 0, position);
-    return is_i64 ? reinterpret_cast<const int64_t*>(indices.address)[offset]
-                  : reinterpret_cast<const int32_t*>(indices.address)[offset];
+    return checked.first + offset * (checked.is_i64 ? 8 : 4);
+  }
+  int64_t index(int64_t position) const {
+    return checked.is_i64 ? *reinterpret_cast<const int64_t*>(place(position))
+                          : *reinterpret_cast<const int32_t*>(place(position));
   }
   int64_t rows() const { return grad_weight.shape[0]; }
   int64_t cols() const { return grad_weight.shape[1]; }
@@ -215,7 +219,7 @@ void add_to_rows(const Addition& a, int64_t begin, int64_t end, WrongIndex& wron
   for (int64_t position = 0; position < a.positions; ++position) {
     if (position + kAhead < a.positions) fetch_row(a, position + kAhead, begin, end);
     const int64_t index = a.index(position);
-    if (index < 0 || index >= a.rows()) wrong.set(index);
+    if (index < 0 || index >= a.rows()) wrong.set(a.place(position));
     if (index < begin || index >= end || a.cols() == 0) continue;
     uint8_t& count = a.counts[index];
     if ((count & kMostGradients) == kMostGradients) widen_sum(a, index, wide_count);
@@ -237,8 +241,8 @@ void add_rows(const Addition& a, int thread_count) {
   const int threads = work < 2 * kGrainElements ? 1 : thread_count;
   parallel_for(threads, count, 1,
                [&](int64_t begin, int64_t end) { add_to_rows(a, begin, end, wrong, wide_count); });
-  if (count == 0 && a.positions != 0) wrong.set(a.index(0));
-  wrong.check("embedding_backward", count);
+  if (count == 0 && a.positions != 0) wrong.set(a.place(0));
+  wrong.check("embedding_backward", a.checked, count);
 }
 
 // The places in the workspace.
@@ -267,7 +271,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   addition.grad_y = view_of(*args.grad_y);
   addition.indices = view_of(*args.indices);
   addition.grad_weight = view_of(*args.grad_weight);
-  addition.is_i64 = args.indices->dtype == BP_I64;
+  addition.checked = IndexTensor(*args.indices);
   addition.has_dense_indices = is_contiguous(*args.indices);
   addition.positions = element_count(*args.indices);
   addition.item_size_bytes = dtype_size_bytes(args.grad_y->dtype);

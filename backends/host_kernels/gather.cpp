@@ -86,9 +86,10 @@ template <typename T, typename Index>
 HWY_NOINLINE void gather_checked(std::byte* y, const std::byte* x, const std::byte* indices,
                                  const int64_t* strides, int64_t n, const Gathering& g) {
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t index = *reinterpret_cast<const Index*>(indices + i * strides[2]);
+    const std::byte* const place = indices + i * strides[2];
+    const int64_t index = *reinterpret_cast<const Index*>(place);
     const bool is_right = is_inside(index, g);
-    if (!is_right) g.wrong->set(index);
+    if (!is_right) g.wrong->set(place);
     *reinterpret_cast<T*>(y + i * strides[0]) =
         is_right ? *reinterpret_cast<const T*>(x + i * strides[1] + index * g.axis.stride_bytes)
                  : T{0};
@@ -139,7 +140,7 @@ void gather_elements(std::byte* const* data, const int64_t* strides, int64_t n,
   const Gathering& g = *static_cast<const Gathering*>(context);
   if (strides[2] == 0) {
     const auto index = static_cast<int64_t>(*reinterpret_cast<const Index*>(data[2]));
-    if (!is_inside(index, g)) return g.wrong->set(index);
+    if (!is_inside(index, g)) return g.wrong->set(data[2]);
     return copy_row<T>(data[1] + index * g.axis.stride_bytes, strides[1], data[0], strides[0], n,
                        g.is_streamed);
   }
@@ -182,7 +183,7 @@ void gather_rows(std::byte* const* data, const int64_t* strides, int64_t n, cons
     }
     const int64_t index = index_at(i);
     if (!is_inside(index, g)) {
-      g.wrong->set(index);
+      g.wrong->set(data[2] + i * strides[2]);
       continue;
     }
     copy_row<T>(data[1] + i * strides[1] + index * g.axis.stride_bytes, g.x_stride,
@@ -236,6 +237,7 @@ void run_row_loop(Loop loop, RowFunction* rows, int threads, Gathering& g) {
 // x and indices are in the shape of y.
 bp_status submit_gather(const char* op, const bp_tensor& y, const Reshaped& x,
                         const Reshaped& indices, Axis axis, const Launch& launch) {
+  const IndexTensor checked(*(&indices));
   axis.stride_bytes *= dtype_size_bytes(y.dtype);
   const GatherFunctions functions =
       HWY_DYNAMIC_DISPATCH(find_gather)(y.dtype, (&indices)->dtype == BP_I64);
@@ -253,7 +255,7 @@ bp_status submit_gather(const char* op, const bp_tensor& y, const Reshaped& x,
       if (loop.rank > 1) g.x_step = loop.strides[1][loop.rank - 2];
       run_loop(loop, functions.elements, threads, kGrain, &g);
     }
-    wrong.check(op, axis.extent);
+    wrong.check(op, checked, axis.extent);
   });
 }
 

@@ -41,22 +41,36 @@ class Reshaped {
   std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};
 };
 
+// Where the argument `indices` of a launch lies.
+struct IndexTensor {
+  IndexTensor() = default;
+  explicit IndexTensor(const bp_tensor& tensor)
+      : first(data<const std::byte>(tensor)), is_i64(tensor.dtype == BP_I64) {}
+
+  const std::byte* first = nullptr;
+  bool is_i64 = false;
+};
+
 // One index that is out of range, if there is one. Threads share the object.
 class WrongIndex {
  public:
-  void set(int64_t index) {
-    value_ = index;
-    is_set_ = true;
-  }
-  // Fails the work of `op` if an index was not below `extent`.
-  void check(const char* op, int64_t extent) const {
-    if (!is_set_) return;
-    throw StatusError(BP_INVALID_ARGUMENT, bad_index_text(op, "an index", value_, extent));
+  // Remembers the place of the index.
+  void set(const void* place) { place_ = static_cast<const std::byte*>(place); }
+
+  // Fails the work of `op` if an index was not below `extent`. `exception` ends the text.
+  void check(const char* op, const IndexTensor& indices, int64_t extent,
+             const char* exception = "") const {
+    const std::byte* const place = place_;
+    if (place == nullptr) return;
+    const int64_t position = (place - indices.first) / (indices.is_i64 ? 8 : 4);
+    const int64_t index = indices.is_i64 ? *reinterpret_cast<const int64_t*>(place)
+                                         : *reinterpret_cast<const int32_t*>(place);
+    throw StatusError(BP_DATA_FAILURE,
+                      bad_index_text(op, "indices", position, index, extent) + exception);
   }
 
  private:
-  std::atomic<int64_t> value_ = 0;
-  std::atomic<bool> is_set_ = false;
+  std::atomic<const std::byte*> place_ = nullptr;
 };
 
 }  // namespace bp::kernels

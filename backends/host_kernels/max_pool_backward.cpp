@@ -7,9 +7,9 @@
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
 #include <array>
-#include <atomic>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/pool.hpp"
 
@@ -22,8 +22,9 @@ struct MaxPoolBackward {
   Planes grad_y, indices, grad_x;
 };
 
-// Scatters one plane. Returns an index that is out of range, or -1. `sums` has room for a plane.
-using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, double* sums);
+// Scatters one plane. Remembers an index that is out of range. `sums` has room for a plane.
+using ScatterPlane = void(const MaxPoolBackward& pool, int64_t plane, double* sums,
+                          WrongIndex& wrong);
 
 }  // namespace
 }  // namespace bp::kernels
@@ -65,36 +66,34 @@ void for_each_position(const Planes& p, Fn&& fn) {
 
 // Adds the gradients to the sums that the indices name.
 template <typename T>
-int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
+void add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIndex& wrong) {
   const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
   const auto* const indices = reinterpret_cast<const int64_t*>(p.indices.plane(plane));
   const int64_t size = p.grad_x.size();
-  int64_t wrong = -1;
   for_each_position(p.grad_y, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
     const auto& strides = p.indices.stride;
-    const int64_t index = indices[i * strides[0] + j * strides[1] + k * strides[2]];
+    const int64_t* const place = indices + i * strides[0] + j * strides[1] + k * strides[2];
+    const int64_t index = *place;
     if (index >= 0 && index < size) {
       sums[index] += static_cast<double>(widen(from[at]));
     } else if (index != -1) {
-      wrong = index;
+      wrong.set(place);
     }
   });
-  return wrong;
 }
 
 template <typename T>
-int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
+void scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIndex& wrong) {
   T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
   const Planes& x = p.grad_x;
   std::fill_n(sums, x.size(), 0.0);
-  const int64_t wrong = add_to_plane<T>(p, plane, sums);
+  add_to_plane<T>(p, plane, sums, wrong);
   int64_t next = 0;
   for (int64_t i = 0; i < x.extent[0]; ++i) {
     for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
       store_row(sums + next, to + i * x.stride[0] + j * x.stride[1], x.stride[2], x.extent[2]);
     }
   }
-  return wrong;
 }
 
 ScatterPlane* find_scatter_plane(bp_dtype dtype) {
@@ -128,19 +127,17 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   const int64_t planes = args.grad_x->shape[0] * args.grad_x->shape[1];
   const int64_t size = pool.grad_x.size();
   const int64_t slots = planes < 2 * plane_grain(size) ? 1 : sum_slots(args, launch);
+  const IndexTensor indices(*args.indices);
   return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<double>()] {
-    std::atomic<int64_t> wrong = -1;
+    WrongIndex wrong;
     parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
       for (int64_t slot = first; slot < last; ++slot) {
         for (int64_t plane = planes * slot / slots; plane < planes * (slot + 1) / slots; ++plane) {
-          const int64_t index = run(pool, plane, sums + slot * size);
-          if (index != -1) wrong = index;
+          run(pool, plane, sums + slot * size, wrong);
         }
       }
     });
-    if (wrong == -1) return;
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      bad_index_text("max_pool_backward", "an index", wrong, size) + " and not -1");
+    wrong.check("max_pool_backward", indices, size, " and not -1");
   });
 }
 

@@ -59,9 +59,9 @@ template <class Op, typename To, typename From, typename Index>
 void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   const Axis& axis = *static_cast<const Axis*>(context);
   walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
-    const int64_t index =
-        *reinterpret_cast<const Index*>(data[1] + line * strides[1] + at * axis.index_stride);
-    if (index < 0 || index >= axis.extent) return axis.wrong->set(index);
+    const std::byte* const place = data[1] + line * strides[1] + at * axis.index_stride;
+    const int64_t index = *reinterpret_cast<const Index*>(place);
+    if (index < 0 || index >= axis.extent) return axis.wrong->set(place);
     const std::byte* const from = data[2] + line * strides[2] + at * axis.src_stride;
     std::byte* const to = data[0] + line * strides[0] + index * axis.y_stride;
     Op::put(*reinterpret_cast<To*>(to), *reinterpret_cast<const From*>(from));
@@ -234,7 +234,7 @@ class Scattering {
  public:
   template <typename Args>
   Scattering(const Args& args, const Launch& launch, bool is_long)
-      : method_(method_of(args, is_long)) {
+      : method_(method_of(args, is_long)), indices_(*args.indices) {
     const bool has_sums = method_.sum_size_bytes != 0;
     const Dense sums(*args.y, method_.sum_size_bytes == 8 ? BP_F64 : BP_F32);
     const bp_tensor& target = has_sums ? sums.tensor() : *args.y;
@@ -252,11 +252,12 @@ class Scattering {
     if (!is_in_place) run_loop(begin_, method_.begin, threads, kGrain);
     run_loop(lines_, method_.scatter, threads, grain_of(axis), &axis);
     if (method_.sum_size_bytes != 0) run_loop(end_, method_.end, threads, kGrain);
-    wrong.check(op, axis.extent);
+    wrong.check(op, indices_, axis.extent);
   }
 
  private:
   Method method_;
+  IndexTensor indices_;
   Axis axis_;
   Loop begin_, lines_, end_;
 };

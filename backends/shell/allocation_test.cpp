@@ -83,22 +83,45 @@ TEST(Allocation, TakesAStreamOnlyForMemoryInTheOrderOfAStream) {
       "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
 }
 
-TEST(Allocation, FindsAHeapByItsFlagsOrItsNumber) {
+TEST(Allocation, FindsTheFirstHeapOfTheMaskThatHasTheFlags) {
   const bp_heap heaps[] = {make_heap(10, BP_HEAP_DEVICE_LOCAL),
                            make_heap(20, BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE)};
   const bp_device_properties device =
       make_properties("card", BP_DEVICE_SIMULATED, heaps, kDeviceDtypes);
   EXPECT_EQ(find_heap(device, {}), 0u);
   EXPECT_EQ(find_heap(device, {.heap_flags = BP_HEAP_HOST_VISIBLE}), 1u);
-  EXPECT_EQ(find_heap(device, {.heap_index = 2}), 1u);
-  EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [&] { find_heap(device, {.heap_index = 3}); }),
-            "allocate: heap_index is 3; 0 to 2 are allowed");
+  EXPECT_EQ(find_heap(device, {.heap_mask = 0b10}), 1u);
+  EXPECT_EQ(find_heap(device, {.heap_mask = 0b11, .heap_flags = BP_HEAP_DEVICE_LOCAL}), 0u);
+  EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [&] { find_heap(device, {.heap_mask = 0b101}); }),
+            "allocate: heap_mask is 5; the bits 3 stand for heaps");
   EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [] { check_heap_index(1, 1, "create"); }),
             "create: heap_index is 1; 0 is allowed");
-  const bp_allocate_desc wrong{.heap_index = 1, .heap_flags = BP_HEAP_HOST_VISIBLE};
+  const bp_allocate_desc wrong{.heap_mask = 1, .heap_flags = BP_HEAP_HOST_VISIBLE};
   EXPECT_EQ(
       refusal_of(BP_NOT_FOUND, [&] { find_heap(device, wrong); }),
       "allocate: no heap that may be used has the flags " + std::to_string(BP_HEAP_HOST_VISIBLE));
+}
+
+TEST(Allocation, TakesSizeAndAlignmentFromALayout) {
+  Layouts layouts({.host = nullptr, .identity = "rows 1", .facts_of = [](const LayoutForm&) {
+                     return LayoutFacts{"rows", 96, 128};
+                   }});
+  const bp_layout* const layout = layouts.make({});
+  bp_allocate_desc desc{.alignment_bytes = 64, .layout = layout};
+  apply_layout(desc, layouts);
+  EXPECT_EQ(desc.size_bytes, 96u);
+  EXPECT_EQ(desc.alignment_bytes, 128u);
+  bp_allocate_desc both{.size_bytes = 96, .layout = layout};
+  EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [&] { apply_layout(both, layouts); }),
+            "allocate: size_bytes is 96 and a layout is given, which has the size; 0 is allowed");
+  bp_layout other = *layout;
+  other.blob_size_bytes = 3;
+  bp_allocate_desc foreign{.layout = &other};
+  EXPECT_EQ(refusal_of(BP_INCOMPATIBLE, [&] { apply_layout(foreign, layouts); }),
+            "allocate: layout: its blob: it has 3 bytes; one of rows 1 has 296");
+  other.blob = nullptr;
+  EXPECT_EQ(refusal_of(BP_INVALID_ARGUMENT, [&] { apply_layout(foreign, layouts); }),
+            "allocate: layout: its blob is NULL");
 }
 
 TEST(Allocation, GivesAtMostWhatTheHeapGivesAtOnce) {

@@ -7,6 +7,7 @@
 #include "backplane/shell/bytes.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/graph.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp {
 namespace {
@@ -77,6 +78,12 @@ ByteRange Captures::bytes_of(const bp_buffer_ref& range) const {
   return {backend_.address_of(range.buffer) + range.byte_offset, range.size_bytes};
 }
 
+bp_status Captures::admit(bp_stream* stream, const char* call) const {
+  const bp_status status = backend_.streams.status(backend_.streams.self, stream);
+  if (status == BP_OK || status == BP_DEVICE_LOST) return status;
+  return fail(BP_STREAM_FAILED, std::string(call) + ": the stream has failed: status() says why");
+}
+
 // ---- Begin and end ------------------------------------------------------------------------------
 
 // Returns an id that no other instance of this library gives, because ids grow with the clock.
@@ -115,13 +122,11 @@ bp_status Captures::begin(bp_stream* stream, const bp_capture_desc* desc) {
   auto capture = std::make_shared<Capture>();
   capture->origin = queue;
   capture->device = backend_.device_of(backend_.streams.self, stream);
+  capture->generation = generation_of(backend_.devices, capture->device);
   capture->slots = read_slots(request);
   capture->clocks = {{0}};
-  const bp_status status = backend_.streams.status(backend_.streams.self, stream);
-  if (status == BP_DEVICE_LOST) return status;
-  if (status != BP_OK) {
-    return fail(BP_INVALID_ARGUMENT, "begin_capture: the stream has failed: clear_failure() first");
-  }
+  const bp_status status = admit(stream, "begin_capture");
+  if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
   if (seats_.contains(queue)) {
     throw StatusError(BP_INVALID_ARGUMENT, "begin_capture: the stream captures already");
@@ -172,6 +177,7 @@ bp_status Captures::end(bp_stream* stream, bp_graph** out_graph) {
                                                " of the capture was not joined again");
   }
   graph->device = capture->device;
+  graph->generation = capture->generation;
   graph->slots = std::move(capture->slots);
   graph->works = std::move(capture->works);
   graphs_.insert(graph.get());
@@ -224,7 +230,8 @@ bp_status Captures::record(bp_event* event, bp_stream* stream) {
   if (seat == nullptr) {
     throw StatusError(BP_INVALID_ARGUMENT, "event.record: the capture ended meanwhile");
   }
-  marks_[event] = {seat->capture, seat->capture->clocks[seat->place]};
+  const Capture& capture = *seat->capture;
+  marks_[event] = {seat->capture, capture.clocks[seat->place], capture.device};
   mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
   return BP_OK;
 }
@@ -232,6 +239,17 @@ bp_status Captures::record(bp_event* event, bp_stream* stream) {
 void Captures::forget(bp_event* event) {
   const std::lock_guard lock(mutex_);
   marks_.erase(event);
+  mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
+}
+
+void Captures::lose(bp_device* device) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [queue, seat] : seats_) {
+    if (seat.place != 0 || seat.capture->device != device) continue;
+    backend_.hooks->open_captures.fetch_sub(1, std::memory_order_relaxed);
+  }
+  std::erase_if(seats_, [&](const auto& entry) { return entry.second.capture->device == device; });
+  std::erase_if(marks_, [&](const auto& entry) { return entry.second.device == device; });
   mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
 }
 
@@ -275,10 +293,10 @@ bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
     return fail(BP_INVALID_ARGUMENT,
                 "stream.wait_event: stream or event is NULL or not one of this backend");
   }
-  // A stream that joins must not have failed. Its status is read before the lock is taken, because
+  // A stream that joins must not have failed. This is checked before the lock is taken, because
   // the backend gives the host an error text.
   bp_status before = BP_OK;
-  if (!is_capturing(stream)) before = backend_.streams.status(backend_.streams.self, stream);
+  if (!is_capturing(stream)) before = admit(stream, "stream.wait_event");
   const std::lock_guard lock(mutex_);
   if (const auto mark = marks_.find(event); mark != marks_.end()) {
     return wait_in_capture(stream, before, mark->second);

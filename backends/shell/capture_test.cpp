@@ -88,8 +88,10 @@ std::vector<std::pair<std::string, Call>> illegal_calls(FakeInstance& i, bp_buff
       {"copy_from_host",
        [=, &i](bp_stream* s) { return i.allocator.copy_from_host(&i, s, &range, &kWord, 0); }},
       {"copy_to_host",
-       [=, &i](bp_stream* s) { return i.allocator.copy_to_host(&i, s, nullptr, &range, 0); }},
-      {"free", [=, &i](bp_stream* s) { return i.allocator.free(&i, buffer, s); }},
+       [=, &i](bp_stream* s) {
+         return i.allocator.copy_to_host(&i, s, nullptr, &range, 0, UINT64_MAX);
+       }},
+      {"deallocate", [=, &i](bp_stream* s) { return i.allocator.deallocate(&i, buffer, s); }},
       {"allocate",
        [&i](bp_stream* s) {
          bp_allocate_desc desc{};
@@ -218,7 +220,8 @@ TEST_F(CaptureTest, RefusesToBeginWhereNothingCanBeCaptured) {
                                       .slot_count = 1};
   EXPECT_EQ(graphs.begin_capture(graphs.self, s, &without_slots), BP_INVALID_ARGUMENT);
   s.failure = BP_ABORTED;
-  is_refused(s, {}, "the stream has failed");
+  EXPECT_EQ(begin(s), BP_STREAM_FAILED);
+  EXPECT_EQ(text, "begin_capture: the stream has failed: status() says why");
   s.failure = BP_DEVICE_LOST;
   EXPECT_EQ(begin(s), BP_DEVICE_LOST);
   s.failure = BP_OK;
@@ -318,7 +321,8 @@ TEST_F(CaptureTest, RefusesStreamsThatCannotTakePart) {
   EXPECT_EQ(wait(far, e), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "stream.wait_event: the stream is of another device than the capture");
   t.failure = BP_ABORTED;
-  EXPECT_EQ(wait(t, e), BP_ABORTED);
+  EXPECT_EQ(wait(t, e), BP_STREAM_FAILED);
+  EXPECT_EQ(text, "stream.wait_event: the stream has failed: status() says why");
   ASSERT_EQ(begin(u), BP_OK);
   EXPECT_EQ(wait(u, e), BP_INVALID_ARGUMENT) << "two captures do not become one";
   EXPECT_NE(text.find("in another than that of the stream"), std::string::npos) << text;

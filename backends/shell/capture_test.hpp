@@ -70,7 +70,9 @@ struct FakeInstance {
   bp_allocator_ops allocator{};
   bp_stream_ops streams{};
   bp_event_ops events{};
+  bp_device_ops devices{};
   bp_graph_ops graphs{};
+  uint64_t generation = 0;
   std::unique_ptr<Captures> captures;
 
   std::mutex mutex;  // It guards `lines`.
@@ -119,6 +121,11 @@ inline FakeInstance::FakeInstance(const bp_host& its_host) : host(&its_host) {
   fill_streams();
   fill_events();
   fill_allocator();
+  devices.self = this;
+  devices.generation = [](void* self, bp_device*, uint64_t* out) -> bp_status {
+    *out = fake(self).generation;
+    return BP_OK;
+  };
   offer_captures<FakeTraits>(*this);
 }
 
@@ -196,14 +203,13 @@ inline void FakeInstance::fill_allocator() {
   };
   allocator.copy_from_host = [](void* self, bp_stream* s, const bp_buffer_ref*, const void*,
                                 bp_borrow) { return fake(self).submit(s, "copy_from_host"); };
-  allocator.copy_to_host = [](void* self, bp_stream* s, void*, const bp_buffer_ref*, bp_borrow) {
-    return fake(self).submit(s, "copy_to_host");
-  };
+  allocator.copy_to_host = [](void* self, bp_stream* s, void*, const bp_buffer_ref*, bp_borrow,
+                              uint64_t) { return fake(self).submit(s, "copy_to_host"); };
   allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc, bp_buffer**) {
     return fake(self).submit(desc->stream, "allocate");
   };
-  allocator.free = [](void* self, bp_buffer*, bp_stream* s) {
-    return fake(self).submit(s, "free");
+  allocator.deallocate = [](void* self, bp_buffer*, bp_stream* s) {
+    return fake(self).submit(s, "deallocate");
   };
 }
 

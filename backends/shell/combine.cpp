@@ -112,15 +112,6 @@ void combine_as(bp_reduction reduction, std::span<const Contribution> from, std:
     const bool is_average = reduction == BP_REDUCTION_AVERAGE;
     scaled_sum<T>(from, result, count, !is_average,
                   is_average ? static_cast<double>(from.size()) : 1.0);
-  } else {
-    switch (reduction) {
-      case BP_REDUCTION_AND:
-        return run([](Wide a, Wide b) { return a & b; });
-      case BP_REDUCTION_OR:
-        return run([](Wide a, Wide b) { return a | b; });
-      default:
-        return run([](Wide a, Wide b) { return a ^ b; });
-    }
   }
 }
 
@@ -142,10 +133,6 @@ bool can_combine(bp_reduction reduction, bp_dtype dtype) {
     case BP_REDUCTION_AVERAGE:
     case BP_REDUCTION_SCALED_SUM:
       return is_float(dtype);
-    case BP_REDUCTION_AND:
-    case BP_REDUCTION_OR:
-    case BP_REDUCTION_XOR:
-      return is_integer(dtype) || dtype == BP_BOOL;
     default:
       return false;
   }
@@ -154,8 +141,6 @@ bool can_combine(bp_reduction reduction, bp_dtype dtype) {
 void combine(bp_reduction reduction, bp_dtype dtype, std::span<const Contribution> from,
              std::byte* result, int64_t count) {
   switch (dtype) {
-    case BP_BOOL:
-      return combine_as<uint8_t>(reduction, from, result, count);
     case BP_I8:
       return combine_as<int8_t>(reduction, from, result, count);
     case BP_I16:

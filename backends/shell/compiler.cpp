@@ -61,6 +61,13 @@ Executable& Compiler::checked(bp_executable* executable, const char* call) const
   return *ours;
 }
 
+Executable& Compiler::living(bp_executable* executable, const char* call) const {
+  Executable& ours = checked(executable, call);
+  if (!ours.is_lost()) return ours;
+  throw StatusError(BP_DEVICE_LOST,
+                    std::string(call) + ": the executable was made before its device was reset");
+}
+
 bp_executable* Compiler::add(std::unique_ptr<Executable> executable) {
   const std::lock_guard lock(mutex_);
   executables_.insert(executable.get());
@@ -125,7 +132,7 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
 }
 
 bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info) const {
-  const Executable& e = checked(executable, "executable_info");
+  const Executable& e = living(executable, "executable_info");
   check_offer(out_info, kFirstSize<bp_executable_info>, "executable_info: out_info");
   out_info->constant_bytes = e.constant_bytes();
   out_info->workspace_bytes = e.workspace_bytes();
@@ -139,7 +146,7 @@ uint64_t Compiler::identity_hash() const {
 
 bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void* out_data,
                               uint64_t* out_size_bytes) const {
-  const Executable& e = checked(executable, "serialize");
+  const Executable& e = living(executable, "serialize");
   if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
     invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
   }
@@ -208,7 +215,7 @@ bp_compiler_ops Compiler::table() {
   ops.executable_kernel = [](void* self, bp_executable* executable, const bp_kernel** out_kernel) {
     const Compiler& c = compiler(self);
     return guarded(*c.backend_.host, [&] {
-      const Executable& e = c.checked(executable, "executable_kernel");
+      const Executable& e = c.living(executable, "executable_kernel");
       if (out_kernel == nullptr) invalid("executable_kernel: out_kernel is NULL");
       *out_kernel = &e.kernel();
       return bp_status{BP_OK};

@@ -12,8 +12,10 @@ namespace {
 struct Card {
   bp_device_properties its_properties{.heap_count = 2};
   bool is_lost = false, ends_in_time = true, is_lost_by_waiting = false, is_used = false;
+  uint64_t resets = 0;
   std::string option;
 
+  uint64_t generation() const { return resets; }
   const bp_device_properties& properties() { return its_properties; }
   bool wait(uint64_t) {
     is_lost |= is_lost_by_waiting;
@@ -40,7 +42,10 @@ struct Traits : Cards<Machine, Card> {
 };
 
 struct TraitsWithMore : Traits {
-  static void reset(Card& card) { card.is_lost = false; }
+  static void reset(Card& card) {
+    card.is_lost = false;
+    ++card.resets;
+  }
   static void set_option(Card& card, const char* key, const char* value) {
     card.option = std::string(key) + "=" + value;
   }
@@ -126,9 +131,16 @@ TEST_F(DeviceTable, SaysThatTheWorkDidNotEndOrThatTheDeviceWasLostMeanwhile) {
 TEST_F(DeviceTable, ResetsALostDevice) {
   machine.cards[2]->is_lost = true;
   const bp_device_properties* properties = nullptr;
+  uint64_t generation = 7;
   EXPECT_EQ(more.properties(&machine, device(2), &properties), BP_DEVICE_LOST);
+  EXPECT_EQ(more.generation(&machine, device(2), &generation), BP_OK) << text;
+  EXPECT_EQ(generation, 0u);
   EXPECT_EQ(more.reset(&machine, device(2)), BP_OK);
   EXPECT_EQ(more.properties(&machine, device(2), &properties), BP_OK);
+  EXPECT_EQ(more.generation(&machine, device(2), &generation), BP_OK) << text;
+  EXPECT_EQ(generation, 1u);
+  EXPECT_EQ(more.generation(&machine, device(2), nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "device.generation: out_generation is NULL");
 }
 
 TEST_F(DeviceTable, GuardNestsAndForgetsDevicesOfInstancesThatEnded) {

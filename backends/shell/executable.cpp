@@ -9,6 +9,7 @@
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/kernel_choice.hpp"
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/workspace.hpp"
 
 namespace bp {
@@ -39,7 +40,11 @@ bool equals(const bp_tensor& tensor, const ProgramValue& value) {
 
 Executable::Executable(const CompilerBackend& backend, bp_device* device, bp_launch_flags flags,
                        Program program)
-    : backend_(backend), device_(device), flags_(flags), program_(std::move(program)) {
+    : backend_(backend),
+      device_(device),
+      generation_(generation_of(backend.devices, device)),
+      flags_(flags),
+      program_(std::move(program)) {
   offsets_.resize(program_.values.size());
   argument_of_.resize(program_.values.size());
   for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
@@ -60,12 +65,14 @@ Executable::Executable(const CompilerBackend& backend, bp_device* device, bp_lau
 
 Executable::~Executable() { release(); }
 
+bool Executable::is_lost() const { return generation_ != generation_of(backend_.devices, device_); }
+
 void Executable::free_memory(bp_stream* stream) const {
   const bp_allocator_ops& memory = backend_.memory;
   for (const Node& node : nodes_) {
-    static_cast<void>(memory.free(memory.self, node.packed, stream));
+    static_cast<void>(memory.deallocate(memory.self, node.packed, stream));
   }
-  static_cast<void>(memory.free(memory.self, constants_, stream));
+  static_cast<void>(memory.deallocate(memory.self, constants_, stream));
 }
 
 // Frees the memory on a new stream, after all its uses, so that submitted work can go on.
@@ -258,7 +265,7 @@ void Executable::pack(Node& node, const void* args, bp_stream* stream) {
   launch.flags = flags_;
   const bp_buffer_ref packed{node.packed, 0, info.packed_size_bytes};
   const bp_status status = node.kernel->plan_pack(node.kernel, &launch, args, &packed);
-  static_cast<void>(backend_.memory.free(backend_.memory.self, workspace, stream));
+  static_cast<void>(backend_.memory.deallocate(backend_.memory.self, workspace, stream));
   require(status, "plan_pack");
 }
 
@@ -357,6 +364,10 @@ std::unique_ptr<Executable::Frames> Executable::take_frames() {
 
 bp_status Executable::launch(const bp_launch& launch, const bp_program_args& args,
                              bool only_checks) {
+  if (is_lost()) {
+    throw StatusError(BP_DEVICE_LOST,
+                      "program: the executable was made before its device was reset");
+  }
   if ((launch.flags & ~flags_ & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
                                           ", and it was compiled for " + std::to_string(flags_));

@@ -62,6 +62,22 @@ TEST_F(ExecutableTest, TakesInputsAndThenOutputsInTheOrderOfTheirValues) {
   EXPECT_EQ(all[3], (Values{3, 4, 5, 6}));
 }
 
+TEST_F(ExecutableTest, IsLostByAResetOfItsDevice) {
+  const uint32_t x = input(), y = output();
+  maker.add_neg(x, y);
+  bp_executable* const executable = compile(maker);
+  const bp_kernel& kernel = kernel_of(executable);
+  ++device.generation;
+  ProgramCall call(device, kernel, maker, {{1, 2, 3, 4}});
+  EXPECT_EQ(call.run(), BP_DEVICE_LOST);
+  EXPECT_EQ(device.text, "program: the executable was made before its device was reset");
+  uint64_t size_bytes = 0;
+  EXPECT_EQ(ops.serialize(ops.self, executable, 0, nullptr, &size_bytes), BP_DEVICE_LOST);
+  const bp_kernel* found = nullptr;
+  EXPECT_EQ(ops.executable_kernel(ops.self, executable, &found), BP_DEVICE_LOST);
+  EXPECT_EQ(ops.release(ops.self, executable), BP_OK) << device.text;
+}
+
 TEST_F(ExecutableTest, RunsANodeInPlace) {
   const uint32_t x = input(), y = output();
   maker.add_neg(x, y);

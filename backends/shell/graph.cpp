@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backplane/shell/capture.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp {
 namespace {
@@ -40,6 +41,7 @@ std::string difference(const GraphInstance& ours, const Graph& theirs) {
 
 void GraphInstance::take(const Graph& graph) {
   device = graph.device;
+  generation = graph.generation;
   slots = graph.slots;
   works.clear();
   for (const Work& work : graph.works) works.push_back(work.clone());
@@ -72,8 +74,16 @@ GraphInstance& Captures::checked(bp_graph_instance* instance, const char* call) 
                     std::string(call) + ": instance is NULL or not one of this backend");
 }
 
+template <typename Handle>
+auto& Captures::living(Handle* handle, const char* call) const {
+  auto& ours = checked(handle, call);
+  if (ours.generation == generation_of(backend_.devices, ours.device)) return ours;
+  throw StatusError(BP_DEVICE_LOST,
+                    std::string(call) + ": the graph was captured before its device was reset");
+}
+
 bp_status Captures::instantiate(bp_graph* graph, bp_graph_instance** out_instance) {
-  const Graph& g = checked(graph, "instantiate");
+  const Graph& g = living(graph, "instantiate");
   if (out_instance == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "instantiate: out_instance is NULL");
   }
@@ -88,7 +98,7 @@ bp_status Captures::instantiate(bp_graph* graph, bp_graph_instance** out_instanc
 }
 
 bp_status Captures::bind(bp_graph_instance* instance, uint64_t slot, const bp_buffer_ref* range) {
-  GraphInstance& i = checked(instance, "bind");
+  GraphInstance& i = living(instance, "bind");
   if (slot >= i.slots.size()) {
     return fail(BP_INVALID_ARGUMENT, "bind: slot is " + std::to_string(slot) +
                                          ", and the graph has " + std::to_string(i.slots.size()) +
@@ -116,8 +126,8 @@ bp_status Captures::bind(bp_graph_instance* instance, uint64_t slot, const bp_bu
 }
 
 bp_status Captures::update(bp_graph_instance* instance, bp_graph* graph) {
-  GraphInstance& i = checked(instance, "update");
-  const Graph& g = checked(graph, "update");
+  GraphInstance& i = living(instance, "update");
+  const Graph& g = living(graph, "update");
   const std::string why = difference(i, g);
   if (!why.empty()) return fail(BP_UNSUPPORTED, "update: " + why + ": instantiate it anew");
   GraphInstance taken(g);
@@ -168,7 +178,7 @@ bool Captures::has_ended(const GraphInstance& instance) const {
 }
 
 bp_status Captures::replay(bp_graph_instance* instance, bp_stream* stream) {
-  GraphInstance& i = checked(instance, "graph.launch");
+  GraphInstance& i = living(instance, "graph.launch");
   const void* const queue = backend_.queue_of(stream);
   if (queue == nullptr || backend_.device_of(backend_.streams.self, stream) != i.device) {
     return fail(BP_INVALID_ARGUMENT,
@@ -177,7 +187,7 @@ bp_status Captures::replay(bp_graph_instance* instance, bp_stream* stream) {
   if (is_capturing(stream)) return refuse("graph.launch");
   bp_status status = check_before_launch(i);
   const bp_stream_ops& streams = backend_.streams;
-  if (status == BP_OK) status = streams.status(streams.self, stream);
+  if (status == BP_OK) status = admit(stream, "graph.launch");
   if (status == BP_OK && i.last_queue != nullptr && i.last_queue != queue && !has_ended(i)) {
     status = streams.wait_event(streams.self, stream, i.last);
   }
@@ -211,7 +221,7 @@ bp_status Captures::destroy(bp_graph_instance* instance) {
 }
 
 bp_status Captures::dump(bp_graph* graph, uint64_t capacity, char* text, uint64_t* out_size) {
-  const Graph& g = checked(graph, "dump");
+  const Graph& g = living(graph, "dump");
   if (out_size == nullptr || (capacity != 0 && text == nullptr)) {
     return fail(BP_INVALID_ARGUMENT,
                 "dump: out_size is NULL, or text is NULL and capacity is not 0");

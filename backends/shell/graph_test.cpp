@@ -75,6 +75,25 @@ TEST_F(GraphTest, RunsOneReplayBehindTheOther) {
   destroy(instance);
 }
 
+TEST_F(GraphTest, IsLostByAResetOfItsDevice) {
+  const bp_buffer_ref range{x, 0, 16};
+  bp_graph* const graph = graph_of_fill(range, {range});
+  bp_graph_instance* const instance = instantiate(graph);
+  bp_graph_instance* more = nullptr;
+  uint64_t size = 0;
+  ++backend.generation;
+  backend.captures->lose(reinterpret_cast<bp_device*>(&card));
+  EXPECT_EQ(graphs.instantiate(graphs.self, graph, &more), BP_DEVICE_LOST);
+  EXPECT_EQ(text, "instantiate: the graph was captured before its device was reset");
+  EXPECT_EQ(graphs.dump(graphs.self, graph, 0, nullptr, &size), BP_DEVICE_LOST);
+  EXPECT_EQ(bind(instance, 0, range), BP_DEVICE_LOST);
+  EXPECT_EQ(update(instance, graph), BP_DEVICE_LOST);
+  EXPECT_EQ(replay(instance, s), BP_DEVICE_LOST);
+  EXPECT_EQ(take(), Lines{}) << "nothing was submitted";
+  EXPECT_EQ(graphs.destroy(graphs.self, graph), BP_OK) << text;
+  destroy(instance);
+}
+
 TEST_F(GraphTest, RefusesStreamsThatItCannotRunOn) {
   bp_graph_instance* const instance = instantiate(graph_of_fill({x, 0, 16}));
   EXPECT_EQ(replay(instance, nullptr), BP_INVALID_ARGUMENT);
@@ -87,7 +106,7 @@ TEST_F(GraphTest, RefusesStreamsThatItCannotRunOn) {
   ASSERT_EQ(begin(s), BP_OK);
   bp_graph_instance* const empty = instantiate(end(s));
   u.failure = BP_ABORTED;
-  for (bp_graph_instance* each : {instance, empty}) EXPECT_EQ(replay(each, u), BP_ABORTED);
+  for (bp_graph_instance* each : {instance, empty}) EXPECT_EQ(replay(each, u), BP_STREAM_FAILED);
   EXPECT_EQ(take(), Lines{});
   destroy(instance);
   destroy(empty);

@@ -62,6 +62,34 @@ void check_group_desc(const bp_process_group_desc& desc) {
   check_ranks(desc.local_count, desc.ranks, desc.world_size, "world_size", "create: ranks");
 }
 
+std::vector<std::pair<std::string_view, std::string_view>> read_group_options(
+    const bp_process_group_desc& desc, std::string_view table_name,
+    std::span<const std::string_view> keys) {
+  const std::string_view wanted = desc.table_name == nullptr ? "" : desc.table_name;
+  if (!wanted.empty() && wanted != table_name) {
+    refuse(BP_NOT_FOUND, "create: table_name is \"" + std::string(wanted) +
+                             "\"; the table that was called is \"" + std::string(table_name) +
+                             "\"");
+  }
+  std::vector<std::pair<std::string_view, std::string_view>> options;
+  if (desc.option_count != 0) require(desc.options, "create: options");
+  for (uint64_t i = 0; i < desc.option_count; ++i) {
+    const bp_option& option = desc.options[i];
+    if (option.key == nullptr || option.value == nullptr) {
+      refuse_argument("create: options[" + std::to_string(i) + "] has no key or no value");
+    }
+    if (std::ranges::find(keys, option.key) == keys.end()) {
+      std::string allowed;
+      for (const std::string_view key : keys) allowed += " " + std::string(key);
+      refuse(BP_NOT_FOUND, "create: process groups \"" + std::string(table_name) +
+                               "\" have no option \"" + option.key +
+                               "\"; allowed are:" + (allowed.empty() ? " none" : allowed));
+    }
+    options.emplace_back(option.key, option.value);
+  }
+  return options;
+}
+
 std::string refuse_collective(bp_collective_kind kind, bp_dtype dtype) {
   if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
     return "there is no collective of kind " + std::to_string(kind);
@@ -86,8 +114,7 @@ bool has_root(bp_collective_kind kind) {
 
 void check_root(const bp_collective_call& call, uint32_t world_size, const std::string& name) {
   if (!has_root(call.kind) && !is_between_peers(call.kind)) return;
-  const bool receives = call.kind == BP_COLLECTIVE_RECEIVE;
-  if (call.root < world_size || (receives && call.root == BP_RANK_ANY)) return;
+  if (call.root < world_size) return;
   refuse_argument(name + "root is " + std::to_string(call.root) +
                   "; it must be below the size of the group, which is " +
                   std::to_string(world_size));
@@ -126,7 +153,6 @@ GroupCall read_call(const bp_collective_call& theirs, uint32_t rank, uint32_t wo
           .reduction = reduces(theirs.kind) ? theirs.reduction : 0,
           .dtype = theirs.dtype,
           .count = theirs.count,
-          .tag = theirs.tag,
           .scale = theirs.scale,
           .send_counts = std::move(parts.send),
           .receive_counts = std::move(parts.receive)};

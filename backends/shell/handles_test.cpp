@@ -92,15 +92,34 @@ TEST_F(Streams, MakeASecondHandleOfOneWork) {
   EXPECT_EQ(set.add_copy(is_first), nullptr) << "both handles are dead";
 }
 
-TEST_F(Streams, MakeTheDefaultStreamOnceAndAgainWhenItIsDead) {
+TEST_F(Streams, LendOneHandleOfTheDefaultStreamAlsoAfterAReset) {
   Stream* const made = make_default();
   EXPECT_TRUE(set.is_default(made));
   EXPECT_EQ(make_default(), made);
+  EXPECT_EQ(&set.heir_of(*made), made);
   ++card.reset_count;
-  Stream* const other = make_default();
-  EXPECT_NE(other, made);
-  EXPECT_TRUE(set.is_default(other));
-  EXPECT_FALSE(set.is_default(made));
+  EXPECT_EQ(&set.heir_of(*made), made) << "nothing has renewed it";
+  set.renew_default_stream([this] { return make(); });
+  EXPECT_EQ(make_default(), made);
+  Stream& heir = set.heir_of(*made);
+  EXPECT_NE(&heir, made);
+  EXPECT_EQ(heir.generation, 1u);
+  EXPECT_TRUE(set.is_default(&heir));
+  EXPECT_TRUE(set.is_default(made));
+  EXPECT_EQ(set.handle_of(&heir), made);
+  ++card.reset_count;
+  EXPECT_EQ(make_default(), made) << "a question for it renews it too";
+  EXPECT_EQ(set.heir_of(*made).generation, 2u);
+}
+
+TEST_F(Streams, GoOnAsTheyAreUnlessTheyAreTheDefaultStream) {
+  Stream* const stream = set.add(make());
+  ++card.reset_count;
+  set.renew_default_stream([this] { return make(); });
+  EXPECT_FALSE(set.is_default(stream)) << "there is no default stream";
+  EXPECT_EQ(&set.heir_of(*stream), stream);
+  EXPECT_EQ(set.handle_of(stream), stream);
+  EXPECT_FALSE(set.is_default(nullptr));
 }
 
 TEST_F(Streams, KeepTheDefaultStreamOfTheThreadThatWasQuicker) {

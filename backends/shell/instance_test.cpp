@@ -121,7 +121,7 @@ TEST_F(Instances, EndAsAWholeAtShutdown) {
   const bp_backend table = whole->backend;
   EXPECT_STREQ(table.name, "vendor.card");
   EXPECT_STREQ(table.version, "1.2.3");
-  EXPECT_EQ(table.shutdown(table.self), BP_OK);
+  EXPECT_EQ(table.shutdown(table.self, UINT64_MAX), BP_OK);
   EXPECT_EQ(ended, 1);
 }
 

@@ -159,12 +159,19 @@ LayoutForm Layouts::read(const void* bytes, uint64_t size_bytes, const char* wha
   return form;
 }
 
+LayoutForm Layouts::form_of(const bp_layout& layout, const std::string& what) const {
+  if (layout.blob == nullptr) invalid(what + " is NULL");
+  return read(layout.blob, layout.blob_size_bytes, what.c_str());
+}
+
+LayoutFacts Layouts::facts_of(const bp_layout& layout, const std::string& what) const {
+  return backend_.facts_of(form_of(layout, what + ": its blob"));
+}
+
 LayoutForm Layouts::form_of(const bp_tensor& tensor, const std::string& what) const {
   const bp_layout& layout = *tensor.layout;
   const std::string name = layout.name == nullptr ? "" : " \"" + std::string(layout.name) + "\"";
-  const std::string of = what + ": the blob of its layout" + name;
-  if (layout.blob == nullptr) invalid(of + " is NULL");
-  const LayoutForm form = read(layout.blob, layout.blob_size_bytes, of.c_str());
+  const LayoutForm form = form_of(layout, what + ": the blob of its layout" + name);
   const bool is_same = form.dtype == tensor.dtype && form.ndim == tensor.ndim &&
                        std::equal(tensor.shape, tensor.shape + tensor.ndim, form.shape.begin());
   if (!is_same) {

@@ -16,10 +16,24 @@
 namespace bp {
 namespace {
 
+constexpr const char* kTableName = "local";
+
 LocalGroups& groups_of(void* self) { return *static_cast<LocalGroups*>(self); }
 
 LocalGroup& group_of(bp_process_group* handle, const char* call) {
   return checked_object_of<LocalGroup>(handle, call, "group");
+}
+
+// Throws StatusError if a reset of its device has lost the group.
+void require_group(LocalGroups& g, const LocalGroup& group, const char* call) {
+  if (group.generation == g.backend().generation(group.device)) return;
+  refuse(BP_DEVICE_LOST, std::string(call) + ": the group was made before its device was reset");
+}
+
+LocalGroup& living_group(LocalGroups& g, bp_process_group* handle, const char* call) {
+  LocalGroup& group = group_of(handle, call);
+  require_group(g, group, call);
+  return group;
 }
 
 bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_group*>(group); }
@@ -40,13 +54,17 @@ std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_
   const auto world = std::make_shared<World>(g.deadlines(), devices, timeout_ns);
   std::vector<bp_process_group*> made;
   for (uint32_t rank = 0; rank < devices.size(); ++rank) {
-    made.push_back(face(new LocalGroup{.rank = rank, .device = devices[rank], .world = world}));
+    made.push_back(face(new LocalGroup{.rank = rank,
+                                       .device = devices[rank],
+                                       .generation = g.backend().generation(devices[rank]),
+                                       .world = world}));
   }
   return made;
 }
 
 void check_desc(LocalGroups& g, const bp_process_group_desc& desc) {
   check_group_desc(desc);
+  static_cast<void>(read_group_options(desc, kTableName, {}));
   if (desc.local_count != desc.world_size) {
     refuse(BP_UNSUPPORTED, "create: local_count is " + std::to_string(desc.local_count) +
                                " and world_size is " + std::to_string(desc.world_size) +
@@ -85,8 +103,9 @@ bp_status destroy(void* self, bp_process_group* handle) {
 
 bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind,
                    bp_reduction reduction, bp_dtype dtype) {
-  return guarded(groups_of(self).host(), [&] {
-    static_cast<void>(group_of(handle, "supports"));
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    static_cast<void>(living_group(g, handle, "supports"));
     const std::string reason = unsupported(kind, reduction, dtype);
     if (!reason.empty()) refuse(BP_UNSUPPORTED, "supports: " + reason);
     return bp_status{BP_OK};
@@ -114,7 +133,7 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   const std::string name = "submit: call " + std::to_string(index) + ": ";
   const auto theirs =
       read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
-  LocalGroup& group = group_of(theirs.group, "submit");
+  LocalGroup& group = living_group(g, theirs.group, "submit");
   if (std::string why = unsupported(theirs.kind, theirs.reduction, theirs.dtype); !why.empty()) {
     refuse(BP_UNSUPPORTED, name + why);
   }
@@ -128,11 +147,11 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   return {&group, std::move(call)};
 }
 
-// Returns the failure of a stream, if any, so that nothing is submitted unless every stream takes
+// Refuses the calls if a stream has failed, so that nothing is submitted unless every stream takes
 // its calls.
 bp_status check_streams(const std::vector<Checked>& calls) {
   for (const Checked& c : calls) {
-    if (c.call->queue->has_failed()) return c.call->queue->surface();
+    if (const bp_status status = c.call->queue->admit(); status != BP_OK) return status;
   }
   return BP_OK;
 }
@@ -152,7 +171,7 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
     // All calls arrive before any of them waits, so that a send and a receive of one stream do not
     // wait for each other.
     for (Checked& c : checked) {
-      if (!is_between_peers(c.call->kind)) c.sequence = c.group->world->take_sequence(*c.group);
+      c.sequence = c.group->world->take_sequence(*c.group, *c.call);
       static_cast<void>(c.call->queue->submit_always(
           [world = c.group->world, call = c.call, sequence = c.sequence](const Outcome& before) {
             world->arrive(call, sequence, before);
@@ -165,8 +184,9 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
 }
 
 bp_status abort_group(void* self, bp_process_group* handle) {
-  return guarded(groups_of(self).host(), [&] {
-    LocalGroup& group = group_of(handle, "abort");
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    const LocalGroup& group = living_group(g, handle, "abort");
     group.world->end({BP_ABORTED, "rank " + std::to_string(group.rank) + " aborted the group"});
     return bp_status{BP_OK};
   });
@@ -175,7 +195,7 @@ bp_status abort_group(void* self, bp_process_group* handle) {
 bp_status status(void* self, bp_process_group* handle) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    const Outcome ended = group_of(handle, "status").world->status();
+    const Outcome ended = living_group(g, handle, "status").world->status();
     if (ended.status == BP_OK) return bp_status{BP_OK};
     return g.host().set_error(g.host().self, ended.status, ended.text.c_str());
   });
@@ -195,6 +215,7 @@ bp_status split(void* self, uint32_t local_count, bp_process_group* const* handl
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
     const auto groups = read_groups<LocalGroup>(local_count, handles, "split");
+    for (const LocalGroup* group : groups) require_group(g, *group, "split");
     require(colors, "split: colors");
     require(keys, "split: keys");
     require(out_groups, "split: out_groups");
@@ -225,6 +246,7 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
     const auto groups = read_groups<LocalGroup>(local_count, handles, "shrink");
+    for (const LocalGroup* group : groups) require_group(g, *group, "shrink");
     require(out_groups, "shrink: out_groups");
     World& world = *groups[0]->world;
     const std::vector<uint32_t> gone = read_gone_ranks(gone_count, gone_ranks, world.size());
@@ -242,14 +264,32 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
   });
 }
 
-// Only checks the range, because host memory needs no preparation.
-bp_status use_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
+// The functions only check the range, because host memory needs no preparation.
+void check_buffer(LocalGroups& g, const LocalGroup& group, const bp_buffer_ref* range,
+                  const char* call) {
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(call) + ": range is NULL");
+  static_cast<void>(g.backend().memory(*range, group.device, true, call, "range"));
+}
+
+bp_status register_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
-    const LocalGroup& group = group_of(handle, "register_buffer");
-    require(range, "register_buffer: range");
-    static_cast<void>(g.backend().memory(*range, group.device, true, "register_buffer", "range"));
+    check_buffer(g, living_group(g, handle, "register_buffer"), range, "register_buffer");
     return bp_status{BP_OK};
+  });
+}
+
+// There is nothing to end, also if the device was lost.
+bp_status deregister_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&]() -> bp_status {
+    const LocalGroup& group = group_of(handle, "deregister_buffer");
+    try {
+      check_buffer(g, group, range, "deregister_buffer");
+    } catch (const StatusError& e) {
+      if (e.status() != BP_DEVICE_LOST) throw;
+    }
+    return BP_OK;
   });
 }
 
@@ -260,6 +300,7 @@ bp_process_group_ops LocalGroups::table() {
           .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
           .next = nullptr,
           .self = this,
+          .name = kTableName,
           .create = create,
           .destroy = destroy,
           .supports = supports,
@@ -268,8 +309,8 @@ bp_process_group_ops LocalGroups::table() {
           .status = status,
           .split = split,
           .shrink = shrink,
-          .register_buffer = use_buffer,
-          .deregister_buffer = use_buffer};
+          .register_buffer = register_buffer,
+          .deregister_buffer = deregister_buffer};
 }
 
 }  // namespace bp

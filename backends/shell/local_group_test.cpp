@@ -15,25 +15,30 @@ using Floats = std::vector<float>;
 
 class VectorMemory final : public GroupMemory {
  public:
-  explicit VectorMemory(Floats& values) : values_(values) {}
-  std::byte* open() override { return reinterpret_cast<std::byte*>(values_.data()); }
+  VectorMemory(Floats& values, uint64_t byte_offset) : values_(values), offset_(byte_offset) {}
+  std::byte* open() override { return reinterpret_cast<std::byte*>(values_.data()) + offset_; }
   void close() override {}
 
  private:
   Floats& values_;
+  const uint64_t offset_;
 };
 
 // A buffer is a vector, a stream is a queue, and a device may be any pointer.
 class VectorBackend final : public GroupBackend {
  public:
   void check_device(bp_device*, const char*) override {}
+  uint64_t generation(bp_device*) override { return resets; }
   std::shared_ptr<Queue> queue(bp_stream* stream, bp_device*, const char*) override {
     return *reinterpret_cast<const std::shared_ptr<Queue>*>(stream);
   }
   std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device*, bool, const char*,
                                       const char*) override {
-    return std::make_shared<VectorMemory>(*reinterpret_cast<Floats*>(range.buffer));
+    return std::make_shared<VectorMemory>(*reinterpret_cast<Floats*>(range.buffer),
+                                          range.byte_offset);
   }
+
+  uint64_t resets = 0;
 };
 
 class LocalGroupTest : public QueueTest {
@@ -105,6 +110,19 @@ TEST_F(LocalGroupTest, SumsUpAllElementsThatItsRangesHold) {
   EXPECT_EQ(values[1], values[0]);
 }
 
+TEST_F(LocalGroupTest, IsLostByAResetOfItsDevice) {
+  ++backend.resets;
+  EXPECT_EQ(submit({call(0, BP_COLLECTIVE_ALL_REDUCE, 4)}), BP_DEVICE_LOST);
+  EXPECT_EQ(text, "submit: the group was made before its device was reset");
+  EXPECT_EQ(ops.supports(ops.self, groups[0], BP_COLLECTIVE_ALL_REDUCE, BP_REDUCTION_SUM, BP_F32),
+            BP_DEVICE_LOST);
+  EXPECT_EQ(ops.status(ops.self, groups[0]), BP_DEVICE_LOST);
+  EXPECT_EQ(ops.abort(ops.self, groups[0]), BP_DEVICE_LOST);
+  EXPECT_EQ(split({groups[0], groups[1]}), BP_DEVICE_LOST);
+  EXPECT_EQ(shrink({groups[0]}, {1}), BP_DEVICE_LOST);
+  EXPECT_TRUE(made_nothing());
+}
+
 // The bytes of so many elements are 0 and 4 in 64 bits.
 TEST_F(LocalGroupTest, RefusesElementsWhoseBytes64BitsCannotCount) {
   constexpr uint64_t kMany = uint64_t{1} << 62;
@@ -135,6 +153,27 @@ TEST_F(LocalGroupTest, IgnoresCountsOfAKindWithoutParts) {
   EXPECT_EQ(submit(calls), BP_OK) << text;
   EXPECT_EQ(ops.status(ops.self, groups[0]), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "rank 1 gives other counts, such as 2, rank 0 gives 4");
+}
+
+// The stream of the first send gets to it behind the second send.
+TEST_F(LocalGroupTest, PairsSendsAndReceivesInTheOrderOfTheirSubmission) {
+  std::shared_ptr<Queue> late = make(true);
+  const auto gate = std::make_shared<Point>(false);
+  ASSERT_EQ(late->wait_for(gate), BP_OK);
+  const auto letter = [&](size_t rank, uint64_t element, std::shared_ptr<Queue>& stream) {
+    bp_collective_call c = call(rank, rank == 0 ? BP_COLLECTIVE_SEND : BP_COLLECTIVE_RECEIVE, 1);
+    c.root = rank == 0 ? 1 : 0;
+    c.send.byte_offset = c.receive.byte_offset = 4 * element;
+    c.stream = reinterpret_cast<bp_stream*>(&stream);
+    return c;
+  };
+  std::shared_ptr<Queue> receiver = make(true);
+  EXPECT_EQ(submit({letter(0, 0, late)}), BP_OK) << text;
+  EXPECT_EQ(submit({letter(0, 3, queue)}), BP_OK) << text;
+  EXPECT_EQ(submit({letter(1, 1, receiver), letter(1, 2, receiver)}), BP_OK) << text;
+  gate->complete({});
+  EXPECT_TRUE(receiver->wait(kLong));
+  EXPECT_EQ(values[1], (Floats{10, 1, 4, 40}));
 }
 
 TEST_F(LocalGroupTest, HasAllItsRanksInOneProcess) {

@@ -116,9 +116,15 @@ Outcome World::status() const {
   return status_;
 }
 
-uint64_t World::take_sequence(LocalGroup& group) {
+uint64_t World::take_sequence(LocalGroup& group, const RankCall& call) {
   const std::lock_guard lock(mutex_);
-  return group.next_sequence++;
+  if (!is_between_peers(call.kind)) return group.next_sequence++;
+  return group.next_letters[call.root][call.kind == BP_COLLECTIVE_SEND ? 0 : 1]++;
+}
+
+World::Letter World::letter_of(const RankCall& call, uint64_t sequence) {
+  const bool is_send = call.kind == BP_COLLECTIVE_SEND;
+  return {is_send ? call.rank : call.root, is_send ? call.root : call.rank, sequence};
 }
 
 void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
@@ -129,7 +135,7 @@ void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
                          std::to_string(call->rank) + " failed before: " + before.text});
     return;
   }
-  is_between_peers(call->kind) ? arrive_at_peer(call) : arrive_at_meeting(call, sequence);
+  is_between_peers(call->kind) ? arrive_at_peer(call, sequence) : arrive_at_meeting(call, sequence);
 }
 
 void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
@@ -162,7 +168,7 @@ void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t se
   }
 }
 
-void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
+void World::arrive_at_peer(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
   const bool is_send = call->kind == BP_COLLECTIVE_SEND;
   std::shared_ptr<RankCall> other;
   {
@@ -171,22 +177,13 @@ void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
       call->done->complete(status_);
       return;
     }
-    std::deque<std::shared_ptr<RankCall>>& waiting = is_send ? receives_ : sends_;
-    const auto meets = [&](const std::shared_ptr<RankCall>& candidate) {
-      const RankCall& send = is_send ? *call : *candidate;
-      const RankCall& receive = is_send ? *candidate : *call;
-      return send.tag == receive.tag && send.root == receive.rank &&
-             (receive.root == BP_RANK_ANY || receive.root == send.rank);
-    };
-    const auto found = std::ranges::find_if(waiting, meets);
-    if (found == waiting.end()) {
-      (is_send ? sends_ : receives_).push_back(call);
-    } else {
-      other = *found;
-      waiting.erase(found);
+    const auto [place, is_first] = letters_.try_emplace(letter_of(*call, sequence), call);
+    if (!is_first) {
+      other = place->second;
+      letters_.erase(place);
     }
   }
-  if (other == nullptr) return watch(call, 0);
+  if (other == nullptr) return watch(call, sequence);
   const std::shared_ptr<RankCall>&send = is_send ? call : other, &receive = is_send ? other : call;
   if (send->count != receive->count || send->dtype != receive->dtype) {
     const std::string problem =
@@ -203,9 +200,8 @@ void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
 std::string World::awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   if (is_between_peers(call->kind)) {
-    const bool waits = std::ranges::count(sends_, call) + std::ranges::count(receives_, call) != 0;
-    if (!waits) return "";
-    return call->root == BP_RANK_ANY ? " any peer" : " rank " + std::to_string(call->root);
+    const bool waits = letters_.contains(letter_of(*call, sequence));
+    return waits ? " rank " + std::to_string(call->root) : "";
   }
   std::string absent;
   const auto meeting = meetings_.find(sequence);
@@ -244,11 +240,9 @@ void World::end(const Outcome& why) {
     for (auto& [sequence, meeting] : meetings_) {
       waiting.insert(waiting.end(), meeting.calls.begin(), meeting.calls.end());
     }
-    waiting.insert(waiting.end(), sends_.begin(), sends_.end());
-    waiting.insert(waiting.end(), receives_.begin(), receives_.end());
+    for (auto& [letter, call] : letters_) waiting.push_back(call);
     meetings_.clear();
-    sends_.clear();
-    receives_.clear();
+    letters_.clear();
   }
   complete_all(waiting, first);
 }

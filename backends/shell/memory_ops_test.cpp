@@ -61,8 +61,9 @@ TEST_F(MemoryTable, RefusesARangeOfALostOrOfAnotherDevice) {
   machine.cards[1]->lost = true;
   EXPECT_EQ(fill({far, 0, 16}), BP_DEVICE_LOST);
   EXPECT_EQ(text, "fill: dst belongs to a device that is lost until it is reset");
-  EXPECT_EQ(ops.free(&machine, far, stream(1).handle()), BP_OK) << "of a lost device too: " << text;
-  EXPECT_EQ(machine.calls, "free-behind ");
+  EXPECT_EQ(ops.deallocate(&machine, far, stream(1).handle()), BP_OK)
+      << "of a lost device too: " << text;
+  EXPECT_EQ(machine.calls, "deallocate-behind ");
 }
 
 TEST_F(MemoryTable, CopiesOnlyWhatFitsAndDoesNotOverlap) {
@@ -99,13 +100,16 @@ TEST_F(MemoryTable, CopiesBetweenTwoDevicesOnAStreamOfOneOfThem) {
   EXPECT_EQ(copy_peer({far, 0, 8}, {near, 0, 4}, 1), BP_INVALID_ARGUMENT);
   object(far).is_guarded = true;
   EXPECT_EQ(copy_peer({far, 0, 4}, {near, 0, 4}, 1), BP_UNSUPPORTED);
-  uint32_t can = 9;
-  EXPECT_EQ(ops.can_access_peer(&machine, device(0), device(1), &can), BP_OK) << text;
-  EXPECT_EQ(can, 1u);
-  EXPECT_EQ(ops.can_access_peer(&machine, device(0), device(0), &can), BP_OK) << text;
-  EXPECT_EQ(can, 0u);
-  EXPECT_EQ(ops.can_access_peer(&machine, device(0), nullptr, &can), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "can_access_peer: peer is NULL or not one of this backend");
+  bp_peer_info info{.struct_size = sizeof(info), .bytes_per_second = 9};
+  EXPECT_EQ(ops.peer_info(&machine, device(0), device(1), &info), BP_OK) << text;
+  EXPECT_EQ(info.is_direct, 1u);
+  EXPECT_EQ(info.bytes_per_second, 0);
+  EXPECT_EQ(ops.peer_info(&machine, device(0), device(0), &info), BP_OK) << text;
+  EXPECT_EQ(info.is_direct, 0u);
+  EXPECT_EQ(ops.peer_info(&machine, device(0), nullptr, &info), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "peer_info: peer is NULL or not one of this backend");
+  EXPECT_EQ(ops.peer_info(&machine, device(0), device(1), nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "peer_info: out_info is NULL");
 }
 
 TEST_F(MemoryTable, MovesBytesToAndFromTheHost) {
@@ -116,13 +120,17 @@ TEST_F(MemoryTable, MovesBytesToAndFromTheHost) {
   ASSERT_EQ(ops.copy_from_host(&machine, stream().handle(), &range, "abcd", BP_BORROW_DURING_CALL),
             BP_OK);
   const bp_buffer_ref later{buffer, 4, 4};
-  ASSERT_EQ(
-      ops.copy_to_host(&machine, stream().handle(), read.data(), &later, BP_BORROW_UNTIL_COMPLETE),
-      BP_OK);
+  ASSERT_EQ(ops.copy_to_host(&machine, stream().handle(), read.data(), &later,
+                             BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
+            BP_OK);
   EXPECT_EQ(read, "cdxx");
-  EXPECT_EQ(ops.copy_to_host(&machine, stream().handle(), nullptr, &later, BP_BORROW_DURING_CALL),
+  EXPECT_EQ(ops.copy_to_host(&machine, stream().handle(), nullptr, &later, BP_BORROW_DURING_CALL,
+                             UINT64_MAX),
             BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "copy_to_host: dst is NULL");
+  EXPECT_EQ(
+      ops.copy_to_host(&machine, stream().handle(), read.data(), &later, BP_BORROW_DURING_CALL, 0),
+      BP_TIMEOUT);
   EXPECT_EQ(ops.copy_from_host(&machine, stream().handle(), &range, read.data(), 9),
             BP_INVALID_ARGUMENT);
   EXPECT_EQ(ops.copy_from_host(&machine, nullptr, &range, "abcd", BP_BORROW_DURING_CALL),
@@ -130,18 +138,23 @@ TEST_F(MemoryTable, MovesBytesToAndFromTheHost) {
   EXPECT_EQ(text, "copy_from_host: stream is NULL or not one of this backend");
 }
 
-TEST_F(MemoryTable, MapsABufferOnceAtATime) {
+TEST_F(MemoryTable, CountsTheMapsOfABuffer) {
   bp_buffer* const buffer = make(8);
-  const bp_buffer_ref range{buffer, 2, 4};
-  void* pointer = nullptr;
-  EXPECT_EQ(ops.unmap(&machine, buffer), BP_INVALID_ARGUMENT);
+  const bp_buffer_ref range{buffer, 2, 4}, whole{buffer, 0, 8};
+  void *pointer = nullptr, *second = nullptr, *third = nullptr;
+  EXPECT_EQ(ops.unmap(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "unmap: the buffer is not mapped");
   EXPECT_EQ(ops.map(&machine, &range, &pointer), BP_OK) << text;
   EXPECT_EQ(pointer, object(buffer).memory.data() + 2);
-  EXPECT_EQ(ops.map(&machine, &range, &pointer), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "map: the buffer is mapped already");
-  EXPECT_EQ(ops.unmap(&machine, buffer), BP_OK) << text;
-  EXPECT_EQ(ops.map(&machine, &range, &pointer), BP_OK) << text;
+  EXPECT_EQ(ops.map(&machine, &range, &second), BP_OK) << text;
+  EXPECT_EQ(ops.map(&machine, &whole, &third), BP_OK) << text;
+  EXPECT_EQ(ops.unmap(&machine, buffer, &pointer), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "unmap: map() did not give the pointer, or it was unmapped");
+  EXPECT_EQ(ops.unmap(&machine, buffer, pointer), BP_OK) << text;
+  EXPECT_EQ(ops.unmap(&machine, buffer, third), BP_OK) << text;
+  EXPECT_EQ(ops.unmap(&machine, buffer, third), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(ops.unmap(&machine, buffer, second), BP_OK) << text;
+  EXPECT_EQ(ops.unmap(&machine, buffer, second), BP_INVALID_ARGUMENT);
   bp_buffer* wrapped = nullptr;
   ASSERT_EQ(ops.wrap_address(&machine, device(), 4096, 8, &wrapped), BP_OK) << text;
   const bp_buffer_ref hidden{wrapped, 0, 4};
@@ -157,7 +170,7 @@ TEST_F(MemoryTable, TellsTheBackendWhatConcernsAMappedBuffer) {
   ASSERT_EQ(more.map(&machine, &range, &pointer), BP_OK) << text;
   EXPECT_EQ(more.flush(&machine, &range), BP_OK) << text;
   EXPECT_EQ(more.invalidate(&machine, &range), BP_OK) << text;
-  EXPECT_EQ(more.unmap(&machine, buffer), BP_OK) << text;
+  EXPECT_EQ(more.unmap(&machine, buffer, pointer), BP_OK) << text;
   EXPECT_EQ(object(buffer).address, address + 111);
   EXPECT_EQ(ops.flush(&machine, &range), BP_OK) << text;
   EXPECT_EQ(ops.invalidate(&machine, &range), BP_OK) << text;
@@ -166,21 +179,22 @@ TEST_F(MemoryTable, TellsTheBackendWhatConcernsAMappedBuffer) {
 
 TEST_F(MemoryTable, FreesOnlyWhatFreeMayEnd) {
   bp_buffer* const buffer = make(8);
-  EXPECT_EQ(ops.free(&machine, nullptr, nullptr), BP_OK);
-  EXPECT_EQ(ops.free(&machine, reinterpret_cast<bp_buffer*>(stream().handle()), nullptr),
+  EXPECT_EQ(ops.deallocate(&machine, nullptr, nullptr), BP_OK);
+  EXPECT_EQ(ops.deallocate(&machine, reinterpret_cast<bp_buffer*>(stream().handle()), nullptr),
             BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "free: buffer is NULL or not one of this backend");
+  EXPECT_EQ(text, "deallocate: buffer is NULL or not one of this backend");
   object(buffer).kind = Kind::kRegistered;
-  EXPECT_EQ(ops.free(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "free: buffer is the host's memory, which unregister_host() ends");
+  EXPECT_EQ(ops.deallocate(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "deallocate: buffer is the host's memory, which unregister_host() ends");
   object(buffer).kind = Kind::kReserved;
-  EXPECT_EQ(ops.free(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "free: buffer is a reserved range, which virtual_memory.release() ends");
+  EXPECT_EQ(ops.deallocate(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "deallocate: buffer is a reserved range, which virtual_memory.release() ends");
   object(buffer).kind = Kind::kOwner;
-  EXPECT_EQ(ops.free(&machine, buffer, reinterpret_cast<bp_stream*>(buffer)), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "free: stream is NULL or not one of this backend");
-  EXPECT_EQ(ops.free(&machine, buffer, nullptr), BP_OK) << text;
-  EXPECT_EQ(machine.calls, "free ");
+  EXPECT_EQ(ops.deallocate(&machine, buffer, reinterpret_cast<bp_stream*>(buffer)),
+            BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "deallocate: stream is NULL or not one of this backend");
+  EXPECT_EQ(ops.deallocate(&machine, buffer, nullptr), BP_OK) << text;
+  EXPECT_EQ(machine.calls, "deallocate ");
   EXPECT_TRUE(machine.cards[0]->buffers.is_empty());
 }
 
@@ -199,6 +213,42 @@ TEST_F(MemoryTable, FindsTheBufferAtAnAddress) {
   EXPECT_EQ(ops.address(&machine, buffer, &address), BP_UNSUPPORTED);
 }
 
+TEST_F(MemoryTable, SaysWhatABufferIs) {
+  bp_buffer* const buffer = make(8, 1);
+  bp_buffer_info info{.struct_size = sizeof(info)};
+  ASSERT_EQ(ops.buffer_info(&machine, buffer, &info), BP_OK) << text;
+  EXPECT_EQ(info.device, device(1));
+  EXPECT_EQ(info.size_bytes, 8u);
+  EXPECT_EQ(info.heap_index, 1u);
+  EXPECT_EQ(info.address, object(buffer).address);
+  EXPECT_EQ(info.flags, 0u);
+  machine.has_addresses = false;
+  const std::pair<Kind, bp_buffer_flags> kinds[] = {{Kind::kWrapped, BP_BUFFER_WRAPPED},
+                                                    {Kind::kRegistered, BP_BUFFER_REGISTERED},
+                                                    {Kind::kReserved, BP_BUFFER_RESERVED}};
+  for (const auto& [kind, flags] : kinds) {
+    object(buffer).kind = kind;
+    ASSERT_EQ(ops.buffer_info(&machine, buffer, &info), BP_OK) << text;
+    EXPECT_EQ(info.flags, flags);
+    EXPECT_EQ(info.heap_index, kind == Kind::kRegistered ? 1 : UINT64_MAX);
+    EXPECT_EQ(info.address, 0u);
+  }
+  EXPECT_EQ(ops.buffer_info(&machine, nullptr, &info), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "buffer_info: buffer is NULL or not one of this backend");
+  EXPECT_EQ(ops.buffer_info(&machine, buffer, nullptr), BP_INVALID_ARGUMENT);
+  machine.cards[1]->lost = true;
+  EXPECT_EQ(ops.buffer_info(&machine, buffer, &info), BP_DEVICE_LOST);
+}
+
+TEST_F(MemoryTable, RefusesALayoutWhereThereAreNone) {
+  const bp_layout layout{.struct_size = sizeof(layout)};
+  const bp_allocate_desc desc{
+      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .layout = &layout};
+  bp_buffer* buffer = nullptr;
+  EXPECT_EQ(ops.allocate(&machine, device(), &desc, &buffer), BP_UNSUPPORTED);
+  EXPECT_EQ(text, "allocate: layout is given, and this device has no layouts");
+}
+
 TEST_F(MemoryTable, WrapsAndRegistersOnlyAddressesThatThereAre) {
   bp_buffer* buffer = nullptr;
   EXPECT_EQ(ops.wrap_address(&machine, device(), 0, 1, &buffer), BP_INVALID_ARGUMENT);
@@ -208,6 +258,12 @@ TEST_F(MemoryTable, WrapsAndRegistersOnlyAddressesThatThereAre) {
   EXPECT_EQ(ops.wrap_address(&machine, device(), 0, 0, &buffer), BP_OK) << text;
   EXPECT_EQ(more.register_host(&machine, device(), nullptr, 1, &buffer), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "register_host: the address is 0");
+  alignas(4) std::byte memory[8];
+  EXPECT_EQ(more.register_host(&machine, device(), memory + 1, 4, &buffer), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(more.register_host(&machine, device(), memory, 5, &buffer), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "register_host: 5 bytes at address " +
+                      std::to_string(reinterpret_cast<uintptr_t>(memory)) +
+                      " do not begin and end at multiples of 4");
 }
 
 TEST_F(MemoryTable, EndsWhatItRegistered) {

@@ -20,6 +20,7 @@ struct Card {
   void remove(Buffer* buffer) { buffers.remove(buffer); }
   bool find(uint64_t address, bp_address_info& info) { return buffers.find(address, info); }
   bool is_lost() const { return lost; }
+  bp_device_properties properties() const { return {.host_register_alignment_bytes = 4}; }
 
   bool lost = false, is_out_of_memory = false;
   BufferSet<Buffer> buffers;
@@ -62,7 +63,7 @@ struct Buffer : DeviceHandle<Card> {
   int* ended = nullptr;
   std::vector<std::byte> memory;
   std::mutex mutex;
-  bool is_mapped = false;
+  std::vector<void*> maps;
 };
 
 inline bool Card::add(Buffer* buffer) {
@@ -84,15 +85,17 @@ struct Traits : Cards<Machine, Card> {
     b->address = reinterpret_cast<uintptr_t>(b->memory.data());
     return b;
   }
-  static bp_status free(const Machine& i, Buffer& b, const Stream* s) {
-    note(i, s == nullptr ? "free" : "free-behind");
+  static bp_status deallocate(const Machine& i, Buffer& b, const Stream* s) {
+    note(i, s == nullptr ? "deallocate" : "deallocate-behind");
     take_back(b);
     return BP_OK;
   }
   static uint64_t address_of(const Buffer& b) { return b.address; }
-  static void check_address(const Machine& i) {
-    if (!i.has_addresses) refuse(BP_UNSUPPORTED, "address: there are none");
+  static const char* why_no_address(const Machine& i) {
+    return i.has_addresses ? nullptr : "there are none";
   }
+  static uint64_t heap_of(const Buffer& b) { return b.kind == Kind::kWrapped ? UINT64_MAX : 1; }
+  static bool is_wrapped(const Buffer& b) { return b.kind == Kind::kWrapped; }
   static bool is_registered(const Buffer& b) { return b.kind == Kind::kRegistered; }
   static bool is_reserved(const Buffer& b) { return b.kind == Kind::kReserved; }
   static void check_map(const Buffer& b) { check_mappable(b.kind != Kind::kWrapped, false); }
@@ -110,7 +113,9 @@ struct Traits : Cards<Machine, Card> {
     copy_bytes(at(dst), src, dst.size_bytes);
     return BP_OK;
   }
-  static bp_status copy_to_host(const Machine&, Stream&, void* dst, const Range& src, bp_borrow) {
+  static bp_status copy_to_host(const Machine&, Stream&, void* dst, const Range& src, bp_borrow,
+                                uint64_t timeout_ns) {
+    if (timeout_ns == 0) refuse_timeout("copy_to_host", timeout_ns);
     copy_bytes(dst, at(src), src.size_bytes);
     return BP_OK;
   }

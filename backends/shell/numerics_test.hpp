@@ -36,7 +36,7 @@ class Numerics : public testing::Test {
     const bp_buffer_ref from{(&tensor)->buffer, 0, values.size() * sizeof(T)};
     if (values.empty()) return values;
     EXPECT_EQ(b.allocator->copy_to_host(b.allocator->self, b.default_stream(), values.data(), &from,
-                                        BP_BORROW_DURING_CALL),
+                                        BP_BORROW_DURING_CALL, UINT64_MAX),
               BP_OK)
         << b.text;
     return values;

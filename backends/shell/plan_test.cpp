@@ -18,6 +18,8 @@ struct Machine {
   bool is_capturing = false;
   bp_status run_status = BP_OK;
   int packings = 0, planned_launches = 0, plain_launches = 0, plans = 0;
+  bp_device_ops devices{};
+  uint64_t generation = 0;
   const bp_kernel* asked_kernel = nullptr;
   bp_launch_flags asked_flags = 0;
 };
@@ -55,6 +57,9 @@ struct Launcher {
   using Env = bp::Env;
   using Launch = bp::Launch;
   static const bp_host& host_of(const bp_kernel& kernel) { return machine_of(kernel).host; }
+  static const bp_device_ops& devices_of(const bp_kernel& kernel) {
+    return machine_of(kernel).devices;
+  }
   static bool is_capturing(const bp_kernel& kernel, const bp_launch&) {
     return machine_of(kernel).is_capturing;
   }
@@ -244,6 +249,25 @@ TEST_F(Plans, LaunchTheirOwnKernelAlone) {
   EXPECT_EQ(run(kernel, nullptr), BP_OK);
   EXPECT_EQ(machine.plain_launches, 1);
   kernel.plan_release(&kernel, plan);
+}
+
+TEST_F(Plans, AreLostByAResetOfTheirDevice) {
+  machine.devices.self = &machine;
+  machine.devices.reset = [](void*, bp_device*) -> bp_status { return BP_OK; };
+  machine.devices.generation = [](void* self, bp_device*, uint64_t* out) -> bp_status {
+    *out = static_cast<Machine*>(self)->generation;
+    return BP_OK;
+  };
+  bp_plan* const plan = prepare(0);
+  EXPECT_EQ(run(kernel, plan), BP_OK);
+  ++machine.generation;
+  EXPECT_EQ(run(kernel, plan), BP_DEVICE_LOST);
+  EXPECT_EQ(machine.text, "neg_of_test: the plan was made before its device was reset");
+  EXPECT_EQ(pack(plan, {buffer, 64, 48}), BP_DEVICE_LOST);
+  bp_plan_info info{.struct_size = sizeof(bp_plan_info), .struct_type = BP_STRUCT_PLAN_INFO};
+  EXPECT_EQ(kernel.plan_info(&kernel, plan, &info), BP_DEVICE_LOST);
+  EXPECT_EQ(kernel.plan_release(&kernel, plan), BP_OK);
+  EXPECT_EQ(machine.plans, 0);
 }
 
 TEST_F(Plans, WithoutConstantArgumentsHaveNothingToPack) {

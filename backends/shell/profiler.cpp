@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "backplane/shell/deadline.hpp"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 
 namespace bp {
@@ -24,7 +26,8 @@ struct Profiler::Session {
 
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t pending = 0;  // Activities that have not ended. `mutex` guards it.
+  uint64_t pending = 0;   // Activities that have not ended. `mutex` guards it.
+  uint64_t stopping = 0;  // Calls of stop() that wait. The profiler's mutex guards it.
 
   int64_t now_ns() const { return backend.now_ns(backend.self, device); }
 };
@@ -56,7 +59,7 @@ std::shared_ptr<Profiler::Activity> Profiler::begin(const WorkName& work, bp_dev
   {
     const std::lock_guard lock(mutex_);
     const auto found = sessions_.find(device);
-    if (found == sessions_.end()) return nullptr;
+    if (found == sessions_.end() || found->second->stopping != 0) return nullptr;
     session = found->second;
     const auto pushed = pushed_.find(std::this_thread::get_id());
     if (pushed != pushed_.end()) data.external_correlation = pushed->second.back();
@@ -67,8 +70,8 @@ std::shared_ptr<Profiler::Activity> Profiler::begin(const WorkName& work, bp_dev
     data.correlation_id = work.correlation_id;
     data.bytes = work.bytes;
     data.kind = work.kind;
-    // The activity is counted under the lock: either stop() sees it, or begin() does not see the
-    // session.
+    // The activity is counted under the lock: either stop() sees it, or begin() sees that the
+    // session stops.
     return std::make_shared<Activity>(std::move(session), data);
   }
 }
@@ -116,7 +119,9 @@ bp_status Profiler::start(bp_device* device, const bp_profile_desc* desc) {
   return BP_OK;
 }
 
-bp_status Profiler::stop(bp_device* device) {
+// While calls wait, the session records nothing more. It ends with the first that has waited long
+// enough, and goes on if none has.
+bp_status Profiler::stop(bp_device* device, uint64_t timeout_ns) {
   if (const bp_status status = check_device(device, "profiler.stop"); status != BP_OK) {
     return status;
   }
@@ -125,12 +130,24 @@ bp_status Profiler::stop(bp_device* device) {
     const std::lock_guard lock(mutex_);
     const auto found = sessions_.find(device);
     if (found == sessions_.end()) return BP_OK;
-    session = std::move(found->second);
-    sessions_.erase(found);
-    backend_.hooks->recorded_devices.fetch_sub(1, std::memory_order_relaxed);
+    session = found->second;
+    ++session->stopping;
   }
-  std::unique_lock lock(session->mutex);
-  session->changed.wait(lock, [&] { return session->pending == 0; });
+  bool has_ended = false;
+  {
+    std::unique_lock lock(session->mutex);
+    has_ended = wait_on(session->changed, lock, timeout_ns, [&] { return session->pending == 0; });
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    --session->stopping;
+    const auto found = sessions_.find(device);
+    if (has_ended && found != sessions_.end() && found->second == session) {
+      sessions_.erase(found);
+      backend_.hooks->recorded_devices.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+  if (!has_ended) refuse_timeout("profiler.stop", timeout_ns);
   return BP_OK;
 }
 
@@ -182,9 +199,9 @@ bp_profiler_ops Profiler::table() {
                 return guarded(*p.backend_.host, [&] { return p.start(device, desc); });
               },
           .stop =
-              [](void* self, bp_device* device) {
+              [](void* self, bp_device* device, uint64_t timeout_ns) {
                 Profiler& p = profiler(self);
-                return guarded(*p.backend_.host, [&] { return p.stop(device); });
+                return guarded(*p.backend_.host, [&] { return p.stop(device, timeout_ns); });
               },
           // The host gets each record as soon as its work has ended, so there is nothing to flush.
           .flush =

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,11 @@
 namespace bp {
 namespace {
 
+struct Line;
+
 struct Card {
+  static const Line* handle_of(const Line* line) { return line; }
+
   mutable int64_t ticks = 100;
 };
 
@@ -73,7 +78,7 @@ TEST_F(ProfilerOfAnInstance, RecordsTheWorkOfAStream) {
   ASSERT_EQ(start(card, 0), BP_OK) << text;
   EXPECT_TRUE(machine.hooks.is_recording());
   run({BP_ACTIVITY_COPY, "copy", 8, 7});
-  ASSERT_EQ(ops.stop(ops.self, card), BP_OK) << text;
+  ASSERT_EQ(ops.stop(ops.self, card, UINT64_MAX), BP_OK) << text;
   EXPECT_FALSE(machine.hooks.is_recording());
   EXPECT_EQ(runs, 1);
   ASSERT_EQ(records.size(), 1u);
@@ -86,6 +91,26 @@ TEST_F(ProfilerOfAnInstance, RecordsTheWorkOfAStream) {
   EXPECT_EQ(record.correlation_id, 7u);
   EXPECT_EQ(record.start_ns, 100);
   EXPECT_EQ(record.end_ns, 101);
+}
+
+TEST_F(ProfilerOfAnInstance, GoesOnAfterAStopThatRanOutOfTime) {
+  ASSERT_EQ(start(card, 0), BP_OK) << text;
+  std::function<void()> first =
+      recorded(*machine.profiler, line, {BP_ACTIVITY_COPY, "first"}, [this] { ++runs; });
+  for (const uint64_t timeout_ns : {0, 1000}) {
+    EXPECT_EQ(ops.stop(ops.self, card, timeout_ns), BP_TIMEOUT);
+    EXPECT_EQ(text,
+              "profiler.stop: the work did not end within " + std::to_string(timeout_ns) + " ns");
+  }
+  EXPECT_TRUE(machine.hooks.is_recording());
+  EXPECT_EQ(start(card, 0), BP_ALREADY_EXISTS);
+  run({BP_ACTIVITY_COPY, "second"});
+  first();
+  first = nullptr;
+  EXPECT_EQ(ops.stop(ops.self, card, 0), BP_OK) << text;
+  EXPECT_FALSE(machine.hooks.is_recording());
+  EXPECT_EQ(records.size(), 2u);
+  EXPECT_EQ(ops.stop(ops.self, card, 0), BP_OK) << "nothing is recorded";
 }
 
 TEST_F(ProfilerOfAnInstance, RecordsOnlyTheKindsThatAreAskedFor) {

@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "backplane/shell/deadline.hpp"
+
 namespace bp {
 namespace {
 
@@ -13,22 +15,15 @@ using Clock = std::chrono::steady_clock;
 // The number of items of one queue that run before another queue has its turn.
 constexpr int kItemsPerTurn = 16;
 
-// Waits until is_done() is true. Returns false if timeout_ns passed first. `lock` holds the mutex
-// of `changed`.
-template <typename Predicate>
-bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
-             uint64_t timeout_ns, Predicate is_done) {
-  // A deadline beyond a century could overflow, so a longer timeout never passes.
-  constexpr uint64_t kForeverNs = uint64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
-  if (timeout_ns == 0) return is_done();
-  if (timeout_ns >= kForeverNs) {
-    changed.wait(lock, is_done);
-    return true;
-  }
-  return changed.wait_until(lock, Clock::now() + std::chrono::nanoseconds(timeout_ns), is_done);
-}
-
 }  // namespace
+
+bp_status refuse_behind(const bp_host& host, const Outcome& failure) {
+  if (failure.status == BP_DEVICE_LOST) {
+    return host.set_error(host.self, BP_DEVICE_LOST, failure.text.c_str());
+  }
+  return host.set_error(host.self, BP_STREAM_FAILED,
+                        ("the stream has failed: " + failure.text).c_str());
+}
 
 // ---- Point --------------------------------------------------------------------------------------
 
@@ -87,9 +82,9 @@ void Executor::schedule(std::shared_ptr<Queue> queue) {
   changed_.notify_one();
 }
 
-void Executor::wait_idle() {
+bool Executor::wait_idle(uint64_t timeout_ns) {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return scheduled_.empty() && running_ == 0; });
+  return wait_on(idle_, lock, timeout_ns, [&] { return scheduled_.empty() && running_ == 0; });
 }
 
 void Executor::stop() {
@@ -139,9 +134,7 @@ bp_status Queue::enqueue(Item item) {
       before = state_.exchange(kQueued, std::memory_order_acq_rel);
     }
   }
-  if (failure.status != BP_OK) {
-    return host_.set_error(host_.self, failure.status, failure.text.c_str());
-  }
+  if (failure.status != BP_OK) return refuse_behind(host_, failure);
   // In the state kOwned, the owner schedules the queue when its task has ended. In the state
   // kQueued, the queue is already scheduled.
   if (before == kIdle) schedule();
@@ -183,15 +176,23 @@ bool Queue::wait(uint64_t timeout_ns) {
   return wait_on(ended_, lock, timeout_ns, [&] { return done_ >= last; });
 }
 
+// Returns a copy, because the host is told without the lock.
+Outcome Queue::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 bp_status Queue::surface() const {
   if (!has_failed()) return BP_OK;
-  Outcome failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = failure_;
-  }
+  const Outcome failure = this->failure();
   if (failure.status == BP_OK) return BP_OK;
   return host_.set_error(host_.self, failure.status, failure.text.c_str());
+}
+
+bp_status Queue::admit() const {
+  if (!has_failed()) return BP_OK;
+  const Outcome failure = this->failure();
+  return failure.status == BP_OK ? bp_status{BP_OK} : refuse_behind(host_, failure);
 }
 
 void Queue::clear_failure() {

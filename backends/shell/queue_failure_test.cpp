@@ -14,7 +14,7 @@ class QueueFailures : public Queues {
   // Queues a data failure, which it clears, then a wait that never ends, and then a note of 1.
   void wait_behind_a_cleared_data_failure() {
     const auto never = std::make_shared<Point>(false);
-    EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
+    EXPECT_EQ(closed->submit([] { throw DataFailure(BP_DATA_FAILURE, "an index"); }), BP_OK);
     // The task may still use the block when this function returns.
     const auto block = std::make_shared<Block>();
     EXPECT_EQ(closed->submit([block] { (*block)(); }), BP_OK);
@@ -41,13 +41,15 @@ TEST_P(QueueFailures, KeepTheFirstFailureUntilItIsCleared) {
   EXPECT_EQ(closed->surface(), BP_ABORTED);
   EXPECT_EQ(text, "the first");
   text.clear();
-  EXPECT_EQ(note(*closed, 2), BP_ABORTED);
-  EXPECT_EQ(text, "the first");
-  EXPECT_EQ(closed->wait_for(gate), BP_ABORTED);
+  EXPECT_EQ(closed->admit(), BP_STREAM_FAILED);
+  EXPECT_EQ(note(*closed, 2), BP_STREAM_FAILED);
+  EXPECT_EQ(text, "the stream has failed: the first");
+  EXPECT_EQ(closed->wait_for(gate), BP_STREAM_FAILED);
   EXPECT_EQ(closed->surface(), BP_ABORTED) << "it does not end by being told";
   closed->clear_failure();
   EXPECT_FALSE(closed->has_failed());
   EXPECT_EQ(closed->surface(), BP_OK);
+  EXPECT_EQ(closed->admit(), BP_OK);
   EXPECT_EQ(note(*closed, 3), BP_OK);
   EXPECT_TRUE(closed->wait(kLong));
   EXPECT_EQ(read(), Numbers{3});
@@ -59,16 +61,16 @@ TEST_P(QueueFailures, TellAHostThatCallsTheQueueMeanwhile) {
   const auto call_back = [this] {
     EXPECT_EQ(queue->surface(), BP_ABORTED);
     EXPECT_TRUE(queue->wait(kLong));
-    EXPECT_EQ(note(*queue, 1), BP_ABORTED);
+    EXPECT_EQ(note(*queue, 1), BP_STREAM_FAILED);
     EXPECT_EQ(queue->submit_always([this](const Outcome&) { write(2); }, false), BP_OK);
     EXPECT_TRUE(queue->wait(kLong));
   };
   EXPECT_EQ(throw_in(*queue, BP_ABORTED, "why"), BP_OK);
   EXPECT_TRUE(queue->wait(kLong));
   on_error = call_back;
-  in_time([&] { EXPECT_EQ(note(*queue, 1), BP_ABORTED); });
+  in_time([&] { EXPECT_EQ(note(*queue, 1), BP_STREAM_FAILED); });
   on_error = call_back;
-  in_time([&] { EXPECT_EQ(queue->wait_for(ended), BP_ABORTED); });
+  in_time([&] { EXPECT_EQ(queue->wait_for(ended), BP_STREAM_FAILED); });
   on_error = call_back;
   in_time([&] { EXPECT_EQ(queue->surface(), BP_ABORTED); });
   EXPECT_FALSE(on_error) << "the host was not told";
@@ -107,15 +109,15 @@ TEST_P(QueueFailures, TellKindsOfExceptionsApart) {
 }
 
 TEST_P(QueueFailures, RunWhatWasQueuedBehindADataFailureAndNothingLater) {
-  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
+  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_DATA_FAILURE, "an index"); }), BP_OK);
   EXPECT_EQ(note(*closed, 100), BP_OK);
   EXPECT_EQ(call_back(*closed), BP_OK);
   open();
   EXPECT_TRUE(closed->wait(kLong));
-  EXPECT_EQ(note(*closed, 101), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(text, "an index");
+  EXPECT_EQ(note(*closed, 101), BP_STREAM_FAILED);
+  EXPECT_EQ(text, "the stream has failed: an index");
   EXPECT_TRUE(closed->wait(kLong));
-  EXPECT_EQ(read(), (Numbers{100, BP_INVALID_ARGUMENT}));
+  EXPECT_EQ(read(), (Numbers{100, BP_DATA_FAILURE}));
 }
 
 TEST_P(QueueFailures, FailWithThePointThatTheyWaitFor) {
@@ -126,7 +128,7 @@ TEST_P(QueueFailures, FailWithThePointThatTheyWaitFor) {
   EXPECT_EQ(text, "carried");
   EXPECT_EQ(queue->wait_for(gate), BP_OK) << "the wait itself was accepted";
   EXPECT_TRUE(queue->wait(kLong));
-  EXPECT_EQ(note(*queue, 2), BP_ABORTED);
+  EXPECT_EQ(note(*queue, 2), BP_STREAM_FAILED);
   EXPECT_EQ(read(), Numbers{});
 }
 
@@ -134,7 +136,7 @@ TEST_P(QueueFailures, TakeADataFailureFromAPointAsOne) {
   EXPECT_EQ(note(*closed, 1), BP_OK);
   open({BP_INTERNAL, "carried", true});
   EXPECT_TRUE(closed->wait(kLong));
-  EXPECT_EQ(note(*closed, 2), BP_INTERNAL);
+  EXPECT_EQ(note(*closed, 2), BP_STREAM_FAILED);
   EXPECT_EQ(read(), Numbers{1});
 }
 
@@ -193,7 +195,7 @@ TEST_P(QueueFailures, AbortWorkBehindAnAbandonedWaitAndAClearedDataFailure) {
 }
 
 TEST_P(QueueFailures, StopQueuedWorkWhereAnotherStandsBehindADataFailure) {
-  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
+  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_DATA_FAILURE, "an index"); }), BP_OK);
   EXPECT_EQ(throw_in(*closed, BP_ABORTED, "no data"), BP_OK);
   EXPECT_EQ(note(*closed, 1), BP_OK);
   open();
@@ -203,7 +205,7 @@ TEST_P(QueueFailures, StopQueuedWorkWhereAnotherStandsBehindADataFailure) {
 
 TEST_P(QueueFailures, StopQueuedWorkWhereACarriedOneStandsBehindADataFailure) {
   const auto other = std::make_shared<Point>(false);
-  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
+  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_DATA_FAILURE, "an index"); }), BP_OK);
   EXPECT_EQ(closed->wait_for(other), BP_OK);
   EXPECT_EQ(note(*closed, 1), BP_OK);
   open();

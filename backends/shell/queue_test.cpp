@@ -74,6 +74,21 @@ TEST_P(Queues, AreIdleWhenAllWorkHasEnded) {
   EXPECT_TRUE(closed->wait(0));
 }
 
+TEST_F(QueueTest, AreWaitedForTogetherWithATimeout) {
+  const auto queue = make(false), parked = make(false);
+  const auto gate = std::make_shared<Point>(false);
+  const auto block = std::make_shared<Block>();
+  EXPECT_EQ(parked->wait_for(gate), BP_OK);
+  EXPECT_TRUE(executor.wait_idle(kLong)) << "a queue that waits for a point does not run";
+  EXPECT_EQ(queue->submit([block] { (*block)(); }), BP_OK);
+  block->wait_until_it_runs();
+  EXPECT_FALSE(executor.wait_idle(0));
+  EXPECT_FALSE(executor.wait_idle(kShort));
+  block->end();
+  EXPECT_TRUE(executor.wait_idle(kLong));
+  EXPECT_TRUE(gate->complete({}));
+}
+
 TEST_P(Queues, RunInTheCallerOnlyWhatTheyMay) {
   const std::thread::id here = std::this_thread::get_id();
   std::thread::id place{};

@@ -10,10 +10,10 @@ std::string shape_text(uint32_t ndim, const int64_t* shape) {
   return text + "]";
 }
 
-std::string bad_index_text(const std::string& op, const std::string& what, int64_t index,
-                           int64_t extent) {
-  return op + ": " + what + " is " + std::to_string(index) + ", not from 0 to " +
-         std::to_string(extent - 1);
+std::string bad_index_text(const std::string& op, const std::string& argument, int64_t position,
+                           int64_t index, int64_t extent) {
+  return op + ": element " + std::to_string(position) + " of " + argument + " is " +
+         std::to_string(index) + ", not from 0 to " + std::to_string(extent - 1);
 }
 
 int64_t product_beyond_64_bits(uint32_t ndim, const int64_t* shape) {

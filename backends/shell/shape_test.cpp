@@ -23,7 +23,8 @@ TEST(Shape, IsContiguousInRowMajorOrderWithoutGaps) {
 }
 
 TEST(Shape, NamesAnIndexThatItsAxisLacks) {
-  EXPECT_EQ(bad_index_text("gather", "an index", -7, 4), "gather: an index is -7, not from 0 to 3");
+  EXPECT_EQ(bad_index_text("gather", "indices", 5, -7, 4),
+            "gather: element 5 of indices is -7, not from 0 to 3");
 }
 
 TEST(Shape, IsContiguousWithoutElements) {

@@ -201,6 +201,11 @@ TEST_F(StreamTables, WaitForTheHostAndCarryItsFailure) {
   EXPECT_EQ(text, "the host signalled a failure");
   EXPECT_EQ(streams.synchronize(&machine, stream, UINT64_MAX), BP_ABORTED);
   EXPECT_EQ(seen, BP_ABORTED);
+  bp_event* const never = make_event();
+  for (bp_event* const event : {never, after}) {
+    EXPECT_EQ(streams.wait_event(&machine, stream, event), BP_STREAM_FAILED);
+    EXPECT_EQ(text, "the stream has failed: the host signalled a failure");
+  }
   ASSERT_EQ(streams.clear_failure(&machine, stream), BP_OK);
   EXPECT_EQ(streams.status(&machine, stream), BP_OK);
   EXPECT_EQ(events.signal(&machine, gate, BP_OK), BP_INVALID_ARGUMENT);
@@ -209,7 +214,7 @@ TEST_F(StreamTables, WaitForTheHostAndCarryItsFailure) {
   EXPECT_EQ(text, "event.signal: the event is not host-signalled");
   EXPECT_EQ(events.record(&machine, gate, stream), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "event.record: only the host signals this event");
-  destroy({gate, after});
+  destroy({gate, after, never});
   EXPECT_TRUE(card.events.empty());
 }
 
@@ -279,6 +284,8 @@ TEST_F(StreamTables, LoseTheWorkAndTheSignalsOfALostDevice) {
   const Outcome loss{.status = BP_DEVICE_LOST, .text = "it fell off the bus"};
   lose_work(set, all, loss, [](Point& point) -> Point& { return point; });
   EXPECT_EQ(stream->queue->surface(), BP_DEVICE_LOST);
+  EXPECT_EQ(text, "it fell off the bus");
+  EXPECT_EQ(stream->queue->admit(), BP_DEVICE_LOST);
   EXPECT_EQ(text, "it fell off the bus");
   ASSERT_TRUE(signalled.latest()->is_complete());
   EXPECT_EQ(signalled.latest()->outcome().status, BP_DEVICE_LOST);

@@ -37,7 +37,7 @@ class TestBackend {
   }
 
   void shutdown() {
-    if (backend != nullptr) backend->shutdown(backend->self);
+    if (backend != nullptr) backend->shutdown(backend->self, UINT64_MAX);
     backend = nullptr;
   }
 
@@ -89,7 +89,7 @@ class TestBackend {
     if (k->workspace_size != nullptr) k->workspace_size(k, device, &args, &required, &preferred);
     if (preferred > 0) launch.workspace = {make_buffer(preferred), 0, preferred};
     const bp_status status = k->launch(k, &launch, &args);
-    allocator->free(allocator->self, launch.workspace.buffer, stream);
+    allocator->deallocate(allocator->self, launch.workspace.buffer, stream);
     return status;
   }
   template <typename Args>
@@ -228,10 +228,10 @@ class TestBackend {
                 .struct_type = BP_STRUCT_HOST,
                 .self = this,
                 .set_error = set_error,
-                .log = log,
+                .log_line = log,
                 .get_option = get_option,
                 .allocate = allocate,
-                .free = free_memory};
+                .deallocate = free_memory};
   bp_registrar registrar_{.struct_size = sizeof(bp_registrar),
                           .struct_type = BP_STRUCT_REGISTRAR,
                           .self = this,
@@ -263,7 +263,7 @@ class TestTensor {
                .dtype = dtype};
   }
   TestTensor(const TestTensor&) = delete;
-  ~TestTensor() { backend_.allocator->free(backend_.allocator->self, buffer_, nullptr); }
+  ~TestTensor() { backend_.allocator->deallocate(backend_.allocator->self, buffer_, nullptr); }
 
   // Changes the order of the axes. The elements stay where they are.
   void permute(const std::vector<size_t>& order) {

@@ -36,6 +36,16 @@ class FakeDevice {
     for (const auto& [handle, object] : objects_) ADD_FAILURE() << object.name << " was left over";
   }
 
+  bp_device_ops devices() {
+    bp_device_ops ops{};
+    ops.self = this;
+    ops.generation = [](void* self, bp_device*, uint64_t* out) -> bp_status {
+      *out = of(self).generation;
+      return BP_OK;
+    };
+    return ops;
+  }
+
   bp_device* handle() { return reinterpret_cast<bp_device*>(this); }
   size_t live_count() const { return objects_.size(); }
   CompilerBackend backend(std::vector<const bp_kernel*> kernels, const char* identity);
@@ -72,6 +82,7 @@ class FakeDevice {
   std::vector<std::string> log;
   std::string failing_call;
   int failing_after = 0;
+  uint64_t generation = 0;
 
  private:
   struct Object {
@@ -115,7 +126,7 @@ inline bp_allocator_ops FakeDevice::memory() {
     *out_buffer = of(self).make_buffer(desc->size_bytes);
     return bp_status{BP_OK};
   };
-  ops.free = [](void* self, bp_buffer* buffer, bp_stream* stream) {
+  ops.deallocate = [](void* self, bp_buffer* buffer, bp_stream* stream) {
     if (buffer == nullptr) return bp_status{BP_OK};
     FakeDevice& d = of(self);
     d.log.push_back(d.name(buffer) + " freed behind " +
@@ -173,6 +184,7 @@ inline CompilerBackend FakeDevice::backend(std::vector<const bp_kernel*> kernels
           .memory = memory(),
           .streams = streams(),
           .events = events(),
+          .devices = devices(),
           .kernels = std::move(kernels),
           .captures = nullptr,
           .self = this,

@@ -36,6 +36,8 @@ struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
   ~Instance();
 
+  bool wait_for_work(uint64_t timeout_ns) { return executor.wait_idle(timeout_ns); }
+
   const Options options;
   std::vector<const bp_kernel*> plain_kernels;  // The originals of `kernels`.
   Executor executor;  // Runs the work of all devices, because their streams may wait for each

@@ -29,6 +29,10 @@ void GroupAccess::check_device(bp_device* device, const char* call) {
   static_cast<void>(device_of(instance_, device, call));
 }
 
+uint64_t GroupAccess::generation(bp_device* device) {
+  return Cards<Instance, Device>::any_device_of(instance_, device, "generation").generation();
+}
+
 std::shared_ptr<Queue> GroupAccess::queue(bp_stream* stream, bp_device* device, const char* call) {
   const Stream& s = stream_of(stream, call);
   check_same_device(s.device, &device_of(instance_, device, call), call, "stream");

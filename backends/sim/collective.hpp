@@ -12,6 +12,7 @@ class GroupAccess final : public GroupBackend {
   explicit GroupAccess(const Instance& instance) : instance_(instance) {}
 
   void check_device(bp_device* device, const char* call) override;
+  uint64_t generation(bp_device* device) override;
   std::shared_ptr<Queue> queue(bp_stream* stream, bp_device* device, const char* call) override;
   std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
                                       bool is_written, const char* call, const char* what) override;

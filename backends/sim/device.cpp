@@ -14,9 +14,10 @@ namespace bp::sim {
 namespace {
 
 constexpr int32_t kDlpackExtensionDevice = 12;  // kDLExtDev.
+constexpr uint64_t kLineBytes = 64;  // flush() and invalidate() move whole lines of this size.
 
 bp_heap make_heap(const Options& options, bp_heap_flags flags) {
-  bp_heap heap = bp::make_heap(options.capacity_bytes, flags);
+  bp_heap heap = bp::make_heap(options.capacity_bytes, flags, kLineBytes);
   heap.tensor_offset_alignment_bytes = options.offset_alignment_bytes;
   heap.suballocation_granularity_bytes =
       options.has_whole_buffers ? 0 : options.offset_alignment_bytes;
@@ -37,6 +38,9 @@ Device::Device(Instance& instance, uint32_t index)
   write_uuid("backplane.sim", name_, properties_.uuid);
   properties_.compute_unit_count = 1;
   properties_.subgroup_size = 1;
+  if (options().has_registration) {
+    properties_.host_register_alignment_bytes = options().offset_alignment_bytes;
+  }
   if (options().has_addresses) {
     properties_.dlpack_device_type = kDlpackExtensionDevice;
     properties_.dlpack_device_id = static_cast<int32_t>(index);
@@ -68,11 +72,6 @@ size_t Device::set_heaps() {
   return 0;
 }
 
-const bp_device_properties& Device::properties() {
-  write_generation(properties_, generation());
-  return properties_;
-}
-
 void Device::set_option(std::string_view key, std::string_view value) {
   DelayOptions delays = delays_.get();
   if (!set_delay_option(delays, key, value)) {
@@ -95,6 +94,10 @@ Stream* Device::default_stream() {
 }
 
 Stream* Device::create_stream() { return streams_.add(make_stream()); }
+
+void Device::renew_default_stream() {
+  streams_.renew_default_stream([this] { return make_stream(); });
+}
 
 Stream* Device::wrap_stream(const void* native) {
   return streams_.add_copy([&](const Stream& stream) { return stream.queue.get() == native; });

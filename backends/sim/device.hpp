@@ -45,7 +45,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
   uint32_t index() const { return index_; }
   Instance& owner() const { return instance_; }
   const Options& options() const { return instance_.options; }
-  const bp_device_properties& properties();
+  const bp_device_properties& properties() const { return properties_; }
   const bp_heap& heap(size_t index) const { return heaps_[index]; }
   uint64_t heap_count() const { return properties_.heap_count; }
   Place place(size_t heap_index) const {
@@ -63,6 +63,9 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
 
   Stream* default_stream();
   Stream* create_stream();
+
+  // Lets the default stream go on after a reset.
+  void renew_default_stream();
 
   // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
   // has no such queue.

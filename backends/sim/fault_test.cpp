@@ -22,7 +22,7 @@ TEST(SimFaults, StopWhatIsQueuedBehindASubmission) {
   ASSERT_EQ(s.signal(gate), BP_OK);
   EXPECT_EQ(s.synchronize(stream), kVendorFailure);
   EXPECT_EQ(s.status(stream), kVendorFailure);
-  EXPECT_EQ(s.fill(stream, buffer, 4), kVendorFailure);
+  EXPECT_EQ(s.fill(stream, buffer, 4), BP_STREAM_FAILED);
   ASSERT_EQ(s.clear(stream), BP_OK);
   EXPECT_EQ(s.read(stream, buffer), bytes_of(1));
 }
@@ -35,15 +35,15 @@ TEST(SimFaults, LetQueuedWorkRunBehindDataAndTravelWithEvents) {
   bp_event* gate = s.make_event(BP_EVENT_HOST_SIGNAL);
   bp_event* after = s.make_event();
   ASSERT_EQ(s.wait(stream, gate), BP_OK);
-  ASSERT_EQ(s.fail_next(stream, BP_TEST_FAULT_DATA, BP_INVALID_ARGUMENT), BP_OK);
+  ASSERT_EQ(s.fail_next(stream, BP_TEST_FAULT_DATA, BP_DATA_FAILURE), BP_OK);
   ASSERT_EQ(s.fill(stream, buffer, 2), BP_OK);
   ASSERT_EQ(s.fill(stream, buffer, 3), BP_OK);
   ASSERT_EQ(s.record(after, stream), BP_OK);
   ASSERT_EQ(s.wait(waiter, after), BP_OK);
   ASSERT_EQ(s.signal(gate), BP_OK);
-  EXPECT_EQ(s.synchronize(stream), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(s.synchronize(waiter), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(s.fill(stream, buffer, 4), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(s.synchronize(stream), BP_DATA_FAILURE);
+  EXPECT_EQ(s.synchronize(waiter), BP_DATA_FAILURE);
+  EXPECT_EQ(s.fill(stream, buffer, 4), BP_STREAM_FAILED);
   ASSERT_EQ(s.clear(stream), BP_OK);
   EXPECT_EQ(s.read(stream, buffer), bytes_of(3));
 }
@@ -146,12 +146,11 @@ TEST(SimLoss, EndsEveryCallButThoseThatEndHandles) {
   EXPECT_EQ(call.status, BP_DEVICE_LOST);
 }
 
-TEST(SimLoss, IsHealedByResetForNewHandlesAlone) {
+TEST(SimLoss, IsHealedByResetForNewHandlesAndTheDefaultStream) {
   Sim s;
-  const bp_device_properties* properties = nullptr;
-  ASSERT_EQ(s.b.devices->properties(s.b.devices->self, s.b.device, &properties), BP_OK);
-  const uint64_t generation = properties->generation;
-  bp_stream* old_default = s.b.default_stream();
+  uint64_t before = 0, after = 0;
+  ASSERT_EQ(s.b.devices->generation(s.b.devices->self, s.b.device, &before), BP_OK);
+  bp_stream* lent = s.b.default_stream();
   bp_stream* old_stream = s.make_stream();
   bp_event* old_event = s.make_event();
   bp_buffer* old_buffer = s.make_buffer(4096);
@@ -159,16 +158,20 @@ TEST(SimLoss, IsHealedByResetForNewHandlesAlone) {
   ASSERT_EQ(s.fill(old_stream, old_buffer, 1), BP_OK);
   ASSERT_EQ(s.lose(), BP_OK);
   ASSERT_EQ(s.reset(), BP_OK) << s.b.text;
-  EXPECT_GT(properties->generation, generation);
+  ASSERT_EQ(s.b.devices->generation(s.b.devices->self, s.b.device, &after), BP_OK);
+  EXPECT_EQ(after, before + 1);
   EXPECT_EQ(s.free_bytes(), free_before) << "the memory of old buffers is free";
-  for (bp_stream* stream : {old_default, old_stream}) {
-    EXPECT_EQ(s.status(stream), BP_DEVICE_LOST);
-    EXPECT_EQ(s.clear(stream), BP_DEVICE_LOST);
-  }
+  EXPECT_EQ(s.b.default_stream(), lent);
+  EXPECT_EQ(s.status(lent), BP_OK) << s.b.text;
+  EXPECT_EQ(s.b.streams->destroy(s.b.streams->self, lent), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(s.status(old_stream), BP_DEVICE_LOST);
+  EXPECT_EQ(s.clear(old_stream), BP_DEVICE_LOST);
   EXPECT_NE(s.b.text.find("before its device was reset"), std::string::npos) << s.b.text;
   bp_stream* stream = s.make_stream();
   EXPECT_EQ(s.fill(stream, old_buffer, 1), BP_DEVICE_LOST);
   EXPECT_EQ(s.record(old_event, stream), BP_DEVICE_LOST);
+  EXPECT_EQ(s.b.allocator->unmap(s.b.allocator->self, old_buffer, nullptr), BP_OK)
+      << "its map has ended";
   bp_buffer* buffer = s.make_buffer(16);
   ASSERT_EQ(s.fill(s.b.default_stream(), buffer, 6), BP_OK);
   EXPECT_EQ(s.read(s.b.default_stream(), buffer), bytes_of(6));
@@ -176,6 +179,21 @@ TEST(SimLoss, IsHealedByResetForNewHandlesAlone) {
   EXPECT_EQ(s.free(old_buffer), BP_OK);
   EXPECT_EQ(s.b.streams->destroy(s.b.streams->self, old_stream), BP_OK);
   EXPECT_EQ(s.b.events->destroy(s.b.events->self, old_event), BP_OK);
+}
+
+TEST(SimLoss, EndsTheCaptureOfTheDefaultStream) {
+  Sim s;
+  const bp_graph_ops& graphs = *s.b.graphs;
+  bp_stream* lent = s.b.default_stream();
+  ASSERT_EQ(graphs.begin_capture(graphs.self, lent, nullptr), BP_OK) << s.b.text;
+  ASSERT_EQ(s.lose(), BP_OK);
+  ASSERT_EQ(s.reset(), BP_OK) << s.b.text;
+  EXPECT_EQ(s.status(lent), BP_OK) << "it does not capture any more";
+  bp_buffer* buffer = s.make_buffer(16);
+  ASSERT_EQ(s.fill(lent, buffer, 6), BP_OK) << s.b.text;
+  EXPECT_EQ(s.read(lent, buffer), bytes_of(6));
+  bp_graph* graph = nullptr;
+  EXPECT_EQ(graphs.end_capture(graphs.self, lent, &graph), BP_INVALID_ARGUMENT);
 }
 
 TEST(SimLoss, IsNotHealedWhileAnotherInstanceUsesTheDevice) {

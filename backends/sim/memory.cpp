@@ -1,5 +1,6 @@
 #include "backends/sim/memory.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "backends/sim/backend.hpp"
@@ -50,13 +51,24 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
 std::string damage_text(Memory& memory) {
   const Memory::Damage damage = memory.damage();
   if (damage.count == 0) return "";
-  return "free: " + std::to_string(damage.count) + " bytes behind the end of a buffer of " +
+  return "deallocate: " + std::to_string(damage.count) + " bytes behind the end of a buffer of " +
          std::to_string(memory.size_bytes()) + " were overwritten, the first at " +
          std::to_string(damage.first_byte);
 }
 
 // The value that a host reads if it did not call invalidate().
 constexpr std::byte kStale{0xCD};
+
+// Returns the lines of the simulated cache that a range touches: memory that is not coherent moves
+// by whole lines.
+Range lines_of(const Range& range) {
+  const Buffer& b = range.buffer;
+  if (range.size_bytes == 0) return range;
+  const uint64_t line = b.device->heap(b.heap).map_granularity_bytes;
+  const uint64_t begin = range.byte_offset / line * line;
+  const uint64_t end = (range.byte_offset + range.size_bytes + line - 1) / line * line;
+  return {range.buffer, begin, std::min(end, b.size_bytes) - begin};
+}
 
 }  // namespace
 
@@ -65,14 +77,14 @@ std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc
   return make_buffer(d, request);
 }
 
-bp_status MemoryTraits::free(const Instance& i, Buffer& buffer, Stream* stream) {
+bp_status MemoryTraits::deallocate(const Instance& i, Buffer& buffer, Stream* stream) {
   const std::unique_ptr<Buffer> ended = take_back(buffer);
   if (ended->kind != BufferKind::kAllocated) return BP_OK;
   const auto end = [memory = ended->memory, &host = *i.host] {
     const std::string text = damage_text(*memory);
     memory->discard();
     if (text.empty()) return;
-    host.log(host.self, BP_LOG_ERROR, text.c_str());
+    host.log_line(host.self, BP_LOG_ERROR, text.c_str());
     throw DataFailure(BP_INTERNAL, text);
   };
   if (stream != nullptr) {
@@ -86,10 +98,11 @@ bp_status MemoryTraits::free(const Instance& i, Buffer& buffer, Stream* stream) 
   return BP_OK;
 }
 
-void MemoryTraits::check_address(const Instance& i) {
-  if (i.options.has_addresses) return;
-  refuse(BP_UNSUPPORTED, "address: option addresses is no: buffers are handles alone");
+const char* MemoryTraits::why_no_address(const Instance& i) {
+  return i.options.has_addresses ? nullptr : "option addresses is no: buffers are handles alone";
 }
+
+const Layouts* MemoryTraits::layouts_of(const Instance& i) { return i.layouts.get(); }
 
 // ---- Mapping ------------------------------------------------------------------------------------
 
@@ -117,17 +130,19 @@ void MemoryTraits::unmap(const Buffer& b) {
 void MemoryTraits::flush(const Range& range) {
   const std::lock_guard lock(range.buffer.mutex);
   if (range.buffer.shadow.empty()) return;
-  const std::vector<Use> use{use_of(range, Access::kWrite)};
+  const Range lines = lines_of(range);
+  const std::vector<Use> use{use_of(lines, Access::kWrite)};
   const OpenUses open(use);
-  copy_bytes(use[0].address(), range.buffer.shadow.data() + range.byte_offset, range.size_bytes);
+  copy_bytes(use[0].address(), lines.buffer.shadow.data() + lines.byte_offset, lines.size_bytes);
 }
 
 void MemoryTraits::invalidate(const Range& range) {
   const std::lock_guard lock(range.buffer.mutex);
   if (range.buffer.shadow.empty()) return;
-  const std::vector<Use> use{use_of(range, Access::kRead)};
+  const Range lines = lines_of(range);
+  const std::vector<Use> use{use_of(lines, Access::kRead)};
   const OpenUses open(use);
-  copy_bytes(range.buffer.shadow.data() + range.byte_offset, use[0].address(), range.size_bytes);
+  copy_bytes(lines.buffer.shadow.data() + lines.byte_offset, use[0].address(), lines.size_bytes);
 }
 
 // ---- Ranges -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@
 namespace bp::sim {
 
 enum class BufferKind : uint8_t {
-  kAllocated,   // Owns its memory until free(). Imported memory has this kind too.
+  kAllocated,   // Owns its memory until deallocate(). Imported memory has this kind too.
   kWrapped,     // Lies over memory that it does not own, and address_info() never names it.
   kRegistered,  // Lies over the host's memory until unregister_host().
   kRange,       // Reserves addresses until virtual_memory.release().
@@ -62,7 +62,7 @@ struct Buffer : Handle {
   bool is_stream_ordered = false;
 
   std::mutex mutex;  // It guards the members below.
-  bool is_mapped = false;
+  std::vector<void*> maps;
   // The copy that the host sees if the memory is not coherent. It is empty until the first map().
   std::vector<std::byte> shadow;
 };
@@ -96,11 +96,14 @@ struct MemoryTraits : Cards<Instance, Device> {
   using Buffer = sim::Buffer;
 
   static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
-  static bp_status free(const Instance& i, Buffer& buffer, Stream* stream);
-  static void check_address(const Instance& i);
+  static bp_status deallocate(const Instance& i, Buffer& buffer, Stream* stream);
+  static const char* why_no_address(const Instance& i);
   static uint64_t address_of(const Buffer& b) { return reinterpret_cast<uintptr_t>(b.address()); }
+  static uint64_t heap_of(const Buffer& b) { return b.heap; }
+  static bool is_wrapped(const Buffer& b) { return b.kind == BufferKind::kWrapped; }
   static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
   static bool is_reserved(const Buffer& b) { return b.kind == BufferKind::kRange; }
+  static const Layouts* layouts_of(const Instance& i);
   static void check_map(const Buffer& b);
   static void* map(const Range& range);
   static void unmap(const Buffer& b);
@@ -117,7 +120,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
                                   bp_borrow borrow);
   static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
-                                bp_borrow borrow);
+                                bp_borrow borrow, uint64_t timeout_ns);
   static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
                         uint64_t pattern_size_bytes);
 

@@ -5,6 +5,7 @@
 #include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/bytes.hpp"
+#include "backplane/shell/landing.hpp"
 
 namespace bp::sim {
 
@@ -37,16 +38,17 @@ bp_status MemoryTraits::copy_from_host(const Instance&, Stream& s, const Range& 
 }
 
 bp_status MemoryTraits::copy_to_host(const Instance&, Stream& s, void* dst, const Range& src,
-                                     bp_borrow borrow) {
+                                     bp_borrow borrow, uint64_t timeout_ns) {
   const Use use = use_of(src, Access::kRead);
   const uint64_t size_bytes = src.size_bytes;
   const std::shared_ptr<Queue> queue = s.queue;
-  const bp_status status = submit_work(
-      s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes}, {use},
-      [dst, address = use.address(), size_bytes] { copy_bytes(dst, address, size_bytes); });
+  const Landing landing(dst, size_bytes, borrow, timeout_ns);
+  const bp_status status =
+      submit_work(s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes}, {use},
+                  [to = landing.address(), kept = landing.kept(), address = use.address(),
+                   size_bytes] { copy_bytes(to, address, size_bytes); });
   if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
-  queue->wait(UINT64_MAX);
-  return queue->surface();
+  return landing.wait_for(*queue);
 }
 
 void MemoryTraits::check_peers(const Instance& i, const Buffer&, const Buffer&) {

@@ -185,9 +185,12 @@ TEST(SimMemory, MapsWhatTheHostMaySee) {
   const bp_buffer_ref part{shown, 4, 8};
   ASSERT_EQ(s.b.allocator->map(s.b.allocator->self, &part, &pointer), BP_OK) << s.b.text;
   std::fill_n(static_cast<uint8_t*>(pointer), 8, uint8_t{7});
-  EXPECT_EQ(s.b.allocator->map(s.b.allocator->self, &part, &pointer), BP_INVALID_ARGUMENT);
-  ASSERT_EQ(s.b.allocator->unmap(s.b.allocator->self, shown), BP_OK);
-  EXPECT_EQ(s.b.allocator->unmap(s.b.allocator->self, shown), BP_INVALID_ARGUMENT);
+  void* second = nullptr;
+  ASSERT_EQ(s.b.allocator->map(s.b.allocator->self, &part, &second), BP_OK) << s.b.text;
+  ASSERT_EQ(s.b.allocator->unmap(s.b.allocator->self, shown, pointer), BP_OK);
+  EXPECT_EQ(static_cast<uint8_t*>(second)[7], 7) << "the memory stays open for the other map";
+  ASSERT_EQ(s.b.allocator->unmap(s.b.allocator->self, shown, second), BP_OK);
+  EXPECT_EQ(s.b.allocator->unmap(s.b.allocator->self, shown, second), BP_INVALID_ARGUMENT);
   EXPECT_EQ(s.read(s.b.default_stream(), shown)[11], 7);
   EXPECT_EQ(s.free(shown), BP_OK);
 }
@@ -200,11 +203,11 @@ TEST(SimMemory, CopiesBetweenDevices) {
   bp_stream* source = s.make_stream(0);
   ASSERT_EQ(s.fill(source, near, 5), BP_OK);
   ASSERT_EQ(s.synchronize(source), BP_OK);
-  uint32_t can = 0;
-  ASSERT_EQ(s.b.allocator->can_access_peer(s.b.allocator->self, s.b.all_devices[0],
-                                           s.b.all_devices[1], &can),
-            BP_OK);
-  EXPECT_EQ(can, 1u);
+  bp_peer_info info{.struct_size = sizeof(info)};
+  ASSERT_EQ(
+      s.b.allocator->peer_info(s.b.allocator->self, s.b.all_devices[0], s.b.all_devices[1], &info),
+      BP_OK);
+  EXPECT_EQ(info.is_direct, 1u);
   ASSERT_EQ(s.copy_peer(stream, far, near), BP_OK) << s.b.text;
   EXPECT_EQ(s.read(stream, far), bytes_of(5));
   EXPECT_EQ(s.copy(stream, far, near), BP_INVALID_ARGUMENT) << "copy() is of one device";

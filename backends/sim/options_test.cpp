@@ -100,11 +100,11 @@ TEST(SimOptions, TakePeersAway) {
   Sim s{{"peer", "no"}};
   bp_buffer* near = s.make_buffer(16, 0);
   bp_buffer* far = s.make_buffer(16, 1);
-  uint32_t can = 7;
-  ASSERT_EQ(s.b.allocator->can_access_peer(s.b.allocator->self, s.b.all_devices[0],
-                                           s.b.all_devices[1], &can),
-            BP_OK);
-  EXPECT_EQ(can, 0u);
+  bp_peer_info info{.struct_size = sizeof(info), .is_direct = 7};
+  ASSERT_EQ(
+      s.b.allocator->peer_info(s.b.allocator->self, s.b.all_devices[0], s.b.all_devices[1], &info),
+      BP_OK);
+  EXPECT_EQ(info.is_direct, 0u);
   EXPECT_EQ(s.copy_peer(s.make_stream(), near, far), BP_UNSUPPORTED);
   bp_buffer* shared = nullptr;
   EXPECT_EQ(s.allocate({.size_bytes = 1, .usage = BP_MEMORY_PEER}, &shared), BP_UNSUPPORTED);
@@ -119,7 +119,7 @@ class MappedBuffer {
     bytes = static_cast<uint8_t*>(pointer);
   }
   ~MappedBuffer() {
-    EXPECT_EQ(s_.b.allocator->unmap(s_.b.allocator->self, buffer_), BP_OK);
+    EXPECT_EQ(s_.b.allocator->unmap(s_.b.allocator->self, buffer_, bytes), BP_OK);
     EXPECT_EQ(s_.free(buffer_), BP_OK);
   }
   void flush() { EXPECT_EQ(s_.b.allocator->flush(s_.b.allocator->self, &whole_), BP_OK); }
@@ -148,6 +148,29 @@ TEST(SimOptions, ShowAMissingFlushAndAMissingInvalidate) {
   EXPECT_EQ(s.read(stream, mapped.handle())[0], 1) << "without flush() the device does not see it";
   mapped.flush();
   EXPECT_EQ(s.read(stream, mapped.handle())[0], 2);
+}
+
+TEST(SimOptions, MoveWholeLinesOfMemoryThatIsNotCoherent) {
+  Sim s{{"heaps", "noncoherent"}};
+  EXPECT_EQ(properties_of(s).heaps[0].map_granularity_bytes, 64u);
+  bp_stream* stream = s.make_stream();
+  bp_buffer* const buffer = s.make_buffer(200);
+  const bp_allocator_ops& m = *s.b.allocator;
+  ASSERT_EQ(s.fill(stream, buffer, 1, 200), BP_OK);
+  ASSERT_EQ(s.synchronize(stream), BP_OK);
+  const bp_buffer_ref whole{buffer, 0, 200}, byte{buffer, 70, 1};
+  void* pointer = nullptr;
+  ASSERT_EQ(m.map(m.self, &whole, &pointer), BP_OK) << s.b.text;
+  ASSERT_EQ(m.invalidate(m.self, &byte), BP_OK) << s.b.text;
+  auto* const bytes = static_cast<uint8_t*>(pointer);
+  EXPECT_TRUE(bytes[63] != 1 && bytes[64] == 1 && bytes[127] == 1 && bytes[128] != 1);
+  bytes[100] = 2;
+  ASSERT_EQ(m.flush(m.self, &byte), BP_OK) << s.b.text;
+  const std::vector<uint8_t> seen = s.read(stream, buffer, 200);
+  EXPECT_EQ(seen[100], 2) << "it shares a line with byte 70";
+  EXPECT_TRUE(seen[63] == 1 && seen[128] == 1) << "other lines keep what the device wrote";
+  EXPECT_EQ(m.unmap(m.self, buffer, pointer), BP_OK);
+  EXPECT_EQ(s.free(buffer), BP_OK);
 }
 
 TEST(SimOptions, IntegrateMemory) {

@@ -226,7 +226,7 @@ TEST_F(Shared, RegisteredMemoryStaysTheHosts) {
   const bp_buffer_ref part{lent, 8, 8};
   EXPECT_EQ(m.map(m.self, &part, &pointer), BP_OK) << s.b.text;
   EXPECT_EQ(pointer, memory.data() + 9);
-  EXPECT_EQ(m.unmap(m.self, lent), BP_OK);
+  EXPECT_EQ(m.unmap(m.self, lent, pointer), BP_OK);
   EXPECT_EQ(s.free(lent), BP_INVALID_ARGUMENT);
   EXPECT_TRUE(says("unregister_host()")) << s.b.text;
   EXPECT_EQ(m.unregister_host(m.self, lent), BP_OK);
@@ -253,7 +253,7 @@ TEST_F(Shared, ImportIsOfTheHeapAndDeviceThatTheExportCameFrom) {
   void* pointer = nullptr;
   const bp_buffer_ref whole{imported, 0, 5000};
   EXPECT_EQ(m.map(m.self, &whole, &pointer), BP_OK) << "the heap is host_visible: " << s.b.text;
-  EXPECT_EQ(m.unmap(m.self, imported), BP_OK);
+  EXPECT_EQ(m.unmap(m.self, imported, pointer), BP_OK);
   EXPECT_EQ(m.export_buffer(m.self, imported, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
   bp_buffer* wrong = nullptr;
   EXPECT_EQ(m.import_buffer(m.self, s.b.all_devices[1], &handle, &wrong), BP_INVALID_ARGUMENT);

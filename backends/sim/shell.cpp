@@ -21,7 +21,8 @@ struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTrait
   }
   static void reset(Device& d) {
     d.card().reset(d);
-    d.properties();  // This updates the properties that were lent before.
+    d.owner().captures->lose(reinterpret_cast<bp_device*>(&d));
+    d.renew_default_stream();
   }
   static void set_option(Device& d, const char* key, const char* value) {
     d.set_option(key, value);

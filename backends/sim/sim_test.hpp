@@ -34,7 +34,7 @@ class Sim {
     return buffer;
   }
   bp_status free(bp_buffer* buffer, bp_stream* stream = nullptr) {
-    return b.allocator->free(b.allocator->self, buffer, stream);
+    return b.allocator->deallocate(b.allocator->self, buffer, stream);
   }
   uint8_t* address(bp_buffer* buffer) {
     uint64_t address = 0;
@@ -96,7 +96,7 @@ class Sim {
     std::vector<uint8_t> bytes(size_bytes);
     const bp_buffer_ref range{buffer, 0, size_bytes};
     EXPECT_EQ(b.allocator->copy_to_host(b.allocator->self, stream, bytes.data(), &range,
-                                        BP_BORROW_DURING_CALL),
+                                        BP_BORROW_DURING_CALL, UINT64_MAX),
               BP_OK)
         << b.text;
     return bytes;

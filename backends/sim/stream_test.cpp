@@ -139,6 +139,30 @@ TEST(SimStreams, AbortWhatWaitsAtShutdown) {
   EXPECT_EQ(status, BP_ABORTED);
 }
 
+TEST(SimStreams, LetAShutdownRunOutOfTimeWhileACallbackRuns) {
+  struct Gate {
+    std::atomic<bool> has_begun = false, may_end = false;
+    static void wait(void* self, bp_status) {
+      auto& gate = *static_cast<Gate*>(self);
+      gate.has_begun = true;
+      while (!gate.may_end) std::this_thread::yield();
+    }
+  } gate;
+  Sim s;
+  bp_stream* stream = s.make_stream();
+  bp_buffer* buffer = s.make_buffer(16);
+  ASSERT_EQ(s.b.streams->add_callback(s.b.streams->self, stream, Gate::wait, &gate), BP_OK);
+  while (!gate.has_begun) std::this_thread::yield();
+  for (const uint64_t timeout_ns : {0, 1'000'000}) {
+    EXPECT_EQ(s.b.backend->shutdown(s.b.backend->self, timeout_ns), BP_TIMEOUT);
+    EXPECT_EQ(s.b.text,
+              "shutdown: the work did not end within " + std::to_string(timeout_ns) + " ns");
+  }
+  gate.may_end = true;
+  EXPECT_EQ(s.fill(stream, buffer, 5), BP_OK) << "the instance is as it was";
+  EXPECT_EQ(s.read(stream, buffer), bytes_of(5));
+}
+
 TEST(SimStreams, TakeWorkFromManyThreads) {
   constexpr int kThreads = 4, kPerThread = 300;
   Sim s;

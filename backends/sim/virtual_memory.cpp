@@ -145,6 +145,7 @@ struct Ours {
   static void check_range(void*, bp_buffer* range, const char* call) {
     static_cast<void>(buffer_of(range, call, "range"));
   }
+  static bool is_dead_range(void*, bp_buffer* range) { return is_dead(*buffer_or_null(range)); }
   static void check_memory(void*, MemoryOwner* memory, const char* call) {
     const auto* const ours = static_cast<PhysicalHandle*>(memory);
     bp::require_alive(*ours->device, ours->generation, call, "memory");

@@ -10,8 +10,8 @@
 static bp_status register_all(void* self, const bp_registrar* r) {
   instance* i = self;
   const bp_kernel* const kernels[] = {&i->add};
-  bp_registrar known; /* The registrar as this build knows it; that of an older host is shorter. */
-  const uint32_t first = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+  bp_registrar known; /* The registrar as this build knows it; that of a newer host is longer. */
+  const uint32_t first = offsetof(bp_registrar, add_profiler) + sizeof(void*);
   bp_status status = bp_struct_read(r, first, &known, sizeof(known), NULL);
   if (status != BP_OK) return fail(i, status, "register_all: the registrar cannot be read");
   status = r->add_device(r->self, 0, NULL, &i->devices, NULL);
@@ -21,7 +21,8 @@ static bp_status register_all(void* self, const bp_registrar* r) {
   return status;
 }
 
-static bp_status shutdown_instance(void* self) {
+static bp_status shutdown_instance(void* self, uint64_t timeout_ns) {
+  (void)timeout_ns; /* No work runs behind a call. */
   free(self);
   return BP_OK;
 }

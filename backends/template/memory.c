@@ -15,7 +15,7 @@ static const char* allocation_problem(const bp_allocate_desc* d) {
   if (alignment > 4096 || (alignment & (alignment - 1)) != 0) {
     return "memory.allocate: alignment_bytes is not 0 or a power of two up to 4096";
   }
-  return d->heap_index > 1 ? "memory.allocate: heap_index is neither 0 nor 1, the only heap" : NULL;
+  return d->heap_mask > 1 ? "memory.allocate: heap_mask is neither 0 nor 1, the only heap" : NULL;
 }
 
 static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
@@ -34,6 +34,7 @@ static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc*
   problem = allocation_problem(&d);
   if (problem != NULL) return invalid(i, problem);
   if (d.usage & ~(uint32_t)BP_MEMORY_STREAM_ORDERED) return fail(i, BP_UNSUPPORTED, "no such use");
+  if (d.layout != NULL) return fail(i, BP_UNSUPPORTED, "memory.allocate: there are no layouts");
   if ((d.heap_flags & ~i->device.heap.flags) != 0) {
     return fail(i, BP_NOT_FOUND, "memory.allocate: no heap has the wanted flags");
   }
@@ -59,6 +60,27 @@ static bp_status free_buffer(void* self, bp_buffer* handle, bp_stream* stream) {
   return BP_OK;
 }
 
+/* Fills *out_info, whose header is the caller's. size_bytes is its size in the first release. */
+static bp_status give(const instance* i, const void* ours, uint32_t size_bytes, void* out_info) {
+  const size_t header = sizeof(bp_struct_header);
+  unsigned char theirs[64];
+  if (out_info == NULL) return invalid(i, "memory: out_info is NULL");
+  if (bp_struct_read(out_info, size_bytes, theirs, size_bytes, NULL) != BP_OK) {
+    return fail(i, BP_INCOMPATIBLE, "memory: out_info is too short, or has a link that is unknown");
+  }
+  memcpy((unsigned char*)out_info + header, (const unsigned char*)ours + header,
+         size_bytes - header);
+  return BP_OK;
+}
+
+static bp_status buffer_info(void* self, bp_buffer* handle, bp_buffer_info* out_info) {
+  instance* i = self;
+  bp_buffer_info info = {.device = (bp_device*)&i->device};
+  if (handle == NULL) return invalid(i, "memory.buffer_info: buffer is NULL");
+  info.size_bytes = ((const buffer*)handle)->size_bytes;
+  return give(i, &info, 56, out_info);
+}
+
 /* Returns the bytes of a range. If it is not valid, sets the error text and returns NULL. */
 static unsigned char* resolve(const instance* i, const bp_buffer_ref* range) {
   const buffer* b = range == NULL ? NULL : (const buffer*)range->buffer;
@@ -78,16 +100,18 @@ static bp_status map(void* self, const bp_buffer_ref* range, void** out_pointer)
   unsigned char* bytes = resolve(self, range);
   if (bytes == NULL) return BP_INVALID_ARGUMENT;
   if (out_pointer == NULL) return invalid(self, "memory.map: out_pointer is NULL");
-  if (((buffer*)range->buffer)->is_mapped) return invalid(self, "memory.map: is mapped already");
-  ((buffer*)range->buffer)->is_mapped = 1;
+  ++((buffer*)range->buffer)->map_count;
   *out_pointer = bytes;
   return BP_OK;
 }
 
-static bp_status unmap(void* self, bp_buffer* handle) {
+static bp_status unmap(void* self, bp_buffer* handle, void* pointer) {
   buffer* b = (buffer*)handle;
-  if (b == NULL || !b->is_mapped) return invalid(self, "memory.unmap: the buffer is not mapped");
-  b->is_mapped = 0;
+  if (b == NULL || b->map_count == 0) return invalid(self, "memory.unmap: the buffer is unmapped");
+  if ((uintptr_t)pointer - (uintptr_t)b->bytes > b->size_bytes) {
+    return invalid(self, "memory.unmap: pointer lies outside of the buffer");
+  }
+  --b->map_count;
   return BP_OK;
 }
 
@@ -128,8 +152,9 @@ static bp_status copy_from_host(void* self, bp_stream* stream, const bp_buffer_r
 }
 
 static bp_status copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                              bp_borrow borrow) {
+                              bp_borrow borrow, uint64_t timeout_ns) {
   const unsigned char* from = resolve(self, src);
+  (void)timeout_ns; /* The copy ends in this call. */
   if (from == NULL) return BP_INVALID_ARGUMENT;
   if (stream == NULL || dst == NULL || !is_borrow(borrow)) {
     return invalid(self, "memory.copy_to_host: stream or dst is NULL, or borrow is unknown");
@@ -138,12 +163,12 @@ static bp_status copy_to_host(void* self, bp_stream* stream, void* dst, const bp
   return BP_OK;
 }
 
-static bp_status can_access_peer(void* self, bp_device* a, bp_device* b, uint32_t* out_can) {
-  if (!is_ours(self, a) || !is_ours(self, b) || out_can == NULL) {
-    return invalid(self, "memory.can_access_peer: not devices of this backend, or NULL");
+static bp_status peer_info(void* self, bp_device* a, bp_device* b, bp_peer_info* out_info) {
+  const bp_peer_info info = {.is_direct = 0};
+  if (!is_ours(self, a) || !is_ours(self, b)) {
+    return invalid(self, "memory.peer_info: not devices of this backend");
   }
-  *out_can = 0;
-  return BP_OK;
+  return give(self, &info, 32, out_info);
 }
 
 static bp_status fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
@@ -167,7 +192,8 @@ void init_memory(instance* i) {
                                     .struct_type = BP_STRUCT_ALLOCATOR_OPS,
                                     .self = i,
                                     .allocate = allocate,
-                                    .free = free_buffer,
+                                    .deallocate = free_buffer,
+                                    .buffer_info = buffer_info,
                                     .map = map,
                                     .unmap = unmap,
                                     .flush = keep_coherent,
@@ -175,6 +201,6 @@ void init_memory(instance* i) {
                                     .copy = copy,
                                     .copy_from_host = copy_from_host,
                                     .copy_to_host = copy_to_host,
-                                    .can_access_peer = can_access_peer,
+                                    .peer_info = peer_info,
                                     .fill = fill};
 }

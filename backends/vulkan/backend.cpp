@@ -5,6 +5,7 @@
 #include "backends/vulkan/stream.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/plugin.hpp"
 #include "elementwise_list.hpp"
 
@@ -25,7 +26,7 @@ std::vector<std::string> names_of(const std::vector<Physical>& found) {
 void open_devices(Instance& i) {
   const std::vector<Physical>& found = i.survey.devices;
   for (const std::string& remark : i.survey.remarks) {
-    i.host->log(i.host->self, BP_LOG_WARNING, remark.c_str());
+    i.host->log_line(i.host->self, BP_LOG_WARNING, remark.c_str());
   }
   i.options.devices.check(names_of(found));
   if (i.options.has_validation && !found.empty() && !i.survey.has_validation_layer) {
@@ -57,18 +58,22 @@ Instance::Instance(const bp_host* its_host)
   make_compiler(*this);
 }
 
+bool Instance::wait_for_work(uint64_t timeout_ns) {
+  const Deadline deadline(timeout_ns);
+  if (!executor.wait_idle(timeout_ns)) return false;
+  for (const std::unique_ptr<Device>& device : cards) {
+    if (!device->settle(deadline.left_ns())) return false;
+  }
+  return executor.wait_idle(deadline.left_ns());
+}
+
 // Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Instance::~Instance() {
   compiler.reset();
   captures.reset();
-  const auto settle = [&] {
-    executor.wait_idle();
-    for (const std::unique_ptr<Device>& device : cards) device->settle();
-    executor.wait_idle();
-  };
-  settle();
+  wait_for_work(UINT64_MAX);
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
-  settle();
+  wait_for_work(UINT64_MAX);
   // A loss that another instance reports schedules work, which the executor takes until it stops.
   for (const std::unique_ptr<Device>& device : cards) device->leave_card();
   executor.stop();

@@ -26,6 +26,10 @@ struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
   ~Instance();
 
+  // Waits until all work that can end without the host has ended. Returns false if timeout_ns
+  // passed first.
+  bool wait_for_work(uint64_t timeout_ns);
+
   const Options options;
   const Survey survey;
   Executor executor;  // Runs callbacks, and work that streams hold back.

@@ -83,7 +83,7 @@ void Card::close_engine() {
 void Card::log(bp_log_level level, const std::string& text) const {
   for_each([&](const Device& device) {
     const bp_host& host = *device.owner().host;
-    host.log(host.self, level, text.c_str());
+    host.log_line(host.self, level, text.c_str());
   });
 }
 

@@ -63,14 +63,9 @@ Device::~Device() {
 void Device::set_heaps() {
   const Physical& physical = card_->physical();
   for (const PhysicalHeap& heap : physical.heaps) {
-    heaps_.push_back(make_heap(heap.size_bytes, heap.flags));
+    heaps_.push_back(make_heap(heap.size_bytes, heap.flags, physical.non_coherent_atom_bytes));
     heaps_.back().max_allocation_bytes = std::min(heap.size_bytes, physical.max_allocation_bytes);
   }
-}
-
-const bp_device_properties& Device::properties() {
-  write_generation(properties_, generation());
-  return properties_;
 }
 
 bool Device::wait(uint64_t timeout_ns) {
@@ -93,6 +88,10 @@ Stream* Device::default_stream() {
 
 Stream* Device::create_stream() { return streams_.add(make_stream()); }
 
+void Device::renew_default_stream() {
+  streams_.renew_default_stream([this] { return make_stream(); });
+}
+
 bool Device::add(Buffer* buffer) {
   return buffers_.add(buffer, buffer->address(), buffer->kind == BufferKind::kAllocated);
 }
@@ -110,13 +109,13 @@ void Device::end_handles() {
   });
 }
 
-void Device::settle() const {
+bool Device::settle(uint64_t timeout_ns) const {
   const std::shared_ptr<Engine> engine = card_->engine_if_open();
-  if (engine == nullptr) return;
+  if (engine == nullptr) return true;
   try {
-    engine->recorder.wait(engine->recorder.latest(), UINT64_MAX);
+    return engine->recorder.wait(engine->recorder.latest(), timeout_ns);
   } catch (const StatusError&) {
-    // The device is lost, so no work runs any more.
+    return true;  // The device is lost, so no work runs any more.
   }
 }
 

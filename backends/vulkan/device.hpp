@@ -27,7 +27,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
 
   Instance& owner() const { return instance_; }
   const Physical& physical() const { return card_->physical(); }
-  const bp_device_properties& properties();
+  const bp_device_properties& properties() const { return properties_; }
   const bp_heap& heap(size_t index) const { return heaps_[index]; }
   uint64_t heap_count() const { return heaps_.size(); }
   Card& card() const { return *card_; }
@@ -43,6 +43,9 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
   Stream* default_stream();
   Stream* create_stream();
 
+  // Lets the default stream go on after a reset.
+  void renew_default_stream();
+
   // The device frees what the host has made and not yet destroyed.
   using DeviceHandles::add;
   bool add(Buffer* buffer);
@@ -55,8 +58,9 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
   // Waits for running work, and frees the memory of all buffers. The buffers stay as dead handles.
   void end_handles();
 
-  // Waits until all work that can end without the host has ended.
-  void settle() const;
+  // Waits until all work that can end without the host has ended. Returns false if timeout_ns
+  // passed first.
+  bool settle(uint64_t timeout_ns) const;
 
   // Leaves the card at shutdown: calls of other instances do not reach the device any more.
   void leave_card() { card_->detach(this); }

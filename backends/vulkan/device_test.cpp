@@ -45,7 +45,7 @@ TEST_F(VulkanDevice, SaysHowMuchWasAskedForWhereAHeapIsTooSmall) {
   for (uint64_t heap = 0; heap < properties->heap_count; ++heap) {
     bp_buffer* buffer = nullptr;
     const uint64_t too_much = properties->heaps[heap].max_allocation_bytes + 1;
-    EXPECT_EQ(v.allocate({.size_bytes = too_much, .heap_index = heap + 1}, &buffer),
+    EXPECT_EQ(v.allocate({.size_bytes = too_much, .heap_mask = uint64_t{1} << heap}, &buffer),
               BP_OUT_OF_MEMORY);
     EXPECT_NE(v.b.text.find(std::to_string(too_much)), std::string::npos) << v.b.text;
     EXPECT_EQ(buffer, nullptr);
@@ -129,6 +129,7 @@ TEST_F(VulkanDevice, KeepsPipelinesInAFile) {
 TEST_F(VulkanDevice, IsUsedAgainAfterLossAndReset) {
   Vulkan v;
   bp_stream* const before = v.b.make_stream();
+  bp_stream* const lent = v.b.default_stream();
   ASSERT_EQ(v.faults().lose_device(v.faults().self, v.b.device), BP_OK);
   EXPECT_EQ(v.status(before), BP_DEVICE_LOST);
   ASSERT_EQ(v.b.devices->reset(v.b.devices->self, v.b.device), BP_OK) << v.b.text;
@@ -137,6 +138,10 @@ TEST_F(VulkanDevice, IsUsedAgainAfterLossAndReset) {
   bp_buffer* const buffer = v.b.make_buffer(64);
   ASSERT_EQ(v.fill(stream, buffer, 64, 7), BP_OK) << v.b.text;
   EXPECT_EQ(v.read(stream, buffer, 64), std::vector<uint32_t>(16, 7));
+  EXPECT_EQ(v.b.default_stream(), lent);
+  EXPECT_EQ(v.status(lent), BP_OK) << v.b.text;
+  ASSERT_EQ(v.fill(lent, buffer, 64, 8), BP_OK) << v.b.text;
+  EXPECT_EQ(v.read(lent, buffer, 64), std::vector<uint32_t>(16, 8));
 }
 
 }  // namespace

@@ -145,10 +145,11 @@ class Launch : public Env {
   Range workspace() const;
   bp_buffer_ref workspace_ref() const;
 
-  // Returns the address of 16 bytes to which shaders report bad data, such as an index out of
-  // range. A shader sets the u32 at the beginning to 1, and writes an i64 behind the first 8 bytes.
-  // If the u32 is set when the launch has ended, the stream fails with text(the i64).
-  uint64_t failure_address(std::function<std::string(int64_t)> text);
+  // Returns the address of 24 bytes to which shaders report bad data, such as an index out of
+  // range. A shader calls fail_with() of failure.glsl with the value and the address where it lies.
+  // If it did so when the launch has ended, the stream fails with the text.
+  using FailureText = std::function<std::string(int64_t value, uint64_t place)>;
+  uint64_t failure_address(FailureText text);
 
   // Appends a dispatch. Throws StatusError. Returns BP_OK.
   bp_status dispatch(const Dispatch& dispatch);
@@ -177,7 +178,7 @@ class Launch : public Env {
   // One address that failure_address() gave.
   struct Check {
     Slice slice;
-    std::function<std::string(int64_t)> text;
+    FailureText text;
   };
   // The commands that a launch submits.
   struct Commands {

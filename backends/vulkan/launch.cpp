@@ -17,8 +17,13 @@ Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
   return b;
 }
 
-// The bytes that failure_address() gives: a flag and a value.
-constexpr uint64_t kCheckBytes = 16;
+// What failure_address() gives.
+struct CheckReport {
+  uint32_t is_set, reserved;
+  int64_t value;
+  uint64_t place;  // The address of the value.
+};
+constexpr uint64_t kCheckBytes = sizeof(CheckReport);
 
 // The alignment that is_aligned() tests.
 constexpr uint64_t kVectorBytes = 16;
@@ -79,7 +84,7 @@ uint64_t Launch::workspace_address() const {
   return checked.buffer == nullptr ? 0 : checked.buffer->address() + checked.offset_bytes;
 }
 
-uint64_t Launch::failure_address(std::function<std::string(int64_t)> text) {
+uint64_t Launch::failure_address(FailureText text) {
   if (prepared_ != nullptr) return kPreparedAddress;
   const Slice slice = stream_->lane->engine().readbacks.take(kCheckBytes, kernel_.name);
   std::memset(slice.pointer, 0, kCheckBytes);
@@ -96,13 +101,12 @@ void Launch::watch(Recording& recording, std::vector<Check> checks,
     Outcome outcome;
     for (const Check& check : checks) {
       check.slice.memory->invalidate(check.slice.byte_offset, kCheckBytes);
-      uint32_t is_set = 0;
-      int64_t value = 0;
-      std::memcpy(&is_set, check.slice.pointer, sizeof(is_set));
-      std::memcpy(&value, check.slice.pointer + kCheckBytes / 2, sizeof(value));
-      if (is_set == 0 || outcome.status != BP_OK) continue;
-      outcome = {
-          .status = BP_INVALID_ARGUMENT, .text = check.text(value), .lets_queued_work_run = true};
+      CheckReport report;
+      std::memcpy(&report, check.slice.pointer, sizeof(report));
+      if (report.is_set == 0 || outcome.status != BP_OK) continue;
+      outcome = {.status = BP_DATA_FAILURE,
+                 .text = check.text(report.value, report.place),
+                 .lets_queued_work_run = true};
     }
     checked->complete(std::move(outcome));
   });
@@ -264,7 +268,7 @@ void Launch::record(Recording& recording, Lane& lane, const Commands& commands) 
 // does not replace it.
 bp_status Launch::submit() {
   if (only_checks_) return BP_OK;
-  if (commands_.list.empty()) return stream_->queue->surface();
+  if (commands_.list.empty()) return stream_->queue->admit();
   const TestFault fault = stream_->lane->faults().take(*stream_->queue);
   const auto checked = checks_.empty() ? nullptr : std::make_shared<Point>(false);
   const bp_status status =

@@ -72,7 +72,7 @@ std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc
   return make_buffer(d, request);
 }
 
-bp_status MemoryTraits::free(const Instance&, Buffer& buffer, const Stream* stream) {
+bp_status MemoryTraits::deallocate(const Instance&, Buffer& buffer, const Stream* stream) {
   const std::unique_ptr<Buffer> ended = take_back(buffer);
   if (ended->kind != BufferKind::kAllocated || stream == nullptr) return BP_OK;
   return free_behind(*stream, ended->memory);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "backends/vulkan/context.hpp"
 #include "backends/vulkan/stream.hpp"
@@ -16,7 +17,7 @@
 namespace bp::vulkan {
 
 enum class BufferKind : uint8_t {
-  kAllocated,  // Owns its memory until free().
+  kAllocated,  // Owns its memory until deallocate().
   kWrapped,    // Lies over memory that it does not own, and address_info() never names it.
 };
 
@@ -44,8 +45,8 @@ struct Buffer : Handle {
   const uint64_t first_byte, size_bytes;
   bool is_stream_ordered = false;
 
-  std::mutex mutex;  // It guards `is_mapped`.
-  bool is_mapped = false;
+  std::mutex mutex;  // It guards `maps`.
+  std::vector<void*> maps;
 };
 
 // Returns the buffer that the argument `what` of the entry `call` names. Throws StatusError if the
@@ -70,8 +71,10 @@ struct MemoryTraits : Cards<Instance, Device> {
   using Range = CheckedRange;
 
   static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
-  static bp_status free(const Instance& i, Buffer& buffer, const Stream* stream);
+  static bp_status deallocate(const Instance& i, Buffer& buffer, const Stream* stream);
   static uint64_t address_of(const Buffer& b) { return b.address(); }
+  static uint64_t heap_of(const Buffer& b) { return b.memory->heap_index(); }
+  static bool is_wrapped(const Buffer& b) { return b.kind == BufferKind::kWrapped; }
   static bool is_registered(const Buffer&) { return false; }
   static void check_map(const Buffer& b);
   static void* map(const Range& range);
@@ -88,7 +91,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
                                   bp_borrow borrow);
   static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
-                                bp_borrow borrow);
+                                bp_borrow borrow, uint64_t timeout_ns);
   static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
                         uint64_t pattern_size_bytes);
 

@@ -112,7 +112,7 @@ bp_status MemoryTraits::copy(const Instance&, Stream& s, const Range& dst, const
 
 bp_status MemoryTraits::copy_from_host(const Instance&, Stream& s, const Range& dst,
                                        const void* src, bp_borrow) {
-  if (dst.size_bytes == 0) return s.queue->surface();
+  if (dst.size_bytes == 0) return s.queue->admit();
   const Slice slice = s.lane->engine().uploads.take(dst.size_bytes, "copy_from_host");
   copy_bytes(slice.pointer, src, dst.size_bytes);
   return submit_work(s, std::array{use_of(dst, true)},
@@ -124,9 +124,9 @@ bp_status MemoryTraits::copy_from_host(const Instance&, Stream& s, const Range& 
 }
 
 bp_status MemoryTraits::copy_to_host(const Instance&, Stream& s, void* dst, const Range& src,
-                                     bp_borrow borrow) {
+                                     bp_borrow borrow, uint64_t timeout_ns) {
   const bool waits = borrow == BP_BORROW_DURING_CALL;
-  if (src.size_bytes == 0 && !waits) return s.queue->surface();
+  if (src.size_bytes == 0 && !waits) return s.queue->admit();
   const std::shared_ptr<Queue> queue = s.queue;
   const Slice slice = s.lane->engine().readbacks.take(src.size_bytes, "copy_to_host");
   const bp_status status = submit_work(
@@ -140,10 +140,10 @@ bp_status MemoryTraits::copy_to_host(const Instance&, Stream& s, void* dst, cons
         recording.on_end([slice, dst] { copy_bytes(dst, slice.pointer, slice.size_bytes); });
       });
   if (status != BP_OK || !waits) return status;
-  wait_for_stream(s, UINT64_MAX);
-  if (queue->has_failed()) return queue->surface();
-  copy_bytes(dst, slice.pointer, slice.size_bytes);
-  return status;
+  if (!wait_for_stream(s, timeout_ns)) refuse_timeout("copy_to_host", timeout_ns);
+  const bp_status outcome = queue->admit();
+  if (outcome == BP_OK) copy_bytes(dst, slice.pointer, slice.size_bytes);
+  return outcome;
 }
 
 void MemoryTraits::check_peers(const Instance&, const Buffer& dst, const Buffer& src) {
@@ -159,7 +159,7 @@ bool MemoryTraits::can_access(const Instance&, const Device& device, const Devic
 
 bp_status MemoryTraits::fill(const Instance&, Stream& s, const Range& dst, const std::byte* pattern,
                              uint64_t pattern_size_bytes) {
-  if (dst.size_bytes == 0) return s.queue->surface();
+  if (dst.size_bytes == 0) return s.queue->admit();
   return submit_fill(s, dst, pattern, pattern_size_bytes);
 }
 

@@ -23,7 +23,8 @@ struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, MemoryTrait
   }
   static void reset(Device& d) {
     d.card().reset(d);
-    d.properties();  // This updates the properties that were lent before.
+    d.owner().captures->lose(reinterpret_cast<bp_device*>(&d));
+    d.renew_default_stream();
   }
   static TestFaults& faults_of(bp_stream* handle, const char* call) {
     return vulkan::stream_of(handle, call).lane->faults();

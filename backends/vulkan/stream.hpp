@@ -27,6 +27,9 @@ struct Stream : Handle {
 
   explicit Stream(Device& its_device) : Handle(kMagic, its_device) {}
 
+  // Returns the stream with which the handle goes on after a reset.
+  Stream& heir() { return device->heir_of(*this); }
+
   std::shared_ptr<Queue> queue;
   std::shared_ptr<Lane> lane;
 };

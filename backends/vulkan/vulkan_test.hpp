@@ -34,7 +34,7 @@ class Vulkan {
     return b.allocator->allocate(b.allocator->self, b.device, &desc, out_buffer);
   }
   bp_status free(bp_buffer* buffer, bp_stream* stream = nullptr) {
-    return b.allocator->free(b.allocator->self, buffer, stream);
+    return b.allocator->deallocate(b.allocator->self, buffer, stream);
   }
   uint64_t free_bytes() {
     uint64_t bytes = 0, total = 0;
@@ -56,7 +56,7 @@ class Vulkan {
     std::vector<uint32_t> words(size_bytes / sizeof(uint32_t));
     const bp_buffer_ref src{from, 0, size_bytes};
     EXPECT_EQ(b.allocator->copy_to_host(b.allocator->self, stream, words.data(), &src,
-                                        BP_BORROW_DURING_CALL),
+                                        BP_BORROW_DURING_CALL, UINT64_MAX),
               BP_OK)
         << b.text;
     return words;

@@ -96,8 +96,8 @@ void GuardedTensor::place_at_edge() {
 GuardedTensor::~GuardedTensor() {
   const bp_allocator_ops& memory = *place_.target->allocator;
   if (pages_ == nullptr) {
-    memory.free(memory.self, buffer_, place_.stream);  // free() comes behind copies that may still
-                                                       // run.
+    // The memory is freed behind copies that may still run.
+    memory.deallocate(memory.self, buffer_, place_.stream);
     return;
   }
   const bp_stream_ops& streams = *place_.target->streams;
@@ -142,7 +142,7 @@ void GuardedTensor::download() {
   const bp_buffer_ref whole{buffer_, 0, image_.size()};
   result_.resize(image_.size());
   require_ok(memory.copy_to_host(memory.self, place_.stream, result_.data(), &whole,
-                                 BP_BORROW_DURING_CALL),
+                                 BP_BORROW_DURING_CALL, UINT64_MAX),
              "copy_to_host");
 }
 

@@ -45,7 +45,7 @@ struct FakeMemory {
                                  bp_buffer** out) -> bp_status {
       return from(self).add(nullptr, static_cast<std::byte*>(memory), size_bytes, out);
     };
-    allocator.free = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+    allocator.deallocate = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
       EXPECT_EQ(from(self).buffers.erase(buffer), 1u);
       return BP_OK;
     };
@@ -59,7 +59,7 @@ struct FakeMemory {
       return BP_OK;
     };
     allocator.copy_to_host = [](void* self, bp_stream*, void* dst, const bp_buffer_ref* src,
-                                bp_borrow) -> bp_status {
+                                bp_borrow, uint64_t) -> bp_status {
       std::memcpy(dst, from(self).at(*src), src->size_bytes);
       return BP_OK;
     };

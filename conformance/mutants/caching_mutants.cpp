@@ -37,7 +37,7 @@ bp_status append_content(const Call& call, const bp_tensor& tensor, std::vector<
   bytes.resize(bytes.size() + range.size_bytes);
   return memory.copy_to_host(memory.self, call.launch->stream,
                              bytes.data() + bytes.size() - range.size_bytes, &range,
-                             BP_BORROW_DURING_CALL);
+                             BP_BORROW_DURING_CALL, UINT64_MAX);
 }
 
 // Returns the result of the launch with this key; NULL if there is none.

@@ -240,7 +240,7 @@ bp_status read_past_the_end(const Call& call, std::string_view, const void* args
   if (allocator.map(allocator.self, &element, &at) == BP_OK) {
     const volatile char next = static_cast<const volatile char*>(at)[size_bytes];
     static_cast<void>(next);
-    static_cast<void>(allocator.unmap(allocator.self, frame.x->buffer));
+    static_cast<void>(allocator.unmap(allocator.self, frame.x->buffer, at));
   }
   return call.run(&frame);
 }

@@ -227,14 +227,14 @@ bp_status copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst
 }
 
 bp_status copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                       bp_borrow borrow) {
+                       bp_borrow borrow, uint64_t timeout_ns) {
   Runtime& r = runtime_of(self);
   if (borrow == BP_BORROW_UNTIL_COMPLETE) {
     hold(r, stream);
   } else {
     let_go(r, stream);
   }
-  return r.good.allocator.copy_to_host(r.good.allocator.self, stream, dst, src, borrow);
+  return r.good.allocator.copy_to_host(r.good.allocator.self, stream, dst, src, borrow, timeout_ns);
 }
 
 bp_stream* hold_launch(Runtime& r, const bp_launch& launch) {

@@ -20,7 +20,8 @@ Pool& pool_of(Runtime& runtime) { return runtime.state_as<Pool>(); }
 bool is_plain(const bp_allocate_desc* desc) {
   return desc != nullptr && desc->struct_size == sizeof(bp_allocate_desc) &&
          desc->next == nullptr && desc->stream == nullptr && desc->usage == 0 &&
-         desc->heap_flags == 0 && desc->heap_index == 0 && desc->alignment_bytes == 0;
+         desc->heap_flags == 0 && desc->heap_mask == 0 && desc->layout == nullptr &&
+         desc->alignment_bytes == 0;
 }
 
 bp_status allocate_pooled(void* self, bp_device* device, const bp_allocate_desc* desc,
@@ -61,7 +62,7 @@ bp_status free_at_once(void* self, bp_buffer* buffer, bp_stream* stream) {
     const std::lock_guard lock(r.mutex);
     pool_of(r).sizes.erase(buffer);
   }
-  return r.good.allocator.free(r.good.allocator.self, buffer, stream);
+  return r.good.allocator.deallocate(r.good.allocator.self, buffer, stream);
 }
 
 // Benign: gives a handle out again once all its uses have ended.
@@ -72,7 +73,7 @@ bp_status free_for_later(void* self, bp_buffer* buffer, bp_stream* stream) {
     const std::lock_guard lock(r.mutex);
     pool_of(r).sizes.erase(buffer);
   }
-  return r.good.allocator.free(r.good.allocator.self, buffer, stream);
+  return r.good.allocator.deallocate(r.good.allocator.self, buffer, stream);
 }
 
 // A buffer in the pool must not be found as a buffer.
@@ -94,7 +95,7 @@ bp_status find_in_use(void* self, uint64_t address, bp_address_info* out_info) {
 
 void empty_pool(Runtime& r) {
   for (const auto& [size, buffer] : pool_of(r).free_buffers) {
-    static_cast<void>(r.good.allocator.free(r.good.allocator.self, buffer, nullptr));
+    static_cast<void>(r.good.allocator.deallocate(r.good.allocator.self, buffer, nullptr));
   }
   pool_of(r).free_buffers.clear();
 }
@@ -106,12 +107,27 @@ bp_status misaligned_address(void* self, bp_buffer* buffer, uint64_t* out_addres
   return status;
 }
 
+// Says how much memory it took for the buffer, instead of how large the buffer is.
+bp_status rounded_size(void* self, bp_buffer* buffer, bp_buffer_info* out_info) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const bp_status status = good.buffer_info(good.self, buffer, out_info);
+  if (status == BP_OK) out_info->size_bytes = (out_info->size_bytes + 511) / 512 * 512;
+  return status;
+}
+
+// Takes every pointer, as often as it is given.
+bp_status unmap_anything(void* self, bp_buffer* buffer, void* pointer) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  static_cast<void>(good.unmap(good.self, buffer, pointer));
+  return BP_OK;
+}
+
 // Reads the handle before it checks the handle.
 bp_status free_without_looking(void* self, bp_buffer* buffer, bp_stream* stream) {
   const bp_allocator_ops& good = runtime_of(self).good.allocator;
   const volatile char first = *reinterpret_cast<const volatile char*>(buffer);
   static_cast<void>(first);
-  return good.free(good.self, buffer, stream);
+  return good.deallocate(good.self, buffer, stream);
 }
 
 // Leaks what it made for an allocation if the allocation fails.
@@ -123,7 +139,7 @@ bp_status allocate_and_leak(void* self, bp_device* device, const bp_allocate_des
   if (r.host.allocate(r.host.self, kBytes, 16, &bookkeeping) != BP_OK) return BP_OUT_OF_MEMORY;
   const bp_status status =
       r.good.allocator.allocate(r.good.allocator.self, device, desc, out_buffer);
-  if (status == BP_OK) r.host.free(r.host.self, bookkeeping, kBytes);
+  if (status == BP_OK) r.host.deallocate(r.host.self, bookkeeping, kBytes);
   return status;
 }
 
@@ -140,28 +156,32 @@ void bend_memory(Runtime& r) {
   static_cast<void>(pool_of(r));
   if (r.strength == "align") {
     if (r.bent.allocator.address != nullptr) r.bent.allocator.address = misaligned_address;
+  } else if (r.strength == "size") {
+    r.bent.allocator.buffer_info = rounded_size;
+  } else if (r.strength == "unmap") {
+    r.bent.allocator.unmap = unmap_anything;
   } else if (r.strength == "null") {
-    r.bent.allocator.free = free_without_looking;
+    r.bent.allocator.deallocate = free_without_looking;
   } else if (r.strength == "leak") {
     r.bent.allocator.allocate = allocate_and_leak;
   } else if (r.strength == "statistics") {
     r.bent.devices.memory_info = wrong_statistics;
   } else {
     r.bent.allocator.allocate = allocate_pooled;
-    r.bent.allocator.free = free_at_once;
+    r.bent.allocator.deallocate = free_at_once;
   }
 }
 
 void bend_recycling(Runtime& r) {
   static_cast<void>(pool_of(r));
   r.bent.allocator.allocate = allocate_pooled;
-  r.bent.allocator.free = free_for_later;
+  r.bent.allocator.deallocate = free_for_later;
   if (r.good.allocator.address_info != nullptr) r.bent.allocator.address_info = find_in_use;
 }
 
 constexpr RuntimeMutant kTable[] = {
     {.id = "27", .bend = bend_memory, .end = empty_pool},
-    {.id = "benign_recycle", .bend = bend_recycling, .end = empty_pool},
+    {.id = "benign_recycle", .bend = bend_recycling, .end = empty_pool, .has_layouts = true},
 };
 
 }  // namespace

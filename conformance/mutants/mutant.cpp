@@ -192,11 +192,17 @@ bp_status add_layout(void* self, uint64_t count, bp_device* const* devices,
   const auto& [instance, host] = *static_cast<Registration*>(self);
   bp_registrar known{};
   bp_struct_read(host, sizeof(bp_struct_header), &known, sizeof(known), nullptr);
-  if (known.add_layout == nullptr) {
-    return fail(*instance->host, BP_INCOMPATIBLE, "the host knows no layouts");
-  }
+  if (known.add_layout == nullptr) return BP_OK;  // The host takes no layouts.
   take(*instance->runtime, *layouts);
   return known.add_layout(known.self, count, devices, &instance->runtime->bent.layouts, out_result);
+}
+
+bp_status add_groups(void* self, uint64_t count, bp_device* const* devices,
+                     const bp_process_group_ops* groups, bp_add_result* out_result) {
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  take(*instance->runtime, *groups);
+  return host->add_process_group(host->self, count, devices, &instance->runtime->bent.groups,
+                                 out_result);
 }
 
 // Registers the guard if the mutant has one.
@@ -214,6 +220,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   auto& instance = *static_cast<Instance*>(self);
   Registration registration{&instance, registrar};
   const bool has_layouts = instance.runtime != nullptr && instance.runtime->mutant.has_layouts;
+  const bool has_groups = instance.runtime != nullptr && instance.runtime->mutant.has_groups;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -224,6 +231,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_streams = add_streams,
       .add_kernels = add_kernels,
       .add_layout = has_layouts ? add_layout : nullptr,
+      .add_process_group = has_groups ? add_groups : nullptr,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;
@@ -235,11 +243,13 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   return add_guard(instance, *registrar);
 }
 
-bp_status shutdown(void* self) {
-  const std::unique_ptr<Instance> instance(static_cast<Instance*>(self));
+bp_status shutdown(void* self, uint64_t timeout_ns) {
+  std::unique_ptr<Instance> instance(static_cast<Instance*>(self));
   Runtime* const runtime = instance->runtime.get();
   if (runtime != nullptr && runtime->mutant.end != nullptr) runtime->mutant.end(*runtime);
-  return instance->good->shutdown(instance->good->self);
+  const bp_status status = instance->good->shutdown(instance->good->self, timeout_ns);
+  if (status == BP_TIMEOUT) static_cast<void>(instance.release());
+  return status;
 }
 
 bp_status get_extension(void* self, const char* name, uint32_t version,
@@ -297,7 +307,7 @@ bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_re
   if (instance.runtime == nullptr || instance.runtime->mutant.enter == nullptr) return BP_OK;
   const bp_status status =
       instance.runtime->mutant.enter(*instance.host, instance.strength, request, reply);
-  if (status != BP_OK) static_cast<void>(instance.good->shutdown(instance.good->self));
+  if (status != BP_OK) static_cast<void>(instance.good->shutdown(instance.good->self, UINT64_MAX));
   return status;
 }
 

@@ -14,6 +14,9 @@ const bp_allocator_ops& good_of(const Runtime& r, const bp_allocator_ops*) {
 const bp_stream_ops& good_of(const Runtime& r, const bp_stream_ops*) { return r.good.streams; }
 const bp_event_ops& good_of(const Runtime& r, const bp_event_ops*) { return r.good.events; }
 const bp_layout_ops& good_of(const Runtime& r, const bp_layout_ops*) { return r.good.layouts; }
+const bp_process_group_ops& good_of(const Runtime& r, const bp_process_group_ops*) {
+  return r.good.groups;
+}
 
 template <auto slot, typename Type = decltype(slot)>
 struct Through;
@@ -46,11 +49,12 @@ template <typename Table>
 constexpr bool has_slots(size_t count) {
   return sizeof(Table) == offsetof(Table, self) + (count + 1) * sizeof(void*);
 }
-static_assert(has_slots<bp_device_ops>(7));
-static_assert(has_slots<bp_allocator_ops>(19));
+static_assert(has_slots<bp_device_ops>(8));
+static_assert(has_slots<bp_allocator_ops>(20));
 static_assert(has_slots<bp_stream_ops>(13));
 static_assert(has_slots<bp_event_ops>(9));
 static_assert(has_slots<bp_layout_ops>(6));
+static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
 
 void bend(Runtime& runtime) {
   if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
@@ -62,8 +66,8 @@ void take(Runtime& runtime, const bp_device_ops& table) {
   bp_device_ops &good = runtime.good.devices, &bent = runtime.bent.devices;
   read(table, runtime, good, bent);
   using T = bp_device_ops;
-  connect<&T::probe, &T::enumerate, &T::properties, &T::synchronize, &T::memory_info, &T::reset,
-          &T::set_option>(bent, good);
+  connect<&T::probe, &T::enumerate, &T::properties, &T::synchronize, &T::memory_info,
+          &T::generation, &T::reset, &T::set_option>(bent, good);
   bend(runtime);
 }
 
@@ -71,10 +75,10 @@ void take(Runtime& runtime, const bp_allocator_ops& table) {
   bp_allocator_ops &good = runtime.good.allocator, &bent = runtime.bent.allocator;
   read(table, runtime, good, bent);
   using T = bp_allocator_ops;
-  connect<&T::allocate, &T::free, &T::address, &T::map, &T::unmap, &T::flush, &T::invalidate,
-          &T::copy, &T::copy_from_host, &T::copy_to_host, &T::copy_peer, &T::can_access_peer,
-          &T::fill, &T::wrap_address, &T::address_info, &T::register_host, &T::unregister_host,
-          &T::export_buffer, &T::import_buffer>(bent, good);
+  connect<&T::allocate, &T::deallocate, &T::address, &T::buffer_info, &T::map, &T::unmap, &T::flush,
+          &T::invalidate, &T::copy, &T::copy_from_host, &T::copy_to_host, &T::copy_peer,
+          &T::peer_info, &T::fill, &T::wrap_address, &T::address_info, &T::register_host,
+          &T::unregister_host, &T::export_buffer, &T::import_buffer>(bent, good);
   bend(runtime);
 }
 
@@ -98,6 +102,15 @@ void take(Runtime& runtime, const bp_layout_ops& table) {
   using T = bp_layout_ops;
   connect<&T::preferred, &T::from_blob, &T::equal, &T::retain, &T::release, &T::convert>(bent,
                                                                                          good);
+  bend(runtime);
+}
+
+void take(Runtime& runtime, const bp_process_group_ops& table) {
+  bp_process_group_ops &good = runtime.good.groups, &bent = runtime.bent.groups;
+  read(table, runtime, good, bent);
+  using T = bp_process_group_ops;
+  connect<&T::create, &T::destroy, &T::supports, &T::submit, &T::abort, &T::status, &T::split,
+          &T::shrink, &T::register_buffer, &T::deregister_buffer>(bent, good);
   bend(runtime);
 }
 

@@ -21,6 +21,7 @@ struct Tables {
   bp_stream_ops streams;
   bp_event_ops events;
   bp_layout_ops layouts;
+  bp_process_group_ops groups;
 };
 
 struct Runtime;
@@ -40,6 +41,7 @@ struct RuntimeMutant {
                                               // backend.
   void (*end)(Runtime& runtime);              // Called before the shutdown of the good backend.
   bool has_layouts = false;                   // The host sees the table of layouts too.
+  bool has_groups = false;                    // The host sees the table of process groups too.
 };
 
 struct Runtime {
@@ -68,6 +70,7 @@ void take(Runtime& runtime, const bp_device_ops& table);
 void take(Runtime& runtime, const bp_allocator_ops& table);
 void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& events);
 void take(Runtime& runtime, const bp_layout_ops& table);
+void take(Runtime& runtime, const bp_process_group_ops& table);
 
 // Return the tables: mutants of order and failures, of memory, of the whole instance, and of
 // optional tables.

@@ -68,10 +68,25 @@ bp_status copy_through_two_places(void* self, bp_stream* stream, const bp_buffer
 
 // The copy returns before the bytes have arrived.
 bp_status copy_to_host_later(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                             bp_borrow borrow) {
+                             bp_borrow borrow, uint64_t timeout_ns) {
   const bp_allocator_ops& good = runtime_of(self).good.allocator;
   if (borrow == BP_BORROW_DURING_CALL) borrow = BP_BORROW_UNTIL_COMPLETE;
-  return good.copy_to_host(good.self, stream, dst, src, borrow);
+  return good.copy_to_host(good.self, stream, dst, src, borrow, timeout_ns);
+}
+
+// The copy goes on to the host's memory after a timeout.
+bp_status copy_to_host_after_timeout(void* self, bp_stream* stream, void* dst,
+                                     const bp_buffer_ref* src, bp_borrow borrow,
+                                     uint64_t timeout_ns) {
+  const Tables& good = runtime_of(self).good;
+  const bp_allocator_ops& memory = good.allocator;
+  if (borrow != BP_BORROW_DURING_CALL || timeout_ns == UINT64_MAX) {
+    return memory.copy_to_host(memory.self, stream, dst, src, borrow, timeout_ns);
+  }
+  const bp_status status =
+      memory.copy_to_host(memory.self, stream, dst, src, BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
+  if (status != BP_OK) return status;
+  return good.streams.synchronize(good.streams.self, stream, timeout_ns);
 }
 
 void bend_copies(Runtime& r) {
@@ -80,6 +95,8 @@ void bend_copies(Runtime& r) {
     r.bent.allocator.copy_from_host = copy_through_two_places;
   } else if (r.strength == "read") {
     r.bent.allocator.copy_to_host = copy_to_host_later;
+  } else if (r.strength == "timeout") {
+    r.bent.allocator.copy_to_host = copy_to_host_after_timeout;
   } else {
     r.bent.allocator.copy_from_host = copy_without_staging;
   }
@@ -200,6 +217,24 @@ bp_status accept_any_fill(void* self, bp_stream* stream, const bp_buffer_ref* ds
   return status == BP_INVALID_ARGUMENT ? bp_status{BP_OK} : status;
 }
 
+// A submission to a failed stream returns the failure of the stream, as a refusal of its own.
+bp_status fill_with_failure(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                            const void* pattern, uint64_t pattern_size_bytes) {
+  const Runtime& r = runtime_of(self);
+  const bp_allocator_ops& good = r.good.allocator;
+  const bp_status status = good.fill(good.self, stream, dst, pattern, pattern_size_bytes);
+  if (status != BP_STREAM_FAILED) return status;
+  return r.good.streams.status(r.good.streams.self, stream);
+}
+
+// Work of 0 bytes is never refused.
+bp_status accept_empty_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                            const void* pattern, uint64_t pattern_size_bytes) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const bp_status status = good.fill(good.self, stream, dst, pattern, pattern_size_bytes);
+  return status == BP_STREAM_FAILED && dst->size_bytes == 0 ? bp_status{BP_OK} : status;
+}
+
 // Returns the status that a stream reports: BP_OK the second time, or the failure that another
 // stream reported before.
 bp_status told(Runtime& r, bp_stream* stream, bp_status status) {
@@ -251,7 +286,11 @@ bp_status clear_nothing(void* self, bp_stream* stream) {
 
 void bend_failures(Runtime& r) {
   start(r);
-  if (r.strength == "stuck") {
+  if (r.strength == "as_refusal") {
+    r.bent.allocator.fill = fill_with_failure;
+  } else if (r.strength == "empty") {
+    r.bent.allocator.fill = accept_empty_fill;
+  } else if (r.strength == "stuck") {
     r.bent.streams.clear_failure = clear_nothing;
   } else if (r.strength == "once" || r.strength == "elsewhere") {
     r.bent.streams.status = told_status;

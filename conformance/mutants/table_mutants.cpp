@@ -83,8 +83,49 @@ void bend_layouts(Runtime& r) {
   }
 }
 
+// ---- 45: process groups that pair up calls in another order, or ignore what was asked for -------
+
+bp_status submit_backwards(void* self, uint64_t call_count, const bp_collective_call* calls,
+                           uint64_t call_stride_bytes) {
+  const bp_process_group_ops& good = runtime_of(self).good.groups;
+  const auto* const at = reinterpret_cast<const std::byte*>(calls);
+  std::vector<bp_collective_call> turned;
+  for (uint64_t i = call_count; i > 0; --i) {
+    turned.push_back(
+        *reinterpret_cast<const bp_collective_call*>(at + (i - 1) * call_stride_bytes));
+  }
+  return good.submit(good.self, call_count, turned.data(), sizeof(bp_collective_call));
+}
+
+bp_status create_without_options(void* self, const bp_process_group_desc* desc,
+                                 bp_process_group** out_groups) {
+  const bp_process_group_ops& good = runtime_of(self).good.groups;
+  bp_process_group_desc plain = *desc;
+  plain.option_count = 0;
+  return good.create(good.self, &plain, out_groups);
+}
+
+bp_status create_for_any_name(void* self, const bp_process_group_desc* desc,
+                              bp_process_group** out_groups) {
+  const bp_process_group_ops& good = runtime_of(self).good.groups;
+  bp_process_group_desc plain = *desc;
+  plain.table_name = nullptr;
+  return good.create(good.self, &plain, out_groups);
+}
+
+void bend_groups(Runtime& r) {
+  if (r.strength == "options") {
+    r.bent.groups.create = create_without_options;
+  } else if (r.strength == "name") {
+    r.bent.groups.create = create_for_any_name;
+  } else {
+    r.bent.groups.submit = submit_backwards;
+  }
+}
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "42", .bend = bend_layouts, .has_layouts = true},
+    {.id = "45", .bend = bend_groups, .has_groups = true},
 };
 
 }  // namespace

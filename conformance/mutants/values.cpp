@@ -130,7 +130,7 @@ Values::Values(const Call& call, const bp_tensor& tensor)
   bytes_.resize(range_.size_bytes);
   const bp_allocator_ops& allocator = *call.wrapped.allocator;
   status_ = allocator.copy_to_host(allocator.self, call.launch->stream, bytes_.data(), &range_,
-                                   BP_BORROW_DURING_CALL);
+                                   BP_BORROW_DURING_CALL, UINT64_MAX);
   for (const size_t place : places_) {
     values_.push_back(read_element(bytes_.data() + place, tensor.dtype));
   }

@@ -154,9 +154,9 @@ CallSets::Outputs CallSets::read(size_t set) {
     if (case_.tensors[i].role == Role::kInput) continue;
     std::vector<std::byte>& bytes = outputs.emplace_back(sizes_[i]);
     const bp_buffer_ref from = range(sets_[set].parts[i].buffer, 0, sizes_[i]);
-    t_.require_ok(
-        memory.copy_to_host(memory.self, stream_, bytes.data(), &from, BP_BORROW_DURING_CALL),
-        "memory.copy_to_host");
+    t_.require_ok(memory.copy_to_host(memory.self, stream_, bytes.data(), &from,
+                                      BP_BORROW_DURING_CALL, UINT64_MAX),
+                  "memory.copy_to_host");
   }
   return outputs;
 }

@@ -69,7 +69,7 @@ Player::~Player() {
   }
   for (auto& [number, each] : buffers_) {
     const bp_allocator_ops& memory = *device(each.device).target->allocator;
-    static_cast<void>(memory.free(memory.self, each.buffer, nullptr));
+    static_cast<void>(memory.deallocate(memory.self, each.buffer, nullptr));
   }
 }
 
@@ -133,7 +133,7 @@ LineResult Player::run_line(size_t index) try {
 void Player::run_memory(size_t index, const std::string& call) {
   const json& line = recording_.lines()[index];
   if (call == "memory.allocate" || call == "memory.register_host") return allocate(line);
-  if (call == "memory.free" || call == "memory.unregister_host") return free(line);
+  if (call == "memory.deallocate" || call == "memory.unregister_host") return free(line);
   if (call == "memory.copy_from_host" || call == "host.write") return copy_in(index);
   if (call == "memory.fill") return fill(line);
   copy_within(line, call == "memory.copy_peer");
@@ -166,7 +166,7 @@ void Player::free(const json& line) {
   } else {
     wait_for_uses(ending);
   }
-  check(memory.free(memory.self, ending.buffer, behind), "memory.free");
+  check(memory.deallocate(memory.self, ending.buffer, behind), "memory.deallocate");
   buffers_.erase(number);
 }
 
@@ -253,9 +253,10 @@ LineResult Player::copy_out(size_t index) {
   PendingRead& pending = reads_[number];
   pending = {index, on, std::vector<std::byte>(src.size_bytes), written_of(line.at("src"))};
   use(line.at("src").at(0).get<uint64_t>(), on);
-  check(memory.copy_to_host(memory.self, stream(on).stream, pending.bytes.data(), &src,
-                            is_there ? BP_BORROW_DURING_CALL : BP_BORROW_UNTIL_COMPLETE),
-        "memory.copy_to_host");
+  check(
+      memory.copy_to_host(memory.self, stream(on).stream, pending.bytes.data(), &src,
+                          is_there ? BP_BORROW_DURING_CALL : BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
+      "memory.copy_to_host");
   if (!is_there) return {};
   const PendingRead ended = std::move(pending);
   reads_.erase(number);
@@ -282,7 +283,8 @@ LineResult Player::read_late(size_t index) {
   const Device& where = device(from.device);
   std::vector<std::byte> bytes(src.size_bytes);
   const bp_allocator_ops& memory = *where.target->allocator;
-  check(memory.copy_to_host(memory.self, where.stream, bytes.data(), &src, BP_BORROW_DURING_CALL),
+  check(memory.copy_to_host(memory.self, where.stream, bytes.data(), &src, BP_BORROW_DURING_CALL,
+                            UINT64_MAX),
         "memory.copy_to_host");
   return compare_read(index, bytes, written_of(line.at("src")));
 }

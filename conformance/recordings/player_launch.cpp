@@ -251,7 +251,7 @@ std::vector<std::byte> Player::read_tensor(const RecordedTensor& tensor, uint64_
   const bp_buffer_ref src{from.buffer, span.begin, bytes.size()};
   const bp_allocator_ops& memory = *device(from.device).target->allocator;
   check(memory.copy_to_host(memory.self, stream(on).stream, bytes.data(), &src,
-                            BP_BORROW_DURING_CALL),
+                            BP_BORROW_DURING_CALL, UINT64_MAX),
         "memory.copy_to_host");
   return bytes;
 }

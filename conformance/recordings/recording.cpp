@@ -33,7 +33,7 @@ struct CallShape {
 const std::vector<CallShape>& call_shapes() {
   static const std::vector<CallShape> shapes = {
       {"memory.allocate", {"device", "buffer", "size_bytes", "alignment_bytes", "usage"}, {}, {}},
-      {"memory.free", {"buffer"}, {}, {}},
+      {"memory.deallocate", {"buffer"}, {}, {}},
       {"memory.register_host", {"device", "buffer", "size_bytes"}, {}, {}},
       {"memory.unregister_host", {"buffer"}, {}, {}},
       {"memory.copy", {"stream"}, {"dst", "src"}, {}},

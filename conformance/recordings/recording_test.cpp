@@ -63,7 +63,7 @@ class Recordings : public testing::Test {
              {"read", 1},
              {"src", {1, 0, 16}},
              {"payload", add_payload(std::string(16, 'b'))}},
-            {{"call", "memory.free"}, {"buffer", 1}, {"stream", 1}},
+            {{"call", "memory.deallocate"}, {"buffer", 1}, {"stream", 1}},
             {{"call", "end"}}};
   }
 

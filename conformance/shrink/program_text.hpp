@@ -145,7 +145,8 @@ static int check(const bp_target* target) {
     if (operands[i].shares != i) continue;
     const bp_buffer_ref whole = {operands[i].tensor.buffer, 0, operands[i].memory_bytes};
     const bp_status status = memory->copy_to_host(memory->self, target->default_stream,
-                                                  operands[i].after, &whole, BP_BORROW_DURING_CALL);
+                                                  operands[i].after, &whole, BP_BORROW_DURING_CALL,
+                                                  UINT64_MAX);
     if (status != BP_OK) return fail("copy_to_host", status);
   }
   for (int i = 0; i < kOperandCount; ++i) {
@@ -197,7 +198,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kOperandCount; ++i) {
     if (operands[i].shares != i) continue;
     const bp_allocator_ops* memory = target->allocator;
-    memory->free(memory->self, operands[i].tensor.buffer, NULL);
+    memory->deallocate(memory->self, operands[i].tensor.buffer, NULL);
     free(operands[i].before);
     free(operands[i].after);
   }

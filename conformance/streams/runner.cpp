@@ -68,7 +68,7 @@ class Run {
     for (bp_event* event : events_) static_cast<void>(events.destroy(events.self, event));
     for (bp_event* event : ends_) static_cast<void>(events.destroy(events.self, event));
     for (bp_buffer* buffer : buffers_) {
-      static_cast<void>(memory.free(memory.self, buffer, nullptr));
+      static_cast<void>(memory.deallocate(memory.self, buffer, nullptr));
     }
   }
 
@@ -232,7 +232,7 @@ class Run {
     } else {
       const size_t number = host_->downloads.size();
       std::vector<uint8_t>& bytes = host_->downloads.emplace_back(step.from.size, kNotYetRead);
-      expect_ok(memory.copy_to_host(memory.self, stream, bytes.data(), &from, borrow),
+      expect_ok(memory.copy_to_host(memory.self, stream, bytes.data(), &from, borrow, UINT64_MAX),
                 "copy_to_host");
       if (!step.until_complete) compare_download(number);
     }
@@ -249,7 +249,7 @@ class Run {
     if (step.kind == StepKind::kRenewBuffer) {
       const bp_allocator_ops& memory = *target_.allocator;
       bp_buffer*& buffer = buffers_[step.to.buffer];
-      expect_ok(memory.free(memory.self, buffer, streams_[step.stream]), "free");
+      expect_ok(memory.deallocate(memory.self, buffer, streams_[step.stream]), "deallocate");
       buffer = nullptr;
       buffer = make_buffer();
       return;
@@ -323,7 +323,7 @@ class Run {
     std::vector<uint8_t>& bytes = host_->sources.emplace_back(program_.buffer_bytes, kNotYetRead);
     const bp_buffer_ref whole{buffers_[number], 0, program_.buffer_bytes};
     expect_ok(memory.copy_to_host(memory.self, streams_[0], bytes.data(), &whole,
-                                  BP_BORROW_UNTIL_COMPLETE),
+                                  BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
               "copy_to_host");
     wait_for(streams_[0]);
     const std::vector<Model::Cell>& cells = model_.buffer(number);

@@ -25,7 +25,7 @@ struct Faults {
   bool reads_late = false;         // copy_to_host() returns before the bytes are there.
   bool fills_short = false;        // fill() leaves its last byte out.
   bool drops_on_destroy = false;   // destroy() of a stream forgets its work.
-  bool frees_at_once = false;      // free() does not wait for the work of its stream.
+  bool frees_at_once = false;      // deallocate() does not wait for the work of its stream.
   bp_status copy_status = BP_OK;   // What copy() returns.
   size_t stream_limit = SIZE_MAX;  // create() of one more stream fails.
   size_t buffer_limit = SIZE_MAX;  // allocate() of one more buffer fails.
@@ -162,7 +162,7 @@ inline void LazyDevice::fill_memory() {
     return BP_OK;
   };
   // The memory is given to somebody else, who writes to it.
-  allocator.free = [](void* self, bp_buffer* handle, bp_stream* behind) -> bp_status {
+  allocator.deallocate = [](void* self, bp_buffer* handle, bp_stream* behind) -> bp_status {
     LazyDevice& d = from(self);
     if (handle == nullptr) return BP_OK;
     --d.live_buffers;
@@ -193,7 +193,7 @@ inline void LazyDevice::fill_memory() {
     return BP_OK;
   };
   allocator.copy_to_host = [](void* self, bp_stream* on, void* dst, const bp_buffer_ref* src,
-                              bp_borrow borrow) -> bp_status {
+                              bp_borrow borrow, uint64_t) -> bp_status {
     submit(on, [dst, source = *src] { std::memcpy(dst, at(source), source.size_bytes); });
     if (borrow == BP_BORROW_UNTIL_COMPLETE || from(self).faults.reads_late) return BP_OK;
     return from(self).streams.synchronize(self, on, 0);

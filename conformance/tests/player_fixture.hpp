@@ -41,7 +41,7 @@ class Host {
   // The handles that were not given back when the backend ended.
   uint64_t leaks() {
     uint64_t count = 999;
-    EXPECT_EQ(bp_registry_unload(registry_, plugin_), BP_OK) << bp_error_text();
+    EXPECT_EQ(bp_registry_unload(registry_, plugin_, UINT64_MAX), BP_OK) << bp_error_text();
     EXPECT_EQ(bp_plugin_layer_reports(plugin_, "leak", &count), BP_OK) << bp_error_text();
     return count;
   }
@@ -101,7 +101,7 @@ class Players : public testing::Test {
                 {"payload", payload(bytes)}});
   }
   size_t free(uint64_t buffer) {
-    return add({{"call", "memory.free"}, {"buffer", buffer}, {"stream", 1}});
+    return add({{"call", "memory.deallocate"}, {"buffer", buffer}, {"stream", 1}});
   }
   static json tensor(uint64_t buffer, int64_t count, uint64_t byte_offset = 0) {
     return {{"dtype", "f32"},

@@ -112,7 +112,7 @@ class Worker {
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
         .flags = setup_.recording.path.empty() ? is_pure : 0,
-        .log = take_line,
+        .log_line = take_line,
         .user_data = this,
         .layers = setup_.layers.empty() ? nullptr : setup_.layers.c_str(),
         .layer_options = setup_.layer_options.empty() ? nullptr : setup_.layer_options.c_str()};
@@ -290,7 +290,8 @@ class Worker {
     return lines;
   }
 
-  // Returns "MEMORY-5" for "acme.npu/validate: [MEMORY-5] free: ..."; "" if the line names no rule.
+  // Returns "MEMORY-5" for "acme.npu/validate: [MEMORY-5] memory.deallocate: ...", and "" if the
+  // line names no rule.
   static std::string tag_in(const std::string& line) {
     const size_t begin = line.find(": [");
     const size_t end = begin == line.npos ? line.npos : line.find(']', begin);

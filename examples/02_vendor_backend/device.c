@@ -53,6 +53,14 @@ static bp_status memory_info(void* self, bp_device* handle, uint64_t heap_index,
   return BP_OK;
 }
 
+/* Without reset() it never changes. */
+static bp_status generation(void* self, bp_device* handle, uint64_t* out_generation) {
+  if (!is_ours(self, handle)) return invalid(self, "device.generation: not our device");
+  if (out_generation == NULL) return invalid(self, "device.generation: out_generation is NULL");
+  *out_generation = 0;
+  return BP_OK;
+}
+
 void init_device(instance* i) {
   static const uint8_t uuid[16] = {0xac, 0x3e, 1}; /* Ask your hardware for its UUID. */
   i->device.heap =
@@ -62,6 +70,7 @@ void init_device(instance* i) {
                 .max_allocation_bytes = HEAP_BYTES,
                 .tensor_offset_alignment_bytes = 1,
                 .suballocation_granularity_bytes = 1,
+                .map_granularity_bytes = 1,
                 .flags = BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT};
   i->device.properties = (bp_device_properties){.struct_size = sizeof(bp_device_properties),
                                                 .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
@@ -81,5 +90,6 @@ void init_device(instance* i) {
                                .enumerate = enumerate,
                                .properties = properties,
                                .synchronize = synchronize,
-                               .memory_info = memory_info};
+                               .memory_info = memory_info,
+                               .generation = generation};
 }

@@ -13,7 +13,7 @@ typedef struct device {
 typedef struct buffer {
   unsigned char* bytes;
   uint64_t size_bytes;
-  int is_mapped;
+  uint64_t map_count;
 } buffer;
 
 /* One instance of the backend, bound to one host. It is the `self` of the tables that it holds. */

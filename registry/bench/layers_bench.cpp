@@ -54,7 +54,7 @@ void launch_through(benchmark::State& state, const char* layers, const char* opt
     benchmark::DoNotOptimize(pointer);
     benchmark::DoNotOptimize(pointer->launch(pointer, &launch, &args));
   }
-  static_cast<void>(memory.free(memory.self, buffer, nullptr));
+  static_cast<void>(memory.deallocate(memory.self, buffer, nullptr));
 }
 BENCHMARK_CAPTURE(launch_through, none, "", nullptr);
 BENCHMARK_CAPTURE(launch_through, leak, "leak", nullptr);

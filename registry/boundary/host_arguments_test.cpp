@@ -51,6 +51,7 @@ struct World {
   uint32_t count = 0;
   char text[64] = "";
   const bp_target* found = nullptr;
+  const bp_process_group_ops* groups = nullptr;
   const bp_manifest* manifest = nullptr;
   bp_op_output outputs[4] = {};
   bp_kernel_choice choice{};
@@ -121,9 +122,9 @@ constexpr Row kRows[] = {
     {"bp_registry_load", "out_plugin", BP_NOT_FOUND,
      [](World& w) { return bp_registry_load(w.r.registry, "/no.so", 0, nullptr, nullptr); }},
     {"bp_registry_unload", "registry", kRefused,
-     [](World& w) { return bp_registry_unload(nullptr, w.plugin); }},
+     [](World& w) { return bp_registry_unload(nullptr, w.plugin, UINT64_MAX); }},
     {"bp_registry_unload", "plugin", kRefused,
-     [](World& w) { return bp_registry_unload(w.r.registry, nullptr); }},
+     [](World& w) { return bp_registry_unload(w.r.registry, nullptr, UINT64_MAX); }},
     {"bp_plugin_layer_reports", "plugin", kRefused,
      [](World& w) { return bp_plugin_layer_reports(nullptr, "leak", &w.number); }},
     {"bp_plugin_layer_reports", "layer", kRefused,
@@ -145,6 +146,9 @@ constexpr Row kRows[] = {
      [](World& w) { return bp_registry_find_target(w.r.registry, nullptr, &w.found); }},
     {"bp_registry_find_target", "out_target", kRefused,
      [](World& w) { return bp_registry_find_target(w.r.registry, "npu", nullptr); }},
+
+    {"bp_target_has_table", "target", BP_OK,
+     [](World&) { return nothing(bp_target_has_table(nullptr, BP_STRUCT_DEVICE_OPS)); }},
 
     {"bp_op_infer", "args", kRefused,
      [](World& w) { return bp_op_infer(BP_OP_ADD, nullptr, 4, w.outputs, &w.count); }},
@@ -197,6 +201,16 @@ constexpr Row kRows[] = {
      [](World&) { return nothing(bp_target_kernel_count(nullptr)); }},
     {"bp_target_kernel", "target", BP_OK,
      [](World&) { return nothing(bp_target_kernel(nullptr, 0)); }},
+    {"bp_target_process_groups_count", "target", BP_OK,
+     [](World&) { return nothing(bp_target_process_groups_count(nullptr)); }},
+    {"bp_target_process_groups", "target", BP_OK,
+     [](World&) { return nothing(bp_target_process_groups(nullptr, 0)); }},
+    {"bp_target_find_process_groups", "target", kRefused,
+     [](World& w) { return bp_target_find_process_groups(nullptr, "local", &w.groups); }},
+    {"bp_target_find_process_groups", "name", BP_OK,
+     [](World& w) { return bp_target_find_process_groups(w.target, nullptr, &w.groups); }},
+    {"bp_target_find_process_groups", "out_process_groups", kRefused,
+     [](World& w) { return bp_target_find_process_groups(w.target, nullptr, nullptr); }},
     {"bp_target_statistics", "target", kRefused,
      [](World& w) { return bp_target_statistics(nullptr, BP_OP_ADD, &w.statistics); }},
     {"bp_target_statistics", "out_statistics", kRefused,

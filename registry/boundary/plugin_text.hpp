@@ -124,6 +124,17 @@ inline std::string clean_text(const char* text, LineBreaks breaks,
   return clean_text(std::string_view(text, strnlen(text, max_bytes + 1)), breaks, max_bytes);
 }
 
+// Returns whether `text` is one or more of [a-z0-9_], and no longer than a name may be.
+inline bool is_word(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxPluginName &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
+// Does the same for a text that ends with a zero byte, or should. NULL is no word.
+inline bool is_word(const char* text) {
+  return text != nullptr && is_word(std::string_view(text, strnlen(text, kMaxPluginName + 1)));
+}
+
 // Cleans a name of a plugin: one line of at most kMaxPluginName bytes. NULL is "".
 inline std::string clean_name(const char* name) {
   return clean_text(name, LineBreaks::kEscape, kMaxPluginName);

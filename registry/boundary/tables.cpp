@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/prefix.hpp"
 
 namespace bp::core {
@@ -55,9 +56,16 @@ void end_with_nothing(bp_status (*&slot)(void*, Args...)) {
   slot = nothing<kText, Args...>;
 }
 
+template <typename Table>
+concept IsNamed = requires(Table table) {
+  table.name;
+};
+
+// A name is in front of the slots.
 template <typename Table, size_t kSlotCount>
 constexpr bool lists_every_slot() {
-  return sizeof(Table) == offsetof(Table, self) + sizeof(void*) * (1 + kSlotCount);
+  const size_t before = IsNamed<Table> ? 2 : 1;
+  return sizeof(Table) == offsetof(Table, self) + sizeof(void*) * (before + kSlotCount);
 }
 
 template <typename Table>
@@ -125,6 +133,13 @@ std::string copy(const Table* theirs, uint32_t struct_type, size_t first_size_by
   if (!defect.empty()) return defect;
   // This cannot fail, since the size was checked before.
   static_cast<void>(bp_struct_read(theirs, first, &ours, sizeof(ours), nullptr));
+  if constexpr (IsNamed<Table>) {
+    if (!is_word(ours.name)) {
+      return "its name is " +
+             (ours.name == nullptr ? "NULL" : "\"" + clean_name(ours.name) + "\"") +
+             ", not one or more of [a-z0-9_]";
+    }
+  }
   fill_all(ours, missing);
   return "";
 }
@@ -182,6 +197,7 @@ uint64_t added_tables(const Tables& tables) {
 
 void fill_absent_tables(Tables& tables) {
   std::string ignored;
+  if (tables.process_groups.struct_size == 0) tables.process_groups.name = "";
 #define BP_TABLE(table, type, last, member)            \
   if (tables.member.struct_size == 0) {                \
     fill_all(tables.member, ignored);                  \
@@ -194,6 +210,7 @@ void fill_absent_tables(Tables& tables) {
 void end_tables(Tables& tables) {
 #define BP_TABLE(table, struct_type, last, member) end_all(tables.member);
 #include "registry/boundary/slots.def"
+  for (bp_process_group_ops& groups : tables.more_process_groups) end_all(groups);
 }
 
 }  // namespace bp::core

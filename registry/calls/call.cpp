@@ -6,6 +6,7 @@
 #include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/prefix.hpp"
+#include "registry/calls/frame_words.hpp"
 
 namespace bp::core {
 namespace {
@@ -88,6 +89,22 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   return BP_OK;
 }
 
+// Returns whether the list of integers at `offset` is NULL, although its count is not 0.
+bool lacks_integers(const void* args, uint32_t offset) {
+  return *static_cast<const void* const*>(member(args, offset)) == nullptr &&
+         *static_cast<const uint64_t*>(member(args, offset - 8)) != 0;
+}
+
+bp_status refuse_integers(const OpRow& row, const void* args, uint32_t offset) {
+  const auto count = *static_cast<const uint64_t*>(member(args, offset - 8));
+  const char* name = "";
+  for (const FrameMember& each : frame_members(row)) {
+    if (each.offset == offset) name = each.name;
+  }
+  return fail(BP_INVALID_ARGUMENT, std::string(row.name) + ": " + name +
+                                       " is NULL, but its count is " + std::to_string(count));
+}
+
 // Returns whether `out` is the memory of one of `inputs`. bp_op_check() allows an output to overlap
 // an input only if both are the same memory, so it is enough to compare the first byte.
 bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor& out) {
@@ -141,6 +158,11 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
       }
     }
     key.facts[i / 2] |= uint64_t{fact} << (i % 2 * 32);
+  }
+  for (uint32_t i = 0; i < row.integer_list_count; ++i) {
+    if (lacks_integers(args, row.integer_lists[i])) [[unlikely]] {
+      return refuse_integers(row, args, row.integer_lists[i]);
+    }
   }
   for (; output_mask != 0; output_mask &= output_mask - 1) {
     const auto i = static_cast<uint32_t>(std::countr_zero(output_mask));

@@ -302,7 +302,7 @@ TEST_F(CompiledOpsTest, ReleaseEachExecutableOnceAtTheUnload) {
     EXPECT_EQ(launch(call), BP_OK);
   }
   EXPECT_EQ(compiler_.releases, 0);
-  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(compiler_.releases, 5);
 }
 
@@ -339,7 +339,7 @@ TEST_F(CompiledOpsTest, ServeManyThreadsAndReleaseWhatWasCompiledTwice) {
   EXPECT_EQ(failures, 0);
   EXPECT_EQ(compiler_.launches.size(), 80u);
   EXPECT_GE(compiler_.compiles, 20);
-  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(compiler_.releases, compiler_.compiles);
 }
 

@@ -8,10 +8,11 @@
 namespace {
 
 constexpr const char* kStatusNames[] = {
-    "ok",      "invalid argument", "unsupported", "out of memory",  "device lost", "timeout",
-    "aborted", "incompatible",     "not found",   "already exists", "internal",
+    "ok",       "invalid argument", "unsupported",   "out of memory", "device lost",
+    "timeout",  "aborted",          "incompatible",  "not found",     "already exists",
+    "internal", "data failure",     "stream failed",
 };
-static_assert(std::size(kStatusNames) == BP_INTERNAL + 1);
+static_assert(std::size(kStatusNames) == BP_STREAM_FAILED + 1);
 
 struct Dtype {
   const char* name;
@@ -32,7 +33,7 @@ static_assert(std::size(kDtypes) == BP_F4E2M1 + 1);
 
 const char* bp_status_name(bp_status status) {
   if (status < 0) return "vendor status";
-  return status <= BP_INTERNAL ? kStatusNames[status] : "unknown status";
+  return status <= BP_STREAM_FAILED ? kStatusNames[status] : "unknown status";
 }
 
 const char* bp_dtype_name(bp_dtype dtype) {

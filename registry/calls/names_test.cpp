@@ -32,6 +32,9 @@ TEST(Names, OfOpsLeadBack) {
 TEST(Names, OfStatusesAreForPeople) {
   EXPECT_STREQ(bp_status_name(BP_OK), "ok");
   EXPECT_STREQ(bp_status_name(BP_INTERNAL), "internal");
+  EXPECT_STREQ(bp_status_name(BP_DATA_FAILURE), "data failure");
+  EXPECT_STREQ(bp_status_name(BP_STREAM_FAILED), "stream failed");
+  EXPECT_STREQ(bp_status_name(BP_STREAM_FAILED + 1), "unknown status");
   EXPECT_STREQ(bp_status_name(-1), "vendor status");
   EXPECT_STREQ(bp_status_name(999), "unknown status");
 }

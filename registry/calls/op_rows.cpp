@@ -122,7 +122,11 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
                       static_cast<size_t>(later_end - later)};
   std::array<std::string_view, kMaxTensors> rules;
   for (const Argument& argument : kArguments) {
-    if (argument.op != op.op || argument.dtype_rule == "none") continue;
+    if (argument.op != op.op) continue;
+    if (argument.kind == Kind::i64_list) {
+      row.integer_lists[row.integer_list_count++] = static_cast<uint16_t>(argument.offset);
+    }
+    if (argument.dtype_rule == "none") continue;
     rules[row.tensor_count] = argument.dtype_rule;
     TensorArgument& tensor = row.tensors[row.tensor_count++];
     tensor.name = argument.name;

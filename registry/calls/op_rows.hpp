@@ -33,6 +33,7 @@ enum class Kind : uint8_t {
 };
 
 inline constexpr uint32_t kMaxTensors = 12;       // No op has more tensor arguments.
+inline constexpr uint32_t kMaxIntegerLists = 4;   // No op has more lists of integers.
 inline constexpr uint32_t kMaxFrameBytes = 1024;  // The largest frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 
@@ -92,6 +93,9 @@ struct OpRow {
   uint32_t required_mask = 0;
   uint32_t output_mask = 0;
   std::array<TensorArgument, kMaxTensors> tensors;
+  // The places of the pointers of i64_list arguments. The count of each is 8 bytes before it.
+  uint32_t integer_list_count = 0;
+  std::array<uint16_t, kMaxIntegerLists> integer_lists{};
   std::span<const LaterValue> later_values;
 
   constexpr uint32_t first_size_bytes() const { return sizes[0].size_bytes; }

@@ -2,6 +2,7 @@
 // give its streams a failure.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ namespace {
 // The failures of the device's streams and events.
 std::map<bp_stream*, bp_status> stream_failures;
 std::map<bp_event*, bp_status> event_failures;
+// What another thread does while the host passes a failure on.
+std::function<void(bp_stream*)> before_wait, after_wait;
 
 bp_status surface(void* self, bp_stream* stream) {
   const auto found = stream_failures.find(stream);
@@ -23,11 +26,17 @@ bp_status surface(void* self, bp_stream* stream) {
   return host.set_error(host.self, found->second, "the host signalled a failure");
 }
 
+// Refuses a submission to a stream that has failed.
+bp_status admit(void* self, bp_stream* stream) {
+  return surface(self, stream) == BP_OK ? bp_status{BP_OK} : bp_status{BP_STREAM_FAILED};
+}
+
 class FallbackFailure : public testing::Test {
  protected:
   FallbackFailure() {
     stream_failures.clear();
     event_failures.clear();
+    before_wait = after_wait = [](bp_stream*) {};
     fill_streams();
     fill_events();
     EXPECT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
@@ -50,13 +59,16 @@ class FallbackFailure : public testing::Test {
       stream_failures.erase(on);
       return BP_OK;
     };
-    streams.wait_event = [](void*, bp_stream* on, bp_event* event) -> bp_status {
+    streams.wait_event = [](void* self, bp_stream* on, bp_event* event) -> bp_status {
+      before_wait(on);
+      if (const bp_status status = admit(self, on); status != BP_OK) return status;
       if (event_failures.contains(event)) stream_failures.emplace(on, event_failures.at(event));
+      after_wait(on);
       return BP_OK;
     };
     fake.allocator.copy_to_host = [](void* self, bp_stream* on, void* dst, const bp_buffer_ref* src,
-                                     bp_borrow) -> bp_status {
-      if (const bp_status status = surface(self, on); status != BP_OK) return status;
+                                     bp_borrow, uint64_t) -> bp_status {
+      if (const bp_status status = admit(self, on); status != BP_OK) return status;
       std::memcpy(dst, fake_bytes(*src), src->size_bytes);
       return BP_OK;
     };
@@ -120,16 +132,16 @@ TEST_F(FallbackFailure, IsThatOfTheCallersStreamInTheWordsOfTheHost) {
   EXPECT_EQ(look_up(), BP_OK) << bp_error_text();
   EXPECT_EQ(picked, std::vector<float>(4, 77));
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(status(*device, stream), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(status(*device, stream), BP_DATA_FAILURE);
     const std::string text = bp_error_text();
     EXPECT_NE(text.find(std::string("embedding on ") + host->name), text.npos) << text;
     EXPECT_NE(text.find("7"), text.npos) << text;
     bp_error_clear();
   }
   EXPECT_EQ(device->streams->synchronize(device->streams->self, stream, UINT64_MAX),
-            BP_INVALID_ARGUMENT);
+            BP_DATA_FAILURE);
   EXPECT_NE(std::string(bp_error_text()).find("embedding on "), std::string::npos);
-  EXPECT_EQ(relu(rows, rows), BP_INVALID_ARGUMENT) << "nothing runs on what was never written";
+  EXPECT_EQ(relu(rows, rows), BP_STREAM_FAILED) << "nothing runs on what was never written";
   EXPECT_EQ(status(*host, host->default_stream), BP_OK) << bp_error_text();
 }
 
@@ -146,9 +158,29 @@ TEST_F(FallbackFailure, EndsWithTheFailureOfTheStream) {
   ASSERT_EQ(look_up(), BP_OK) << bp_error_text();
   EXPECT_EQ(picked, (std::vector<float>{5, 6, 1, 2}));
   // A failure of the backend does not get the text of the host's failure.
-  stream_failures[stream] = BP_INVALID_ARGUMENT;
-  EXPECT_EQ(status(*device, stream), BP_INVALID_ARGUMENT);
+  stream_failures[stream] = BP_DATA_FAILURE;
+  EXPECT_EQ(status(*device, stream), BP_DATA_FAILURE);
   EXPECT_STREQ(bp_error_text(), "the host signalled a failure");
+}
+
+TEST_F(FallbackFailure, LeavesNoTextIfItIsClearedAtOnce) {
+  after_wait = [this](bp_stream* on) {
+    EXPECT_EQ(device->streams->clear_failure(device->streams->self, on), BP_OK);
+  };
+  ASSERT_EQ(look_up(), BP_OK) << bp_error_text();
+  EXPECT_EQ(status(*device, stream), BP_OK);
+  stream_failures[stream] = BP_DATA_FAILURE;
+  EXPECT_EQ(status(*device, stream), BP_DATA_FAILURE);
+  EXPECT_STREQ(bp_error_text(), "the host signalled a failure");
+}
+
+TEST_F(FallbackFailure, IsARefusalIfTheStreamHasFailedMeanwhile) {
+  before_wait = [](bp_stream* on) { stream_failures[on] = BP_DATA_FAILURE; };
+  EXPECT_EQ(look_up(), BP_STREAM_FAILED);
+  EXPECT_STREQ(bp_error_text(), "the host signalled a failure");
+  bp_error_clear();
+  EXPECT_EQ(status(*device, stream), BP_DATA_FAILURE);
+  EXPECT_STREQ(bp_error_text(), "the host signalled a failure") << "the first failure counts";
 }
 
 TEST_F(FallbackFailure, LeavesOtherStreamsAlone) {
@@ -161,7 +193,7 @@ TEST_F(FallbackFailure, LeavesOtherStreamsAlone) {
   picked = {-1, 2, -3, 4};
   EXPECT_EQ(relu(rows, rows), BP_OK) << bp_error_text();
   EXPECT_EQ(status(*device, stream), BP_OK);
-  EXPECT_EQ(status(*device, other), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(status(*device, other), BP_DATA_FAILURE);
   ASSERT_EQ(streams.destroy(streams.self, other), BP_OK);
 }
 

@@ -8,8 +8,9 @@
 //
 // The work runs on a stream of the host device that no other call uses at the same time. So a
 // failure of that stream, such as an index out of range, belongs to this call. It becomes the
-// failure of the caller's stream, as with a kernel of the device. The failure of the host's stream
-// is then cleared for the next call.
+// failure of the caller's stream, as with a kernel of the device, and also if a later step on the
+// host was refused because of it. The failure of the host's stream is then cleared for the next
+// call.
 #include "registry/dispatch/host_fallback.hpp"
 
 #include <algorithm>
@@ -128,19 +129,37 @@ class Run {
       : target_(target), host_(host), row_(row), stream_(stream), host_stream_(impl(&host)) {}
 
   bp_status operator()(bp_launch_flags flags, const void* args) {
-    bp_status status = host_stream_.take();
+    bp_status status = admit();
+    if (status == BP_OK) status = host_stream_.take();
     if (status != BP_OK) return status;
     status = submit(flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}, args);
     std::string words = status == BP_OK ? "" : take_error();
     // This waits after a refusal too, because work that was submitted earlier uses memory of this
     // object.
     const bp_status settled = host_stream_.settle();
-    if (settled != BP_OK && was_launched_) return fail_stream(settled, take_error());
-    if (status != BP_OK) return fail(classify(impl(&host_), status), words);
-    return settled == BP_OK ? take_back() : settled;
+    if (is_refused_by_caller_) return fail(status, words);
+    status = classify(impl(&host_), status);
+    const bool is_asynchronous = status == BP_OK || status == BP_STREAM_FAILED;
+    if (settled != BP_OK && is_asynchronous) return fail_stream(settled, take_error());
+    return status == BP_OK ? take_back() : fail(status, words);
   }
 
  private:
+  // Refuses the call if the caller's stream has failed, also if there is nothing to copy. A stream
+  // that captures has no status, and refuses the copies.
+  bp_status admit() const {
+    const bp_stream_ops& streams = *target_.streams;
+    uint32_t is_capturing = 0;
+    if (streams.is_capturing(streams.self, stream_, &is_capturing) != BP_OK) {
+      static_cast<void>(take_error());  // The device has no captures.
+    }
+    if (is_capturing != 0) return BP_OK;
+    const bp_status failure = streams.status(streams.self, stream_);
+    if (failure == BP_OK || classify(impl(&target_), failure) == BP_DEVICE_LOST) return failure;
+    return fail(BP_STREAM_FAILED,
+                std::string(row_.name) + ": the stream has failed: " + take_error());
+  }
+
   // Does everything but the copy back to the device. Afterwards the staging memory has the outputs.
   bp_status submit(bp_launch_flags flags, const void* args) {
     alignas(16) std::array<std::byte, kMaxFrameBytes> frame;
@@ -150,14 +169,13 @@ class Run {
       if (status != BP_OK) return status;
     }
     bp_status status = bp_op_launch(&host_, host_stream_.get(), flags, row_.op, frame.data());
-    was_launched_ = status == BP_OK;
     for (Copy& copy : copies_) {
       if (status != BP_OK) break;
       if (!copy.is_written || copy.span.size_bytes == 0) continue;
       const bp_buffer_ref here = copy.here();
       const bp_allocator_ops& memory = *host_.allocator;
       status = memory.copy_to_host(memory.self, host_stream_.get(), copy.staging.data(), &here,
-                                   BP_BORROW_UNTIL_COMPLETE);
+                                   BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
     }
     return status;
   }
@@ -206,8 +224,9 @@ class Run {
     const bp_buffer_ref there = copy.there(), here = copy.here();
     const bp_allocator_ops& from = *target_.allocator;
     const bp_allocator_ops& to = *host_.allocator;
-    const bp_status status =
-        from.copy_to_host(from.self, stream_, copy.staging.data(), &there, BP_BORROW_DURING_CALL);
+    const bp_status status = from.copy_to_host(from.self, stream_, copy.staging.data(), &there,
+                                               BP_BORROW_DURING_CALL, UINT64_MAX);
+    is_refused_by_caller_ = status != BP_OK;
     if (status != BP_OK) return status;
     return to.copy_from_host(to.self, host_stream_.get(), &here, copy.staging.data(),
                              BP_BORROW_UNTIL_COMPLETE);
@@ -226,7 +245,8 @@ class Run {
   }
 
   // Makes `status` the failure of the caller's stream, so that no later work runs on outputs that
-  // were never written. If the device has no events for that, the call itself fails.
+  // were never written. If the device has no events for that, the call itself fails. The text is
+  // remembered first, because another thread may clear the failure as soon as the stream has it.
   bp_status fail_stream(bp_status status, const std::string& why) {
     const std::string words = std::string(row_.name) + " on " + host_.name + ": " + why;
     const bp_event_ops& events = *target_.events;
@@ -236,16 +256,20 @@ class Run {
                              .flags = BP_EVENT_HOST_SIGNAL,
                              .reserved = 0};
     bp_event* event = nullptr;
-    bool is_told = events.create(events.self, target_.device, &desc, &event) == BP_OK;
-    if (is_told) {
-      const bp_stream_ops& streams = *target_.streams;
-      is_told = events.signal(events.self, event, status) == BP_OK &&
-                streams.wait_event(streams.self, stream_, event) == BP_OK;
-      static_cast<void>(events.destroy(events.self, event));
+    if (events.create(events.self, target_.device, &desc, &event) != BP_OK) {
+      return fail(status, words);
     }
-    if (!is_told) return fail(status, words);
-    impl(&target_).stream_failures.remember(stream_, status, words);
-    return BP_OK;
+    StreamFailures& failures = impl(&target_).stream_failures;
+    const bool is_new = failures.remember(stream_, status, words);
+    const bp_stream_ops& streams = *target_.streams;
+    bp_status told = events.signal(events.self, event, status);
+    if (told == BP_OK) told = streams.wait_event(streams.self, stream_, event);
+    const std::string refusal = told == BP_OK ? "" : take_error();
+    static_cast<void>(events.destroy(events.self, event));
+    if (told == BP_OK) return BP_OK;
+    if (is_new) failures.forget(stream_);
+    const bool has_failed = told == BP_STREAM_FAILED || told == BP_DEVICE_LOST;
+    return has_failed ? fail(told, refusal) : fail(status, words);
   }
 
   const bp_target& target_;
@@ -253,7 +277,7 @@ class Run {
   const OpRow& row_;
   bp_stream* stream_;
   HostStream host_stream_;
-  bool was_launched_ = false;
+  bool is_refused_by_caller_ = false;  // The device or the stream of the caller refused a copy.
   // A deque does not move the copies that the frame points to. It is destroyed before the stream.
   std::deque<Copy> copies_;
   std::deque<std::vector<const bp_tensor*>> lists_;

@@ -178,7 +178,7 @@ TEST_F(HostFallback, ReturnsAFailureOfTheWorkOnceAndNamesIt) {
                                .weight = weight.get(),
                                .indices = indices.get(),
                                .y = rows.get()};
-  EXPECT_EQ(bp_op_launch(device, nullptr, 0, BP_OP_EMBEDDING, &args), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(bp_op_launch(device, nullptr, 0, BP_OP_EMBEDDING, &args), BP_DATA_FAILURE);
   const std::string text = bp_error_text();
   EXPECT_NE(text.find(std::string("embedding on ") + host->name), text.npos) << text;
   EXPECT_NE(text.find('7'), text.npos) << text;
@@ -198,11 +198,10 @@ TEST_F(HostFallback, IsNotStoppedByAFailureOfTheHostsOwnStream) {
                                .y = rows.get()};
   ASSERT_EQ(bp_op_launch(host, nullptr, 0, BP_OP_EMBEDDING, &args), BP_OK) << bp_error_text();
   const bp_stream_ops& streams = *host->streams;
-  ASSERT_EQ(streams.synchronize(streams.self, host->default_stream, UINT64_MAX),
-            BP_INVALID_ARGUMENT);
+  ASSERT_EQ(streams.synchronize(streams.self, host->default_stream, UINT64_MAX), BP_DATA_FAILURE);
   Floats a(*device, {3, 4}), b(*device, {3, 4}), y(*device, {3, 4});
   expect_difference(a, b, y);
-  EXPECT_EQ(streams.status(streams.self, host->default_stream), BP_INVALID_ARGUMENT)
+  EXPECT_EQ(streams.status(streams.self, host->default_stream), BP_DATA_FAILURE)
       << "only the program may clear it";
   ASSERT_EQ(streams.clear_failure(streams.self, host->default_stream), BP_OK);
 }

@@ -28,12 +28,13 @@ constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
 
 bool is_kernel(const bp_kernel& kernel) {
   return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
-         kernel.struct_size <= kMaxStructBytes && kernel.launch != nullptr;
+         kernel.struct_size <= kMaxStructBytes && kernel.launch != nullptr &&
+         kernel.name != nullptr;
 }
 
 bp_status not_a_kernel(const bp_kernel& kernel) {
   const std::string defect = struct_defect(&kernel, BP_STRUCT_KERNEL, kFirstKernel);
-  if (defect.empty()) return fail(BP_INVALID_ARGUMENT, "kernel: its launch is NULL");
+  if (defect.empty()) return fail(BP_INVALID_ARGUMENT, "kernel: its launch or its name is NULL");
   return fail(BP_INCOMPATIBLE, "kernel: " + defect);
 }
 

@@ -103,11 +103,11 @@ TEST_F(Launch, SaysWhatTheLastKernelSaidWhenAllRefuse) {
 TEST_F(Launch, PassesOtherFailuresOn) {
   bp_kernel fails = make_kernel("fails"), works = make_kernel("works");
   fails.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {
-    return fail(BP_ABORTED, "the stream has failed");
+    return fail(BP_STREAM_FAILED, "the stream has failed");
   };
   works.launch = see;
   load({&fails, &works});
-  EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_ABORTED);
+  EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_STREAM_FAILED);
   EXPECT_STREQ(bp_error_text(), "the stream has failed");
   EXPECT_EQ(seen.launches, 0);
 }

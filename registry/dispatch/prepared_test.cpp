@@ -330,7 +330,7 @@ TEST_F(Prepare, ComparesAttributesAndInlineScalars) {
 TEST_F(Prepare, EndsWithItsPlugin) {
   load({&planner});
   ASSERT_EQ(prepare(), BP_OK);
-  ASSERT_EQ(bp_registry_unload(r.registry, target->plugin), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r.registry, target->plugin, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(seen.releases, 1);
   EXPECT_EQ(fake.devices[0].live_buffers, 0);
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_DEVICE_LOST);

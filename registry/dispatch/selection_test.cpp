@@ -161,7 +161,7 @@ TEST(Selection, ForgetsWhenAPluginComesOrGoes) {
   ASSERT_EQ(host.load(l.r.registry, &plugin), BP_OK);
   EXPECT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_ADD, &call.args, &choice), BP_OK);
   EXPECT_EQ(choice.source, BP_KERNEL_HOST_FALLBACK);
-  ASSERT_EQ(bp_registry_unload(l.r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(l.r.registry, plugin, UINT64_MAX), BP_OK);
   EXPECT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_ADD, &call.args, &choice), BP_UNSUPPORTED);
 }
 
@@ -385,7 +385,7 @@ TEST(Selection, ServesThreadsWhilePluginsComeAndGo) {
     FakeBackend other("acme.other", 1, BP_DEVICE_HOST);
     const bp_plugin* plugin = nullptr;
     EXPECT_EQ(other.load(l.r.registry, &plugin), BP_OK);
-    EXPECT_EQ(bp_registry_unload(l.r.registry, plugin), BP_OK);
+    EXPECT_EQ(bp_registry_unload(l.r.registry, plugin, UINT64_MAX), BP_OK);
   }
   is_done = true;
   for (std::thread& thread : threads) thread.join();

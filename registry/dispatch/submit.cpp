@@ -49,7 +49,7 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
 // Refuses a launch that needs memory of the cache while its stream captures. The launch gives such
 // memory back at once, so a replay would write to memory that another launch uses.
 bp_status check_not_capturing(const Launch& l, const char* what) {
-  if ((l.target.table_mask >> BP_STRUCT_GRAPH_OPS & 1) == 0) return BP_OK;
+  if (!l.target.has_table(BP_STRUCT_GRAPH_OPS)) return BP_OK;
   const bp_stream_ops& streams = l.target.own_tables.streams;
   uint32_t is_capturing = 0;
   const bp_status status = streams.is_capturing(streams.self, l.stream, &is_capturing);

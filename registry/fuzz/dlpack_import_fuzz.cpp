@@ -30,7 +30,7 @@ struct World {
       *out = reinterpret_cast<bp_buffer*>(address);
       return BP_OK;
     };
-    fake.allocator.free = [](void*, bp_buffer*, bp_stream*) -> bp_status { return BP_OK; };
+    fake.allocator.deallocate = [](void*, bp_buffer*, bp_stream*) -> bp_status { return BP_OK; };
     fake.allocator.copy = [](void*, bp_stream*, const bp_buffer_ref* range,
                              const bp_buffer_ref*) -> bp_status {
       return range->byte_offset + range->size_bytes > wrapped_bytes ? BP_INVALID_ARGUMENT : BP_OK;

@@ -102,11 +102,13 @@ class DiffLayer final : public Layer {
     return true;
   }
 
-  bp_status shut_down(const bp_backend& next) override {
+  bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) override {
+    const bp_status status = next.shutdown(next.self, timeout_ns);
+    if (status == BP_TIMEOUT) return status;
     at_exit_.reset();
     summarize();
     second_.unload();
-    return next.shutdown(next.self);
+    return status;
   }
 
   bp_status count_launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args) {

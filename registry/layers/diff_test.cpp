@@ -115,7 +115,7 @@ TEST_F(DiffTest, SaysNothingWhereBothAgree) {
   launch();
   launch(true);
   EXPECT_EQ(reports(), 0) << registry_->log;
-  EXPECT_EQ(bp_registry_unload(registry_->registry, plugin_), BP_OK);
+  EXPECT_EQ(bp_registry_unload(registry_->registry, plugin_, UINT64_MAX), BP_OK);
   EXPECT_NE(registry_->log.find("2 launches were compared with "), std::string::npos)
       << registry_->log;
   EXPECT_NE(registry_->log.find(", 0 differ, 0 were not compared"), std::string::npos)
@@ -137,7 +137,7 @@ TEST_F(DiffTest, NamesTheFirstElementOfTheFirstLaunchThatDiffers) {
             std::string::npos)
       << registry_->log;
   EXPECT_EQ(registry_->log.find("launch 3, add"), std::string::npos) << "one line for each op";
-  EXPECT_EQ(bp_registry_unload(registry_->registry, plugin_), BP_OK);
+  EXPECT_EQ(bp_registry_unload(registry_->registry, plugin_, UINT64_MAX), BP_OK);
   EXPECT_NE(registry_->log.find("; the first that differs is launch 2, add"), std::string::npos)
       << registry_->log;
 }

@@ -13,6 +13,7 @@
 #include "registry/calls/call.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/fault_rules.hpp"
+#include "registry/layers/footprint.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/slots.hpp"
 #include "registry/layers/words.hpp"
@@ -29,7 +30,8 @@ constexpr StatusName kStatuses[] = {{"invalid_argument", BP_INVALID_ARGUMENT},
                                     {"out_of_memory", BP_OUT_OF_MEMORY},
                                     {"timeout", BP_TIMEOUT},
                                     {"aborted", BP_ABORTED},
-                                    {"internal", BP_INTERNAL}};
+                                    {"internal", BP_INTERNAL},
+                                    {"stream_failed", BP_STREAM_FAILED}};
 
 // Returns whether the slot frees something. Such a slot succeeds whatever has failed: the header
 // says so, and slots.def too.
@@ -46,7 +48,8 @@ constexpr bool frees(Slot slot) {
 // Returns whether a lost device still answers: what it is, and whether it can be brought back.
 constexpr bool outlives_loss(Slot slot) {
   return frees(slot) || slot == Slot::device_probe || slot == Slot::device_enumerate ||
-         slot == Slot::device_properties || slot == Slot::device_reset;
+         slot == Slot::device_properties || slot == Slot::device_generation ||
+         slot == Slot::device_reset;
 }
 
 class FaultLayer final : public Layer {
@@ -84,7 +87,7 @@ class FaultLayer final : public Layer {
   bp_status around(Next next, Args... args) {
     if (const bp_status status = before(kSlot, ""); status != BP_OK) return status;
     if constexpr (kSlot == Slot::memory_allocate) return allocate(next, args...);
-    if constexpr (kSlot == Slot::memory_free) return free(next, args...);
+    if constexpr (kSlot == Slot::memory_deallocate) return deallocate(next, args...);
     if constexpr (kSlot == Slot::device_memory_info) return memory_info(next, args...);
     if constexpr (kSlot == Slot::collective_destroy) forget(args...);
     const bp_status status = next();
@@ -154,7 +157,7 @@ class FaultLayer final : public Layer {
                      bp_buffer** out_buffer) {
     const bool is_readable = desc != nullptr && desc->struct_size >= sizeof(*desc);
     if (memory_bytes_ == 0 || !is_readable) return next();
-    const uint64_t size_bytes = desc->size_bytes;
+    const uint64_t size_bytes = requested_bytes(*desc);
     {
       const std::lock_guard lock(mutex_);
       uint64_t& used = used_bytes_[device];
@@ -176,7 +179,7 @@ class FaultLayer final : public Layer {
   }
 
   template <typename Next>
-  bp_status free(Next next, bp_buffer* buffer, bp_stream* /*stream*/) {
+  bp_status deallocate(Next next, bp_buffer* buffer, bp_stream* /*stream*/) {
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = buffers_.find(buffer); found != buffers_.end()) {
@@ -265,8 +268,8 @@ class FaultLayer final : public Layer {
     const bp_buffer_ref last{output->buffer, output->byte_offset + bytes - 1, 1};
     const uint64_t number = corrupted_count_.fetch_add(1);
     unsigned char value = 0;
-    bp_status status =
-        memory->copy_to_host(memory->self, launch->stream, &value, &last, BP_BORROW_DURING_CALL);
+    bp_status status = memory->copy_to_host(memory->self, launch->stream, &value, &last,
+                                            BP_BORROW_DURING_CALL, UINT64_MAX);
     if (status != BP_OK) return status;
     value = static_cast<unsigned char>(value ^ 1u << mix(seed_, number) % 8);
     status = memory->fill(memory->self, launch->stream, &last, &value, 1);

@@ -19,7 +19,7 @@ std::vector<uint64_t> strikes(const char* text, uint64_t seed = 1) {
   for (uint64_t i = 1; i <= 20; ++i) {
     const uint64_t call = rules.strike("memory.allocate", "");
     if (call != 0) struck.push_back(call);
-    rules.strike("memory.free", "");
+    rules.strike("memory.deallocate", "");
   }
   return struck;
 }
@@ -78,7 +78,7 @@ struct Faulty {
   }
   bp_status free(bp_buffer* buffer) {
     const bp_allocator_ops& memory = *r.target()->allocator;
-    return memory.free(memory.self, buffer, nullptr);
+    return memory.deallocate(memory.self, buffer, nullptr);
   }
   bp_status launch() { return bp_op_launch(r.target(), nullptr, 0, BP_OP_ADD, &args); }
   uint64_t reports() const {
@@ -104,7 +104,7 @@ TEST(FaultLayer, FailsACallThatThenDoesNotReachTheBackend) {
 }
 
 TEST(FaultLayer, NeverFailsWhatFrees) {
-  Faulty f("fault.fail=memory.free@1+");
+  Faulty f("fault.fail=memory.deallocate@1+");
   bp_buffer* buffer = nullptr;
   ASSERT_EQ(f.allocate(8, &buffer), BP_OK);
   EXPECT_EQ(f.free(buffer), BP_OK);
@@ -156,6 +156,7 @@ struct Groups {
                            .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
                            .next = nullptr,
                            .self = this,
+                           .name = "fake",
                            .destroy = [](void*, bp_process_group*) -> bp_status { return BP_OK; },
                            .submit = submit};
 
@@ -238,7 +239,7 @@ TEST(FaultLayer, RefusesAStatusThatItDoesNotKnow) {
   EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(),
                "layer option fault.status is 'fine', allowed are invalid_argument, unsupported, "
-               "out_of_memory, timeout, aborted, internal");
+               "out_of_memory, timeout, aborted, internal, stream_failed");
 }
 
 }  // namespace

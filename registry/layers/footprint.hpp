@@ -1,4 +1,5 @@
-// Finds which bytes of a buffer a range or a tensor covers, and whether two of them share a byte.
+// Finds which bytes of a buffer a range or a tensor covers, whether two of them share a byte, and
+// how large a requested buffer is.
 #pragma once
 
 #include <array>
@@ -6,7 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "backplane/tensor.h"
+#include "backplane/layout.h"
+#include "backplane/memory.h"
 
 namespace bp::layers {
 
@@ -23,6 +25,11 @@ struct Footprint {
   bool is_empty() const { return begin == end; }
   auto operator<=>(const Footprint&) const = default;
 };
+
+// Returns the size of the buffer that a request asks for.
+inline uint64_t requested_bytes(const bp_allocate_desc& desc) {
+  return desc.layout == nullptr ? desc.size_bytes : desc.layout->physical_size_bytes;
+}
 
 Footprint footprint_of(const bp_buffer_ref& range);
 

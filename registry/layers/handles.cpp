@@ -25,6 +25,7 @@ const KindRules& rules(HandleKind kind) { return kRules[static_cast<size_t>(kind
 
 void Handles::add(HandleKind kind, const void* handle, const Handle& facts) {
   alive_[{kind, handle}] = facts;
+  lost_.erase({kind, handle});
   ended_.erase({kind, handle});
 }
 
@@ -36,6 +37,7 @@ Handle* Handles::find(HandleKind kind, const void* handle) {
 void Handles::end(HandleKind kind, const void* handle, const char* how, const Site& site) {
   const Key key{kind, handle};
   alive_.erase(key);
+  lost_.erase(key);
   ended_.insert_or_assign(key, End{how, site, ++end_count_});
   ended_order_.emplace_back(key, end_count_);
   if (ended_order_.size() <= kMostEnded) return;
@@ -46,12 +48,13 @@ void Handles::end(HandleKind kind, const void* handle, const char* how, const Si
   ended_order_.pop_front();
 }
 
-void Handles::end_all(bp_device* device, const char* how, const Site& site) {
-  std::vector<Key> ending;
-  for (const auto& [key, handle] : alive_) {
-    if (handle.device == device && !handle.is_lent) ending.push_back(key);
-  }
-  for (const Key& key : ending) end(key.first, key.second, how, site);
+void Handles::lose_all(bp_device* device) {
+  std::erase_if(alive_, [&](const auto& entry) {
+    const auto& [key, handle] = entry;
+    if (handle.device != device || handle.is_lent) return false;
+    lost_.insert(key);
+    return true;
+  });
 }
 
 std::string Handles::defect(HandleKind kind, const void* handle) const {

@@ -1,4 +1,4 @@
-// Knows which handles are alive, and how each of the others ended.
+// Knows which handles are alive, which were lost by a reset, and how each of the others ended.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Handle {
   bp_device* device = nullptr;
   uint64_t size_bytes = UINT64_MAX;  // For a buffer; UINT64_MAX: not known.
   uint32_t flags = 0;                // For an event.
-  bool is_mapped = false;            // For a buffer.
+  std::vector<void*> maps;           // For a buffer: what map() gave and unmap() has not ended.
   bool is_concurrent = false;        // For a buffer: the host may touch it at any time.
   bool is_lent = false;              // Set for the default stream.
   bool has_happened = false;         // For an event: recorded or signalled.
@@ -36,14 +36,15 @@ class Handles {
   // Returns NULL if the handle is not alive.
   Handle* find(HandleKind kind, const void* handle);
 
-  // `how` is the call that ended it: "memory.free".
+  // `how` is the call that ended it: "memory.deallocate".
   void end(HandleKind kind, const void* handle, const char* how, const Site& site);
 
-  // Ends everything of a device.
-  void end_all(bp_device* device, const char* how, const Site& site);
+  // Takes note that a device was reset: its handles are not alive, and may be ended.
+  void lose_all(bp_device* device);
+  bool is_lost(HandleKind kind, const void* handle) const { return lost_.contains({kind, handle}); }
 
   // Returns what is wrong with a handle that is not alive: "[MEMORY-5] buffer 0x55 was ended
-  // before, by memory.free from ...".
+  // before, by memory.deallocate from ...".
   std::string defect(HandleKind kind, const void* handle) const;
 
   void add_device(bp_device* device) { devices_.insert(device); }
@@ -61,6 +62,7 @@ class Handles {
 
   std::set<bp_device*> devices_;
   std::map<Key, Handle> alive_;
+  std::set<Key> lost_;
   std::map<Key, End> ended_;
   std::deque<std::pair<Key, uint64_t>> ended_order_;  // With the numbers of the ends.
   uint64_t end_count_ = 0;

@@ -25,11 +25,11 @@ class EndedHandles : public testing::Test {
   const void* handle(size_t i) const { return bytes_ + i; }
   void cycle(size_t i, HandleKind kind = HandleKind::buffer) {
     handles.add(kind, handle(i), {});
-    handles.end(kind, handle(i), "memory.free", Site::here());
+    handles.end(kind, handle(i), "memory.deallocate", Site::here());
   }
   bool was_ended(size_t i) const {
     const std::string defect = handles.defect(HandleKind::buffer, handle(i));
-    const bool is_known = defect.find("was ended before, by memory.free") != defect.npos;
+    const bool is_known = defect.find("was ended before, by memory.deallocate") != defect.npos;
     EXPECT_TRUE(is_known || defect.find("[MEMORY-1] ") == 0) << defect;
     return is_known;
   }
@@ -74,17 +74,21 @@ TEST_F(EndedHandles, OfOneKindAreNotThoseOfAnother) {
   EXPECT_EQ(handles.defect(HandleKind::event, handle(5)).find("[EVENT-2] event 0x"), 0u);
 }
 
-TEST_F(EndedHandles, AreThoseOfADeviceThatWasResetButNotWhatItLent) {
+TEST_F(EndedHandles, AreNotThoseThatAResetLostUntilTheHostEndsThem) {
   auto* const device = reinterpret_cast<bp_device*>(&handles);
   handles.add(HandleKind::buffer, handle(1), {.device = device});
   handles.add(HandleKind::buffer, handle(2), {});
   handles.add(HandleKind::stream, handle(3), {.device = device, .is_lent = true});
-  handles.end_all(device, "device.reset", Site::here());
+  handles.lose_all(device);
   EXPECT_EQ(handles.find(HandleKind::buffer, handle(1)), nullptr);
   EXPECT_NE(handles.find(HandleKind::buffer, handle(2)), nullptr);
   EXPECT_NE(handles.find(HandleKind::stream, handle(3)), nullptr);
-  EXPECT_NE(handles.defect(HandleKind::buffer, handle(1)).find("by device.reset"),
-            std::string::npos);
+  EXPECT_TRUE(handles.is_lost(HandleKind::buffer, handle(1)));
+  EXPECT_FALSE(handles.is_lost(HandleKind::buffer, handle(2)));
+  EXPECT_FALSE(handles.is_lost(HandleKind::stream, handle(3)));
+  handles.end(HandleKind::buffer, handle(1), "memory.deallocate", Site::here());
+  EXPECT_FALSE(handles.is_lost(HandleKind::buffer, handle(1)));
+  EXPECT_TRUE(was_ended(1));
 }
 
 // ---- Options ------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ TEST(FaultRulesOfLayers, StrikeAtTheCallsThatTheyName) {
   ASSERT_EQ(rules.read("at", "memory.allocate@3:stream.*@2+", 1), BP_OK) << core::take_error();
   EXPECT_FALSE(rules.is_empty());
   EXPECT_EQ(strikes(rules, 6, "memory.allocate"), (std::vector<uint64_t>{3}));
-  EXPECT_EQ(strikes(rules, 2, "memory.free"), std::vector<uint64_t>());
+  EXPECT_EQ(strikes(rules, 2, "memory.deallocate"), std::vector<uint64_t>());
   EXPECT_EQ(strikes(rules, 2, "stream.create"), (std::vector<uint64_t>{2}));
   EXPECT_EQ(strikes(rules, 2, "stream.destroy"), (std::vector<uint64_t>{3, 4}))
       << "calls of all slots that fit are counted together";
@@ -235,22 +239,23 @@ TEST(FaultRulesOfLayers, CountEachRuleByItself) {
 TEST(FaultRulesOfLayers, DrawTheSameCallsFromTheSameSeed) {
   const auto drawn = [](uint64_t seed) {
     FaultRules rules;
-    EXPECT_EQ(rules.read("at", "memory.free@1/10", seed), BP_OK);
-    return strikes(rules, 1000, "memory.free");
+    EXPECT_EQ(rules.read("at", "memory.deallocate@1/10", seed), BP_OK);
+    return strikes(rules, 1000, "memory.deallocate");
   };
   EXPECT_EQ(drawn(5), drawn(5));
   EXPECT_NE(drawn(5), drawn(6));
   EXPECT_GT(drawn(5).size(), 60u);
   EXPECT_LT(drawn(5).size(), 140u);
   FaultRules always;
-  ASSERT_EQ(always.read("at", "memory.free@1/1", 0), BP_OK);
-  EXPECT_EQ(strikes(always, 3, "memory.free"), (std::vector<uint64_t>{1, 2, 3}));
+  ASSERT_EQ(always.read("at", "memory.deallocate@1/1", 0), BP_OK);
+  EXPECT_EQ(strikes(always, 3, "memory.deallocate"), (std::vector<uint64_t>{1, 2, 3}));
 }
 
 TEST(FaultRulesOfLayers, RefuseWhatCanNeverStrike) {
   for (const char* text :
-       {"memory.free", "@3", "memory.free@", "memory.free@0", "memory.free@-1", "memory.free@3++",
-        "memory.free@1/0", "memory.free@1/", "memory.free@x", "memory.free@99999999999999999999"}) {
+       {"memory.deallocate", "@3", "memory.deallocate@", "memory.deallocate@0",
+        "memory.deallocate@-1", "memory.deallocate@3++", "memory.deallocate@1/0",
+        "memory.deallocate@1/", "memory.deallocate@x", "memory.deallocate@99999999999999999999"}) {
     FaultRules rules;
     EXPECT_EQ(rules.read("at", text, 0), BP_INVALID_ARGUMENT) << text;
     EXPECT_EQ(core::take_error().find("layer option fault.at: '" + std::string(text) +

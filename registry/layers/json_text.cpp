@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/layers/footprint.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
@@ -58,7 +59,7 @@ void ArgumentText::add(const bp_allocate_desc* desc) {
   static_cast<void>(next_name());
   // A struct that is too short was refused, and the bytes after its end must not be read.
   if (desc != nullptr && desc->struct_size >= sizeof(*desc)) {
-    out_.add("size_bytes", desc->size_bytes);
+    out_.add("size_bytes", requested_bytes(*desc));
   }
 }
 

@@ -30,10 +30,10 @@ void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours) 
   ours.table = ours.next;
   ours.table.self = &ours;
   pass_on<bp_host, &bp_host::set_error>(ours.table.set_error);
-  pass_on<bp_host, &bp_host::log>(ours.table.log);
+  pass_on<bp_host, &bp_host::log_line>(ours.table.log_line);
   pass_on<bp_host, &bp_host::get_option>(ours.table.get_option);
   pass_on<bp_host, &bp_host::allocate>(ours.table.allocate);
-  pass_on<bp_host, &bp_host::free>(ours.table.free);
+  pass_on<bp_host, &bp_host::deallocate>(ours.table.deallocate);
 }
 
 std::string_view slot_name(Slot slot) { return kSlotNames[static_cast<uint32_t>(slot)]; }

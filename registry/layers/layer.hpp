@@ -12,11 +12,12 @@
 //
 //   class Counter final : public Layer {
 //     void on_table(AnyTable table) override {
-//       visit_table<bp_allocator_ops>(table, [](auto& w) { replace<&Counter::free>(w.free); });
+//       visit_table<bp_allocator_ops>(
+//           table, [](auto& w) { replace<&Counter::deallocate>(w.deallocate); });
 //     }
-//     bp_status free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream) {
+//     bp_status deallocate(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream) {
 //       ++count_;
-//       return next.free(next.self, buffer, stream);
+//       return next.deallocate(next.self, buffer, stream);
 //     }
 //   };
 //
@@ -114,8 +115,11 @@ class Layer {
   // Returns false to hide the kernel.
   virtual bool on_kernel(WrappedKernel& /*kernel*/) { return true; }
 
-  // Shuts down the side behind. A layer writes its last report here.
-  virtual bp_status shut_down(const bp_backend& next) { return next.shutdown(next.self); }
+  // Shuts down the side behind. A layer writes its last report here, unless the side behind returns
+  // BP_TIMEOUT: then it goes on.
+  virtual bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) {
+    return next.shutdown(next.self, timeout_ns);
+  }
 
   // Must be called before begin().
   void set_backend_name(const std::string& name, const char* layer_name);
@@ -172,7 +176,7 @@ struct Member<Result (L::*)(const Behind&, Args...)> {
 };
 
 // Makes `slot` call kFunction, a member of a layer:
-//   bp_status L::free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream)
+//   bp_status L::deallocate(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream)
 // A slot that is absent stays absent.
 template <auto kFunction, typename... Args>
 void replace(bp_status (*&slot)(void*, Args...)) {

@@ -289,9 +289,9 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
   return backend.next_.register_all(backend.next_.self, &between);
 }
 
-bp_status LayeredBackend::shutdown(void* self) noexcept {
+bp_status LayeredBackend::shutdown(void* self, uint64_t timeout_ns) noexcept {
   auto& backend = *static_cast<LayeredBackend*>(self);
-  return core::guarded([&] { return backend.layer_->shut_down(backend.next_); });
+  return core::guarded([&] { return backend.layer_->shut_down(backend.next_, timeout_ns); });
 }
 
 bp_status LayeredBackend::get_extension(void* self, const char* name, uint32_t version,

@@ -67,7 +67,7 @@ class LayeredBackend {
                                bp_add_result* out_results) noexcept;
   static void hide_absent(const bp_registrar& front, bp_registrar& between);
   static bp_status register_all(void* self, const bp_registrar* registrar) noexcept;
-  static bp_status shutdown(void* self) noexcept;
+  static bp_status shutdown(void* self, uint64_t timeout_ns) noexcept;
   static bp_status get_extension(void* self, const char* name, uint32_t version,
                                  const void** out_extension) noexcept;
   static bp_status status_class(void* self, bp_status code, bp_status* out_class) noexcept;

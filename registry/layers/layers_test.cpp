@@ -109,9 +109,9 @@ TEST(Layers, PassCallsOnInAnyOrder) {
     EXPECT_EQ(front->launch(front, &launch, nullptr), BP_OK);
     EXPECT_EQ(seen, &kernel);
     const bp_allocator_ops& memory = *r.target()->allocator;
-    EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+    EXPECT_EQ(memory.deallocate(memory.self, buffer, nullptr), BP_OK);
     EXPECT_EQ(fake.devices[0].live_buffers, 0);
-    EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
     EXPECT_EQ(fake.shutdowns, 1);
     EXPECT_EQ(r.log, "");
     EXPECT_EQ(reports(plugin, "leak"), 0);
@@ -207,7 +207,7 @@ void make_thread_safe(FakeBackend& fake) {
     *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
     return BP_OK;
   };
-  fake.allocator.free = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
+  fake.allocator.deallocate = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
   };
@@ -247,7 +247,7 @@ bool work_once(const bp_target& target) {
   const bp_kernel* kernel = bp_target_kernel(&target, 0);
   is_well &= kernel->launch(kernel, &launch, &args) == BP_OK;
   is_well &= streams.synchronize(streams.self, stream, UINT64_MAX) == BP_OK;
-  is_well &= memory.free(memory.self, buffer, nullptr) == BP_OK;
+  is_well &= memory.deallocate(memory.self, buffer, nullptr) == BP_OK;
   return (streams.destroy(streams.self, stream) == BP_OK) && is_well;
 }
 
@@ -271,7 +271,7 @@ TEST(Layers, ServeManyThreadsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures.load(), 0);
-  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(r.log, "");
 }
 
@@ -284,11 +284,11 @@ TEST(LeakLayer, SaysWhatWasNotGivenBackAndWhereItWasMade) {
   bp_buffer* kept = allocate(r.target(), 64);
   bp_buffer* freed = allocate(r.target(), 32);
   const bp_allocator_ops& memory = *r.target()->allocator;
-  EXPECT_EQ(memory.free(memory.self, freed, nullptr), BP_OK);
+  EXPECT_EQ(memory.deallocate(memory.self, freed, nullptr), BP_OK);
   const bp_stream_ops& streams = *r.target()->streams;
   bp_stream* stream = nullptr;
   ASSERT_EQ(streams.create(streams.self, r.target()->device, nullptr, &stream), BP_OK);
-  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(),
                "acme.npu: shutdown: leak: not given back: 1 buffer, 1 stream, 1 host memory");
   EXPECT_EQ(reports(plugin, "leak"), 3);
@@ -331,7 +331,7 @@ TEST(LeakLayer, CountsTheReferencesOfALayoutAlsoWhereAReleaseFails) {
     EXPECT_EQ(table.release(table.self, layout), BP_INTERNAL);
     fails = false;
     for (int i = 0; i < 2 - missing; ++i) EXPECT_EQ(table.release(table.self, layout), BP_OK);
-    EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
     EXPECT_EQ(reports(plugin, "leak"), static_cast<uint64_t>(missing));
     EXPECT_EQ(r.log.find("was not released; made by layout.preferred") != r.log.npos, missing == 1)
         << r.log;
@@ -351,8 +351,9 @@ TEST(LeakLayer, ReportsInTheOrderInWhichHandlesWereMadeAndForgetsWhatAResetEnded
   bp_buffer* second = allocate(r.target(), 32);
   bp_buffer* third = allocate(r.target(), 48);
   bp_buffer* fourth = allocate(r.target(), 64);
-  EXPECT_EQ(memory.free(memory.self, third, nullptr), BP_OK);
-  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << "reports alone fail nothing";
+  EXPECT_EQ(memory.deallocate(memory.self, third, nullptr), BP_OK);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK)
+      << "reports alone fail nothing";
   EXPECT_EQ(reports(plugin, "leak"), 2);
   const size_t first_line = r.log.find("of 32 bytes"), second_line = r.log.find("of 64 bytes");
   EXPECT_LT(first_line, second_line) << r.log;

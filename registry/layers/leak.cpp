@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "registry/boundary/fail.hpp"
+#include "registry/layers/footprint.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/site.hpp"
 #include "registry/layers/slots.hpp"
@@ -60,7 +61,7 @@ constexpr Life kLives[] = {
     {Slot::memory_wrap_address, Kind::buffer, true},
     {Slot::memory_register_host, Kind::buffer, true},
     {Slot::memory_import_buffer, Kind::buffer, true},
-    {Slot::memory_free, Kind::buffer, false},
+    {Slot::memory_deallocate, Kind::buffer, false},
     {Slot::memory_unregister_host, Kind::buffer, false},
     {Slot::virtual_memory_reserve, Kind::range, true},
     {Slot::virtual_memory_release, Kind::range, false},
@@ -116,7 +117,7 @@ struct Facts {
 
   void read(bp_device* given) { device = given; }
   void read(uint64_t given) { size_bytes = given; }
-  void read(const bp_allocate_desc* desc) { size_bytes = desc->size_bytes; }
+  void read(const bp_allocate_desc* desc) { size_bytes = requested_bytes(*desc); }
   void read(const bp_process_group_desc* desc) { count = desc->local_count; }
   template <typename T>
   void read(const T& /*other*/) {}
@@ -131,7 +132,7 @@ class LeakLayer final : public Layer {
   const bp_host* wrap_host(const bp_host* next) override {
     wrap_host_table(*next, *this, host_);
     replace<&LeakLayer::host_allocate>(host_.table.allocate);
-    replace<&LeakLayer::host_free>(host_.table.free);
+    replace<&LeakLayer::host_deallocate>(host_.table.deallocate);
     return &host_.table;
   }
 
@@ -146,8 +147,9 @@ class LeakLayer final : public Layer {
     return true;
   }
 
-  bp_status shut_down(const bp_backend& next) override {
-    const bp_status status = next.shutdown(next.self);
+  bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) override {
+    const bp_status status = next.shutdown(next.self, timeout_ns);
+    if (status == BP_TIMEOUT) return status;
     const std::string summary = report_all();
     if (status != BP_OK || summary.empty() || fails_ == 0) return status;
     return fail(BP_INVALID_ARGUMENT, "leak: " + summary);
@@ -180,9 +182,9 @@ class LeakLayer final : public Layer {
     return status;
   }
 
-  bp_status host_free(const bp_host& next, void* memory, uint64_t size_bytes) {
+  bp_status host_deallocate(const bp_host& next, void* memory, uint64_t size_bytes) {
     return end(
-        Kind::host_memory, [&] { return next.free(next.self, memory, size_bytes); }, memory);
+        Kind::host_memory, [&] { return next.deallocate(next.self, memory, size_bytes); }, memory);
   }
 
  private:
@@ -221,13 +223,15 @@ class LeakLayer final : public Layer {
     return status;
   }
 
-  // Removes the records of all handles of the device, which have ended.
+  // Removes the records of the handles that the device has lost. Layouts survive a reset.
   template <typename Next>
   bp_status reset(Next next, bp_device* device) {
     const bp_status status = next();
     if (status != BP_OK) return status;
     const std::lock_guard lock(mutex_);
-    std::erase_if(live_, [&](const auto& entry) { return entry.second.device == device; });
+    std::erase_if(live_, [&](const auto& entry) {
+      return entry.second.device == device && entry.first.first != Kind::layout;
+    });
     return status;
   }
 

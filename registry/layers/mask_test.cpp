@@ -180,7 +180,7 @@ TEST(MaskLayer, SaysThatItsFileIsMissing) {
 TEST(MaskLayer, HidesTables) {
   bp_profiler_ops profiler{.struct_size = sizeof(bp_profiler_ops),
                            .struct_type = BP_STRUCT_PROFILER_OPS};
-  profiler.stop = [](void*, bp_device*) -> bp_status { return BP_OK; };
+  profiler.stop = [](void*, bp_device*, uint64_t) -> bp_status { return BP_OK; };
   for (const char* options : {"mask.tables=prof*", "mask.tables=graph"}) {
     const bool hides = std::string_view(options) == "mask.tables=prof*";
     TestRegistry r(0, "mask", options);
@@ -188,8 +188,9 @@ TEST(MaskLayer, HidesTables) {
     fake.profiler = &profiler;
     ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
     const bp_profiler_ops& shown = *r.target()->profiler;
-    EXPECT_EQ(shown.stop(shown.self, r.target()->device), hides ? BP_UNSUPPORTED : BP_OK);
-    const bool has_table = (r.target()->table_mask >> BP_STRUCT_PROFILER_OPS & 1) != 0;
+    EXPECT_EQ(shown.stop(shown.self, r.target()->device, UINT64_MAX),
+              hides ? BP_UNSUPPORTED : BP_OK);
+    const bool has_table = bp_target_has_table(r.target(), BP_STRUCT_PROFILER_OPS) != 0;
     EXPECT_EQ(has_table, !hides);
   }
 }

@@ -32,8 +32,7 @@ struct ShownProperties {
 // The caller may change the copy, and must then call seal().
 std::unique_ptr<ShownProperties> copy_properties(const bp_device_properties& theirs);
 
-// Makes one copy for each device and lends it from then on. The generation follows the device's.
-// Thread-safe.
+// Makes one copy for each device and lends it from then on. Thread-safe.
 class PropertiesCopies {
  public:
   // Asks `next`, and sets *out_properties to the copy for `device`, which `change` has changed.
@@ -55,7 +54,6 @@ class PropertiesCopies {
       change(*shown);
       shown->seal();
     }
-    shown->properties.generation = theirs->generation;
     *out_properties = &shown->properties;
     return BP_OK;
   }

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "backplane/host.h"
+#include "registry/boundary/deadline.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/words.hpp"
@@ -21,8 +23,10 @@ constexpr Slot kSilent[] = {
     Slot::device_enumerate,
     Slot::device_properties,
     Slot::device_memory_info,
+    Slot::device_generation,
     Slot::memory_address,
-    Slot::memory_can_access_peer,
+    Slot::memory_buffer_info,
+    Slot::memory_peer_info,
     Slot::memory_address_info,
     Slot::stream_status,
     Slot::stream_is_capturing,
@@ -105,7 +109,7 @@ void RecordLayer::record_slots(bp_device_ops& t) {
 
 void RecordLayer::record_slots(bp_allocator_ops& t) {
   replace<&RecordLayer::allocate>(t.allocate);
-  replace<&RecordLayer::free>(t.free);
+  replace<&RecordLayer::deallocate>(t.deallocate);
   replace<&RecordLayer::map>(t.map);
   replace<&RecordLayer::unmap>(t.unmap);
   replace<&RecordLayer::flush>(t.flush);
@@ -161,17 +165,21 @@ bool RecordLayer::on_kernel(WrappedKernel& kernel) {
   return true;
 }
 
-bp_status RecordLayer::shut_down(const bp_backend& next) {
+bp_status RecordLayer::shut_down(const bp_backend& next, uint64_t timeout_ns) {
+  const auto begin = std::chrono::steady_clock::now();
   for (bp_device* device : known_devices_) {
     if (pending_count_.load() == 0 || devices_->synchronize == nullptr) break;
-    static_cast<void>(devices_->synchronize(devices_->self, device, kEndTimeoutNs));
+    static_cast<void>(devices_->synchronize(
+        devices_->self, device, std::min(kEndTimeoutNs, core::left_ns(begin, timeout_ns))));
   }
   std::call_once(header_, [&] { write_header(); });
-  if (const uint64_t missing = pending_count_.load(); missing != 0) {
+  const uint64_t missing = pending_count_.load();
+  const bp_status status = next.shutdown(next.self, core::left_ns(begin, timeout_ns));
+  if (status == BP_TIMEOUT) return status;
+  if (missing != 0) {
     report(std::to_string(missing) + " copies to the host had not ended: '" + recording_.folder() +
            "' lacks their bytes");
   }
-  const bp_status status = next.shutdown(next.self);
   write_end();
   bool has_failed = false;
   std::string summary;

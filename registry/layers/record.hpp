@@ -32,7 +32,7 @@ class RecordLayer final : public Layer {
   bp_status begin(const bp_backend& next) override;
   void on_table(AnyTable table) override;
   bool on_kernel(WrappedKernel& kernel) override;
-  bp_status shut_down(const bp_backend& next) override;
+  bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) override;
 
   // Handles the slots that are not recorded.
   template <Slot kSlot, typename Next, typename... Args>
@@ -47,9 +47,9 @@ class RecordLayer final : public Layer {
   // ---- Memory, in record_memory.cpp ----
   bp_status allocate(const bp_allocator_ops& next, bp_device* device, const bp_allocate_desc* desc,
                      bp_buffer** out_buffer);
-  bp_status free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream);
+  bp_status deallocate(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream);
   bp_status map(const bp_allocator_ops& next, const bp_buffer_ref* range, void** out_pointer);
-  bp_status unmap(const bp_allocator_ops& next, bp_buffer* buffer);
+  bp_status unmap(const bp_allocator_ops& next, bp_buffer* buffer, void* pointer);
   bp_status flush(const bp_allocator_ops& next, const bp_buffer_ref* range);
   bp_status invalidate(const bp_allocator_ops& next, const bp_buffer_ref* range);
   bp_status copy(const bp_allocator_ops& next, bp_stream* stream, const bp_buffer_ref* dst,
@@ -59,7 +59,7 @@ class RecordLayer final : public Layer {
   bp_status copy_from_host(const bp_allocator_ops& next, bp_stream* stream,
                            const bp_buffer_ref* dst, const void* src, bp_borrow borrow);
   bp_status copy_to_host(const bp_allocator_ops& next, bp_stream* stream, void* dst,
-                         const bp_buffer_ref* src, bp_borrow borrow);
+                         const bp_buffer_ref* src, bp_borrow borrow, uint64_t timeout_ns);
   bp_status fill(const bp_allocator_ops& next, bp_stream* stream, const bp_buffer_ref* dst,
                  const void* pattern, uint64_t pattern_size_bytes);
   bp_status register_host(const bp_allocator_ops& next, bp_device* device, void* memory,

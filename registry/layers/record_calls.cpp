@@ -53,7 +53,10 @@ bp_status RecordLayer::lend_stream(const bp_stream_ops& next, bp_device* device,
   }
   write("stream.default_stream", status, [&](Json& line) {
     line["device"] = number_of(device);
-    if (streams_.find(*out_stream) == nullptr) streams_.add(*out_stream).device = device;
+    RecordedStream* facts = streams_.find(*out_stream);
+    if (facts == nullptr) facts = &streams_.add(*out_stream);
+    facts->device = device;
+    facts->is_lent = true;
     line["stream"] = number_of(*out_stream);
   });
   return status;
@@ -199,15 +202,15 @@ bp_status RecordLayer::synchronize_device(const bp_device_ops& next, bp_device* 
   return status;
 }
 
-// A reset ends all handles of its device. The layer does not know the device of every handle, so
-// handles of other devices lose their numbers too.
+// A reset loses the handles of its device, except its default stream. The layer does not know the
+// device of every handle, so handles of other devices lose their numbers too.
 bp_status RecordLayer::reset_device(const bp_device_ops& next, bp_device* device) {
   const bp_status status = next.reset(next.self, device);
   if (status != BP_OK) return status;
   {
     const std::lock_guard lock(mutex_);
     buffers_.clear();
-    streams_.clear();
+    streams_.keep_if([](const RecordedStream& facts) { return facts.is_lent; });
     events_.clear();
   }
   write_unrecorded("device.reset", "");
@@ -277,7 +280,7 @@ Json RecordLayer::read_outputs(const bp_launch& launch, uint32_t op, const void*
     std::vector<unsigned char> bytes(where.end - where.begin);
     const bp_buffer_ref range{where.buffer, where.begin, bytes.size()};
     const bp_status status = memory->copy_to_host(memory->self, launch.stream, bytes.data(), &range,
-                                                  BP_BORROW_DURING_CALL);
+                                                  BP_BORROW_DURING_CALL, UINT64_MAX);
     if (status != BP_OK) {
       write_unrecorded("kernel.launch", "the output " + each.name + " could not be read");
       continue;

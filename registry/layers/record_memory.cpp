@@ -4,6 +4,7 @@
 
 #include "registry/boundary/fail.hpp"
 #include "registry/files/sha256.hpp"
+#include "registry/layers/footprint.hpp"
 #include "registry/layers/record.hpp"
 
 namespace bp::layers {
@@ -27,11 +28,11 @@ bp_status RecordLayer::allocate(const bp_allocator_ops& next, bp_device* device,
   write("memory.allocate", status, [&](Json& line) {
     line["device"] = number_of(device);
     RecordedBuffer& buffer = buffers_.add(*out_buffer);
-    buffer.size_bytes = desc->size_bytes;
+    buffer.size_bytes = requested_bytes(*desc);
     line["buffer"] = buffer.number;
-    line["size_bytes"] = desc->size_bytes;
+    line["size_bytes"] = buffer.size_bytes;
     line["alignment_bytes"] = desc->alignment_bytes;
-    line["heap_index"] = desc->heap_index;
+    line["heap_mask"] = desc->heap_mask;
     line["heap_flags"] = desc->heap_flags;
     line["usage"] = desc->usage;
     note_stream(line, desc->stream);
@@ -39,15 +40,16 @@ bp_status RecordLayer::allocate(const bp_allocator_ops& next, bp_device* device,
   return status;
 }
 
-bp_status RecordLayer::free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream) {
+bp_status RecordLayer::deallocate(const bp_allocator_ops& next, bp_buffer* buffer,
+                                  bp_stream* stream) {
   uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
     number = buffers_.take(buffer);
   }
-  const bp_status status = next.free(next.self, buffer, stream);
+  const bp_status status = next.deallocate(next.self, buffer, stream);
   if (number == 0) return status;  // NULL, or a buffer from a call that is not recorded.
-  write("memory.free", status, [&](Json& line) {
+  write("memory.deallocate", status, [&](Json& line) {
     line["buffer"] = number;
     note_stream(line, stream);
   });
@@ -106,10 +108,12 @@ bp_status RecordLayer::copy_from_host(const bp_allocator_ops& next, bp_stream* s
 }
 
 bp_status RecordLayer::copy_to_host(const bp_allocator_ops& next, bp_stream* stream, void* dst,
-                                    const bp_buffer_ref* src, bp_borrow borrow) {
+                                    const bp_buffer_ref* src, bp_borrow borrow,
+                                    uint64_t timeout_ns) {
   if (src != nullptr) write_host_bytes(src->buffer);
   const bool is_capturing = is_captured(stream);
-  const bp_status status = next.copy_to_host(next.self, stream, dst, src, borrow);
+  const bp_status status = next.copy_to_host(next.self, stream, dst, src, borrow, timeout_ns);
+  if (status == BP_TIMEOUT) return status;  // The program has got no bytes.
   if (status == BP_OK && is_capturing) {
     return write_unrecorded("memory.copy_to_host", kCaptured), status;
   }
@@ -152,8 +156,8 @@ bp_status RecordLayer::read_later(const bp_allocator_ops& next, bp_stream* strea
   auto pending = std::make_unique<PendingRead>(PendingRead{this, read, {}});
   pending->bytes.resize(src.size_bytes);
   pending_count_.fetch_add(1);
-  const bp_status status =
-      next.copy_to_host(next.self, stream, pending->bytes.data(), &src, BP_BORROW_UNTIL_COMPLETE);
+  const bp_status status = next.copy_to_host(next.self, stream, pending->bytes.data(), &src,
+                                             BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
   if (status != BP_OK) {
     pending_count_.fetch_sub(1);
     return status;
@@ -198,35 +202,37 @@ void RecordLayer::add_view(bp_buffer* buffer, const void* bytes, uint64_t byte_o
                            uint64_t size_bytes) {
   const std::lock_guard lock(mutex_);
   RecordedBuffer* facts = buffers_.find(buffer);
-  if (facts == nullptr) return;
-  facts->view = {static_cast<const unsigned char*>(bytes), byte_offset, size_bytes,
-                 sha256(bytes, size_bytes)};
+  if (facts == nullptr || bytes == nullptr) return;
+  facts->views.push_back({static_cast<const unsigned char*>(bytes), byte_offset, size_bytes,
+                          sha256(bytes, size_bytes)});
 }
 
 // Writes what the host has put into the buffer since the last look.
 void RecordLayer::write_host_bytes(bp_buffer* buffer) {
   const std::lock_guard lock(mutex_);
   RecordedBuffer* facts = buffers_.find(buffer);
-  if (facts == nullptr || facts->view.bytes == nullptr) return;
-  HostView& view = facts->view;
-  if (sha256(view.bytes, view.size_bytes) == view.seen) return;
-  view.seen = recording_.store(view.bytes, view.size_bytes);
-  append({{"call", "host.write"},
-          {"dst", {facts->number, view.byte_offset, view.size_bytes}},
-          {"payload", view.seen}});
+  if (facts == nullptr) return;
+  for (HostView& view : facts->views) {
+    if (sha256(view.bytes, view.size_bytes) == view.seen) continue;
+    view.seen = recording_.store(view.bytes, view.size_bytes);
+    append({{"call", "host.write"},
+            {"dst", {facts->number, view.byte_offset, view.size_bytes}},
+            {"payload", view.seen}});
+  }
 }
 
 // Writes what the host can read from now on, if the device has written anything.
 void RecordLayer::write_device_bytes(bp_buffer* buffer) {
   const std::lock_guard lock(mutex_);
   RecordedBuffer* facts = buffers_.find(buffer);
-  if (facts == nullptr || facts->view.bytes == nullptr || !facts->is_written) return;
-  HostView& view = facts->view;
-  view.seen = recording_.store(view.bytes, view.size_bytes);
-  append({{"call", "host.read"},
-          {"read", ++read_count_},
-          {"src", {facts->number, view.byte_offset, view.size_bytes}},
-          {"payload", view.seen}});
+  if (facts == nullptr || !facts->is_written) return;
+  for (HostView& view : facts->views) {
+    view.seen = recording_.store(view.bytes, view.size_bytes);
+    append({{"call", "host.read"},
+            {"read", ++read_count_},
+            {"src", {facts->number, view.byte_offset, view.size_bytes}},
+            {"payload", view.seen}});
+  }
 }
 
 bp_status RecordLayer::map(const bp_allocator_ops& next, const bp_buffer_ref* range,
@@ -240,13 +246,13 @@ bp_status RecordLayer::map(const bp_allocator_ops& next, const bp_buffer_ref* ra
   return status;
 }
 
-bp_status RecordLayer::unmap(const bp_allocator_ops& next, bp_buffer* buffer) {
+bp_status RecordLayer::unmap(const bp_allocator_ops& next, bp_buffer* buffer, void* pointer) {
   write_host_bytes(buffer);
   {
     const std::lock_guard lock(mutex_);
-    if (RecordedBuffer* facts = buffers_.find(buffer)) facts->view = {};
+    if (RecordedBuffer* facts = buffers_.find(buffer)) facts->end_map(pointer);
   }
-  return next.unmap(next.self, buffer);
+  return next.unmap(next.self, buffer, pointer);
 }
 
 bp_status RecordLayer::flush(const bp_allocator_ops& next, const bp_buffer_ref* range) {
@@ -268,7 +274,9 @@ bp_status RecordLayer::register_host(const bp_allocator_ops& next, bp_device* de
     RecordedBuffer& buffer = buffers_.add(*out_buffer);
     buffer.size_bytes = size_bytes;
     // The present content of the memory is written with its first use.
-    buffer.view = {static_cast<const unsigned char*>(memory), 0, size_bytes, ""};
+    if (memory != nullptr) {
+      buffer.views = {{static_cast<const unsigned char*>(memory), 0, size_bytes, ""}};
+    }
     line["buffer"] = buffer.number;
     line["size_bytes"] = size_bytes;
   });

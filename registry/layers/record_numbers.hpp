@@ -1,9 +1,12 @@
 // Numbers the handles of a recording, and keeps what the layer knows of the memory behind them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "backplane/memory.h"
 
@@ -11,7 +14,7 @@ namespace bp::layers {
 
 // A part of a buffer that the host reads and writes without calls.
 struct HostView {
-  const unsigned char* bytes = nullptr;  // NULL: there is none.
+  const unsigned char* bytes = nullptr;
   uint64_t byte_offset = 0, size_bytes = 0;
   std::string seen;  // The SHA-256 of the content that was recorded last.
 };
@@ -20,12 +23,20 @@ struct RecordedBuffer {
   uint64_t number = 0;
   uint64_t size_bytes = 0;
   bool is_written = false;  // Whether the device has written to it, so that its content is defined.
-  HostView view;
+  std::vector<HostView> views;  // Registered memory, and the open maps in their order.
+
+  // Ends the last map that gave `pointer`.
+  void end_map(const void* pointer) {
+    const auto is_its = [&](const HostView& view) { return view.bytes == pointer; };
+    const auto last = std::find_if(views.rbegin(), views.rend(), is_its);
+    if (last != views.rend()) views.erase(std::prev(last.base()));
+  }
 };
 
 struct RecordedStream {
   uint64_t number = 0;
   bp_device* device = nullptr;
+  bool is_lent = false;  // It is a default stream.
 };
 
 struct RecordedEvent {
@@ -65,6 +76,12 @@ class Numbers {
   }
 
   void clear() { alive_.clear(); }
+
+  // Removes all handles but those for which is_kept(facts) is true.
+  template <typename IsKept>
+  void keep_if(const IsKept& is_kept) {
+    std::erase_if(alive_, [&](const auto& entry) { return !is_kept(entry.second); });
+  }
 
  private:
   std::map<const Handle*, Facts> alive_;

@@ -53,12 +53,14 @@ class RecordLayer : public testing::Test {
                        bp_borrow borrow = BP_BORROW_DURING_CALL) {
     std::string bytes(size, '?');
     const bp_buffer_ref range{buffer, offset, size};
-    EXPECT_EQ(
-        memory().copy_to_host(memory().self, target().default_stream, bytes.data(), &range, borrow),
-        BP_OK);
+    EXPECT_EQ(memory().copy_to_host(memory().self, target().default_stream, bytes.data(), &range,
+                                    borrow, UINT64_MAX),
+              BP_OK);
     return bytes;
   }
-  void free(bp_buffer* buffer) { EXPECT_EQ(memory().free(memory().self, buffer, nullptr), BP_OK); }
+  void free(bp_buffer* buffer) {
+    EXPECT_EQ(memory().deallocate(memory().self, buffer, nullptr), BP_OK);
+  }
 
   // Launches y = a + b over two elements, all in one buffer.
   bp_status add(bp_buffer* buffer) {
@@ -156,11 +158,11 @@ TEST_F(RecordLayer, WritesCallsInTheirOrder) {
   const bp_buffer_ref range{buffer, 2, 4};
   EXPECT_EQ(memory().fill(memory().self, target().default_stream, &range, &zero, 2), BP_OK);
   free(buffer);
-  ASSERT_EQ(bp_registry_unload(registry_->registry, plugin_), BP_OK);
+  ASSERT_EQ(bp_registry_unload(registry_->registry, plugin_, UINT64_MAX), BP_OK);
   EXPECT_EQ(reports(), 0) << registry_->log;
   EXPECT_EQ(calls(),
             "header stream.default_stream memory.allocate memory.copy_from_host kernel.launch "
-            "memory.copy_to_host memory.fill memory.free device.synchronize end ");
+            "memory.copy_to_host memory.fill memory.deallocate device.synchronize end ");
 
   const json header = lines().front();
   EXPECT_EQ(header.at("format"), "backplane.recording");
@@ -251,7 +253,8 @@ TEST_F(RecordLayer, SeesWhatTheHostWritesIntoMappedMemory) {
     *out = fake_bytes(*range);
     return BP_OK;
   };
-  fake_.allocator.unmap = [](void*, bp_buffer*) -> bp_status { return BP_OK; };
+  fake_.allocator.unmap = [](void*, bp_buffer*, void*) -> bp_status { return BP_OK; };
+  fake_.allocator.flush = [](void*, const bp_buffer_ref*) -> bp_status { return BP_OK; };
   load();
   bp_buffer* buffer = allocate(24);
   std::memset(fake_bytes({buffer, 0, 24}), 0, 24);
@@ -266,13 +269,22 @@ TEST_F(RecordLayer, SeesWhatTheHostWritesIntoMappedMemory) {
   ASSERT_EQ(lines_of("host.write").size(), 1) << "the second launch reads the same bytes";
   EXPECT_EQ(lines_of("host.write").front().at("dst"), json({1, 0, 16}));
   EXPECT_EQ(payload(lines_of("host.write").front()), bytes);
-  ASSERT_EQ(memory().unmap(memory().self, buffer), BP_OK);
+  void* second = nullptr;
+  const bp_buffer_ref part{buffer, 8, 8};
+  ASSERT_EQ(memory().map(memory().self, &part, &second), BP_OK);
+  ASSERT_EQ(memory().unmap(memory().self, buffer, second), BP_OK);
+  static_cast<char*>(mapped)[0] ^= 1;
+  ASSERT_EQ(memory().flush(memory().self, &range), BP_OK);
+  EXPECT_EQ(lines_of("host.write").size(), 2) << "the first map is still open";
+  static_cast<char*>(mapped)[0] ^= 1;
+  ASSERT_EQ(memory().unmap(memory().self, buffer, mapped), BP_OK);
+  EXPECT_EQ(lines_of("host.write").size(), 3);
 
   const bp_buffer_ref result{buffer, 16, 8};
   ASSERT_EQ(memory().map(memory().self, &result, &mapped), BP_OK);
-  ASSERT_EQ(lines_of("host.read").size(), 1);
-  EXPECT_EQ(payload(lines_of("host.read").front()), floats({11, 22}));
-  ASSERT_EQ(memory().unmap(memory().self, buffer), BP_OK);
+  ASSERT_EQ(lines_of("host.read").size(), 3) << "two of the maps that were open together";
+  EXPECT_EQ(payload(lines_of("host.read").back()), floats({11, 22}));
+  ASSERT_EQ(memory().unmap(memory().self, buffer, mapped), BP_OK);
   free(buffer);
 }
 
@@ -304,7 +316,7 @@ TEST_F(RecordLayer, GivesEachBufferOfEachThreadANumberOfItsOwn) {
     *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
     return BP_OK;
   };
-  fake_.allocator.free = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
+  fake_.allocator.deallocate = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
   };
@@ -329,7 +341,7 @@ TEST_F(RecordLayer, GivesEachBufferOfEachThreadANumberOfItsOwn) {
       alive.insert(line.at("buffer").get<int>());
     } else if (call == "memory.copy_from_host") {
       EXPECT_EQ(alive.count(line.at("dst").at(0).get<int>()), 1) << line;
-    } else if (call == "memory.free") {
+    } else if (call == "memory.deallocate") {
       EXPECT_EQ(alive.erase(line.at("buffer").get<int>()), 1) << line;
     }
   }
@@ -396,7 +408,7 @@ TEST_F(RecordLayer, FollowsNoSymbolicLinkInPlaceOfItsStream) {
   fs::remove(stream);
   fs::create_symlink(victim, stream);
   free(allocate(64));
-  ASSERT_EQ(bp_registry_unload(registry_->registry, plugin_), BP_OK);
+  ASSERT_EQ(bp_registry_unload(registry_->registry, plugin_, UINT64_MAX), BP_OK);
   EXPECT_NE(registry_->log.find("is not complete: it could not be written"), std::string::npos)
       << registry_->log;
   EXPECT_EQ(fs::file_size(victim), std::string("precious").size());

@@ -62,8 +62,8 @@ Parts parts_of(const std::vector<FrameTensor>& arguments) {
 bp_status read_parts(const bp_allocator_ops& memory, bp_stream* stream, Parts& parts) {
   for (auto& [buffer, part] : parts) {
     const bp_buffer_ref range{buffer, part.begin, part.end - part.begin};
-    const bp_status status =
-        memory.copy_to_host(memory.self, stream, part.bytes.data(), &range, BP_BORROW_DURING_CALL);
+    const bp_status status = memory.copy_to_host(memory.self, stream, part.bytes.data(), &range,
+                                                 BP_BORROW_DURING_CALL, UINT64_MAX);
     if (status != BP_OK) return status;
   }
   return BP_OK;
@@ -77,7 +77,7 @@ bp_status SecondBackend::load(const Setup& setup, const std::string& name_or_pat
       .struct_type = BP_STRUCT_REGISTRY_DESC,
       .flags = flags,
       .search_path = setup.has_search_path ? setup.search_path.c_str() : nullptr,
-      .log = setup.log.log,
+      .log_line = setup.log.log,
       .user_data = setup.log.user_data,
       .layers = ""};
   registry_ = std::make_unique<Registry>(&desc);
@@ -144,8 +144,9 @@ Status SecondBackend::submit(const core::OpRow& row, bp_launch_flags flags, cons
   const bp_allocator_ops& memory = *target_->allocator;
   for (auto& [buffer, part] : parts) {
     const bp_buffer_ref range = copy_of(part, blocks.at(buffer));
-    const bp_status copied = memory.copy_to_host(memory.self, target_->default_stream,
-                                                 part.bytes.data(), &range, BP_BORROW_DURING_CALL);
+    const bp_status copied =
+        memory.copy_to_host(memory.self, target_->default_stream, part.bytes.data(), &range,
+                            BP_BORROW_DURING_CALL, UINT64_MAX);
     if (copied != BP_OK) return status_of(copied);
   }
   return {};

@@ -9,7 +9,7 @@
 
 namespace bp::layers {
 
-// memory_free stands for bp_allocator_ops::free. The functions of kernels come last.
+// memory_deallocate stands for bp_allocator_ops::deallocate. The functions of kernels come last.
 enum class Slot : uint16_t {
 #define BP_SLOT(table, noun, slot, presence, gone) noun##_##slot,
 #include "registry/boundary/slots.def"
@@ -25,7 +25,7 @@ enum class Slot : uint16_t {
 
 inline constexpr uint32_t kSlotCount = static_cast<uint32_t>(Slot::kCount);
 
-// Returns text like "memory.free".
+// Returns text like "memory.deallocate".
 std::string_view slot_name(Slot slot);
 
 // The name of each slot of a table begins with its noun, such as "memory" for bp_allocator_ops.

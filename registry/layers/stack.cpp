@@ -132,7 +132,7 @@ bp_status Stack::put_on(const bp_backend& backend, const bp_backend** out_front)
     const bp_status status = (*layered)->begin(*front);
     if (status != BP_OK) {
       const std::string words = core::take_error();
-      static_cast<void>(front->shutdown(front->self));
+      static_cast<void>(front->shutdown(front->self, UINT64_MAX));
       return fail(status, words);
     }
     front = (*layered)->backend();

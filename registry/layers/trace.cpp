@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "registry/boundary/deadline.hpp"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/number_text.hpp"
@@ -108,10 +109,12 @@ class TraceLayer final : public Layer {
     return true;
   }
 
-  bp_status shut_down(const bp_backend& next) override {
-    stop_devices();
+  bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) override {
     const Clock::time_point start = Clock::now();
-    const bp_status status = next.shutdown(next.self);
+    bp_status status = stop_devices(timeout_ns);
+    if (status == BP_TIMEOUT) return status;
+    status = next.shutdown(next.self, core::left_ns(start, timeout_ns));
+    if (status == BP_TIMEOUT) return status;
     JsonText args;
     args.add("status", status_words(status));
     write_event("backend.shutdown", "backend", start, Clock::now(), args);
@@ -192,11 +195,19 @@ class TraceLayer final : public Layer {
     }
   }
 
-  void stop_devices() {
-    if (profiler_ == nullptr || profiler_->next.stop == nullptr) return;
-    for (const Device& device : devices_) {
-      static_cast<void>(profiler_->next.stop(profiler_->next.self, device.device));
+  // Ends the recordings of devices, and returns BP_TIMEOUT if one does not end in time. A launch on
+  // a device whose recording has ended begins a new one.
+  bp_status stop_devices(uint64_t timeout_ns) {
+    if (profiler_ == nullptr || profiler_->next.stop == nullptr) return BP_OK;
+    const Clock::time_point start = Clock::now();
+    while (!devices_.empty()) {
+      const bp_status status = profiler_->next.stop(profiler_->next.self, devices_.front().device,
+                                                    core::left_ns(start, timeout_ns));
+      if (status == BP_TIMEOUT) return status;
+      const std::lock_guard lock(mutex_);
+      devices_.pop_front();
     }
+    return BP_OK;
   }
 
   // Writes one piece of work, in the row of its stream.

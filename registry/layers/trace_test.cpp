@@ -37,8 +37,8 @@ TEST(TraceLayer, WritesEveryCallWithItsArguments) {
   const bp_allocator_ops& memory = *r.target()->allocator;
   uint64_t address = 0;
   EXPECT_EQ(memory.address(memory.self, buffer, &address), BP_UNSUPPORTED);
-  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  EXPECT_EQ(memory.deallocate(memory.self, buffer, nullptr), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
 
   const nlohmann::json events = events_of(folder.file("acme.npu.json"));
   std::map<std::string, nlohmann::json> by_name;
@@ -46,8 +46,8 @@ TEST(TraceLayer, WritesEveryCallWithItsArguments) {
   EXPECT_EQ(by_name.at("memory.allocate").at("args").at("size_bytes"), 64);
   EXPECT_EQ(by_name.at("memory.allocate").at("args").at("status"), "ok");
   EXPECT_EQ(by_name.at("memory.allocate").at("args").at("out_buffer"),
-            by_name.at("memory.free").at("args").at("buffer"));
-  EXPECT_EQ(by_name.at("memory.free").at("args").at("stream"), "NULL");
+            by_name.at("memory.deallocate").at("args").at("buffer"));
+  EXPECT_EQ(by_name.at("memory.deallocate").at("args").at("stream"), "NULL");
   const auto& launch = by_name.at("add.\"fast\"");
   EXPECT_EQ(launch.at("cat"), "kernel");
   EXPECT_GE(launch.at("dur"), 0);
@@ -67,7 +67,7 @@ TEST(TraceLayer, IsJsonInALocaleWithADecimalComma) {
   FakeBackend fake;
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   const nlohmann::json events = events_of(folder.file("trace.json"));
   EXPECT_EQ(events.back().at("name"), "backend.shutdown");
   EXPECT_TRUE(events.back().at("ts").is_number());
@@ -81,7 +81,7 @@ TEST(TraceLayer, LetsNoTwoBackendsWriteOneFile) {
   for (FakeBackend* fake : {&npu, &cpu}) ASSERT_EQ(fake->load(r.registry), BP_OK);
   EXPECT_NE(r.log.find("'" + folder.file("run.acme.cpu.json") + "'"), std::string::npos) << r.log;
   while (bp_registry_plugin_count(r.registry) != 0) {
-    ASSERT_EQ(bp_registry_unload(r.registry, bp_registry_plugin(r.registry, 0)), BP_OK);
+    ASSERT_EQ(bp_registry_unload(r.registry, bp_registry_plugin(r.registry, 0), UINT64_MAX), BP_OK);
   }
   for (const char* backend : {"npu", "cpu"}) {
     const bool is_first = std::string(backend) == "npu";
@@ -109,7 +109,7 @@ bp_profiler_ops make_profiler() {
     sink = *desc;
     return BP_OK;
   };
-  profiler.stop = [](void*, bp_device*) -> bp_status {
+  profiler.stop = [](void*, bp_device*, uint64_t) -> bp_status {
     ++stops;
     return BP_OK;
   };
@@ -149,7 +149,7 @@ TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
                              .bytes = 64,
                              .kind = BP_ACTIVITY_KERNEL};
   sink.sink(sink.user_data, &activity);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   EXPECT_EQ(stops, 1);
   double last_launch = 0;
   nlohmann::json work;
@@ -197,7 +197,7 @@ TEST(TraceLayer, FollowsNoSymbolicLinkToAnotherFile) {
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   std::filesystem::remove(trace);
   std::filesystem::create_symlink(victim, trace);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   EXPECT_NE(r.log.find("is not complete: it could not be written: it is a symbolic link"),
             std::string::npos)
       << r.log;
@@ -225,7 +225,7 @@ TEST(TraceLayer, WritesTheCallsOfEachThreadUnderItsNumberAndWhole) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   std::map<int64_t, int> calls;
   for (const auto& event : events_of(folder.file("trace.json"))) {
     if (event.at("name") != "stream.synchronize") continue;
@@ -247,7 +247,7 @@ TEST(TraceLayer, WritesMoreThanItKeepsInMemory) {
   for (int i = 0; i < 3000; ++i) streams.synchronize(streams.self, nullptr, UINT64_MAX);
   EXPECT_GT(std::filesystem::file_size(folder.file("trace.json")), 256u << 10)
       << "a process that dies leaves what was written until then";
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   size_t count = 0;
   for (const auto& event : events_of(folder.file("trace.json"))) {
     count += event.at("name") == "stream.synchronize" ? 1 : 0;
@@ -268,7 +268,7 @@ TEST(TraceLayer, TellsOfAFailureWithItsStatusAndWithoutResults) {
   const bp_stream_ops& streams = *r.target()->streams;
   auto* out = reinterpret_cast<bp_stream*>(&fake);
   EXPECT_EQ(streams.create(streams.self, r.target()->device, nullptr, &out), BP_OUT_OF_MEMORY);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   nlohmann::json call;
   for (const auto& event : events_of(folder.file("trace.json"))) {
     if (event.at("name") == "stream.create") call = event.at("args");
@@ -285,7 +285,7 @@ TEST(TraceLayer, LetsAnotherWriteAFileThatIsComplete) {
     FakeBackend fake;
     const bp_plugin* plugin = nullptr;
     ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
-    ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
     r.log.clear();
   }
   EXPECT_EQ(events_of(folder.file("trace.json")).back().at("name"), "backend.shutdown");

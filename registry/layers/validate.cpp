@@ -60,6 +60,7 @@ std::string ValidateLayer::defect_of(bp_device* device) const {
 
 std::string ValidateLayer::defect_of_handle(HandleKind kind, const void* handle) {
   if (handle == nullptr || handles_.find(kind, handle) != nullptr) return "";
+  if (handles_.is_lost(kind, handle)) return "";  // The backend says BP_DEVICE_LOST.
   const std::string defect = handles_.defect(kind, handle);
   return takes_foreign_ && defect.ends_with("of this backend") ? "" : defect;
 }
@@ -115,7 +116,7 @@ std::string ValidateLayer::wrong_device(bp_stream* stream, bp_buffer* buffer) {
 bp_status ValidateLayer::illegal(std::unique_lock<std::mutex>& lock, Slot slot,
                                  const std::string& defect) {
   lock.unlock();  // The host's log may call the backend again.
-  // The tag stays in front: "[MEMORY-5] memory.free: buffer 0x55 was ended before".
+  // The tag stays in front: "[MEMORY-5] memory.deallocate: buffer 0x55 was ended before".
   const size_t end = defect.find(']');
   const std::string text =
       defect.substr(0, end + 2) + std::string(slot_name(slot)) + ":" + defect.substr(end + 1);

@@ -83,7 +83,7 @@ class ValidateLayer final : public Layer {
       Slot::device_synchronize,
       Slot::device_reset,
       Slot::memory_allocate,
-      Slot::memory_free,
+      Slot::memory_deallocate,
       Slot::memory_map,
       Slot::memory_unmap,
       Slot::memory_copy,
@@ -199,16 +199,16 @@ class ValidateLayer final : public Layer {
   // ---- Memory ----
   bp_status call(At<Slot::memory_allocate>, Continue next, bp_device* device,
                  const bp_allocate_desc* desc, bp_buffer** out_buffer);
-  bp_status call(At<Slot::memory_free>, Continue next, bp_buffer* buffer, bp_stream* stream);
+  bp_status call(At<Slot::memory_deallocate>, Continue next, bp_buffer* buffer, bp_stream* stream);
   bp_status call(At<Slot::memory_map>, Continue next, const bp_buffer_ref* range,
                  void** out_pointer);
-  bp_status call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer);
+  bp_status call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer, void* pointer);
   bp_status call(At<Slot::memory_copy>, Continue next, bp_stream* stream, const bp_buffer_ref* dst,
                  const bp_buffer_ref* src);
   bp_status call(At<Slot::memory_copy_from_host>, Continue next, bp_stream* stream,
                  const bp_buffer_ref* dst, const void* src, bp_borrow borrow);
   bp_status call(At<Slot::memory_copy_to_host>, Continue next, bp_stream* stream, void* dst,
-                 const bp_buffer_ref* src, bp_borrow borrow);
+                 const bp_buffer_ref* src, bp_borrow borrow, uint64_t timeout_ns);
   bp_status call(At<Slot::memory_copy_peer>, Continue next, bp_stream* stream,
                  const bp_buffer_ref* dst, const bp_buffer_ref* src);
   bp_status call(At<Slot::memory_fill>, Continue next, bp_stream* stream, const bp_buffer_ref* dst,
@@ -275,7 +275,7 @@ class ValidateLayer final : public Layer {
                  uint64_t timeout_ns, bp_process_group** out_groups);
   bp_status call(At<Slot::layout_convert>, Continue next, bp_stream* stream, const bp_tensor* dst,
                  const bp_tensor* src);
-  bp_status call(At<Slot::profiler_stop>, Continue next, bp_device* device);
+  bp_status call(At<Slot::profiler_stop>, Continue next, bp_device* device, uint64_t timeout_ns);
 
   // ---- Arguments. Each function returns what is wrong, or "". The caller holds mutex_. ----
   // NULL gives "", because the backend decides about it.

@@ -48,12 +48,13 @@ bp_status ValidateLayer::call(At<Slot::device_reset>, Continue next, bp_device* 
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
   hazards_.host_waits_for_device(device);
-  handles_.end_all(device, "device.reset", Site::here());
+  handles_.lose_all(device);
   return status;
 }
 
 // When a recording of activity ends, the host has waited for the work.
-bp_status ValidateLayer::call(At<Slot::profiler_stop>, Continue next, bp_device* device) {
+bp_status ValidateLayer::call(At<Slot::profiler_stop>, Continue next, bp_device* device,
+                              uint64_t /*timeout_ns*/) {
   const bp_status status = next();
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
@@ -77,9 +78,9 @@ bool ValidateLayer::is_concurrent(bp_device* device, const bp_allocate_desc& des
   if (heaps == heaps_.end()) return false;
   for (uint64_t i = 0; i < heaps->second.size(); ++i) {
     const bp_heap_flags flags = heaps->second[i];
-    const bool is_chosen = desc.heap_index != 0 ? desc.heap_index == i + 1
-                                                : (flags & desc.heap_flags) == desc.heap_flags;
-    if (is_chosen) return (flags & BP_HEAP_HOST_CONCURRENT) != 0;
+    const bool is_allowed = desc.heap_mask == 0 || (desc.heap_mask >> i & 1) != 0;
+    if (is_allowed && (desc.heap_flags & ~flags) == 0)
+      return (flags & BP_HEAP_HOST_CONCURRENT) != 0;
   }
   return false;
 }
@@ -87,7 +88,7 @@ bool ValidateLayer::is_concurrent(bp_device* device, const bp_allocate_desc& des
 bp_status ValidateLayer::call(At<Slot::memory_allocate>, Continue next, bp_device* device,
                               const bp_allocate_desc* desc, bp_buffer** out_buffer) {
   const bp_status status =
-      made_buffer(next(), device, desc == nullptr ? 0 : desc->size_bytes, out_buffer);
+      made_buffer(next(), device, desc == nullptr ? 0 : requested_bytes(*desc), out_buffer);
   if (status != BP_OK || desc == nullptr) return status;
   {
     const std::lock_guard lock(mutex_);
@@ -97,12 +98,12 @@ bp_status ValidateLayer::call(At<Slot::memory_allocate>, Continue next, bp_devic
   if ((desc->usage & BP_MEMORY_STREAM_ORDERED) == 0) return status;
   // The memory exists from here on in the order of its stream. Other streams need an event.
   const auto nothing = [] { return bp_status{BP_OK}; };
-  const bp_buffer_ref whole{*out_buffer, 0, desc->size_bytes};
+  const bp_buffer_ref whole{*out_buffer, 0, requested_bytes(*desc)};
   return submit(Slot::memory_allocate, desc->stream, {{footprint_of(whole), true}},
                 "its allocation", Continue(nothing));
 }
 
-bp_status ValidateLayer::call(At<Slot::memory_free>, Continue next, bp_buffer* buffer,
+bp_status ValidateLayer::call(At<Slot::memory_deallocate>, Continue next, bp_buffer* buffer,
                               bp_stream* stream) {
   if (buffer == nullptr) return next();
   std::vector<Hazard> hazards;
@@ -117,20 +118,16 @@ bp_status ValidateLayer::call(At<Slot::memory_free>, Continue next, bp_buffer* b
     hazards_.remove_buffer(buffer);
   }
   // A failure here would leak the memory. The hazard is a line in the log in any case.
-  static_cast<void>(racy(Slot::memory_free, "MEMORY-5", {"its free", 0}, hazards, stream));
-  return end_through(HandleKind::buffer, buffer, Slot::memory_free, next);
+  static_cast<void>(racy(Slot::memory_deallocate, "MEMORY-5", {"its free", 0}, hazards, stream));
+  return end_through(HandleKind::buffer, buffer, Slot::memory_deallocate, next);
 }
 
 bp_status ValidateLayer::call(At<Slot::memory_map>, Continue next, const bp_buffer_ref* range,
-                              void** /*out_pointer*/) {
+                              void** out_pointer) {
   std::vector<Hazard> hazards;
   if (range != nullptr) {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     const Handle* buffer = handles_.find(HandleKind::buffer, range->buffer);
-    if (buffer != nullptr && buffer->is_mapped) {
-      return illegal(lock, Slot::memory_map,
-                     "[MEMORY-6] buffer " + words(range->buffer) + " is mapped already");
-    }
     if (buffer != nullptr && !buffer->is_concurrent) {
       hazards = hazards_.host_touches(footprint_of(*range), true);
     }
@@ -139,23 +136,30 @@ bp_status ValidateLayer::call(At<Slot::memory_map>, Continue next, const bp_buff
   if (status == BP_OK) status = next();
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
-  if (Handle* buffer = handles_.find(HandleKind::buffer, range->buffer)) buffer->is_mapped = true;
+  if (Handle* buffer = handles_.find(HandleKind::buffer, range->buffer)) {
+    buffer->maps.push_back(*out_pointer);
+  }
   return status;
 }
 
-bp_status ValidateLayer::call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer) {
+bp_status ValidateLayer::call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer,
+                              void* pointer) {
   {
     std::unique_lock lock(mutex_);
     const Handle* known = handles_.find(HandleKind::buffer, buffer);
-    if (known != nullptr && !known->is_mapped) {
+    if (known != nullptr && std::ranges::count(known->maps, pointer) == 0) {
       return illegal(lock, Slot::memory_unmap,
-                     "[MEMORY-6] buffer " + words(buffer) + " is not mapped");
+                     "[MEMORY-22] no map of buffer " + words(buffer) + " with pointer " +
+                         words(pointer) + " is open");
     }
   }
   const bp_status status = next();
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
-  if (Handle* known = handles_.find(HandleKind::buffer, buffer)) known->is_mapped = false;
+  if (Handle* known = handles_.find(HandleKind::buffer, buffer)) {
+    const auto ended = std::ranges::find(known->maps, pointer);
+    if (ended != known->maps.end()) known->maps.erase(ended);
+  }
   return status;
 }
 
@@ -193,15 +197,24 @@ bp_status ValidateLayer::call(At<Slot::memory_copy_from_host>, Continue next, bp
 }
 
 bp_status ValidateLayer::call(At<Slot::memory_copy_to_host>, Continue next, bp_stream* stream,
-                              void* /*dst*/, const bp_buffer_ref* src, bp_borrow borrow) {
+                              void* /*dst*/, const bp_buffer_ref* src, bp_borrow borrow,
+                              uint64_t /*timeout_ns*/) {
   if (src == nullptr) return next();
   {
     std::unique_lock lock(mutex_);
     const std::string defect = wrong_device(stream, src->buffer);
     if (!defect.empty()) return illegal(lock, Slot::memory_copy_to_host, defect);
   }
+  // A copy that ran out of time still reads its source.
+  bool is_late = false;
+  const auto copy = [&] {
+    const bp_status copied = next();
+    is_late = copied == BP_TIMEOUT;
+    return is_late ? bp_status{BP_OK} : copied;
+  };
   const bp_status status = submit(Slot::memory_copy_to_host, stream, {{footprint_of(*src), false}},
-                                  "copy_to_host", next);
+                                  "copy_to_host", Continue(copy));
+  if (is_late) return BP_TIMEOUT;
   if (status != BP_OK || borrow != BP_BORROW_DURING_CALL) return status;
   const std::lock_guard lock(mutex_);
   hazards_.host_waits_for_stream(stream);

@@ -16,6 +16,7 @@ struct Groups {
       .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
       .next = nullptr,
       .self = this,
+      .name = "fake",
       .create = create,
       .destroy = [](void*, bp_process_group*) -> bp_status { return BP_OK; },
       .supports = nullptr,

@@ -18,8 +18,8 @@ TEST_F(ValidateTest, RefusesWhatWasFreed) {
   bp_buffer* buffer = allocate();
   EXPECT_EQ(free(buffer), BP_OK);
   EXPECT_EQ(free(buffer), BP_INVALID_ARGUMENT);
-  expect_words("[MEMORY-5] memory.free: buffer 0x");
-  expect_words("was ended before, by memory.free called from ");
+  expect_words("[MEMORY-5] memory.deallocate: buffer 0x");
+  expect_words("was ended before, by memory.deallocate called from ");
   EXPECT_EQ(fill(r_.target()->default_stream, buffer), BP_INVALID_ARGUMENT);
   expect_words("[MEMORY-5] memory.fill: buffer 0x");
   EXPECT_EQ(launch(r_.target()->default_stream, buffer, buffer), BP_INVALID_ARGUMENT);
@@ -41,7 +41,7 @@ TEST_F(ValidateTest, LetsTheLogCallTheBackendAgain) {
     returned.set_value();
   });
   if (returned.get_future().wait_for(std::chrono::seconds(30)) != std::future_status::ready) {
-    std::fputs("free() has not returned after 30 s\n", stderr);
+    std::fputs("deallocate() has not returned after 30 s\n", stderr);
     std::_Exit(1);
   }
   thread.join();
@@ -51,7 +51,7 @@ TEST_F(ValidateTest, LetsTheLogCallTheBackendAgain) {
 TEST_F(ValidateTest, RefusesHandlesOfOthers) {
   char foreign = 0;
   EXPECT_EQ(free(reinterpret_cast<bp_buffer*>(&foreign)), BP_INVALID_ARGUMENT);
-  expect_words("[MEMORY-1] memory.free: buffer 0x");
+  expect_words("[MEMORY-1] memory.deallocate: buffer 0x");
   expect_words("is not of this backend");
   EXPECT_EQ(streams().status(streams().self, reinterpret_cast<bp_stream*>(&foreign)),
             BP_UNSUPPORTED)
@@ -84,12 +84,15 @@ TEST_F(ValidateTest, RefusesRangesAndTensorsThatLeaveTheirBuffers) {
 TEST_F(ValidateTest, KnowsTheRulesOfMapsEventsAndStreams) {
   bp_buffer* buffer = allocate(64);
   const bp_buffer_ref range{buffer, 0, 64};
-  void* pointer = nullptr;
+  const bp_buffer_ref part{buffer, 8, 8};
+  void *pointer = nullptr, *second = nullptr;
   EXPECT_EQ(memory().map(memory().self, &range, &pointer), BP_OK);
-  EXPECT_EQ(memory().map(memory().self, &range, &pointer), BP_INVALID_ARGUMENT);
-  expect_words("[MEMORY-6] memory.map: buffer 0x");
-  EXPECT_EQ(memory().unmap(memory().self, buffer), BP_OK);
-  EXPECT_EQ(memory().unmap(memory().self, buffer), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(memory().map(memory().self, &part, &second), BP_OK);
+  EXPECT_EQ(memory().unmap(memory().self, buffer, second), BP_OK);
+  EXPECT_EQ(memory().unmap(memory().self, buffer, second), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-22] memory.unmap: no map of buffer 0x");
+  EXPECT_EQ(memory().unmap(memory().self, buffer, pointer), BP_OK);
+  EXPECT_EQ(memory().unmap(memory().self, buffer, pointer), BP_INVALID_ARGUMENT);
   bp_event* plain = event();
   bp_event* host = event(BP_EVENT_HOST_SIGNAL);
   bp_stream* on = r_.target()->default_stream;
@@ -146,7 +149,7 @@ TEST_F(ValidateTest, DoesNotReportTheAllocatorCacheAndItsBlocks) {
     EXPECT_EQ(fill(r_.target()->default_stream, block->ref.buffer, block->ref.byte_offset), BP_OK);
     EXPECT_EQ(bp_block_free(block), BP_OK);
   }
-  EXPECT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_registry_unload(r_.registry, plugin_, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(reports(), 0) << r_.log;
 }
 
@@ -189,7 +192,7 @@ TEST(ValidateLayer, RefusesRacesWhereItIsAskedTo) {
   EXPECT_EQ(std::string(bp_error_text()).substr(0, 24), "[STREAM-3] memory.fill: ");
   EXPECT_EQ(fake.fills, 1);
   EXPECT_EQ(streams.synchronize(streams.self, other, UINT64_MAX), BP_OK);
-  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+  EXPECT_EQ(memory.deallocate(memory.self, buffer, nullptr), BP_OK);
   EXPECT_EQ(streams.destroy(streams.self, other), BP_OK);
 }
 
@@ -219,7 +222,7 @@ TEST(ValidateLayer, PoisonsWhatWasBorrowedDuringACall) {
   }
   const bp_device_ops& devices = *r.target()->devices;
   EXPECT_EQ(devices.synchronize(devices.self, r.target()->device, UINT64_MAX), BP_OK);
-  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+  EXPECT_EQ(memory.deallocate(memory.self, buffer, nullptr), BP_OK);
 }
 
 }  // namespace

@@ -350,7 +350,7 @@ TEST_F(ValidateWork, WorkThatFailedByATimeOutHasEnded) {
     const unsigned char zero = 0;
     EXPECT_EQ(memory.fill(memory.self, on, &range, &zero, 1), BP_OK);
     EXPECT_EQ(streams.synchronize(streams.self, on, 1), BP_TIMEOUT);
-    EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+    EXPECT_EQ(memory.deallocate(memory.self, buffer, nullptr), BP_OK);
     uint64_t count = 0;
     EXPECT_EQ(bp_plugin_layer_reports(plugin, "validate", &count), BP_OK);
     EXPECT_EQ(count, want) << r.log;

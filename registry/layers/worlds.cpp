@@ -162,15 +162,14 @@ bool Worlds::join(Round& round, const bp_collective_call& call, Sides sides,
   return true;
 }
 
-// The nth send of a tag matches the nth receive. A receive from any rank is ordered after no rank
-// that is known here.
+// The nth send from one rank to another matches the nth receive there.
 void Worlds::order_letter(World& world, const Member& member, const bp_collective_call& call,
                           std::list<char>& before, Hazards& hazards) {
-  if (member.rank == kUnknown || call.root == BP_RANK_ANY) return;
+  if (member.rank == kUnknown) return;
   const bool sends = call.kind == BP_COLLECTIVE_SEND;
   const uint32_t from = sends ? member.rank : call.root, to = sends ? call.root : member.rank;
-  const uint64_t number = world.letter_counts[{from, to, call.tag}][sends ? 0 : 1]++;
-  const Letter letter{from, to, call.tag, number};
+  const uint64_t number = world.letter_counts[{from, to}][sends ? 0 : 1]++;
+  const Letter letter{from, to, number};
   if (join(world.letters[letter], call, {sends, !sends}, before, 2, hazards)) {
     world.letters.erase(letter);
   }

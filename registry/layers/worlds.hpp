@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backplane/collective.h"
@@ -40,14 +41,14 @@ class Worlds {
     std::vector<bp_stream*> receivers;
     uint32_t call_count = 0;
   };
-  // A send and its receive: from, to, tag, and the number of the send.
-  using Letter = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;
+  // A send and its receive: from, to, and the number of the send.
+  using Letter = std::tuple<uint32_t, uint32_t, uint64_t>;
   struct World {
     uint32_t local_count = 0;
     std::map<uint64_t, Round> rounds;  // Keyed by number.
     std::map<Letter, Round> letters;
-    // The numbers of sends and receives, by from, to and tag.
-    std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::array<uint64_t, 2>> letter_counts;
+    // The numbers of sends and receives, by from and to.
+    std::map<std::pair<uint32_t, uint32_t>, std::array<uint64_t, 2>> letter_counts;
   };
   struct Member {
     std::shared_ptr<World> world;

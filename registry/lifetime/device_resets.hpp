@@ -1,6 +1,6 @@
-// Puts a function of the host in front of a backend's reset(), because a reset ends all handles of
-// a device. The host keeps such handles: cached memory, streams of host fallbacks, plans, compiled
-// programs. It must forget them, or it would give a dead handle to the backend.
+// Puts a function of the host in front of a backend's reset(), because a reset loses the handles of
+// a device, except its default stream. The host keeps such handles: cached memory, streams of host
+// fallbacks, plans, compiled programs. It must forget them, or later calls would fail.
 #pragma once
 
 namespace bp::core {

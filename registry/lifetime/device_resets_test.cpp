@@ -49,7 +49,7 @@ void watch_memory(FakeBackend& fake) {
   };
   fake.allocator.allocate = [](void*, bp_device*, const bp_allocate_desc*,
                                bp_buffer** out) -> bp_status { return alive.make(out); };
-  fake.allocator.free = [](void*, bp_buffer* buffer, bp_stream* stream) -> bp_status {
+  fake.allocator.deallocate = [](void*, bp_buffer* buffer, bp_stream* stream) -> bp_status {
     static_cast<void>(alive.use(stream, "free"));
     return alive.end(buffer, "free");
   };
@@ -232,7 +232,7 @@ TEST(DeviceResetsOfTheHost, ForgetTheStreamsOfFallbacks) {
     *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
     return BP_OK;
   };
-  host.allocator.free = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
+  host.allocator.deallocate = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
   };

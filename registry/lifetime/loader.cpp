@@ -1,8 +1,10 @@
 #include "registry/lifetime/loader.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 
+#include "registry/boundary/deadline.hpp"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
@@ -19,6 +21,8 @@ namespace {
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstProperties =
     offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
+
+constexpr uint64_t kMaxHeaps = 64;  // A heap_mask has a bit for each.
 
 // Returns a failure of the backend with the backend's own text.
 bp_status failed(bp_status status, const std::string& what) {
@@ -48,6 +52,11 @@ bp_status read_properties(Target& target) {
   if (theirs->heap_count == 0 || theirs->heaps == nullptr) {
     return fail(BP_INTERNAL, target.own_name + ": its properties list no heap");
   }
+  if (theirs->heap_count > kMaxHeaps) {
+    return fail(BP_INTERNAL, target.own_name + ": its properties list " +
+                                 std::to_string(theirs->heap_count) + " heaps; at most " +
+                                 std::to_string(kMaxHeaps) + " are allowed");
+  }
   target.own_properties = layers::copy_properties(*theirs);
   target.own_properties->seal();
   target.own_properties->properties.struct_size = sizeof(bp_device_properties);
@@ -73,8 +82,7 @@ void add_kernels(const Registration& r, Target& target) {
     target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
     target.kernels.all.push_back(kernel);
   }
-  const bool has_compiler = (target.table_mask >> BP_STRUCT_COMPILER_OPS & 1) != 0;
-  if (!has_compiler) return;
+  if (!target.has_table(BP_STRUCT_COMPILER_OPS)) return;
   target.compiled = std::make_unique<CompiledOps>(target.own_tables.compiler, target.device);
   for (const OpRow& row : op_rows()) {
     auto& kernels = target.kernels.by_op[row.index];
@@ -85,6 +93,14 @@ void add_kernels(const Registration& r, Target& target) {
 void set_tables(Target& target) {
 #define BP_TABLE(table, struct_type, last, member) target.member = &target.own_tables.member;
 #include "registry/boundary/slots.def"
+  if ((target.table_mask >> BP_STRUCT_PROCESS_GROUP_OPS & 1) == 0) return;
+  target.groups.push_back(&target.own_tables.process_groups);
+  for (bp_process_group_ops& more : target.own_tables.more_process_groups) {
+    target.groups.push_back(&more);
+  }
+  for (bp_process_group_ops* groups : target.groups) {
+    groups->name = target.group_names.emplace_back(groups->name).c_str();
+  }
 }
 
 bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
@@ -114,7 +130,7 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   watch_resets(target);
   add_kernels(r, target);
   target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
-  target.cache.reset(new services::Cache(target));
+  target.cache.reset(new services::Cache(target, target.has_table(BP_STRUCT_GRAPH_OPS)));
   plugin.targets.push_back(std::move(added));
   return BP_OK;
 }
@@ -255,6 +271,19 @@ void end_fallback_streams(Target& target) {
 
 }  // namespace
 
+bp_status wait_for_work(const Plugin& plugin, uint64_t timeout_ns) {
+  if (timeout_ns == UINT64_MAX) return BP_OK;  // end_plugin() waits as long.
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::unique_ptr<Target>& target : plugin.targets) {
+    const bp_device_ops& devices = target->own_tables.devices;
+    const bp_status status =
+        devices.synchronize(devices.self, target->device, left_ns(begin, timeout_ns));
+    if (classify(*target, status) != BP_TIMEOUT) continue;
+    return fail(BP_TIMEOUT, plugin.own_name + ": device.synchronize: " + take_error());
+  }
+  return BP_OK;
+}
+
 bp_status end_plugin(Plugin& plugin) {
   bp_status status = BP_OK;
   std::string words;
@@ -269,7 +298,7 @@ bp_status end_plugin(Plugin& plugin) {
     end_prepared(*target);
     target->compiled.reset();
     end_fallback_streams(*target);
-    keep_first(services::Cache::release(target->cache.release()), "memory.free");
+    keep_first(services::Cache::release(target->cache.release()), "memory.deallocate");
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     end_tables(target->own_tables);

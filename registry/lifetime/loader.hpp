@@ -24,6 +24,10 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
 bp_status load_source(Registry& registry, const Source& source, uint64_t option_count,
                       const bp_option* options, const bp_plugin** out_plugin);
 
+// Waits for the work of a plugin's devices. Returns BP_TIMEOUT if it has not ended after
+// timeout_ns. Another failure of a device does not count, because end_plugin() meets it again.
+bp_status wait_for_work(const Plugin& plugin, uint64_t timeout_ns);
+
 // Ends a plugin whose targets have left the registry. It waits for the devices, frees the caches,
 // ends the tables that were lent, and then ends the instance. Returns the status of the first step
 // that failed.

@@ -28,7 +28,7 @@ TEST(Loader, LoadsAPluginAndClosesItsLibraryAgain) {
         << bp_error_text();
     EXPECT_STREQ(loaded->name, "test.good");
     EXPECT_EQ(loaded->path, path);
-    ASSERT_EQ(bp_registry_unload(r.registry, loaded), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_registry_unload(r.registry, loaded, UINT64_MAX), BP_OK) << bp_error_text();
   }
   EXPECT_EQ(dlopen(path.c_str(), RTLD_NOLOAD | RTLD_NOW), nullptr) << "the library is still open";
 }

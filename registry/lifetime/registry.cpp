@@ -128,15 +128,27 @@ bp_status add_plugin(Registry& registry, std::unique_ptr<Plugin> plugin,
               plugin->own_name + ": a backend of this name is loaded already; unload it first");
 }
 
-bp_status unload(Registry& registry, const bp_plugin* plugin) {
+// Returns the place of a plugin in the registry, or the end. The caller holds the lock.
+auto find_locked(Registry& registry, const bp_plugin* plugin) {
+  return std::ranges::find(registry.plugins, plugin, &std::unique_ptr<Plugin>::get);
+}
+
+bp_status unload(Registry& registry, const bp_plugin* plugin, uint64_t timeout_ns) {
+  const auto is_unknown = [] {
+    return fail(BP_NOT_FOUND, "plugin is not loaded in this registry");
+  };
   Plugin* ending = nullptr;
   {
     const std::lock_guard lock(registry.mutex);
-    const auto found = std::ranges::find(registry.plugins, plugin, &std::unique_ptr<Plugin>::get);
-    if (found == registry.plugins.end()) {
-      return fail(BP_NOT_FOUND, "plugin is not loaded in this registry");
-    }
+    const auto found = find_locked(registry, plugin);
+    if (found == registry.plugins.end()) return is_unknown();
     ending = found->get();
+  }
+  if (const bp_status status = wait_for_work(*ending, timeout_ns); status != BP_OK) return status;
+  {
+    const std::lock_guard lock(registry.mutex);
+    const auto found = find_locked(registry, plugin);
+    if (found == registry.plugins.end()) return is_unknown();
     registry.ended.push_back(std::move(*found));
     registry.plugins.erase(found);
     refresh_locked(registry);
@@ -183,7 +195,7 @@ bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_reg
     }
     auto registry = std::make_unique<Registry>();
     registry->flags = ours.flags;
-    registry->log = {ours.log, ours.user_data};
+    registry->log = {ours.log_line, ours.user_data};
     registry->has_search_path = ours.search_path != nullptr;
     if (ours.search_path != nullptr) registry->search_path = ours.search_path;
     registry->has_layers = ours.layers != nullptr;
@@ -201,7 +213,7 @@ bp_status bp_registry_destroy(bp_registry* registry) {
     const std::unique_ptr<Registry> owned(&impl(registry));
     bp_status status = BP_OK;
     while (!owned->plugins.empty()) {
-      const bp_status next = unload(*owned, owned->plugins.back().get());
+      const bp_status next = unload(*owned, owned->plugins.back().get(), UINT64_MAX);
       if (status == BP_OK) status = next;
     }
     return status;
@@ -255,11 +267,11 @@ bp_status bp_registry_load(bp_registry* registry, const char* name, uint64_t opt
   });
 }
 
-bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin) {
+bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin, uint64_t timeout_ns) {
   return guarded([&]() -> bp_status {
     if (registry == nullptr) return is_null("registry");
     if (plugin == nullptr) return is_null("plugin");
-    return unload(impl(registry), plugin);
+    return unload(impl(registry), plugin, timeout_ns);
   });
 }
 
@@ -332,6 +344,40 @@ bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
     *out_target = found.front();
     return BP_OK;
   });
+}
+
+uint64_t bp_target_process_groups_count(const bp_target* target) {
+  return target == nullptr ? 0 : impl(target).groups.size();
+}
+
+const bp_process_group_ops* bp_target_process_groups(const bp_target* target, uint64_t index) {
+  if (index >= bp_target_process_groups_count(target)) return nullptr;
+  return impl(target).groups[index];
+}
+
+bp_status bp_target_find_process_groups(const bp_target* target, const char* name,
+                                        const bp_process_group_ops** out_process_groups) {
+  return guarded([&]() -> bp_status {
+    if (target == nullptr) return is_null("target");
+    if (out_process_groups == nullptr) return is_null("out_process_groups");
+    const bp_process_group_ops* found = target->process_groups;
+    if (const std::string_view wanted(name == nullptr ? "" : name); !wanted.empty()) {
+      const auto& groups = impl(target).groups;
+      const auto at = std::ranges::find(groups, wanted, &bp_process_group_ops::name);
+      if (at == groups.end()) {
+        return fail(BP_NOT_FOUND,
+                    std::string(target->name) + ": it has no process groups \"" + name + "\"; " +
+                        list("offered", groups, [](const auto& ops) { return ops.name; }));
+      }
+      found = *at;
+    }
+    *out_process_groups = found;
+    return BP_OK;
+  });
+}
+
+uint32_t bp_target_has_table(const bp_target* target, uint32_t struct_type) {
+  return target != nullptr && impl(target).has_table(struct_type) ? 1 : 0;
 }
 
 uint64_t bp_target_kernel_count(const bp_target* target) {

@@ -104,13 +104,15 @@ const FailedLoad kFailedLoads[] = {
      "acme.npu:0: its backend registered no allocator no streams for it\n", 1},
     {[](FakeBackend& f) { f.devices[0].properties.heap_count = 0; }, BP_INTERNAL,
      "acme.npu:0: its properties list no heap", 1},
+    {[](FakeBackend& f) { f.devices[0].properties.heap_count = 65; }, BP_INTERNAL,
+     "acme.npu:0: its properties list 65 heaps; at most 64 are allowed", 1},
     {[](FakeBackend& f) { f.device_ops.properties = nullptr; }, BP_UNSUPPORTED,
      "acme.npu:0: device.properties: device.properties is not offered by this backend", 1},
     {[](FakeBackend& f) { f.allocator.struct_size = 24; }, BP_INTERNAL,
      "acme.npu:0: its backend registered no allocator for it\n"
      "acme.npu/devices: answers BP_UNSUPPORTED for what every backend needs: "
      "device.probe device.memory_info\n"
-     "acme.npu/allocator: rejected: struct_size is 24, its first release has 128\n",
+     "acme.npu/allocator: rejected: struct_size is 24, its first release has 136\n",
      1},
 };
 
@@ -262,7 +264,7 @@ TEST(Registry, EndsTheTablesThatItLent) {
   ASSERT_EQ(target->streams->create(target->streams->self, target->device, nullptr, &stream),
             BP_OK);
   ASSERT_EQ(fake.streams.destroy(&fake, stream), BP_OK);
-  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK) << bp_error_text();
   EXPECT_EQ(fake.shutdowns, 1);
   EXPECT_EQ(fake.synchronizes, 1);
   EXPECT_EQ(fake.devices[0].live_buffers, 0);
@@ -275,8 +277,38 @@ TEST(Registry, EndsTheTablesThatItLent) {
   EXPECT_EQ(bp_block_allocate(target, nullptr, 4096, &block), BP_DEVICE_LOST);
   const AddCall call;
   EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_DEVICE_LOST);
-  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_NOT_FOUND);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_NOT_FOUND);
   EXPECT_STREQ(plugin->name, "acme.npu");
+}
+
+TEST(Registry, KeepsAPluginWhoseWorkDoesNotEndInTime) {
+  TestRegistry r;
+  FakeBackend fake;
+  static bp_status answer;
+  static uint64_t asked_ns;
+  answer = BP_TIMEOUT;
+  fake.device_ops.synchronize = [](void* self, bp_device*, uint64_t timeout_ns) -> bp_status {
+    asked_ns = timeout_ns;
+    const bp_host& host = *FakeBackend::from(self).host;
+    return answer == BP_OK ? BP_OK : host.set_error(host.self, answer, "it still runs");
+  };
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  bp_block* block = nullptr;
+  ASSERT_EQ(bp_block_allocate(r.target(), nullptr, 4096, &block), BP_OK) << bp_error_text();
+  for (const uint64_t timeout_ns : {0, 1000}) {
+    EXPECT_EQ(bp_registry_unload(r.registry, plugin, timeout_ns), BP_TIMEOUT);
+    EXPECT_STREQ(bp_error_text(), "acme.npu: device.synchronize: it still runs");
+    EXPECT_LE(asked_ns, timeout_ns);
+  }
+  EXPECT_EQ(fake.shutdowns, 0);
+  EXPECT_EQ(fake.devices[0].live_buffers, 1);
+  ASSERT_EQ(bp_registry_target_count(r.registry), 1u);
+  EXPECT_EQ(bp_block_free(block), BP_OK) << bp_error_text();
+  answer = BP_OK;
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin, 1000), BP_OK) << bp_error_text();
+  EXPECT_EQ(fake.shutdowns, 1);
+  EXPECT_EQ(asked_ns, UINT64_MAX) << "from then on the unload waits as long as it takes";
 }
 
 // The memory that a device lends to the host. A test overwrites it after the end of the backend.
@@ -320,7 +352,7 @@ TEST(Registry, KeepsWhatItLentOfADeviceReadableAfterTheUnload) {
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   const bp_target* const target = r.target();
   EXPECT_EQ(target->properties->next, &lent.link);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK) << bp_error_text();
   lent.overwrite();
   const bp_device_properties& ours = *target->properties;
   EXPECT_STREQ(ours.name, "Fake X1");
@@ -343,9 +375,11 @@ TEST(Registry, HasATableForWhatADeviceLacks) {
   FakeBackend fake;
   ASSERT_EQ(fake.load(r.registry), BP_OK);
   const bp_target* target = r.target();
-  EXPECT_EQ(target->table_mask >> BP_STRUCT_DEVICE_OPS & 1, 1);
-  EXPECT_EQ(target->table_mask >> BP_STRUCT_EVENT_OPS & 1, 1);
-  EXPECT_EQ(target->table_mask >> BP_STRUCT_GRAPH_OPS & 1, 0);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_DEVICE_OPS), 1u);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_EVENT_OPS), 1u);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_GRAPH_OPS), 0u);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_TARGET), 0u) << "it is no table";
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_DEVICE_OPS + 64), 0u);
   EXPECT_EQ(target->graphs->begin_capture(target->graphs->self, nullptr, nullptr), BP_UNSUPPORTED);
   EXPECT_STREQ(bp_error_text(), "graph.begin_capture is not offered by this backend");
   EXPECT_EQ(fake.load(r.registry), BP_ALREADY_EXISTS);
@@ -362,12 +396,72 @@ TEST(Registry, TakesTablesThatADeviceMayDoWithout) {
                       "backend needs: guard.is_initialized\n"),
             std::string_view::npos);
   const bp_target* target = r.target();
-  EXPECT_EQ(target->table_mask >> BP_STRUCT_DEVICE_GUARD_OPS & 1, 1);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_DEVICE_GUARD_OPS), 1u);
   bp_device* previous = fake.device(0);
   EXPECT_EQ(target->guard->exchange(target->guard->self, nullptr, &previous), BP_OK);
   EXPECT_EQ(previous, nullptr);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
+  EXPECT_EQ(bp_target_has_table(target, BP_STRUCT_DEVICE_GUARD_OPS), 1u);
   EXPECT_EQ(target->guard->exchange(target->guard->self, nullptr, &previous), BP_DEVICE_LOST);
+}
+
+bp_process_group_ops groups_called(const char* name, void* self) {
+  bp_process_group_ops ops{};
+  ops.struct_size = sizeof(ops);
+  ops.struct_type = BP_STRUCT_PROCESS_GROUP_OPS;
+  ops.self = self;
+  ops.name = name;
+  ops.destroy = [](void*, bp_process_group*) -> bp_status { return BP_OK; };
+  ops.status = [](void*, bp_process_group*) -> bp_status { return BP_OK; };
+  return ops;
+}
+
+TEST(Registry, FindsProcessGroupsByTheirName) {
+  TestRegistry r;
+  FakeBackend fake;
+  int marks[2] = {};
+  std::string name = "ring";
+  const bp_process_group_ops first = groups_called(name.c_str(), &marks[0]);
+  const bp_process_group_ops second = groups_called("wide", &marks[1]);
+  fake.groups = &first;
+  fake.more_groups = &second;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK);
+  const bp_target* target = r.target();
+  EXPECT_EQ(bp_target_process_groups_count(target), 2u);
+  EXPECT_EQ(bp_target_process_groups(target, 0), target->process_groups);
+  EXPECT_EQ(bp_target_process_groups(target, 2), nullptr);
+  const bp_process_group_ops* found = nullptr;
+  for (const char* none : {static_cast<const char*>(nullptr), ""}) {
+    ASSERT_EQ(bp_target_find_process_groups(target, none, &found), BP_OK);
+    EXPECT_EQ(found, target->process_groups);
+    EXPECT_EQ(found->self, &marks[0]);
+  }
+  ASSERT_EQ(bp_target_find_process_groups(target, "wide", &found), BP_OK);
+  EXPECT_EQ(found->self, &marks[1]);
+  EXPECT_EQ(found->abort(found->self, nullptr), BP_UNSUPPORTED) << "an absent slot can be called";
+  EXPECT_EQ(bp_target_find_process_groups(target, "mpi", &found), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(),
+               "acme.npu:0: it has no process groups \"mpi\"; offered are ring, wide");
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
+  name = "gone";
+  EXPECT_STREQ(target->process_groups->name, "ring") << "the registry has a copy";
+  EXPECT_EQ(found->status(found->self, nullptr), BP_DEVICE_LOST);
+  EXPECT_EQ(found->destroy(found->self, nullptr), BP_OK);
+}
+
+TEST(Registry, HasAnEmptyNameForProcessGroupsThatADeviceLacks) {
+  TestRegistry r;
+  FakeBackend fake;
+  ASSERT_EQ(fake.load(r.registry), BP_OK);
+  const bp_target* target = r.target();
+  EXPECT_EQ(bp_target_process_groups_count(target), 0u);
+  const bp_process_group_ops* found = nullptr;
+  ASSERT_EQ(bp_target_find_process_groups(target, nullptr, &found), BP_OK);
+  EXPECT_STREQ(found->name, "");
+  EXPECT_EQ(found->create(found->self, nullptr, nullptr), BP_UNSUPPORTED);
+  EXPECT_EQ(bp_target_find_process_groups(target, "wide", &found), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(), "acme.npu:0: it has no process groups \"wide\"; none is offered");
 }
 
 TEST(Registry, LoadsAndUnloadsManyTimes) {
@@ -380,7 +474,7 @@ TEST(Registry, LoadsAndUnloadsManyTimes) {
     const bp_plugin* plugin = nullptr;
     ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK);
     ASSERT_EQ(bp_op_launch(r.target(), nullptr, 0, BP_OP_ADD, &call.args), BP_OK);
-    ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   }
   EXPECT_EQ(fake.shutdowns, 100);
 }
@@ -409,7 +503,7 @@ TEST(Registry, ReportsHostMemoryThatABackendKept) {
   fake.leaked_bytes = 100;
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK);
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   EXPECT_EQ(r.log, "acme.npu: 1 allocations of host memory were not freed, 100 bytes\n");
 }
 
@@ -421,7 +515,7 @@ TEST(Registry, KnowsTheFirstDeviceOfClassHost) {
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(host.load(r.registry, &plugin), BP_OK);
   EXPECT_EQ(host_target(r.registry), r.target(1));
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK);
   EXPECT_EQ(host_target(r.registry), nullptr);
 }
 
@@ -483,7 +577,7 @@ TEST(Registry, KeepsTheNameOfADeviceAfterTheUnload) {
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   const bp_target* target = r.target();
-  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK) << bp_error_text();
   *name = "gone";
   EXPECT_STREQ(target->properties->name, "A device of a library that is closed");
 }

@@ -80,7 +80,7 @@ void conduct_memory(FakeBackend& fake) {
     *out = reinterpret_cast<bp_buffer*>(bytes);
     return BP_OK;
   };
-  fake.allocator.free = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
+  fake.allocator.deallocate = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
     conduct.freed_on.push_back(stream);
     if (const bp_status status = use(stream, "free"); status != BP_OK) return status;
     if (conduct.free_status != BP_OK) {
@@ -328,7 +328,7 @@ TEST_P(StreamEnds, KeepABufferThatTheBackendDoesNotTakeBack) {
 TEST_P(StreamEnds, AndTheUnloadSaysWhatTheBackendDoesNotTakeBack) {
   EXPECT_EQ(bp_block_free(take(nullptr)), BP_OK);
   conduct.free_status = BP_INTERNAL;
-  EXPECT_EQ(bp_registry_unload(r.registry, target->plugin), BP_INTERNAL);
+  EXPECT_EQ(bp_registry_unload(r.registry, target->plugin, UINT64_MAX), BP_INTERNAL);
   const std::string text = bp_error_text();
   EXPECT_NE(text.find("did not take 1 of 1"), std::string::npos) << text;
   EXPECT_NE(text.find("the buffer is stuck"), std::string::npos) << text;

@@ -22,10 +22,10 @@ HostServices::HostServices(LogSink sink, const BackendOptions& options)
              .next = nullptr,
              .self = this,
              .set_error = set_error,
-             .log = log,
+             .log_line = log_line,
              .get_option = get_option,
              .allocate = allocate,
-             .free = free} {
+             .deallocate = deallocate} {
   for (const auto& [key, value] : options) options_.emplace_back(key, value);
 }
 
@@ -49,8 +49,8 @@ bp_status HostServices::set_error(void* self, bp_status status, const char* mess
   return core::set_error(self, status, nullptr);
 }
 
-bp_status HostServices::log(void* self, bp_log_level level, const char* message) noexcept try {
-  if (message == nullptr) return set_error(self, BP_INVALID_ARGUMENT, "log: message is NULL");
+bp_status HostServices::log_line(void* self, bp_log_level level, const char* message) noexcept try {
+  if (message == nullptr) return set_error(self, BP_INVALID_ARGUMENT, "log_line: message is NULL");
   HostServices& services = impl(self);
   if (level >= BP_LOG_INFO) {
     const std::lock_guard lock(services.mutex_);
@@ -59,7 +59,7 @@ bp_status HostServices::log(void* self, bp_log_level level, const char* message)
   services.sink_.line(level, services.source_, clean_text(message, LineBreaks::kEscape));
   return BP_OK;
 } catch (...) {
-  return out_of_host_memory("log");
+  return out_of_host_memory("log_line");
 }
 
 bp_status HostServices::get_option(void* self, const char* key, const char** out_value) noexcept {
@@ -93,7 +93,7 @@ bp_status HostServices::allocate(void* self, uint64_t size_bytes, uint64_t align
   return BP_OK;
 }
 
-bp_status HostServices::free(void* self, void* memory, uint64_t size_bytes) noexcept {
+bp_status HostServices::deallocate(void* self, void* memory, uint64_t size_bytes) noexcept {
   if (memory == nullptr) return BP_OK;
   impl(self).allocation_count_.fetch_sub(1, std::memory_order_relaxed);
   impl(self).allocated_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);

@@ -43,11 +43,11 @@ class HostServices {
   };
 
   static bp_status set_error(void* self, bp_status status, const char* message) noexcept;
-  static bp_status log(void* self, bp_log_level level, const char* message) noexcept;
+  static bp_status log_line(void* self, bp_log_level level, const char* message) noexcept;
   static bp_status get_option(void* self, const char* key, const char** out_value) noexcept;
   static bp_status allocate(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                             void** out_memory) noexcept;
-  static bp_status free(void* self, void* memory, uint64_t size_bytes) noexcept;
+  static bp_status deallocate(void* self, void* memory, uint64_t size_bytes) noexcept;
 
   LogSink sink_;
   std::string source_;

@@ -36,7 +36,7 @@ TEST_F(Services, GiveMemoryOfTheAlignmentThatIsAskedFor) {
     ASSERT_EQ(host.allocate(host.self, 100, alignment, &memory), BP_OK) << alignment;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % alignment, 0u) << alignment;
     std::memset(memory, 1, 100);
-    EXPECT_EQ(host.free(host.self, memory, 100), BP_OK);
+    EXPECT_EQ(host.deallocate(host.self, memory, 100), BP_OK);
   }
 }
 
@@ -63,10 +63,10 @@ TEST_F(Services, CountMemoryUntilItIsGivenBack) {
   EXPECT_NE(none, nullptr);
   EXPECT_EQ(services.allocation_count(), 2u);
   EXPECT_EQ(services.allocated_bytes(), 100u);
-  EXPECT_EQ(host.free(host.self, nullptr, 100), BP_OK) << "there is nothing to do";
+  EXPECT_EQ(host.deallocate(host.self, nullptr, 100), BP_OK) << "there is nothing to do";
   EXPECT_EQ(services.allocation_count(), 2u);
-  EXPECT_EQ(host.free(host.self, first, 100), BP_OK);
-  EXPECT_EQ(host.free(host.self, none, 0), BP_OK);
+  EXPECT_EQ(host.deallocate(host.self, first, 100), BP_OK);
+  EXPECT_EQ(host.deallocate(host.self, none, 0), BP_OK);
   EXPECT_EQ(services.allocation_count(), 0u);
   EXPECT_EQ(services.allocated_bytes(), 0u);
 }
@@ -93,25 +93,25 @@ TEST_F(Services, TellWhichOptionsNobodyReadYet) {
 TEST_F(Services, KeepTheLastLineThatMatters) {
   services.set_source("acme.npu");
   EXPECT_EQ(services.last_line(), "");
-  EXPECT_EQ(host.log(host.self, BP_LOG_INFO, "ready"), BP_OK);
-  EXPECT_EQ(host.log(host.self, BP_LOG_DEBUG, "detail"), BP_OK);
+  EXPECT_EQ(host.log_line(host.self, BP_LOG_INFO, "ready"), BP_OK);
+  EXPECT_EQ(host.log_line(host.self, BP_LOG_DEBUG, "detail"), BP_OK);
   EXPECT_EQ(services.last_line(), "ready");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1].level, bp_log_level{BP_LOG_DEBUG});
   EXPECT_EQ(lines[1].source, "acme.npu");
   EXPECT_EQ(lines[1].message, "detail");
-  EXPECT_EQ(host.log(host.self, BP_LOG_ERROR, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(host.log_line(host.self, BP_LOG_ERROR, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(lines.size(), 2u);
 }
 
 TEST_F(Services, LetNoLineOfABackendForgeOneOfTheHost) {
-  host.log(host.self, BP_LOG_WARNING, "one\ntwo \x1b[2J \xff");
+  host.log_line(host.self, BP_LOG_WARNING, "one\ntwo \x1b[2J \xff");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].message, "one\\ntwo \\x1b[2J \xEF\xBF\xBD");
   EXPECT_EQ(services.last_line(), lines[0].message);
   EXPECT_EQ(host.set_error(host.self, BP_INTERNAL, "one\ntwo\r"), BP_INTERNAL);
   EXPECT_EQ(take_error(), "one\n    two\\r");
-  host.log(host.self, BP_LOG_WARNING, std::string(100'000, 'x').c_str());
+  host.log_line(host.self, BP_LOG_WARNING, std::string(100'000, 'x').c_str());
   EXPECT_LT(lines[1].message.size(), kMaxPluginText + 100);
 }
 
@@ -124,7 +124,7 @@ TEST_F(Services, TakeAFailureWithoutWords) {
 TEST_F(Services, AreNeededByNobodyWhoHasNoLog) {
   HostServices silent({nullptr, nullptr}, {});
   const bp_host& table = *silent.table();
-  EXPECT_EQ(table.log(table.self, BP_LOG_ERROR, "words"), BP_OK);
+  EXPECT_EQ(table.log_line(table.self, BP_LOG_ERROR, "words"), BP_OK);
   EXPECT_EQ(silent.last_line(), "words");
 }
 
@@ -144,10 +144,10 @@ TEST_F(Services, KeepTheErrorsOfThreadsApartAndTheirMemoryInOneCount) {
         const char* value = nullptr;
         failures += table.allocate(table.self, 64, 64, &memory) == BP_OK ? 0 : 1;
         table.set_error(table.self, BP_INTERNAL, words.c_str());
-        table.log(table.self, BP_LOG_INFO, words.c_str());
+        table.log_line(table.self, BP_LOG_INFO, words.c_str());
         failures += table.get_option(table.self, "key", &value) == BP_OK ? 0 : 1;
         failures += take_error() == words ? 0 : 1;
-        table.free(table.self, memory, 64);
+        table.deallocate(table.self, memory, 64);
       }
     });
   }

@@ -21,11 +21,6 @@ namespace {
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstBackend = offsetof(bp_backend, status_class) + sizeof(void*);
 
-bool is_word(std::string_view text) {
-  return !text.empty() &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
-}
-
 // Returns whether `name` has the form "vendor.backend", which keeps names of two vendors apart.
 bool is_valid_name(const char* name) {
   if (name == nullptr) return false;
@@ -155,7 +150,7 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
 
 bp_status Instance::end() {
   bp_status status = BP_OK;
-  if (std::exchange(has_backend_, false)) status = backend_.shutdown(backend_.self);
+  if (std::exchange(has_backend_, false)) status = backend_.shutdown(backend_.self, UINT64_MAX);
   // The text of the status may be a static string of the library, but the slot holds a copy.
   if (void* library = std::exchange(library_, nullptr); library != nullptr) dlclose(library);
   return status;

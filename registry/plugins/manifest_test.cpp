@@ -100,7 +100,7 @@ TEST_F(Discovery, LoadsByFullAndByShortName) {
   for (const char* name : {"test.good", "good"}) {
     ASSERT_EQ(bp_registry_load(r, name, 0, nullptr, &plugin), BP_OK) << bp_error_text();
     EXPECT_EQ(plugin->path, (folder / "good.so").string());
-    ASSERT_EQ(bp_registry_unload(r, plugin), BP_OK);
+    ASSERT_EQ(bp_registry_unload(r, plugin, UINT64_MAX), BP_OK);
   }
   EXPECT_EQ(bp_registry_load(r, "better", 0, nullptr, &plugin), BP_NOT_FOUND);
   EXPECT_STREQ(bp_error_text(), "better: no manifest has this name; found are test.good");

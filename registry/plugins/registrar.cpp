@@ -76,7 +76,26 @@ std::string list_defect(Registration& r, uint64_t count, bp_device* const* list)
   return "";
 }
 
-// Puts `table` where `member` of each listed device is still empty.
+// Returns the place for a table among those of a device, or NULL if the device has such a table.
+template <typename Table>
+Table* free_place(Tables& tables, Table Tables::*member, const Table& /*table*/) {
+  Table& ours = tables.*member;
+  return ours.struct_size == 0 ? &ours : nullptr;
+}
+
+// Process groups have a place for each name.
+bp_process_group_ops* free_place(Tables& tables, bp_process_group_ops Tables::*member,
+                                 const bp_process_group_ops& table) {
+  bp_process_group_ops& first = tables.*member;
+  if (first.struct_size == 0) return &first;
+  const auto has_name = [name = std::string_view(table.name)](const bp_process_group_ops& ours) {
+    return ours.name == name;
+  };
+  if (has_name(first) || std::ranges::any_of(tables.more_process_groups, has_name)) return nullptr;
+  return &tables.more_process_groups.emplace_back();
+}
+
+// Puts `table` where each listed device has a place for it.
 template <typename Table>
 Outcome add_table(Registration& r, uint64_t count, bp_device* const* list, const char* name,
                   Table Tables::*member, const Table& table) {
@@ -86,9 +105,9 @@ Outcome add_table(Registration& r, uint64_t count, bp_device* const* list, const
   const std::vector<RegisteredDevice*> devices = listed_devices(r, count, list);
   bool is_used = devices.empty();
   for (RegisteredDevice* device : devices) {
-    Table& ours = device->tables.*member;
-    if (ours.struct_size != 0) continue;
-    ours = table;
+    Table* const ours = free_place(device->tables, member, table);
+    if (ours == nullptr) continue;
+    *ours = table;
     is_used = true;
   }
   if (!is_used) return {BP_ADD_SHADOWED, std::string(name) + " added before"};

@@ -33,6 +33,26 @@ class Registrar : public testing::Test {
     EXPECT_EQ(r.add_allocator(r.self, list.size(), list.data(), &table, &result), BP_OK);
     return words(result);
   }
+  std::string add_groups(const std::vector<bp_device*>& list, const char* name,
+                         void* self = nullptr) {
+    bp_process_group_ops table{};
+    table.struct_size = sizeof(table);
+    table.struct_type = BP_STRUCT_PROCESS_GROUP_OPS;
+    table.self = self;
+    table.name = name;
+    bp_add_result result{};
+    EXPECT_EQ(r.add_process_group(r.self, list.size(), list.data(), &table, &result), BP_OK);
+    return words(result);
+  }
+  // Returns the names of the process groups of a device, in their order.
+  std::string group_names(size_t device) const {
+    const Tables& tables = registration.devices[device].tables;
+    std::string names = tables.process_groups.name;
+    for (const bp_process_group_ops& more : tables.more_process_groups) {
+      names += std::string(" ") + more.name;
+    }
+    return names;
+  }
   std::string add_kernel(const std::vector<bp_device*>& list, const bp_kernel* kernel) {
     bp_add_result result{};
     EXPECT_EQ(r.add_kernels(r.self, list.size(), list.data(), 1, &kernel, &result), BP_OK);
@@ -115,6 +135,26 @@ TEST_F(Registrar, GivesEachDeviceTheFirstTableThatIsMeantForIt) {
   EXPECT_EQ(allocator_self(0), &marks[1]);
   EXPECT_EQ(allocator_self(1), &marks[0]);
   EXPECT_EQ(allocator_self(2), &marks[1]);
+}
+
+TEST_F(Registrar, GivesEachDeviceTheFirstProcessGroupsOfEachName) {
+  int first = 0, second = 0;
+  EXPECT_EQ(add_groups({fake.device(1)}, "wide", &first), "");
+  EXPECT_EQ(add_groups({}, "gloo"), "");
+  EXPECT_EQ(add_groups({}, "wide", &second), "") << "for those that have none of this name";
+  EXPECT_EQ(add_groups({}, "wide"), "shadowed: process_groups added before");
+  EXPECT_EQ(group_names(0), "gloo wide");
+  EXPECT_EQ(group_names(1), "wide gloo");
+  EXPECT_EQ(registration.devices[0].tables.more_process_groups[0].self, &second);
+  EXPECT_EQ(registration.devices[1].tables.process_groups.self, &first);
+}
+
+TEST_F(Registrar, RefusesProcessGroupsWithoutAName) {
+  EXPECT_EQ(add_groups({}, nullptr), "rejected: its name is NULL, not one or more of [a-z0-9_]");
+  EXPECT_EQ(add_groups({}, ""), "rejected: its name is \"\", not one or more of [a-z0-9_]");
+  EXPECT_EQ(add_groups({}, "My\nrings"),
+            "rejected: its name is \"My\\nrings\", not one or more of [a-z0-9_]");
+  EXPECT_EQ(registration.devices[0].tables.process_groups.struct_size, 0u);
 }
 
 TEST_F(Registrar, RefusesATableForADeviceThatIsNotThere) {

@@ -21,7 +21,7 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr auto kPatience = std::chrono::seconds(20);  // A test waits so long only if it fails.
 
 // A backend without memory: its buffers are numbers. A test can hold a call. Then allocate() stops
-// after it has raised `used_bytes_`, and free() stops before it lowers it.
+// after it has raised `used_bytes_`, and deallocate() stops before it lowers it.
 class SlowBackend {
  public:
   SlowBackend() {
@@ -29,7 +29,7 @@ class SlowBackend {
                              bp_buffer** out) {
       return from(self).allocate(desc->size_bytes, out);
     };
-    allocator_.free = [](void* self, bp_buffer* buffer, bp_stream* stream) {
+    allocator_.deallocate = [](void* self, bp_buffer* buffer, bp_stream* stream) {
       return from(self).free(buffer, stream);
     };
     devices_.memory_info = [](void*, bp_device*, uint64_t, uint64_t*, uint64_t*) -> bp_status {
@@ -53,7 +53,7 @@ class SlowBackend {
     target_.streams = &streams_;
     target_.events = &events_;
     target_.default_stream = stream(1);
-    cache = new Cache(target_);
+    cache = new Cache(target_, false);
   }
   ~SlowBackend() {
     EXPECT_EQ(Cache::release(cache), BP_OK);
@@ -91,8 +91,8 @@ class SlowBackend {
   Cache* cache = nullptr;
   uint64_t limit_bytes = UINT64_MAX;
   std::atomic<bool> has_work = false;  // If true, no stream is idle.
-  int early_frees = 0;                 // The calls of free() without a stream during work.
-  std::function<void()> on_free;       // The next call of free() runs it, once.
+  int early_frees = 0;                 // The calls of deallocate() without a stream during work.
+  std::function<void()> on_free;       // The next call of deallocate() runs it, once.
 
  private:
   static SlowBackend& from(void* self) { return *static_cast<SlowBackend*>(self); }

@@ -18,9 +18,6 @@ namespace {
 
 constexpr uint64_t kBinLimit = (Pool::kBinCount - 1) * kRounding;
 
-// Returns the smallest rest of a block that is worth being a block of its own.
-uint64_t least_remainder(bool is_small) { return is_small ? kRounding : kSmallLimit; }
-
 Block& impl(bp_block* block) { return *reinterpret_cast<Block*>(block); }
 
 }  // namespace
@@ -42,7 +39,7 @@ bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out
   if (size_bytes == 0) return make_empty_block(out_block);
   if (size_bytes > UINT64_MAX - kLargeRounding) return out_of_memory(size_bytes);
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
-  const uint64_t rounded = round_up(size_bytes, kRounding);
+  const uint64_t rounded = (size_bytes + rounding_ - 1) & ~(rounding_ - 1);
   for (int attempt = 0;; ++attempt) {
     {
       const std::lock_guard lock(mutex_);
@@ -137,7 +134,7 @@ Block* Cache::take_locked(bp_stream* stream, uint64_t size_bytes) {
 Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
   const bool can_split =
       target_.properties->heaps->suballocation_granularity_bytes != 0 &&
-      block->size_bytes - size_bytes >= least_remainder(block->segment->is_small);
+      block->size_bytes - size_bytes >= (block->segment->is_small ? rounding_ : kSmallLimit);
   if (!can_split) return block;
   Block* rest = new_handle_locked();
   rest->face.ref = {block->segment->buffer, block->face.ref.byte_offset + size_bytes, 0};

@@ -1,7 +1,9 @@
 // The caching allocator of one target. It keeps memory that programs free, and hands it out again.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -91,7 +93,12 @@ bp_status was_freed(const char* what);
 // slow backend stops only the threads that need its answer, and a backend may call the cache.
 class Cache {
  public:
-  explicit Cache(const bp_target& target) : target_(target) {}
+  // `has_graphs` says whether a stream of the target can capture.
+  Cache(const bp_target& target, bool has_graphs)
+      : target_(target),
+        has_graphs_(has_graphs),
+        rounding_(std::bit_ceil(std::clamp(target.properties->heaps->map_granularity_bytes,
+                                           kRounding, kLargeRounding))) {}
   Cache(const Cache&) = delete;
 
   bp_status allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);
@@ -183,6 +190,10 @@ class Cache {
   void destroy_events(const std::vector<bp_event*>& events);
 
   const bp_target& target_;
+  const bool has_graphs_;
+  // A power of two from kRounding on. The sizes of blocks are its multiples, so that no two blocks
+  // share bytes that flush() and invalidate() move together.
+  const uint64_t rounding_;
   BackendCalls calls_;
   mutable std::mutex mutex_;
   // mutex_ guards the members below.

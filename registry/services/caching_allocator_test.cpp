@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 namespace bp::services {
 namespace {
@@ -39,7 +40,7 @@ struct Fake {
                    .allocator = &allocator,
                    .events = &events,
                    .default_stream = stream(1)};
-  Cache* cache = new Cache(target);
+  Cache* cache = new Cache(target, false);
 
   static Fake& from(void* self) { return *static_cast<Fake*>(self); }
 
@@ -54,7 +55,7 @@ struct Fake {
       f.used_bytes += desc->size_bytes;
       return BP_OK;
     };
-    allocator.free = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+    allocator.deallocate = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
       Fake& f = from(self);
       f.used_bytes -= f.buffers.at(buffer);
       f.buffers.erase(buffer);
@@ -116,6 +117,24 @@ TEST(Cache, ReusesAFreedBlockOfTheSameStreamAtOnce) {
   Cache::free(again);
   Cache::free(other);
   EXPECT_EQ(fake.cache->statistics().backend_allocation_count, 2u);
+}
+
+TEST(Cache, GivesNoTwoBlocksBytesThatMoveTogetherWhereMemoryIsNotCoherent) {
+  Fake fake;
+  Cache::release(fake.cache);
+  fake.heap.map_granularity_bytes = 4096;
+  fake.cache = new Cache(fake.target, false);
+  std::vector<bp_block*> blocks;
+  for (const uint64_t size : {1u, 4096u, 4097u, 100u, 300u << 10, 2u << 20, 12u << 20}) {
+    blocks.push_back(fake.take(size));
+    EXPECT_EQ(blocks.back()->ref.byte_offset % 4096, 0u) << size;
+  }
+  EXPECT_EQ(blocks[1]->ref.byte_offset, 4096u);
+  EXPECT_EQ(blocks[3]->ref.byte_offset, 4u * 4096);
+  Cache::free(blocks[0]);
+  blocks[0] = fake.take(700);
+  EXPECT_EQ(blocks[0]->ref.byte_offset, 0u) << "a bin has blocks of the rounded size";
+  for (bp_block* const block : blocks) Cache::free(block);
 }
 
 TEST(Cache, CutsSegmentsAndMergesNeighboursAgain) {

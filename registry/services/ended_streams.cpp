@@ -23,8 +23,7 @@ bp_event* Cache::record_end(bp_stream* stream) const {
   const bp_stream_ops& streams = *target_.streams;
   const bp_event_ops& events = *target_.events;
   uint32_t is_capturing = 0;
-  const bool has_graphs = (target_.table_mask >> BP_STRUCT_GRAPH_OPS & 1) != 0;
-  if (has_graphs) static_cast<void>(streams.is_capturing(streams.self, stream, &is_capturing));
+  if (has_graphs_) static_cast<void>(streams.is_capturing(streams.self, stream, &is_capturing));
   bp_event* event = nullptr;
   if (is_capturing != 0) return nullptr;
   if (events.create(events.self, target_.device, nullptr, &event) != BP_OK) return nullptr;

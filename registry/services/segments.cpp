@@ -241,7 +241,7 @@ bp_status Cache::give_segment_back(BackendCalls::Call& call, Block* block) {
     call.lend_stream(segment.pool);
   }
   const bp_allocator_ops& allocator = *target_.allocator;
-  const bp_status status = allocator.free(allocator.self, segment.buffer, stream);
+  const bp_status status = allocator.deallocate(allocator.self, segment.buffer, stream);
   call.lend_stream(nullptr);
   const std::lock_guard lock(mutex_);
   if (status == BP_OK) {
@@ -286,7 +286,7 @@ bp_status Cache::release(Cache* cache) {
   bp_status first = BP_OK;
   std::string words;
   for (bp_buffer* buffer : buffers) {
-    const bp_status status = allocator.free(allocator.self, buffer, nullptr);
+    const bp_status status = allocator.deallocate(allocator.self, buffer, nullptr);
     if (status == BP_OK || refused_count++ != 0) continue;
     first = status;
     words = core::take_error();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -64,10 +65,11 @@ struct Target final : bp_target {
   Target() : bp_target{} {}
 
   std::string own_name;
-  // The properties of the device when it was loaded. A reset raises the generation of the device
-  // later.
   std::unique_ptr<layers::ShownProperties> own_properties;
+  uint64_t table_mask = 0;  // What added_tables() says of the backend's tables.
   Tables own_tables;
+  std::vector<bp_process_group_ops*> groups;  // The tables of process groups, of own_tables.
+  std::deque<std::string> group_names;        // The tables point to them.
   // The functions of the backend, or of its outermost layer. own_tables.streams and
   // own_tables.devices call them.
   bp_stream_ops next_streams{};
@@ -88,6 +90,7 @@ struct Target final : bp_target {
   std::vector<bp_stream*> fallback_streams;
   size_t fallback_stream_count = 0;
 
+  bool has_table(uint32_t type) const { return type < 64 && (table_mask >> type & 1) != 0; }
   const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
 };
 

@@ -4,9 +4,9 @@
 
 namespace bp::core {
 
-void StreamFailures::remember(bp_stream* stream, bp_status status, const std::string& text) {
+bool StreamFailures::remember(bp_stream* stream, bp_status status, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  failures_[stream] = {status, text};
+  return failures_.try_emplace(stream, Failure{status, text}).second;
 }
 
 void StreamFailures::forget(bp_stream* stream) {

@@ -12,8 +12,9 @@ namespace bp::core {
 // The failures on the streams of one target. It is thread-safe.
 class StreamFailures {
  public:
-  // Remembers `text` for the failure `status` of `stream`, until forget() is called.
-  void remember(bp_stream* stream, bp_status status, const std::string& text);
+  // Remembers `text` for the failure `status` of `stream`, until forget() is called. Returns false,
+  // and does nothing, if the stream has such a failure already: the first failure counts.
+  bool remember(bp_stream* stream, bp_status status, const std::string& text);
 
   // Forgets the failure of `stream`. It must be called when the failure is cleared, and when the
   // stream ends, because another stream may get its address.

@@ -229,7 +229,7 @@ bp_status bp_foreign_tensor_release(const bp_foreign_tensor* tensor) {
       reinterpret_cast<const bp::core::Foreign*>(tensor));
   bp_status status = BP_OK;
   if (ours->wrapped != nullptr) {
-    status = ours->allocator->free(ours->allocator->self, ours->wrapped, nullptr);
+    status = ours->allocator->deallocate(ours->allocator->self, ours->wrapped, nullptr);
   }
   ours->source.end(ours->source.managed);
   return status;

@@ -30,7 +30,7 @@ class Dlpack : public testing::Test {
       *out = reinterpret_cast<bp_buffer*>(address);
       return BP_OK;
     };
-    fake.allocator.free = [](void*, bp_buffer*, bp_stream*) -> bp_status {
+    fake.allocator.deallocate = [](void*, bp_buffer*, bp_stream*) -> bp_status {
       --wrapped_count;
       return BP_OK;
     };

@@ -40,6 +40,7 @@ struct FakeBackend {
   const bp_compiler_ops* compiler = nullptr;
   const bp_profiler_ops* profiler = nullptr;
   const bp_process_group_ops* groups = nullptr;
+  const bp_process_group_ops* more_groups = nullptr;
   const bp_graph_ops* graphs = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_add_result> results;
@@ -112,7 +113,7 @@ struct FakeBackend {
     f.backend.name = f.name;
     f.backend.version = "1.4.2";
     f.backend.register_all = register_all;
-    f.backend.shutdown = [](void* self) -> bp_status {
+    f.backend.shutdown = [](void* self, uint64_t) -> bp_status {
       ++from(self).shutdowns;
       return BP_OK;
     };
@@ -125,7 +126,7 @@ struct FakeBackend {
   static bp_status register_all(void* self, const bp_registrar* r) {
     FakeBackend& f = from(self);
     const bp_host& h = *f.host;
-    if (!f.log_line.empty()) h.log(h.self, BP_LOG_WARNING, f.log_line.c_str());
+    if (!f.log_line.empty()) h.log_line(h.self, BP_LOG_WARNING, f.log_line.c_str());
     const char* value = nullptr;
     if (h.get_option(h.self, f.option_key.c_str(), &value) == BP_OK) f.option_value = value;
     void* memory = nullptr;
@@ -143,7 +144,9 @@ struct FakeBackend {
     if (f.adds_guard) r->add_device_guard(r->self, 0, nullptr, &f.guard, nullptr);
     if (f.layouts != nullptr) r->add_layout(r->self, 0, nullptr, f.layouts, nullptr);
     if (f.compiler != nullptr) r->add_compiler(r->self, 0, nullptr, f.compiler, nullptr);
-    if (f.groups != nullptr) r->add_process_group(r->self, 0, nullptr, f.groups, nullptr);
+    for (const bp_process_group_ops* groups : {f.groups, f.more_groups}) {
+      if (groups != nullptr) r->add_process_group(r->self, 0, nullptr, groups, nullptr);
+    }
     if (f.graphs != nullptr) r->add_graph(r->self, 0, nullptr, f.graphs, nullptr);
     if (f.profiler != nullptr) r->add_profiler(r->self, 0, nullptr, f.profiler, nullptr);
     f.results.resize(f.kernels.size());
@@ -190,6 +193,10 @@ inline void FakeBackend::fill_devices() {
     ++from(self).synchronizes;
     return BP_OK;
   };
+  device_ops.generation = [](void*, bp_device*, uint64_t* out) -> bp_status {
+    *out = 0;
+    return BP_OK;
+  };
 }
 
 inline void FakeBackend::fill_allocator() {
@@ -201,7 +208,7 @@ inline void FakeBackend::fill_allocator() {
     *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
     return BP_OK;
   };
-  allocator.free = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+  allocator.deallocate = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
     --from(self).devices[0].live_buffers;
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
@@ -218,8 +225,8 @@ inline void FakeBackend::fill_allocator() {
     std::memcpy(fake_bytes(*dst), src, dst->size_bytes);
     return BP_OK;
   };
-  allocator.copy_to_host = [](void*, bp_stream*, void* dst, const bp_buffer_ref* src,
-                              bp_borrow) -> bp_status {
+  allocator.copy_to_host = [](void*, bp_stream*, void* dst, const bp_buffer_ref* src, bp_borrow,
+                              uint64_t) -> bp_status {
     std::memcpy(dst, fake_bytes(*src), src->size_bytes);
     return BP_OK;
   };
@@ -241,6 +248,7 @@ inline void FakeBackend::fill_streams() {
     *out = reinterpret_cast<bp_stream*>(new char);
     return BP_OK;
   };
+  streams.status = [](void*, bp_stream*) -> bp_status { return BP_OK; };
   streams.default_stream = [](void* self, bp_device*, bp_stream** out) -> bp_status {
     *out = reinterpret_cast<bp_stream*>(self);
     return BP_OK;
@@ -309,7 +317,7 @@ struct TestRegistry {
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
         .flags = flags,
-        .log =
+        .log_line =
             [](void* self, bp_log_level, const char* source, const char* message) {
               auto& test = *static_cast<TestRegistry*>(self);
               test.log += std::string(source) + ": " + message + "\n";

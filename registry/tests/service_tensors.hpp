@@ -75,7 +75,7 @@ class Tensor {
     const bp_buffer_ref ref{block_->ref.buffer, block_->ref.byte_offset, size_ * sizeof(T)};
     const bp_allocator_ops& memory = *target_.allocator;
     EXPECT_EQ(memory.copy_to_host(memory.self, target_.default_stream, block.data(), &ref,
-                                  BP_BORROW_DURING_CALL),
+                                  BP_BORROW_DURING_CALL, UINT64_MAX),
               BP_OK)
         << bp_error_text();
     return block;

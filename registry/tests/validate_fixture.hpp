@@ -43,7 +43,7 @@ class ValidateTest : public testing::Test {
       *out = fake_bytes(*range);
       return BP_OK;
     };
-    fake_.allocator.unmap = [](void*, bp_buffer*) -> bp_status { return BP_OK; };
+    fake_.allocator.unmap = [](void*, bp_buffer*, void*) -> bp_status { return BP_OK; };
   }
 
   const bp_allocator_ops& memory() const { return *r_.target()->allocator; }
@@ -58,7 +58,7 @@ class ValidateTest : public testing::Test {
     EXPECT_EQ(memory().allocate(memory().self, r_.target(device)->device, &desc, &buffer), BP_OK);
     return buffer;
   }
-  bp_status free(bp_buffer* buffer) { return memory().free(memory().self, buffer, nullptr); }
+  bp_status free(bp_buffer* buffer) { return memory().deallocate(memory().self, buffer, nullptr); }
   bp_stream* stream() {
     bp_stream* made = nullptr;
     EXPECT_EQ(streams().create(streams().self, r_.target()->device, nullptr, &made), BP_OK);

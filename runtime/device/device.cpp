@@ -126,7 +126,7 @@ bp_registry* default_registry() {
     log_threshold();
     const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
-                                .log = print_line};
+                                .log_line = print_line};
     bp_registry* made = nullptr;
     check(bp_registry_create(&desc, &made), "registry.create");
     return made;

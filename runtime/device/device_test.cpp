@@ -291,7 +291,7 @@ TEST_F(Streams, KeepAFailureUntilItIsClearedAndLeaveOthersAlone) {
         side.synchronize();
         ADD_FAILURE() << when;
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), BP_INVALID_ARGUMENT) << when;
+        EXPECT_EQ(error.code(), BP_DATA_FAILURE) << when;
         EXPECT_EQ(std::string(error.what()).find("stream.synchronize: "), 0u) << error.what();
       }
     }

@@ -116,7 +116,7 @@ void Tensor::copy_to_host(void* host, uint64_t size_bytes) const {
   const bp_buffer_ref memory = detail::bytes_of(source, size_bytes);
   if (size_bytes == 0) return;
   check(target.allocator->copy_to_host(target.allocator->self, detail::stream_of(target), host,
-                                       &memory, BP_BORROW_DURING_CALL),
+                                       &memory, BP_BORROW_DURING_CALL, UINT64_MAX),
         "copy_to_host");
 }
 

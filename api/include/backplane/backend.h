@@ -12,7 +12,7 @@
  *    |    registrar->add_device, add_allocator, add_streams, add_kernels
  *    |<---------------------------------------------|   one result per entry
  *    | ... the host uses the tables ...             |
- *    | backend->shutdown(self)                      |
+ *    | backend->shutdown(self, timeout_ns)          |
  *    |--------------------------------------------->|
  *
  * Rules for every entry:
@@ -60,9 +60,9 @@ enum {
  * An entry is for the listed devices; a device_count of 0 means all devices of the backend. [REG-1]
  * The registrar gives one result per entry: an add call fails only if it cannot be read at all.
  * `out_results` may be NULL. [REG-2] If several tables of one kind are added for a device, the host
- * uses the first. [REG-3] The host tries kernels by priority, then in the order in which they were
- * added. The host fills slots of a table that are NULL with functions that return
- * BP_UNSUPPORTED. */
+ * uses the first; tables of process groups are of one kind if they have one name. [REG-3] The host
+ * tries kernels by priority, then in the order in which they were added. The host fills slots of a
+ * table that are NULL with functions that return BP_UNSUPPORTED. */
 typedef struct bp_registrar {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_REGISTRAR. */
@@ -103,6 +103,7 @@ typedef struct bp_registrar {
                          const bp_graph_ops* graphs, bp_add_result* out_result);
   bp_status (*add_compiler)(void* self, uint64_t device_count, bp_device* const* device_list,
                             const bp_compiler_ops* compiler, bp_add_result* out_result);
+  /* [REG-4] A table of process groups is rejected if its name is not one or more of [a-z0-9_]. */
   bp_status (*add_process_group)(void* self, uint64_t device_count, bp_device* const* device_list,
                                  const bp_process_group_ops* process_groups,
                                  bp_add_result* out_result);
@@ -125,9 +126,14 @@ typedef struct bp_backend {
   bp_status (*register_all)(void* self, const bp_registrar* registrar);
 
   /* Ends the instance and frees its tables. [ENTRY-6] shutdown() waits for work that still runs,
-   * and ends the handles that the host has not ended. The host calls nothing of the instance
-   * afterwards. */
-  bp_status (*shutdown)(void* self);
+   * and ends the handles that the host has not ended. Work that waits for an event which nobody has
+   * signalled does not run: it fails with BP_ABORTED. The host calls nothing of the instance after
+   * BP_OK.
+   *
+   * [ENTRY-7] shutdown() returns BP_TIMEOUT if work still runs after timeout_ns nanoseconds. The
+   * instance and its handles are then as before, and shutdown() may be called again. With a timeout
+   * of 0 it only looks; a timeout of UINT64_MAX never runs out. */
+  bp_status (*shutdown)(void* self, uint64_t timeout_ns);
 
   /* Optional; lends a table that is not part of this ABI, by name and version. It returns
    * BP_NOT_FOUND if the backend has none of that name. */
@@ -169,7 +175,7 @@ typedef struct bp_entry_reply {
  * BP_INCOMPATIBLE, and the error text says which versions the backend serves. */
 typedef bp_status bp_backend_entry_fn(const bp_entry_request* request, bp_entry_reply* out_reply);
 
-BP_API bp_backend_entry_fn bp_backend_entry;
+BP_EXPORT bp_backend_entry_fn bp_backend_entry;
 
 /* Returns 1 if the host that sent `request` runs backends built against this header, else 0. It
  * also returns 0 if the request or its bp_host is shorter than in its first release, or has a link
@@ -177,7 +183,7 @@ BP_API bp_backend_entry_fn bp_backend_entry;
 static inline int bp_abi_is_served(const bp_entry_request* request) {
   const uint32_t major = BP_ABI_MAJOR, minor = BP_ABI_MINOR;
   const uint32_t first_size_bytes = (uint32_t)(offsetof(bp_entry_request, host) + sizeof(void*));
-  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, free) + sizeof(void*));
+  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, deallocate) + sizeof(void*));
   bp_entry_request r;
   bp_host host;
   if (bp_struct_read(request, first_size_bytes, &r, sizeof(r), NULL) != BP_OK) return 0;

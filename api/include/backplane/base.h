@@ -6,7 +6,7 @@
  *               appended. In a table of functions `void* self` comes next: the first argument of
  *               each function.
  *   Frozen      It never changes. The frozen structs are bp_struct_header, bp_buffer_ref,
- *               bp_tensor, bp_scalar, bp_launch and bp_add_result.
+ *               bp_tensor, bp_scalar, bp_launch, bp_add_result and bp_option.
  *   Frame       It holds the arguments of one op (backplane/ops.h). It begins with `uint32_t
  *               struct_size; uint32_t flags;` for ever. Members are only ever appended.
  *
@@ -19,6 +19,10 @@
  *               silently.
  *
  * In a _desc, and in members appended to a frame, zero means "not given".
+ *
+ * Pointers have 64 bits, since the offsets of members and the exchange of addresses as uint64_t
+ * rely on it. Bytes are in little-endian order, since scalars, blobs, patterns and recordings hold
+ * values as bytes. No other target compiles these headers (api/docs/platforms.md).
  *
  * Strings are UTF-8 and end with a zero byte. Unless a comment says otherwise, what is passed
  * in is borrowed during the call, and what is lent lives until shutdown().
@@ -40,10 +44,26 @@
 #define BP_ABI_MINOR 3
 #define BP_ABI_MINOR_MIN 3
 
+#if UINTPTR_MAX != UINT64_MAX
+#error "Backplane needs a target whose pointers have 64 bits"
+#endif
+/* Windows runs on little-endian processors alone, and its compilers do not say the order. */
+#if !defined(_WIN32) && (!defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+#error "Backplane needs a little-endian target"
+#endif
+
+/* BP_EXPORT marks what a library exports, such as the entry of a backend. BP_API marks the
+ * functions of libbackplane: the build of that library, which alone defines BP_BUILDING_BACKPLANE,
+ * exports them, and programs import them. A backend imports nothing. */
 #if defined(_WIN32)
-#define BP_API __declspec(dllexport)
+#define BP_EXPORT __declspec(dllexport)
 #else
-#define BP_API __attribute__((visibility("default")))
+#define BP_EXPORT __attribute__((visibility("default")))
+#endif
+#if defined(_WIN32) && !defined(BP_BUILDING_BACKPLANE)
+#define BP_API __declspec(dllimport)
+#else
+#define BP_API BP_EXPORT
 #endif
 
 #ifdef __cplusplus
@@ -70,7 +90,9 @@ enum {
   BP_INCOMPATIBLE = 7,     /* The two sides cannot agree on an ABI or on a struct's members. */
   BP_NOT_FOUND = 8,        /* There is no such name, file or entry. */
   BP_ALREADY_EXISTS = 9,   /* The name is taken. */
-  BP_INTERNAL = 10         /* A bug in the callee. Report it. */
+  BP_INTERNAL = 10,        /* A bug in the callee. Report it. */
+  BP_DATA_FAILURE = 11,    /* A check on the device failed, such as that of an index. */
+  BP_STREAM_FAILED = 12    /* The stream has failed before; status() returns its failure. */
 };
 
 /* A static string that says why something is not offered, or NULL if it is. */
@@ -157,14 +179,22 @@ enum {
   BP_STRUCT_COLLECTIVE_CALL = 37,
   BP_STRUCT_PROFILER_OPS = 38,
   BP_STRUCT_PROFILE_DESC = 39,
-  BP_STRUCT_ACTIVITY = 40
+  BP_STRUCT_ACTIVITY = 40,
+  BP_STRUCT_BUFFER_INFO = 41,
+  BP_STRUCT_PEER_INFO = 42
 };
 
 /* If this bit is set in the struct_type of a link, a reader that does not know the link rejects the
  * struct that the link qualifies, instead of skipping the link. */
 #define BP_STRUCT_MUST_UNDERSTAND 0x80000000u
 
-/* How serious a line for bp_host::log is. */
+/* One option of a request, or of a load: a name and a value in words. Frozen. */
+typedef struct bp_option {
+  const char* key;
+  const char* value;
+} bp_option;
+
+/* How serious a line for bp_host::log_line is. */
 typedef uint32_t bp_log_level;
 enum { BP_LOG_DEBUG = 1, BP_LOG_INFO = 2, BP_LOG_WARNING = 3, BP_LOG_ERROR = 4 };
 
@@ -184,7 +214,7 @@ typedef struct bp_host {
   bp_status (*set_error)(void* self, bp_status status, const char* message);
 
   /* Hands one line without a line break to the host's log. It borrows `message` during the call. */
-  bp_status (*log)(void* self, bp_log_level level, const char* message);
+  bp_status (*log_line)(void* self, bp_log_level level, const char* message);
 
   /* Finds the option `key` that the user gave to this backend, such as "threads", and lends its
    * text until shutdown. If there is none, it returns BP_NOT_FOUND and sets no error text: that is
@@ -192,11 +222,12 @@ typedef struct bp_host {
   bp_status (*get_option)(void* self, const char* key, const char** out_value);
 
   /* Allocates host memory for the backend's own objects; alignment_bytes is a power of two. The
-   * caller passes the memory to free() with the same size. BP_OUT_OF_MEMORY leaves *out_memory as
-   * it was. A size of 0 gives a pointer, which is freed as well; free(NULL) is a no-op. */
+   * caller passes the memory to deallocate() with the same size. BP_OUT_OF_MEMORY leaves
+   * *out_memory as it was. A size of 0 gives a pointer, which is freed as well; deallocate(NULL) is
+   * a no-op. */
   bp_status (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                         void** out_memory);
-  bp_status (*free)(void* self, void* memory, uint64_t size_bytes);
+  bp_status (*deallocate)(void* self, void* memory, uint64_t size_bytes);
 } bp_host;
 
 /* One device of one backend. The backend makes it, and it is valid until the backend's shutdown().
@@ -232,7 +263,7 @@ typedef struct bp_external_handle {
  * Members that `theirs` lacks become zero, and `ours` gets our size. [SIZE-1] A struct smaller than
  * first_size_bytes, its size in the first release, is refused with BP_INCOMPATIBLE. So is one above
  * 65,536 bytes, which no struct ever has (*out_offset is then 0), and one with a chain of more than
- * 64 links (*out_offset is then the byte of `next`). A NULL `theirs` is refused with
+ * 64 links (*out_offset is then the byte of `next`). A NULL `theirs` or `ours` is refused with
  * BP_INVALID_ARGUMENT, and *out_offset is then 0. [SIZE-2] In an offer (out_offset is NULL),
  * members behind those that the reader knows are ignored. [SIZE-3] In a request (out_offset is
  * given), members behind those that the reader knows must be zero, else the request is refused with
@@ -245,8 +276,10 @@ static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_b
   const uint32_t most_bytes = 65536, most_links = 64;
   const bp_struct_header* link;
   uint32_t size_bytes, i;
-  if (out_offset != NULL && theirs == NULL) *out_offset = 0;
-  if (theirs == NULL) return BP_INVALID_ARGUMENT;
+  if (theirs == NULL || ours == NULL) {
+    if (out_offset != NULL) *out_offset = 0;
+    return BP_INVALID_ARGUMENT;
+  }
   memcpy(&size_bytes, theirs, sizeof(size_bytes));
   if (size_bytes > most_bytes) {
     if (out_offset != NULL) *out_offset = 0;

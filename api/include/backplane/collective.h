@@ -1,11 +1,14 @@
 /* backplane/collective.h - devices that work together: reduce, gather, send, receive.
  *
- * An optional table. A process group is one communicator as one rank sees it; create() makes those
- * of all ranks that live in this process at once. Calls are data: submit() takes any number of them
- * together, for any of these ranks, so that a set of sends and receives cannot deadlock.
+ * An optional table; a device may have several, each with a name. A process group is one
+ * communicator as one rank sees it; create() makes those of all ranks that live in this process at
+ * once. Calls are data: submit() takes any number of them together, for any of these ranks, so that
+ * a set of sends and receives cannot deadlock.
  *
  * [COLLECTIVE-1] All ranks of a process group submit the same calls in the same order; sends and
- * receives pair up by peers and tag. Work runs on the stream of its call.
+ * receives pair up by peers. [COLLECTIVE-13] The n-th send from one rank to another pairs up with
+ * the n-th receive there from this rank, in the order of the submissions, and within a submit() in
+ * the order of its calls. Work runs on the stream of its call.
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread; [COLLECTIVE-2] abort() and status() run concurrently with any
@@ -68,6 +71,12 @@ typedef struct bp_process_group_desc {
   const bp_store* store;  /* May be NULL if all ranks are local. */
   const char* key_prefix; /* The group's keys in `store` begin with it. */
   uint64_t timeout_ns;    /* For create(), and for calls that give 0; UINT64_MAX never expires. */
+  /* The name of the table that makes the groups, such as "mpi". NULL or "": the table that is
+   * called, which is the first one of the device unless the host looked for another. */
+  const char* table_name;
+  uint64_t option_count;
+  const bp_option* options; /* Options of this table alone, such as "max_ctas". Groups that are
+                               split and shrunk from these have them too. */
 } bp_process_group_desc;
 
 typedef uint32_t bp_collective_kind;
@@ -92,13 +101,8 @@ enum {
   BP_REDUCTION_MIN = 3,
   BP_REDUCTION_MAX = 4,
   BP_REDUCTION_AVERAGE = 5,
-  BP_REDUCTION_SCALED_SUM = 6, /* Each rank's elements are first multiplied by its `scale`. */
-  BP_REDUCTION_AND = 7,        /* Bitwise. */
-  BP_REDUCTION_OR = 8,
-  BP_REDUCTION_XOR = 9
+  BP_REDUCTION_SCALED_SUM = 6 /* Each rank's elements are first multiplied by its `scale`. */
 };
-
-#define BP_RANK_ANY 0xFFFFFFFFu /* Receives from whoever sends first. */
 
 /* One call of one rank. A request. With n ranks, each kind reads and writes these ranges:
  *
@@ -130,7 +134,6 @@ typedef struct bp_collective_call {
   const uint64_t* counts;         /* NULL: even parts. Borrowed during the call. */
   const uint64_t* receive_counts; /* NULL: the same as `counts`. Borrowed during the call. */
   double scale;                   /* For BP_REDUCTION_SCALED_SUM. */
-  uint64_t tag;                   /* A send and its receive have the same tag. */
   uint64_t timeout_ns;            /* 0: the timeout of the group. */
   bp_collective_kind kind;
   bp_reduction reduction; /* 0 for kinds that do not reduce. */
@@ -138,22 +141,30 @@ typedef struct bp_collective_call {
   uint32_t root; /* The peer for send and receive. */
 } bp_collective_call;
 
-/* The functions of one backend. An offer. */
+/* One way of a backend to join devices. An offer. A backend may add several of these tables for a
+ * device, each with another name. A group is used through the table that made it. */
 typedef struct bp_process_group_ops {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PROCESS_GROUP_OPS. */
   const void* next;
   void* self;
 
+  const char* name; /* [a-z0-9_]+: the library's, such as "gloo" or "mpi", or the backend's own,
+                       such as "local". */
+
   /* Makes desc->local_count groups, in the order of desc->ranks. [COLLECTIVE-6] A create() that
-   * fails makes no group, on any rank. */
+   * fails makes no group, on any rank. [COLLECTIVE-14] If desc->table_name is the name of another
+   * table, create() returns BP_NOT_FOUND. [COLLECTIVE-15] create() returns BP_NOT_FOUND for an
+   * option whose key the table does not have, and BP_INVALID_ARGUMENT for a value that does not
+   * fit, with a text that says what is allowed. */
   bp_status (*create)(void* self, const bp_process_group_desc* desc, bp_process_group** out_groups);
 
   /* [COLLECTIVE-7] Work submitted before destroy() completes or times out. NULL is a no-op. */
   bp_status (*destroy)(void* self, bp_process_group* group);
 
   /* Returns BP_OK if the backend runs such calls, else BP_UNSUPPORTED. `reduction` is 0 for kinds
-   * that do not reduce. */
+   * that do not reduce. [COLLECTIVE-16] supports() and submit() return BP_UNSUPPORTED for a kind, a
+   * reduction or a dtype that the table does not know. */
   bp_status (*supports)(void* self, bp_process_group* group, bp_collective_kind kind,
                         bp_reduction reduction, bp_dtype dtype);
 

@@ -48,11 +48,16 @@ typedef struct bp_heap {
    * two from 1 to 4096. The offset of a tensor is a multiple of its dtype's size as well. */
   uint64_t tensor_offset_alignment_bytes;
   uint64_t suballocation_granularity_bytes; /* 0: buffers can only be used whole. */
+  /* A power of two; 1 if the heap is host_coherent, 0 if it is not host_visible. [HEAP-3] flush()
+   * and invalidate() of a range may also move the bytes around it up to the next multiples of
+   * map_granularity_bytes, counted from byte 0 of what allocate() gave, and they leave all other
+   * bytes as they are. */
+  uint64_t map_granularity_bytes;
   bp_heap_flags flags;
   uint32_t reserved; /* 0. */
 } bp_heap;
 
-/* What a device is. An offer, constant except for `generation`. */
+/* What a device is. An offer. Constant. */
 typedef struct bp_device_properties {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_DEVICE_PROPERTIES. */
@@ -65,10 +70,9 @@ typedef struct bp_device_properties {
   uint32_t compute_unit_count; /* Cores, multiprocessors; 0: not known. */
   uint32_t subgroup_size;      /* Lanes that run in step; 1 on a host; 0: not known. */
   uint32_t max_rank;           /* [DEVICE-2] max_rank is at least 4 and at most BP_MAX_RANK. */
-  uint64_t generation;         /* Each reset() raises it. */
 
   /* The heaps, each `heap_stride_bytes` behind the one before. [DEVICE-3] A device has at least one
-   * heap, and the first heap that has the wanted flags is used. */
+   * heap and at most 64, and allocate() uses the first heap that has the wanted flags. */
   const bp_heap* heaps;
   uint64_t heap_count;
   uint64_t heap_stride_bytes;
@@ -84,7 +88,10 @@ typedef struct bp_device_properties {
 
   double peak_bytes_per_second; /* The peak of the first heap; 0: not known. */
   double peak_f32_flops;        /* Per second; multiply and add count as two; 0: not known. */
-  int32_t dlpack_device_type;   /* kDLCPU is 1; 0: no DLPack. */
+  /* What register_host() takes begins and ends at a multiple of it: a power of two; 0 if the device
+   * takes no memory of the host. */
+  uint64_t host_register_alignment_bytes;
+  int32_t dlpack_device_type; /* kDLCPU is 1; 0: no DLPack. */
   int32_t dlpack_device_id;
 } bp_device_properties;
 
@@ -121,8 +128,20 @@ typedef struct bp_device_ops {
   bp_status (*memory_info)(void* self, bp_device* device, uint64_t heap_index,
                            uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 
-  /* Optional; brings a lost device back. It ends all handles of the device and raises `generation`.
-   * It returns BP_UNSUPPORTED while another instance uses the device. */
+  /* Gives the number of resets of `device`, which tells a host that its handles are lost.
+   * [DEVICE-9] generation() gives the same number until a reset() of the device, and a higher
+   * number after it. It serves a lost device too. */
+  bp_status (*generation)(void* self, bp_device* device, uint64_t* out_generation);
+
+  /* Optional; brings a lost device back, and waits for work that still runs. It returns
+   * BP_UNSUPPORTED while another instance uses the device. [DEVICE-10] The device, its default
+   * stream, its tables, its kernels and its layouts survive reset() under the same handles. The
+   * default stream is then idle and has no failure.
+   *
+   * All other handles of the device are lost, and so are its maps and open captures. [DEVICE-11]
+   * After a reset(), each use of a handle of the device from before it returns BP_DEVICE_LOST, and
+   * each call that ends such a handle returns BP_OK. A lost handle stays safe to use until the host
+   * has ended it, at the latest until shutdown(); lost handles may be ended in any order. */
   bp_status (*reset)(void* self, bp_device* device);
 
   /* Optional; sets an option of the device at run time, such as "threads" to "4". [DEVICE-7]

@@ -66,7 +66,7 @@ typedef struct bp_graph_ops {
   void* self;
 
   /* Begins a capture on `stream`. [GRAPH-2] begin_capture() returns BP_INVALID_ARGUMENT if the
-   * stream captures already, or has failed. */
+   * stream captures already, and BP_STREAM_FAILED if it has failed. */
   bp_status (*begin_capture)(void* self, bp_stream* stream, const bp_capture_desc* desc);
 
   bp_status (*capture_info)(void* self, bp_stream* stream, bp_capture_info* out_info);

@@ -176,9 +176,11 @@ typedef struct bp_kernel {
 
   /* Submits the work to launch->stream and returns. [KERNEL-1] launch() allocates no device memory.
    * [KERNEL-5] A launch() that returns BP_UNSUPPORTED has submitted nothing, and the host tries the
-   * next kernel. [KERNEL-9] launch() writes every element of each output, and nothing else. It has
-   * no effect but the work that it submits, and counts nothing: a capture may call it only to see
-   * whether it takes the frame, drop that work, and call it again for each replay. */
+   * next kernel. For a failed stream launch() returns BP_STREAM_FAILED, so BP_UNSUPPORTED and
+   * BP_INVALID_ARGUMENT always mean this frame. [KERNEL-9] launch() writes every element of each
+   * output, and nothing else. It has no effect but the work that it submits, and counts nothing: a
+   * capture may call it only to see whether it takes the frame, drop that work, and call it again
+   * for each replay. */
   bp_status (*launch)(const struct bp_kernel* self, const bp_launch* launch, const void* args);
 
   /* ---- Plans: optional, never stubbed; all four are given, or none ----------------------------

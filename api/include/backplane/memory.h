@@ -8,8 +8,8 @@
  *   Threads    Safe from any thread.
  *   Blocking   Never waits for the device. Copies and fills are submitted to `stream`.
  *   Errors     Returns a status, with the text in the thread's error slot.
- *   Ownership  The caller owns a buffer until it passes it to free(). Host pointers are borrowed as
- *              their bp_borrow says.
+ *   Ownership  The caller owns a buffer until it passes it to deallocate(). Host pointers are
+ *              borrowed as their bp_borrow says.
  */
 #ifndef BACKPLANE_MEMORY_H_
 #define BACKPLANE_MEMORY_H_
@@ -41,19 +41,61 @@ enum {
   BP_MEMORY_COLLECTIVE = 1u << 3, /* Process groups send from it and receive into it. */
 };
 
-/* A request. If heap_flags and heap_index are zero, the first heap is used. */
+/* A request. If heap_mask and heap_flags are zero, the first heap is used. */
 typedef struct bp_allocate_desc {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_ALLOCATE_DESC. */
   const void* next;
-  uint64_t size_bytes;      /* [MEMORY-3] A size_bytes of 0 gives a buffer of size 0. */
+  uint64_t size_bytes;      /* [MEMORY-3] Without a layout, a size_bytes of 0 gives a buffer of
+                               size 0. */
   uint64_t alignment_bytes; /* Alignment of the address of byte 0, where it has one: a power of two
                                up to 4096, or 0 for the backend's own; else BP_INVALID_ARGUMENT. */
   bp_stream* stream;        /* For BP_MEMORY_STREAM_ORDERED; else NULL. */
-  uint64_t heap_index;      /* 1 for the first heap, and so on; 0 lets heap_flags decide. */
-  bp_heap_flags heap_flags; /* The first heap that has all of these is used. */
+  /* NULL, or the layout of the tensor that the buffer is for. [MEMORY-20] With a layout, allocate()
+   * makes a buffer of the layout's physical_size_bytes, whose byte 0 has the layout's alignment. A
+   * size_bytes that is not 0 is then BP_INVALID_ARGUMENT, a layout of another backend is
+   * BP_INCOMPATIBLE, and a backend without layouts returns BP_UNSUPPORTED. */
+  const bp_layout* layout;
+  /* Bit i stands for heap i of the properties; 0 stands for every heap. [MEMORY-21] allocate() uses
+   * the lowest heap of heap_mask that has all heap_flags, and no other heap if this one has no
+   * room. A bit of a heap that does not exist is BP_INVALID_ARGUMENT. */
+  uint64_t heap_mask;
+  bp_heap_flags heap_flags;
   bp_memory_usage usage;
 } bp_allocate_desc;
+
+/* Where the memory of a buffer comes from, which decides what ends the buffer. A buffer without
+ * these flags owns its memory until deallocate(). */
+typedef uint32_t bp_buffer_flags;
+enum {
+  BP_BUFFER_WRAPPED = 1u << 0,    /* From wrap_address(); deallocate() ends the handle alone. */
+  BP_BUFFER_REGISTERED = 1u << 1, /* From register_host(); unregister_host() ends it. */
+  BP_BUFFER_RESERVED = 1u << 2    /* From reserve() of virtual memory; release() ends it. */
+};
+
+/* What a buffer is. An offer; the caller sets struct_size. */
+typedef struct bp_buffer_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_BUFFER_INFO. */
+  const void* next;
+  bp_device* device;
+  uint64_t size_bytes;
+  uint64_t heap_index; /* Counts from 0. UINT64_MAX: a reserved range, or memory that the backend
+                          does not know. */
+  uint64_t address;    /* What address() gives; 0 if it gives none. */
+  bp_buffer_flags flags;
+  uint32_t reserved; /* 0. */
+} bp_buffer_info;
+
+/* How one device reaches the memory of another one. An offer; the caller sets struct_size. */
+typedef struct bp_peer_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PEER_INFO. */
+  const void* next;
+  double bytes_per_second; /* The peak of copies from the peer; 0: not known. */
+  uint32_t is_direct;      /* 1 if copy_peer() from the peer needs no staging, else 0. */
+  uint32_t reserved;       /* 0. */
+} bp_peer_info;
 
 /* What lies at an address. An offer; the caller sets struct_size. */
 typedef struct bp_address_info {
@@ -75,26 +117,32 @@ typedef struct bp_allocator_ops {
 
   /* Allocates memory of `device`; its content is undefined. [MEMORY-4] allocate() returns
    * BP_OUT_OF_MEMORY where there is no room, and for more than the heap's max_allocation_bytes, and
-   * the text says how much was asked for. It returns BP_NOT_FOUND if no heap has the wanted
-   * flags. */
+   * the text says how much was asked for. It returns BP_NOT_FOUND if no heap that may be used
+   * has the wanted flags. */
   bp_status (*allocate)(void* self, bp_device* device, const bp_allocate_desc* desc,
                         bp_buffer** out_buffer);
 
   /* Frees `buffer`. With a NULL stream the caller promises that all uses have completed; else the
    * memory is freed after the work submitted to `stream`, which is ordered after every use.
-   * [MEMORY-5] free() of a NULL buffer is a no-op. */
-  bp_status (*free)(void* self, bp_buffer* buffer, bp_stream* stream);
+   * [MEMORY-5] deallocate() of a NULL buffer is a no-op. */
+  bp_status (*deallocate)(void* self, bp_buffer* buffer, bp_stream* stream);
 
-  /* Optional; gives the device address of byte 0, valid until free(), for kernels that take
+  /* Optional; gives the device address of byte 0, valid until deallocate(), for kernels that take
    * addresses. */
   bp_status (*address)(void* self, bp_buffer* buffer, uint64_t* out_address);
 
+  /* Fills *out_info. [MEMORY-19] buffer_info() gives the device, the size and the heap of every
+   * buffer of this backend, and the address that address() gives. */
+  bp_status (*buffer_info)(void* self, bp_buffer* buffer, bp_buffer_info* out_info);
+
   /* Makes `range` visible to the host at *out_pointer until unmap(). [MEMORY-6] Work submitted on a
    * range before map() must have completed, unless the heap is host_concurrent. The call returns
-   * BP_UNSUPPORTED if the heap is not host_visible. A buffer is mapped once at a time; another
-   * map() returns BP_INVALID_ARGUMENT. */
+   * BP_UNSUPPORTED if the heap is not host_visible. [MEMORY-22] A buffer may be mapped several
+   * times at once, also where the ranges overlap, and every map() has an unmap() with the pointer
+   * that it gave. unmap() returns BP_INVALID_ARGUMENT for a buffer that is not mapped any more, and
+   * for a pointer outside of the buffer. */
   bp_status (*map)(void* self, const bp_buffer_ref* range, void** out_pointer);
-  bp_status (*unmap)(void* self, bp_buffer* buffer);
+  bp_status (*unmap)(void* self, bp_buffer* buffer, void* pointer);
 
   /* After the host wrote to a mapped range, flush() makes its writes visible to the device; before
    * the host reads one, invalidate() makes the device's writes visible to it. Both are no-ops where
@@ -115,19 +163,26 @@ typedef struct bp_allocator_ops {
                               const void* src, bp_borrow borrow);
 
   /* Copies src->size_bytes to host memory. [MEMORY-10] With BP_BORROW_DURING_CALL copy_to_host()
-   * blocks until `dst` is complete, and returns the failure of the stream, if there is one. With
-   * BP_BORROW_UNTIL_COMPLETE `dst` is complete when the work is: behind an event, a callback or
-   * synchronize(). */
+   * blocks until `dst` is complete. If the stream fails before that, copy_to_host() returns
+   * BP_STREAM_FAILED. With BP_BORROW_UNTIL_COMPLETE `dst` is complete when the work is: behind an
+   * event, a callback or synchronize(); timeout_ns has no effect.
+   *
+   * With BP_BORROW_DURING_CALL the call returns BP_TIMEOUT if `dst` is not complete after
+   * timeout_ns nanoseconds. [MEMORY-25] Nothing writes `dst` any more once copy_to_host() has
+   * returned BP_TIMEOUT: with a timeout other than UINT64_MAX, the backend copies into memory of
+   * its own first. The stream is as after a synchronize() that ran out of time, and the call may be
+   * made again. A timeout of UINT64_MAX never runs out. */
   bp_status (*copy_to_host)(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                            bp_borrow borrow);
+                            bp_borrow borrow, uint64_t timeout_ns);
 
   /* Optional; copies between ranges of two devices of this backend. `stream` belongs to one of the
    * two. */
   bp_status (*copy_peer)(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                          const bp_buffer_ref* src);
 
-  /* Sets *out_can to 1 if copy_peer() from `peer` to `device` needs no staging, else 0. */
-  bp_status (*can_access_peer)(void* self, bp_device* device, bp_device* peer, uint32_t* out_can);
+  /* Says how copy_peer() copies from `peer` to `device`. [MEMORY-24] If peer_info() says is_direct,
+   * copy_peer() copies from `peer` to `device`. */
+  bp_status (*peer_info)(void* self, bp_device* device, bp_device* peer, bp_peer_info* out_info);
 
   /* Fills `dst` with copies of a pattern of 1 to 16 bytes, which is borrowed during the call.
    * [MEMORY-11] fill() returns BP_INVALID_ARGUMENT if dst->size_bytes is no multiple of
@@ -139,8 +194,8 @@ typedef struct bp_allocator_ops {
    *
    * Serves hosts that hold addresses. [MEMORY-12] wrap_address() makes a buffer for memory of
    * `device` that someone else owns, at an address that address() or the device's own library gave.
-   * It makes no call to the driver. [MEMORY-13] free() of a wrapped buffer ends the handle alone.
-   * The memory outlives the handle. */
+   * It makes no call to the driver. [MEMORY-13] deallocate() of a wrapped buffer ends the handle
+   * alone. The memory outlives the handle. */
   bp_status (*wrap_address)(void* self, bp_device* device, uint64_t address, uint64_t size_bytes,
                             bp_buffer** out_buffer);
 
@@ -149,10 +204,12 @@ typedef struct bp_allocator_ops {
   bp_status (*address_info)(void* self, uint64_t address, bp_address_info* out_info);
 
   /* Lets `device` work directly on host memory, which the caller keeps until unregister_host(), and
-   * lends it as a buffer of a host_visible heap. [MEMORY-15] What the device writes to a registered
-   * buffer is in the host's `memory` once the work has completed. When all uses have completed, the
-   * caller ends the buffer with unregister_host(). [MEMORY-16] unregister_host() leaves the host's
-   * memory as it is. */
+   * lends it as a buffer of a host_visible heap. [MEMORY-23] register_host() returns
+   * BP_INVALID_ARGUMENT for an address or a size that is no multiple of the device's
+   * host_register_alignment_bytes. [MEMORY-15] What the device writes to a registered buffer is in
+   * the host's `memory` once the work has completed. When all uses have completed, the caller ends
+   * the buffer with unregister_host(). [MEMORY-16] unregister_host() leaves the host's memory as it
+   * is. */
   bp_status (*register_host)(void* self, bp_device* device, void* memory, uint64_t size_bytes,
                              bp_buffer** out_buffer);
   bp_status (*unregister_host)(void* self, bp_buffer* buffer);

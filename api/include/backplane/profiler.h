@@ -5,7 +5,7 @@
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread. Correlation ids are per thread.
- *   Blocking   Never waits for the device.
+ *   Blocking   Only stop() waits for the device.
  *   Errors     Returns a status, with the text in the thread's error slot.
  *   Ownership  Records are borrowed during the call of the sink.
  */
@@ -72,9 +72,13 @@ typedef struct bp_profiler_ops {
   bp_status (*start)(void* self, bp_device* device, const bp_profile_desc* desc);
 
   /* Waits for work that was submitted while recording, delivers its records, and ends the
-   * recording. [PROFILER-4] The sink is not called after stop() has returned. Without a recording
-   * stop() is a no-op. */
-  bp_status (*stop)(void* self, bp_device* device);
+   * recording. [PROFILER-4] The sink is not called after stop() has returned BP_OK. Without a
+   * recording stop() is a no-op. What is submitted while stop() waits need not be recorded.
+   *
+   * [PROFILER-7] stop() returns BP_TIMEOUT if work that was submitted while recording still runs
+   * after timeout_ns nanoseconds. The recording then goes on, and stop() may be called again. With
+   * a timeout of 0 it only looks; a timeout of UINT64_MAX never runs out. */
+  bp_status (*stop)(void* self, bp_device* device, uint64_t timeout_ns);
 
   /* Delivers the records of all work that has completed. */
   bp_status (*flush)(void* self, bp_device* device);

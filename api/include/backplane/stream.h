@@ -10,10 +10,19 @@
  *   Ownership  The caller owns an out handle until it passes it to the matching destroy().
  *
  * Work can fail after the call that submitted it returned BP_OK. The first failure stays on its
- * stream, and reading it does not remove it. [STREAM-8] Later submissions to a failed stream
- * return its failure and do not run. [STREAM-9] Each synchronize() and status() of a failed stream
- * returns its failure, until clear_failure(). [EVENT-5] An event recorded on a failed stream
- * carries the failure to each stream that waits for the event, and keeps it until recorded again.
+ * stream, and reading it does not remove it. [STREAM-8] Once the failure of a stream is known, a
+ * submission to it returns BP_STREAM_FAILED and does not run. [STREAM-19] If the failure is
+ * BP_DEVICE_LOST, a submission returns BP_DEVICE_LOST. [STREAM-20] A copy or fill of 0 bytes, a
+ * launch without elements, and a wait for an event never recorded are submissions too. [STREAM-21]
+ * allocate(), deallocate(), query(), flush() and clear_failure() succeed on a failed stream.
+ * [STREAM-9] Each synchronize() and status() of a failed stream returns its failure, until
+ * clear_failure(). [EVENT-5] An event recorded on a failed stream carries the failure to each
+ * stream that waits for the event, and keeps it until recorded again. api/docs/errors.md lists all
+ * entries.
+ *
+ * [STREAM-22] If work finds an element that its op does not allow, such as an index out of range,
+ * the stream fails with BP_DATA_FAILURE; the text names the op, the argument and the position of
+ * the element. The position counts elements from the first one, as the strides do.
  *
  * Progress: [STREAM-12] Work reaches the device at the latest with record(), add_callback(),
  * query(), synchronize() or flush(), and then completes without further calls.

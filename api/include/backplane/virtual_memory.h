@@ -73,7 +73,7 @@ typedef struct bp_virtual_memory_ops {
   bp_status (*release_memory)(void* self, bp_physical_memory* memory);
 
   /* Ends `range`. [VIRTUAL-8] release() returns BP_INVALID_ARGUMENT while a part of the range is
-   * mapped. A NULL range is a no-op. A range is not passed to free(). */
+   * mapped. A NULL range is a no-op. A range is not passed to deallocate(). */
   bp_status (*release)(void* self, bp_buffer* range);
 } bp_virtual_memory_ops;
 

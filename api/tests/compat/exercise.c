@@ -65,7 +65,7 @@ static void check_requests(const tables* t, uint32_t version) {
   bp_buffer *none = NULL, *buffer = NULL;
   expect_ok(t->allocator.allocate(t->allocator.self, t->device, &l.allocate, &buffer),
             "allocate with a longer desc whose tail is zero");
-  expect_ok(t->allocator.free(t->allocator.self, buffer, NULL), "free");
+  expect_ok(t->allocator.deallocate(t->allocator.self, buffer, NULL), "deallocate");
   l = longer(&desc, sizeof(desc), 1);
   expect(t->allocator.allocate(t->allocator.self, t->device, &l.allocate, &none) == BP_INCOMPATIBLE,
          "allocate accepts a longer desc whose tail is not zero");
@@ -77,7 +77,7 @@ static void check_requests(const tables* t, uint32_t version) {
              (version >= VERSION(BP_ABI_MAJOR, BP_ABI_MINOR)),
          "allocate: an appended member is not refused, or not by those alone that lack it");
   if (version >= VERSION(BP_ABI_MAJOR, BP_ABI_MINOR)) {
-    expect_ok(t->allocator.free(t->allocator.self, buffer, NULL), "free");
+    expect_ok(t->allocator.deallocate(t->allocator.self, buffer, NULL), "deallocate");
   }
 #endif
 }
@@ -126,7 +126,7 @@ static void check_copies(const tables* t, bp_stream* stream) {
             "copy_from_host");
   expect_ok(a->copy(a->self, stream, &second, &first), "copy");
   expect_ok(a->fill(a->self, stream, &part, &pattern, sizeof(pattern)), "fill");
-  expect_ok(a->copy_to_host(a->self, stream, received, &second, BP_BORROW_DURING_CALL),
+  expect_ok(a->copy_to_host(a->self, stream, received, &second, BP_BORROW_DURING_CALL FOREVER),
             "copy_to_host");
   for (i = 0; i < 64; ++i) {
     expect(received[i] == (i < 4 ? pattern : sent[i]), "bytes differ after their copies");
@@ -134,8 +134,12 @@ static void check_copies(const tables* t, bp_stream* stream) {
   expect_ok(t->streams.synchronize(t->streams.self, stream, UINT64_MAX), "synchronize");
   expect_ok(a->map(a->self, &first, &mapped), "map");
   expect(memcmp(mapped, sent, sizeof(sent)) == 0, "mapped bytes differ");
+#if BP_ABI_MAJOR == 0 && BP_ABI_MINOR < 3
   expect_ok(a->unmap(a->self, buffer), "unmap");
-  expect_ok(a->free(a->self, buffer, NULL), "free");
+#else
+  expect_ok(a->unmap(a->self, buffer, mapped), "unmap");
+#endif
+  expect_ok(a->deallocate(a->self, buffer, NULL), "deallocate");
 }
 
 static void count_call(void* user_data, bp_status status) {
@@ -205,13 +209,13 @@ static void check_kernel(const tables* t, bp_stream* stream) {
                                         BP_BORROW_UNTIL_COMPLETE),
             "copy_from_host");
   launch_add(t, stream, tensors, tensors + 1, tensors + 2);
-  expect_ok(
-      t->allocator.copy_to_host(t->allocator.self, stream, values, &all, BP_BORROW_DURING_CALL),
-      "copy_to_host");
+  expect_ok(t->allocator.copy_to_host(t->allocator.self, stream, values, &all,
+                                      BP_BORROW_DURING_CALL FOREVER),
+            "copy_to_host");
   for (i = 0; i < COUNT; ++i) {
     expect(values[2 * COUNT + i] == (float)(2 * i + COUNT), "the sum is wrong");
   }
-  expect_ok(t->allocator.free(t->allocator.self, buffer, NULL), "free");
+  expect_ok(t->allocator.deallocate(t->allocator.self, buffer, NULL), "deallocate");
 }
 
 /* Checks that slots that are younger than the backend return BP_UNSUPPORTED. No caller tests a

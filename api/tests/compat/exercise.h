@@ -5,6 +5,16 @@
 /* slots.py writes this header from the headers that the program is compiled with. */
 #include "slots.h"
 
+/* The programs are compiled with released headers too. Before 0.3 these slots had other names, and
+ * these calls had no timeout. */
+#if BP_ABI_MAJOR == 0 && BP_ABI_MINOR < 3
+#define deallocate free
+#define log_line log
+#define FOREVER
+#else
+#define FOREVER , UINT64_MAX
+#endif
+
 #define WORDS 512
 #define VERSION(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
 

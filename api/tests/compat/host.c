@@ -85,7 +85,7 @@ static bp_status set_error(void* self, bp_status status, const char* message) {
   return status;
 }
 
-static bp_status log_line(void* self, bp_log_level level, const char* message) {
+static bp_status take_line(void* self, bp_log_level level, const char* message) {
   (void)self, (void)level, (void)message;
   return BP_OK;
 }
@@ -142,10 +142,10 @@ static bp_host make_host(void) {
                   .struct_type = BP_STRUCT_HOST,
                   .self = words,
                   .set_error = set_error,
-                  .log = log_line,
+                  .log_line = take_line,
                   .get_option = get_option,
                   .allocate = allocate,
-                  .free = free_memory};
+                  .deallocate = free_memory};
 #ifdef BP_ABI_SYNTHETIC
   host.appended = appended;
 #endif
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   expect_ok(backend.register_all(backend.self, &registrar), "register_all");
   if (r.device_count == 0) failed("no device was registered");
   exercise(&r.t, VERSION(reply.abi_major, reply.abi_minor));
-  expect_ok(backend.shutdown(backend.self), "shutdown");
+  expect_ok(backend.shutdown(backend.self FOREVER), "shutdown");
   dlclose(library);
   printf("served %u.%u\n", (unsigned)reply.abi_major, (unsigned)reply.abi_minor);
   return 0;

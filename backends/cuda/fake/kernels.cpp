@@ -32,6 +32,7 @@ void gather_elements(float* y, const float* x, const int64_t* indices, int64_t c
       const std::atomic_ref launch(reporter.report->launch);
       if (launch.load() != 0) continue;
       std::atomic_ref(reporter.report->index).store(indices[i]);
+      std::atomic_ref(reporter.report->place).store(reinterpret_cast<uintptr_t>(indices + i));
       launch.store(reporter.launch);
     }
   }
@@ -72,7 +73,7 @@ bp_status gather(const bp_gather_args& a, Launch& launch) {
   const int64_t count = element_count(*a.y);
   return launch.launch(gather_elements, count == 0 ? 0 : 1, kThreads, 0, data<float>(*a.y),
                        data<const float>(*a.x), data<const int64_t>(*a.indices), count,
-                       a.x->shape[0], launch.reporter(a.x->shape[0]));
+                       a.x->shape[0], launch.reporter(*a.indices, "indices", a.x->shape[0]));
 }
 
 constexpr bp_dtype kAddDtypes[] = {BP_I32, BP_F32};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "backends/cuda/library_tables.hpp"
 
@@ -18,6 +19,9 @@ void fail_nccl_call(const std::string& name, ncclResult_t result);
 
 // Sets what get_async_error() returns for every communicator that is ready. ncclSuccess ends this.
 void fail_nccl_async(ncclResult_t result);
+
+// Returns maxCTAs of each communicator that was made or split since the last call.
+std::vector<int> take_max_ctas();
 
 // Returns the number of communicators that were made and not ended.
 int live_communicators();

@@ -25,13 +25,15 @@ ncclComm* make_comm(const std::shared_ptr<World>& world, int rank) {
   return comm;
 }
 
-ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                       ncclConfig_t* config) {
   ncclResult_t result;
   if (fails("ncclCommInitRankConfig", result)) return result;
   const std::lock_guard lock(shared().mutex);
   auto& world = shared().worlds[std::string(id.internal, sizeof(int))];
   if (world == nullptr) world = std::make_shared<World>(World{.size = size});
   ++world->joined;
+  shared().max_ctas.push_back(config->maxCTAs);
   *comm = make_comm(world, rank);
   return ncclInProgress;
 }
@@ -55,7 +57,7 @@ void finish_split(Split& split) {
   }
 }
 
-ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t*) {
+ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   ncclResult_t result;
   if (fails("ncclCommSplit", result)) return result;
   Shared& s = shared();
@@ -68,6 +70,7 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclC
     meeting->children[comm->rank] = *child;
   }
   comm->splitting = meeting;
+  s.max_ctas.push_back(config->maxCTAs);
   if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
   return ncclInProgress;
 }
@@ -133,6 +136,11 @@ void fail_nccl_call(const std::string& name, ncclResult_t result) {
 void fail_nccl_async(ncclResult_t result) {
   const std::lock_guard lock(shared().mutex);
   shared().async_failure = result;
+}
+
+std::vector<int> take_max_ctas() {
+  const std::lock_guard lock(shared().mutex);
+  return std::exchange(shared().max_ctas, {});
 }
 
 int live_communicators() {

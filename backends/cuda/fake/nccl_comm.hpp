@@ -70,6 +70,7 @@ struct Shared {
   int next_id = 0, live = 0;
   std::string failing;
   ncclResult_t failure = ncclSuccess, async_failure = ncclSuccess;
+  std::vector<int> max_ctas;  // maxCTAs of each communicator that was made.
 };
 
 Shared& shared();

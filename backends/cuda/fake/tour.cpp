@@ -18,13 +18,13 @@ bool Tour::took(bp_status status, const char* entry) {
   return status == BP_OK;
 }
 
-bp_buffer* Tour::allocate(uint64_t size_bytes, uint64_t heap_index, bp_memory_usage usage,
+bp_buffer* Tour::allocate(uint64_t size_bytes, uint64_t heap_mask, bp_memory_usage usage,
                           bp_stream* stream) {
   const bp_allocate_desc desc{.struct_size = sizeof(desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
                               .size_bytes = size_bytes,
                               .stream = stream,
-                              .heap_index = heap_index,
+                              .heap_mask = heap_mask,
                               .usage = usage};
   bp_buffer* buffer = nullptr;
   if (took(b_.allocator->allocate(b_.allocator->self, b_.device, &desc, &buffer), "allocate")) {
@@ -65,13 +65,15 @@ void Tour::visit_memory() {
   if (bp_buffer* const pinned = allocate(kSize, 2, 0, nullptr); pinned != nullptr) {
     const bp_buffer_ref whole{pinned, 0, kSize};
     void* pointer = nullptr;
-    if (took(m.map(m.self, &whole, &pointer), "map")) took(m.unmap(m.self, pinned), "unmap");
-    took(m.free(m.self, pinned, first_), "free");  // It is freed in the order of the stream.
+    if (took(m.map(m.self, &whole, &pointer), "map"))
+      took(m.unmap(m.self, pinned, pointer), "unmap");
+    took(m.deallocate(m.self, pinned, first_),
+         "deallocate");  // It is freed in the order of the stream.
     std::erase(buffers_, pinned);
   }
   if (bp_buffer* const ordered = allocate(kSize, 0, BP_MEMORY_STREAM_ORDERED, first_);
       ordered != nullptr) {
-    took(m.free(m.self, ordered, first_), "free");
+    took(m.deallocate(m.self, ordered, first_), "deallocate");
     std::erase(buffers_, ordered);
   }
   took(m.register_host(m.self, b_.device, host_bytes(kSize, 'r').data(), kSize, &registered_),
@@ -86,14 +88,15 @@ void Tour::visit_copies() {
   took(m.copy_from_host(m.self, first_, &here, written.data(), BP_BORROW_DURING_CALL),
        "copy_from_host");
   took(m.copy(m.self, first_, &there, &here), "copy");
-  took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_UNTIL_COMPLETE),
+  took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
        "copy_to_host");
   synchronize(first_);
   if (refusals_.empty()) is_right_ = is_right_ && read == written;
   const char pattern[] = {'b', 'c', 'd', 'e'};
   took(m.fill(m.self, first_, &there, pattern, 1), "fill");
   took(m.fill(m.self, first_, &there, pattern, 4), "fill");
-  took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_DURING_CALL), "copy_to_host");
+  took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_DURING_CALL, UINT64_MAX),
+       "copy_to_host");
   if (refusals_.empty()) is_right_ = is_right_ && read[0] == 'b' && read[kSize - 1] == 'e';
   if (bp_buffer* const large = allocate(kLargeSize, 0, 0, nullptr); large != nullptr) {
     const bp_buffer_ref whole{large, 0, kLargeSize};
@@ -181,7 +184,8 @@ void Tour::visit_graph() {
     took(g.bind(g.self, instance_, 0, &range), "bind");
     took(g.launch(g.self, instance_, first_), "graph.launch");
     const std::vector<char>& read = host_bytes(kSize, 'x');
-    took(m.copy_to_host(m.self, first_, host_.back().data(), &range, BP_BORROW_DURING_CALL),
+    took(m.copy_to_host(m.self, first_, host_.back().data(), &range, BP_BORROW_DURING_CALL,
+                        UINT64_MAX),
          "copy_to_host");
     if (refusals_.empty()) is_right_ = is_right_ && read[0] == 'g' && read[1] == 'h';
   }
@@ -191,8 +195,8 @@ void Tour::visit_graph() {
 void Tour::visit_peer() {
   if (here_ == nullptr || b_.all_devices.size() < 2) return;
   const bp_allocator_ops& m = *b_.allocator;
-  uint32_t can = 0;
-  took(m.can_access_peer(m.self, b_.device, b_.all_devices[1], &can), "can_access_peer");
+  bp_peer_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_PEER_INFO};
+  took(m.peer_info(m.self, b_.device, b_.all_devices[1], &info), "peer_info");
   const bp_allocate_desc desc{
       .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = kSize};
   bp_buffer* far_away = nullptr;
@@ -234,7 +238,7 @@ void Tour::end() {
   }
   const bp_allocator_ops& m = *b_.allocator;
   if (registered_ != nullptr) ended(m.unregister_host(m.self, registered_), "unregister_host");
-  for (bp_buffer* buffer : buffers_) ended(m.free(m.self, buffer, nullptr), "free");
+  for (bp_buffer* buffer : buffers_) ended(m.deallocate(m.self, buffer, nullptr), "deallocate");
   events_.clear();
   buffers_.clear();
   first_ = second_ = nullptr;

@@ -41,7 +41,7 @@ class Tour {
   void visit_held_stream();
   void visit_graph();
   void visit_peer();
-  bp_buffer* allocate(uint64_t size_bytes, uint64_t heap_index, bp_memory_usage usage,
+  bp_buffer* allocate(uint64_t size_bytes, uint64_t heap_mask, bp_memory_usage usage,
                       bp_stream* stream);
   void synchronize(bp_stream* stream);
   std::vector<char>& host_bytes(uint64_t size_bytes, char value);

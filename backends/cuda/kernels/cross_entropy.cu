@@ -21,6 +21,11 @@ struct Targets {
   __device__ __forceinline__ bool is_class(int64_t target) const {
     return target >= 0 && target < classes;
   }
+  __device__ __forceinline__ void report_row(uint32_t row) const {
+    const void* const place = is_i64 ? static_cast<const void*>(tensor.row<int64_t>(row))
+                                     : tensor.row<int32_t>(row);
+    report(reporter, at(row), place);
+  }
 };
 
 struct LossPlan {
@@ -66,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   const int64_t target = plan.targets.at(row);
   double loss = 0;
   if (target != plan.targets.ignore_index) {
-    if (!plan.targets.is_class(target)) return report(plan.targets.reporter, target);
+    if (!plan.targets.is_class(target)) return plan.targets.report_row(row);
     const T picked = x[plan.x.elements.offset(static_cast<uint32_t>(target))];
     loss = lse - static_cast<double>(widen(picked));
     if (plan.label_smoothing != 0) {
@@ -117,7 +122,7 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   T* const grad_x = plan.y.row<T>(row);
   const int64_t target = plan.targets.at(row);
   const bool is_ignored = target == plan.targets.ignore_index;
-  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.reporter, target);
+  if (!is_ignored && !plan.targets.is_class(target)) return plan.targets.report_row(row);
   const C lse = *plan.lse.tensor.row<C>(row);
   const double divisor = plan.reduction == Reduce::kMean ? *plan.kept : 1.0;
   const T gradient = *grad_y.row<T>(plan.reduction == Reduce::kNone ? row : 0);
@@ -180,7 +185,7 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   plan.targets.is_i64 = is_i64_index(args.target->dtype);
   plan.targets.ignore_index = args.ignore_index;
   plan.targets.classes = extents.count;
-  plan.targets.reporter = launch.reporter(extents.count);
+  plan.targets.reporter = launch.reporter(*args.target, "target", extents.count);
   plan.label_smoothing = args.label_smoothing;
   plan.rows = static_cast<uint32_t>(extents.rows);
   plan.count = static_cast<uint32_t>(extents.count);

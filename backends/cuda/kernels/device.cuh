@@ -52,12 +52,13 @@ using emulation::erfinv;
 using ::erfinv;
 #endif
 
-// Makes an index that is out of range a failure of the stream.
-__device__ inline void report(const Reporter& reporter, int64_t index) {
+// Makes an index that is out of range a failure of the stream. `place` is where the index lies.
+__device__ inline void report(const Reporter& reporter, int64_t index, const void* place) {
   volatile BadDataReport* const to = reporter.report;
   if (to->launch != 0) return;
   to->index = index;
-  __threadfence_system();  // A reader who sees the launch also sees the index.
+  to->place = reinterpret_cast<uint64_t>(place);
+  __threadfence_system();  // A reader who sees the launch also sees the rest.
   to->launch = reporter.launch;
 }
 

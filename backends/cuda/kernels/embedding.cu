@@ -36,7 +36,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   indices.count = element_count(*args.indices);
   indices.extent = args.num_embeddings;
   indices.records = launch.workspace<Packed>();
-  indices.reporter = launch.reporter(indices.extent);
+  indices.reporter = launch.reporter(*args.indices, "indices", indices.extent);
   AddPlan plan;
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);

@@ -27,8 +27,9 @@ __global__ void __launch_bounds__(kBlockThreads) gather_kernel(GatherPlan plan) 
   if (unit >= plan.units) return;
   int64_t at[3];
   plan.axes.locate(unit, at);
-  const int64_t index = reinterpret_cast<const Index*>(plan.indices)[at[2]];
-  if (index < 0 || index >= plan.axis_extent) return report(plan.reporter, index);
+  const Index* const place = reinterpret_cast<const Index*>(plan.indices) + at[2];
+  const int64_t index = *place;
+  if (index < 0 || index >= plan.axis_extent) return report(plan.reporter, index, place);
   using Unit = Vec<T, kVector>;
   const T* const from = reinterpret_cast<const T*>(plan.x) + at[1] + index * plan.axis_stride;
   *reinterpret_cast<Unit*>(reinterpret_cast<T*>(plan.y) + at[0]) =
@@ -48,8 +49,9 @@ struct Axis {
 };
 
 // Submits the op. The operands of `loop` are y, x and indices.
-bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, bool is_i64) {
-  const Reporter reporter = launch.reporter(axis.extent);
+bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, const bp_tensor& indices) {
+  const bool is_i64 = is_i64_index(indices.dtype);
+  const Reporter reporter = launch.reporter(indices, "indices", axis.extent);
   const auto launch_part = [&]<typename T, int kVector>(T, const Loop& part,
                                                         std::integral_constant<int, kVector>) {
     GatherPlan plan;
@@ -85,7 +87,7 @@ bp_status submit(Launch& launch, const bp_tensor& y, const bp_tensor& x, const S
   const Operand index = {data<const std::byte>(indices), index_strides.data(),
                          dtype_size_bytes(indices.dtype)};
   const Loop loop = make_loop(y.ndim, y.shape, {operand(&y), from, index});
-  return submit_gather(launch, loop, axis, is_i64_index(indices.dtype));
+  return submit_gather(launch, loop, axis, indices);
 }
 
 bp_status gather_launch(const bp_gather_args& args, Launch& launch) {

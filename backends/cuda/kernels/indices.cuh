@@ -22,9 +22,10 @@ __global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan 
   if (at >= plan.lines * plan.count) return;
   const auto line = static_cast<uint32_t>(at / plan.count);
   const auto i = static_cast<uint32_t>(at % plan.count);
-  const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
+  const Index* const place = plan.indices.row<Index>(line) + plan.indices.elements.offset(i);
+  const int64_t index = *place;
   const bool is_inside = index >= 0 && index < plan.extent;
-  if (!is_inside) report(plan.reporter, index);
+  if (!is_inside) report(plan.reporter, index, place);
   plan.records[at] = Packed(is_inside ? static_cast<uint64_t>(index) : 0xFFFFFFFFu, i);
 }
 

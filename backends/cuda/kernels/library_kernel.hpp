@@ -53,7 +53,7 @@ bp_reason library_supports(const bp_kernel* self, bp_device* handle, bp_launch_f
     const Current current(device);
     return Kernel::supports(*static_cast<const Args*>(args), flags, Env(i, device));
   } catch (const std::exception& e) {
-    i.host->log(i.host->self, BP_LOG_WARNING, e.what());
+    i.host->log_line(i.host->self, BP_LOG_WARNING, e.what());
     return "the library failed when it was asked; the log says how";
   }
 }

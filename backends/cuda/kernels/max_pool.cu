@@ -82,16 +82,17 @@ struct ScatterPlan {
   int32_t* next = nullptr;
 };
 
-__host__ __device__ __forceinline__ int64_t index_at(const ScatterPlan& p, int64_t output) {
-  return reinterpret_cast<const int64_t*>(p.indices.address)[offset(p.indices, output)];
+__host__ __device__ __forceinline__ const int64_t* index_at(const ScatterPlan& p, int64_t output) {
+  return reinterpret_cast<const int64_t*>(p.indices.address) + offset(p.indices, output);
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
     list_kernel(ScatterPlan p, Reporter reporter, int64_t count) {
   for_elements(count, [&](int64_t output) {
-    const int64_t index = index_at(p, output), size = p.grad_x.size();
+    const int64_t* const place = index_at(p, output);
+    const int64_t index = *place, size = p.grad_x.size();
     if (index == -1) return;
-    if (index < 0 || index >= size) return report(reporter, index);
+    if (index < 0 || index >= size) return report(reporter, index, place);
     int32_t* const head = p.heads + output / p.grad_y.size() * size + index;
     p.next[output] = atomicExch(head, static_cast<int32_t>(output));
   });
@@ -119,7 +120,7 @@ __device__ __forceinline__ Compute<T> sum_of_plane(const ScatterPlan& p, int64_t
   const int64_t first = element / size * outputs, index = element % size;
   LongSum<Compute<T>> sum;
   for (int64_t output = first; output < first + outputs; ++output) {
-    if (index_at(p, output) == index) sum.add(widen(grad_y[offset(p.grad_y, output)]));
+    if (*index_at(p, output) == index) sum.add(widen(grad_y[offset(p.grad_y, output)]));
   }
   return sum.total();
 }
@@ -167,7 +168,8 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
     });
   }
   if (status == BP_OK) {
-    status = run_elements<list_kernel>(launch, outputs, plan, launch.reporter(plan.grad_x.size()));
+    const Reporter reporter = launch.reporter(*args.indices, "indices", plan.grad_x.size());
+    status = run_elements<list_kernel>(launch, outputs, plan, reporter);
   }
   if (status != BP_OK) return status;
   return with_float(args.grad_y->dtype, [&]<typename T>(T) {

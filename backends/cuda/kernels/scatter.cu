@@ -23,8 +23,9 @@ __global__ void __launch_bounds__(kBlockThreads) find_last_kernel(ScatterPlan pl
   if (at >= plan.lines * plan.count) return;
   const auto line = static_cast<uint32_t>(at / plan.count);
   const auto i = static_cast<uint32_t>(at % plan.count);
-  const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
-  if (index < 0 || index >= plan.extent) return report(plan.reporter, index);
+  const Index* const place = plan.indices.row<Index>(line) + plan.indices.elements.offset(i);
+  const int64_t index = *place;
+  if (index < 0 || index >= plan.extent) return report(plan.reporter, index, place);
   atomicMax(plan.last + line * plan.extent + index, i + 1);
 }
 
@@ -90,7 +91,7 @@ bp_status find_last(const ScatterPlan& plan, bool is_i64, Launch& launch) {
 bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {
   ScatterPlan plan = plan_of(args);
   plan.last = launch.workspace<uint32_t>();
-  plan.reporter = launch.reporter(plan.extent);
+  plan.reporter = launch.reporter(*args.indices, "indices", plan.extent);
   const bp_status status = find_last(plan, is_i64_index(args.indices->dtype), launch);
   if (status != BP_OK) return status;
   const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
@@ -111,7 +112,7 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   indices.count = plan.count;
   indices.extent = plan.extent;
   indices.records = launch.workspace<Packed>();
-  indices.reporter = launch.reporter(indices.extent);
+  indices.reporter = launch.reporter(*args.indices, "indices", indices.extent);
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
   if (status != BP_OK) return status;

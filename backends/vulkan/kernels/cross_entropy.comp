@@ -42,10 +42,10 @@ int64_t target_of(uint row) {
 
 // Returns whether the target of a row is a class. A target that is neither a class nor ignored is a
 // failure.
-bool is_class(int64_t target) {
+bool is_class(int64_t target, uint row) {
   if (target == record.ignore_index) return false;
   if (is_place(target, int64_t(record.row_size))) return true;
-  fail_with(record.failure, target);
+  fail_with(record.failure, target, moved(record.target, record.target_row, row));
   return false;
 }
 
@@ -74,7 +74,7 @@ void run_rows(uint row, uint size) {
   }
   const int64_t target = target_of(row);
   float loss = 0.0;
-  if (is_class(target)) {
+  if (is_class(target, row)) {
     const float picked = load_f32(kType, x + uint64_t(target * record.x_col));
     loss = (peak - picked) + log_sum;
     if (record.smoothing != 0.0) {
@@ -109,7 +109,7 @@ void run_backward(uint row, uint size) {
   if (size == 0u) return;
   const int64_t target = target_of(row);
   bool counts = target != record.ignore_index;
-  if (lane() == 0u) counts = is_class(target);
+  if (lane() == 0u) counts = is_class(target, row);
   const float lse = Float32(moved(record.lse, record.lse_row, row)).value;
   float scale = load_f32(kType, moved(record.grad_y, record.grad_y_row, row));
   if (kIsMean != 0u) scale /= Float32(record.count).value;

@@ -53,9 +53,11 @@ LossRecord record_of(Launch& launch, const Args& args, const char* op) {
   record.x = address_of(launch, &x);
   record.target = address_of(launch, args.target);
   record.lse = address_of(launch, args.lse);
-  record.failure = launch.failure_address([op, classes = x.shape[1]](int64_t target) {
-    return bad_index_text(op, "a target", target, classes) + " and not ignore_index";
-  });
+  record.failure =
+      launch.failure_address([text = wrong_index(op, "target", *args.target, record.target,
+                                                 x.shape[1])](int64_t target, uint64_t place) {
+        return text(target, place) + " and not ignore_index";
+      });
   record.row_count = static_cast<uint64_t>(x.shape[0]);
   record.row_size = static_cast<uint64_t>(x.shape[1]);
   record.x_row = x.strides[0] * dtype_size_bytes(x.dtype);

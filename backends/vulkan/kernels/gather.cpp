@@ -39,7 +39,8 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
   record.y = launch.device_address(s.y);
   record.x = address_of(launch, &s.x);
   record.indices = launch.device_address(s.indices);
-  record.failure = launch.failure_address(wrong_index(s.op, s.x.shape[s.axis]));
+  record.failure = launch.failure_address(
+      wrong_index(s.op, "indices", s.indices, record.indices, s.x.shape[s.axis]));
   record.count = static_cast<uint64_t>(walk.count);
   record.axis_stride = s.x.strides[s.axis] * item;
   record.axis_extent = s.x.shape[s.axis];

@@ -27,7 +27,7 @@ void main() {
       record.indices + offset_of(i, kRank, record.extents, record.index_strides);
   const int64_t index = load_i64(kIndexType, place);
   if (!is_place(index, record.axis_extent)) {
-    fail_with(record.failure, index);
+    fail_with(record.failure, index, place);
     return;
   }
   const uint64_t from = record.x + offset_of(i, kRank, record.extents, record.x_strides) +

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <string>
 
 #include "backends/vulkan/kernels/kernels.hpp"
@@ -11,9 +10,14 @@ namespace bp::vulkan {
 
 using Strides = std::array<int64_t, BP_MAX_RANK>;
 
-// Returns the function that makes the failure text of a wrong index.
-inline std::function<std::string(int64_t)> wrong_index(const char* op, int64_t extent) {
-  return [op, extent](int64_t index) { return bad_index_text(op, "an index", index, extent); };
+// Returns the function that makes the failure text of a wrong index, which lies at an address.
+// `first` is the address of the first element of `argument`.
+inline Launch::FailureText wrong_index(const char* op, const char* argument,
+                                       const bp_tensor& indices, uint64_t first, int64_t extent) {
+  return [=, item_size_bytes = dtype_size_bytes(indices.dtype)](int64_t index, uint64_t place) {
+    const int64_t position = static_cast<int64_t>(place - first) / item_size_bytes;
+    return bad_index_text(op, argument, position, index, extent);
+  };
 }
 
 }  // namespace bp::vulkan

@@ -67,10 +67,11 @@ void main() {
       record.indices + offset_of(line, kLineRank, record.line_extents, record.line_indices);
   const int64_t place_count = record.place_count;
   for (uint i = record.walk_begin; i < record.walk_end; ++i) {
-    const int64_t place = load_i64(
-        kIndexType, indices + offset_of(i, kWalkRank, record.walk_extents, record.walk_indices));
+    const uint64_t from =
+        indices + offset_of(i, kWalkRank, record.walk_extents, record.walk_indices);
+    const int64_t place = load_i64(kIndexType, from);
     if (!is_place(place, place_count)) {
-      if (kSkipsMinusOne == 0u || place != -1l) fail_with(record.failure, place);
+      if (kSkipsMinusOne == 0u || place != -1l) fail_with(record.failure, place, from);
       continue;
     }
     put(y + offset_of(uint(place), kPlaceRank, record.place_extents, record.place_y),

@@ -62,7 +62,8 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   record.y = address_of(launch, s.y.tensor);
   record.src = launch.device_address(*s.src.tensor);
   record.indices = launch.device_address(*s.indices.tensor);
-  record.failure = launch.failure_address(wrong_index(s.op, place.count));
+  record.failure = launch.failure_address(
+      wrong_index(s.op, "indices", *s.indices.tensor, record.indices, place.count));
   record.lost = s.lost;
   record.line_count = static_cast<uint64_t>(line.count);
   record.place_count = place.count;

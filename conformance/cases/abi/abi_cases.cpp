@@ -24,7 +24,7 @@ void foreign_versions_are_refused_in_words(Context& t) {
     t.expect(!text.empty(), "the refusal has a text");
     t.expect(text.find("0.") != std::string::npos, "the text says which version it serves");
     t.expect(reply.backend == nullptr, "the reply after a refusal");
-    if (status == BP_OK) reply.backend->shutdown(reply.backend->self);
+    if (status == BP_OK) reply.backend->shutdown(reply.backend->self, UINT64_MAX);
   }
 }
 
@@ -44,7 +44,8 @@ void newer_host_is_served(Context& t) {
   t.require(status == BP_OK, "a host that serves newer minors as well: " + host.take_text());
   t.expect_eq(reply.abi_major, uint32_t{BP_ABI_MAJOR}, "the major that was chosen");
   t.expect(reply.abi_minor <= later.known.abi_minor, "the minor is within the host's range");
-  t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
+              "shutdown");
 }
 
 // Two hosts in one process work in turn. The end of one does not affect the other.
@@ -66,7 +67,7 @@ void instances_are_independent(Context& t) {
   t.require_ok(bp_block_allocate(&t.target(), nullptr, 1000, &a), "a block of the first");
   t.require_ok(bp_block_allocate(&second, nullptr, 1000, &b), "a block of the second");
   t.expect_eq(bp_block_free(b), bp_status{BP_OK}, "free of the second");
-  t.require_ok(bp_registry_unload(other, plugin), "unload of the second");
+  t.require_ok(bp_registry_unload(other, plugin, UINT64_MAX), "unload of the second");
   const OwnedStream stream = make_stream(t);
   bp_buffer_ref ref = a->ref;
   const std::vector<uint8_t> bytes = random_bytes(t, ref.size_bytes);
@@ -84,7 +85,8 @@ void shutdown_gives_host_memory_back(Context& t) {
     const bp_status status = entry.get()(&r, &reply);
     if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
     t.require(status == BP_OK, "the entry: " + host.take_text());
-    t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
+    t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
+                "shutdown");
     t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
   }
 }

@@ -42,7 +42,7 @@ std::shared_ptr<bp_buffer> exportable_buffer(Context& t) {
   bp_buffer* buffer = nullptr;
   require_offered(t, memory.allocate(memory.self, t.target().device, &desc, &buffer),
                   "allocate with BP_MEMORY_EXPORT", 2);
-  return {buffer, [&memory](bp_buffer* b) { memory.free(memory.self, b, nullptr); }};
+  return {buffer, [&memory](bp_buffer* b) { memory.deallocate(memory.self, b, nullptr); }};
 }
 
 std::shared_ptr<bp_event> exportable_event(Context& t) {
@@ -87,7 +87,28 @@ SizedCall make_bp_allocator_ops_allocate(Context& t) {
     return create_and_end<bp_buffer>(
         t,
         [&](bp_buffer** out) { return memory.allocate(memory.self, t.target().device, at, out); },
-        [&](bp_buffer* buffer) { return memory.free(memory.self, buffer, nullptr); });
+        [&](bp_buffer* buffer) { return memory.deallocate(memory.self, buffer, nullptr); });
+  });
+}
+
+SizedCall make_bp_allocator_ops_buffer_info(Context& t) {
+  const bp_allocator_ops& memory = *t.target().allocator;
+  const auto buffer = std::make_shared<OwnedBuffer>(make_buffer(t, 4096));
+  bp_buffer_info info{};
+  info.struct_size = sizeof(info);
+  info.struct_type = BP_STRUCT_BUFFER_INFO;
+  return sized_call<bp_buffer_info>(info, [&memory, buffer](bp_buffer_info* at) {
+    return memory.buffer_info(memory.self, buffer->get(), at);
+  });
+}
+
+SizedCall make_bp_allocator_ops_peer_info(Context& t) {
+  const bp_allocator_ops& memory = *t.target().allocator;
+  bp_peer_info info{};
+  info.struct_size = sizeof(info);
+  info.struct_type = BP_STRUCT_PEER_INFO;
+  return sized_call<bp_peer_info>(info, [&](bp_peer_info* at) {
+    return memory.peer_info(memory.self, t.target().device, t.target().device, at);
   });
 }
 
@@ -127,7 +148,7 @@ SizedCall make_bp_allocator_ops_import_buffer(Context& t) {
         [&](bp_buffer** out) {
           return memory.import_buffer(memory.self, t.target().device, at, out);
         },
-        [&](bp_buffer* made) { return memory.free(memory.self, made, nullptr); });
+        [&](bp_buffer* made) { return memory.deallocate(memory.self, made, nullptr); });
   });
 }
 
@@ -271,7 +292,8 @@ struct Meeting {
     const bp_status status = entry.get()(request, reply);
     if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
     if (status != BP_OK) return status;
-    t.expect_eq(reply->backend->shutdown(reply->backend->self), bp_status{BP_OK}, "shutdown");
+    t.expect_eq(reply->backend->shutdown(reply->backend->self, UINT64_MAX), bp_status{BP_OK},
+                "shutdown");
     return status;
   }
 
@@ -321,7 +343,7 @@ SizedCall make_bp_registrar(Context& t) {
         const bp_backend& backend = *reply.backend;
         const bp_status status = backend.register_all(backend.self, at);
         offers->tables.clear();
-        t.expect_eq(backend.shutdown(backend.self), bp_status{BP_OK}, "shutdown");
+        t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), bp_status{BP_OK}, "shutdown");
         return status;
       });
 }

@@ -144,7 +144,7 @@ void offers_are_whole(Context& t) {
   t.expect_eq(backend.register_all(backend.self, &registrar), bp_status{BP_OK}, "register_all");
   t.expect(!offers.tables.empty(), "register_all adds something");
   for (const bp_struct_header* offer : offers.tables) check_registered(t, *offer);
-  t.expect_eq(backend.shutdown(backend.self), bp_status{BP_OK}, "shutdown");
+  t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), bp_status{BP_OK}, "shutdown");
 }
 
 // ---- Offers that calls hand out or take --------------------------------------------------------
@@ -171,7 +171,7 @@ struct SeenRecords {
 };
 
 void activities_are_whole(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_PROFILER_OPS & 1) == 0) {
+  if (bp_target_has_table(&t.target(), BP_STRUCT_PROFILER_OPS) == 0) {
     t.not_supported("the device has no profiler");
   }
   const bp_profiler_ops& profiler = *t.target().profiler;
@@ -187,7 +187,7 @@ void activities_are_whole(Context& t) {
   t.require_ok(profiler.start(profiler.self, t.target().device, &desc), "start");
   const uint8_t zero = 0;
   const bp_status filled = memory.fill(memory.self, stream.get(), &whole, &zero, 1);
-  t.require_ok(profiler.stop(profiler.self, t.target().device), "stop");
+  t.require_ok(profiler.stop(profiler.self, t.target().device, UINT64_MAX), "stop");
   t.require_ok(filled, "fill");
   t.require(!seen.headers.empty(), "a record of the fill");
   for (const bp_struct_header& header : seen.headers) {
@@ -233,7 +233,7 @@ bp_status make_group(Context& t, const void* at) {
 // A backend may ignore a store if all ranks are local. It must refuse or ignore a store that it
 // cannot read.
 void stores_of_other_builds(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_PROCESS_GROUP_OPS & 1) == 0) {
+  if (bp_target_has_table(&t.target(), BP_STRUCT_PROCESS_GROUP_OPS) == 0) {
     t.not_supported("the device has no process groups");
   }
   struct Build {

@@ -11,7 +11,7 @@ namespace bp::conformance {
 namespace {
 
 void require_table(Context& t, uint32_t struct_type, const char* name) {
-  if ((t.target().table_mask >> struct_type & 1) == 0) {
+  if (bp_target_has_table(&t.target(), struct_type) == 0) {
     t.not_supported("the device has no table of " + std::string(name));
   }
 }
@@ -272,7 +272,7 @@ SizedCall make_bp_profiler_ops_start(Context& t) {
   return sized_call<bp_profile_desc>(desc, [&t, &profiler](bp_profile_desc* at) {
     const bp_status status = profiler.start(profiler.self, t.target().device, at);
     if (status == BP_OK) {
-      t.require_ok(profiler.stop(profiler.self, t.target().device), "profiler.stop");
+      t.require_ok(profiler.stop(profiler.self, t.target().device, UINT64_MAX), "profiler.stop");
     }
     return status;
   });

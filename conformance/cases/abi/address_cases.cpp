@@ -77,7 +77,7 @@ void wrapped_address_is_the_same_memory(Context& t) {
                    "a range that leaves the wrapped range");
 }
 
-void free_ends_the_wrapping_alone(Context& t) {
+void deallocate_ends_the_wrapping_alone(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer owner = make_buffer(t, kSize);
@@ -86,7 +86,8 @@ void free_ends_the_wrapping_alone(Context& t) {
   write(t, stream.get(), range(owner, 0, kSize), bytes);
   for (bp_stream* behind : {static_cast<bp_stream*>(nullptr), stream.get()}) {
     OwnedBuffer wrapped = wrap(t, address, kSize);
-    t.require_ok(m.free(m.self, wrapped.release(), behind), "free of the wrapped range");
+    t.require_ok(m.deallocate(m.self, wrapped.release(), behind),
+                 "deallocate of the wrapped range");
     finish(t, stream.get());
   }
   // Memory that was freed by mistake would be given out now.
@@ -153,16 +154,28 @@ void address_info_ends_with_the_buffer(Context& t) {
   }
 }
 
-// The memory belongs to the host, its address has no special alignment, and the bytes around it are
-// checked.
+// Registered memory begins and ends at multiples of it.
+uint64_t register_unit(Context& t) {
+  return std::max<uint64_t>(1, t.target().properties->host_register_alignment_bytes);
+}
+
+// Returns the number of bytes in front of the first one that is aligned.
+uint64_t aligned_offset(const uint8_t* memory, uint64_t alignment_bytes) {
+  return -reinterpret_cast<uintptr_t>(memory) % alignment_bytes;
+}
+
+// The memory belongs to the host, its address has no more alignment than the device asks for, and
+// the bytes around it are checked.
 void device_works_on_registered_memory(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
-  const OwnedBuffer other = make_buffer(t, kSize);
-  for (const uint64_t offset : {0u, 33u}) {
-    std::vector<uint8_t> memory = random_bytes(t, kSize + 256, offset);
+  const uint64_t unit = register_unit(t);
+  const uint64_t size = std::max(unit, 3000 / unit * unit);
+  const OwnedBuffer other = make_buffer(t, size);
+  for (const uint64_t shift : {0u, 33u}) {
+    std::vector<uint8_t> memory = random_bytes(t, size + 256 + 34 * unit, shift);
+    const uint64_t offset = aligned_offset(memory.data(), unit) + shift * unit;
     std::vector<uint8_t> expected = memory;
-    const uint64_t size = 3000;
     bp_buffer* lent = nullptr;
     const bp_status status =
         m.register_host(m.self, t.target().device, memory.data() + offset, size, &lent);
@@ -186,12 +199,14 @@ void device_works_on_registered_memory(Context& t) {
 
 void unregistered_memory_is_the_hosts_again(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
-  std::vector<uint8_t> memory = random_bytes(t, kSize);
+  const uint64_t unit = register_unit(t);
+  std::vector<uint8_t> memory = random_bytes(t, kSize + 2 * unit);
+  uint8_t* const begin = memory.data() + aligned_offset(memory.data(), unit);
   const std::vector<uint8_t> before = memory;
   for (int i = 0; i < 3; ++i) {
     bp_buffer* lent = nullptr;
-    const bp_status status =
-        m.register_host(m.self, t.target().device, memory.data(), kSize, &lent);
+    const bp_status status = m.register_host(m.self, t.target().device, begin,
+                                             std::max(unit, kSize / unit * unit), &lent);
     if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
     t.require_ok(status, "register_host of memory that was unregistered before");
     t.require_ok(m.unregister_host(m.self, lent), "memory.unregister_host");
@@ -216,7 +231,7 @@ void add_address_cases(std::vector<Case>& cases) {
           {"wrapped_address_is_the_same_memory",
            {"MEMORY-12", "MEMORY-1"},
            wrapped_address_is_the_same_memory},
-          {"free_ends_the_wrapping_alone", {"MEMORY-13"}, free_ends_the_wrapping_alone},
+          {"deallocate_ends_the_wrapping_alone", {"MEMORY-13"}, deallocate_ends_the_wrapping_alone},
           {"address_info_finds_the_buffer", {"MEMORY-14"}, address_info_finds_the_buffer},
           {"address_info_ends_with_the_buffer",
            {"MEMORY-14", "ERROR-2"},

@@ -97,10 +97,11 @@ class Churn {
     const bool is_held = gate_ && block.stream == kHeld;
     if (!is_held) check(block);
     if (is_held || below(2) == 0) {
-      t_.require_ok(m_.free(m_.self, block.buffer.release(), stream), "free on a stream");
+      t_.require_ok(m_.deallocate(m_.self, block.buffer.release(), stream),
+                    "deallocate on a stream");
     } else {
       finish(t_, stream);
-      t_.require_ok(m_.free(m_.self, block.buffer.release(), nullptr), "free");
+      t_.require_ok(m_.deallocate(m_.self, block.buffer.release(), nullptr), "deallocate");
     }
     std::swap(block, live_.back());
     live_.pop_back();
@@ -216,7 +217,7 @@ void expect_exhausted(Context& t, uint64_t size_bytes) {
   const bp_status status = m.allocate(m.self, t.target().device, &desc, &buffer);
   const std::string text = bp_error_text();
   t.expect_refused(status, BP_OUT_OF_MEMORY, "more than there is");
-  if (status == BP_OK) return static_cast<void>(m.free(m.self, buffer, nullptr));
+  if (status == BP_OK) return static_cast<void>(m.deallocate(m.self, buffer, nullptr));
   t.expect(text.find(std::to_string(size_bytes)) != std::string::npos,
            "the text says that " + std::to_string(size_bytes) + " bytes were asked for: " + text);
   t.expect_eq(buffer, t.sentinel<bp_buffer>(), "out_buffer after a failure");

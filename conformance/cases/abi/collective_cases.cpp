@@ -19,7 +19,6 @@ double value(uint32_t rank, uint64_t i) {
 }
 
 double reduce(bp_reduction reduction, double a, double b) {
-  const auto bits = [](double x) { return static_cast<uint64_t>(x); };
   switch (reduction) {
     case BP_REDUCTION_PRODUCT:
       return a * b;
@@ -27,12 +26,6 @@ double reduce(bp_reduction reduction, double a, double b) {
       return std::min(a, b);
     case BP_REDUCTION_MAX:
       return std::max(a, b);
-    case BP_REDUCTION_AND:
-      return static_cast<double>(bits(a) & bits(b));
-    case BP_REDUCTION_OR:
-      return static_cast<double>(bits(a) | bits(b));
-    case BP_REDUCTION_XOR:
-      return static_cast<double>(bits(a) ^ bits(b));
     default:
       return a + b;
   }
@@ -89,7 +82,7 @@ std::vector<Numbers> claimed_numbers(Context& t, const RankGroup& g) {
   std::vector<Numbers> claimed;
   const bp_device_properties& p = *t.target().properties;
   for (uint64_t d = 0; d < p.dtype_count; ++d) {
-    for (bp_reduction r = BP_REDUCTION_SUM; r <= BP_REDUCTION_XOR; ++r) {
+    for (bp_reduction r = BP_REDUCTION_SUM; r <= BP_REDUCTION_SCALED_SUM; ++r) {
       if (float_format(p.dtypes[d]) == nullptr && p.dtypes[d] != BP_I32 && p.dtypes[d] != BP_I64 &&
           p.dtypes[d] != BP_U8 && p.dtypes[d] != BP_I8) {
         continue;
@@ -300,7 +293,6 @@ void sends_and_receives_of_one_group_of_calls_pair_up(Context& t) {
     send.send = g.allocate(rank, kCount * 4);
     g.store(rank, send.send, BP_F32, placed);
     receive.receive = g.allocate(rank, kCount * 4);
-    send.tag = receive.tag = 7;
     results.push_back(receive.receive);
     calls.insert(calls.end(), {send, receive});
   }
@@ -310,6 +302,30 @@ void sends_and_receives_of_one_group_of_calls_pair_up(Context& t) {
     compare(
         t, g.load(rank, results[rank], BP_F32),
         [&](uint64_t i) { return placed((rank + n - 1) % n, i); }, of(rank));
+  }
+}
+
+// Rank 0 sends three letters to rank 1: two in one group of calls, and one behind them. The
+// receives are grouped in another way.
+void letters_arrive_in_the_order_of_their_submission(Context& t) {
+  RankGroup g(t, 2);
+  constexpr uint32_t kLetters = 3;
+  std::vector<bp_collective_call> sends, receives;
+  for (uint32_t letter = 0; letter < kLetters; ++letter) {
+    bp_collective_call& send =
+        sends.emplace_back(g.call(0, BP_COLLECTIVE_SEND, BP_F32, kCount, 0, 1));
+    send.send = g.allocate(0, kCount * 4);
+    g.store(0, send.send, BP_F32, [&](uint32_t, uint64_t i) { return placed(letter, i); });
+    receives.push_back(g.call(1, BP_COLLECTIVE_RECEIVE, BP_F32, kCount, 0, 0));
+    receives.back().receive = g.allocate(1, kCount * 4);
+  }
+  t.require_ok(g.submit({sends[0], sends[1], receives[0]}), "submit of two sends and a receive");
+  t.require_ok(g.submit({receives[1], receives[2], sends[2]}), "submit of the others");
+  g.finish_all();
+  for (uint32_t letter = 0; letter < kLetters; ++letter) {
+    compare(
+        t, g.load(1, receives[letter].receive, BP_F32),
+        [&](uint64_t i) { return placed(letter, i); }, "receive " + std::to_string(letter));
   }
 }
 
@@ -333,6 +349,9 @@ void add_collective_cases(std::vector<Case>& cases) {
           {"sends_and_receives_of_one_group_of_calls_pair_up",
            {"COLLECTIVE-1"},
            sends_and_receives_of_one_group_of_calls_pair_up},
+          {"letters_arrive_in_the_order_of_their_submission",
+           {"COLLECTIVE-13"},
+           letters_arrive_in_the_order_of_their_submission},
       });
 }
 

@@ -1,5 +1,6 @@
 // Cases for api/include/backplane/collective.h: calls that are refused, late, aborted or ended.
 #include <thread>
+#include <utility>
 
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
@@ -69,6 +70,22 @@ void ranks_that_disagree_are_told(Context& t) {
   }
 }
 
+void failed_stream_keeps_its_whole_group_back(Context& t) {
+  RankGroup g(t, 2);
+  std::vector<bp_collective_call> calls{sum_in_place(g, 0), sum_in_place(g, 1)};
+  g.finish_all();  // The data have arrived, which another stream does not wait for.
+  const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
+  bp_stream* const healthy = std::exchange(calls[0].stream, failed.get());
+  t.expect_refused(g.submit(calls), BP_STREAM_FAILED, "a call on a failed stream");
+  g.finish_all();
+  compare(
+      t, g.load(1, calls[1].receive, BP_F32), [](uint64_t i) { return placed(1, i); },
+      "the other rank's memory");
+  calls[0].stream = healthy;
+  t.expect_eq(g.submit(calls), BP_OK, "the calls, mended");
+  g.finish_all();
+}
+
 void abort_ends_waiting_work_and_a_new_group_works(Context& t) {
   {
     RankGroup g(t, 2);
@@ -125,6 +142,115 @@ void bad_descs_make_no_group(Context& t) {
   t.expect_refused(g.ops().create(g.ops().self, nullptr, out), BP_INVALID_ARGUMENT, "desc is NULL");
 }
 
+// A desc of a group that has only the device of the case.
+struct Single {
+  explicit Single(Context& t) : device(t.target().device) {
+    desc.struct_size = sizeof(desc);
+    desc.struct_type = BP_STRUCT_PROCESS_GROUP_DESC;
+    desc.devices = &device;
+    desc.ranks = &rank;
+    desc.local_count = desc.world_size = 1;
+    desc.key_prefix = "conformance/";
+    desc.timeout_ns = kTimeoutNs;
+  }
+  Single(const Single&) = delete;
+
+  bp_device* device;
+  uint32_t rank = 0;
+  bp_process_group_desc desc{};
+};
+
+// Requires that create() makes no group of this desc, and returns the text of the refusal.
+std::string expect_no_group(Context& t, const bp_process_group_ops& ops,
+                            const bp_process_group_desc& desc, bp_status want,
+                            const std::string& what) {
+  bp_process_group* group = t.sentinel<bp_process_group>();
+  const bp_status status = ops.create(ops.self, &desc, &group);
+  const std::string text = bp_error_text();
+  t.expect_refused(status, want, what);
+  if (status == BP_OK) {
+    static_cast<void>(ops.destroy(ops.self, group));
+  } else {
+    t.expect_eq(group, t.sentinel<bp_process_group>(), what + ": out_groups");
+  }
+  return text;
+}
+
+void each_table_makes_the_groups_that_name_it(Context& t) {
+  const uint64_t count = bp_target_process_groups_count(&t.target());
+  if (count == 0) t.not_supported("the backend has no process groups");
+  for (uint64_t i = 0; i < count; ++i) {
+    const bp_process_group_ops& ops = *bp_target_process_groups(&t.target(), i);
+    Single alone(t);
+    for (const char* name : {static_cast<const char*>(nullptr), "", ops.name}) {
+      alone.desc.table_name = name;
+      bp_process_group* group = nullptr;
+      t.require_ok(ops.create(ops.self, &alone.desc, &group),
+                   std::string("create of ") + ops.name + " for " +
+                       (name == nullptr ? "NULL" : "\"" + std::string(name) + "\""));
+      t.expect_eq(ops.destroy(ops.self, group), bp_status{BP_OK}, "destroy");
+    }
+    const std::string other = std::string(ops.name) + "_of_nobody";
+    alone.desc.table_name = other.c_str();
+    expect_no_group(t, ops, alone.desc, BP_NOT_FOUND, "a table_name of another table");
+  }
+}
+
+void options_that_a_table_does_not_have_are_not_found(Context& t) {
+  const uint64_t count = bp_target_process_groups_count(&t.target());
+  if (count == 0) t.not_supported("the backend has no process groups");
+  const bp_option unknown{"conformance_no_such_option", "1"}, bare{nullptr, nullptr};
+  for (uint64_t i = 0; i < count; ++i) {
+    const bp_process_group_ops& ops = *bp_target_process_groups(&t.target(), i);
+    Single alone(t);
+    alone.desc.option_count = 1;
+    expect_no_group(t, ops, alone.desc, BP_INVALID_ARGUMENT, "options is NULL");
+    alone.desc.options = &bare;
+    expect_no_group(t, ops, alone.desc, BP_INVALID_ARGUMENT, "an option without a key");
+    alone.desc.options = &unknown;
+    const std::string text =
+        expect_no_group(t, ops, alone.desc, BP_NOT_FOUND, "an option that nobody has");
+    t.expect(text.find(unknown.key) != std::string::npos, "the text names the option");
+  }
+}
+
+void unknown_calls_are_unsupported(Context& t) {
+  RankGroup g(t, 1);
+  const struct {
+    const char* what;
+    bp_collective_kind kind;
+    bp_reduction reduction;
+    bp_dtype dtype;
+  } rows[] = {{"kind 0", 0, 0, BP_F32},
+              {"a kind that no header has", 9999, 0, BP_F32},
+              {"no reduction", BP_COLLECTIVE_ALL_REDUCE, 0, BP_F32},
+              {"a reduction that no header has", BP_COLLECTIVE_ALL_REDUCE, 9999, BP_F32},
+              {"a dtype that no header has", BP_COLLECTIVE_BROADCAST, 0, 9999}};
+  const bp_buffer_ref memory = g.allocate(0, kCount * 4);
+  for (const auto& row : rows) {
+    const std::string what = row.what;
+    t.expect_refused(g.ops().supports(g.ops().self, g.group(0), row.kind, row.reduction, row.dtype),
+                     BP_UNSUPPORTED, "supports: " + what);
+    bp_collective_call call = g.call(0, row.kind, row.dtype, kCount, row.reduction);
+    call.send = call.receive = memory;
+    t.expect_refused(g.submit({call}), BP_UNSUPPORTED, "submit: " + what);
+  }
+  g.finish_all();
+  t.expect_eq(g.ops().status(g.ops().self, g.group(0)), BP_OK, "status");
+}
+
+void call_without_its_peer_is_refused(Context& t) {
+  RankGroup g(t, 1);
+  const bp_buffer_ref memory = g.allocate(0, kCount * 4);
+  for (const bp_collective_kind kind : {BP_COLLECTIVE_SEND, BP_COLLECTIVE_RECEIVE}) {
+    for (const uint32_t peer : {g.size(), UINT32_MAX}) {
+      bp_collective_call call = g.call(0, kind, BP_F32, kCount, 0, peer);
+      call.send = call.receive = memory;
+      t.expect_refused(g.submit({call}), BP_INVALID_ARGUMENT, "a peer that is no rank");
+    }
+  }
+}
+
 }  // namespace
 
 void add_collective_failure_cases(std::vector<Case>& cases) {
@@ -139,12 +265,23 @@ void add_collective_failure_cases(std::vector<Case>& cases) {
            {"COLLECTIVE-3"},
            late_rank_ends_the_others_in_time},
           {"ranks_that_disagree_are_told", {"COLLECTIVE-1"}, ranks_that_disagree_are_told},
+          {"failed_stream_keeps_its_whole_group_back",
+           {"STREAM-8"},
+           failed_stream_keeps_its_whole_group_back},
           {"abort_ends_waiting_work_and_a_new_group_works",
            {"COLLECTIVE-10", "COLLECTIVE-2"},
            abort_ends_waiting_work_and_a_new_group_works},
           {"destroyed_group_completes_what_was_submitted",
            {"COLLECTIVE-7"},
            destroyed_group_completes_what_was_submitted},
+          {"each_table_makes_the_groups_that_name_it",
+           {"COLLECTIVE-14"},
+           each_table_makes_the_groups_that_name_it},
+          {"options_that_a_table_does_not_have_are_not_found",
+           {"COLLECTIVE-15"},
+           options_that_a_table_does_not_have_are_not_found},
+          {"unknown_calls_are_unsupported", {"COLLECTIVE-16"}, unknown_calls_are_unsupported},
+          {"call_without_its_peer_is_refused", {"COLLECTIVE-1"}, call_without_its_peer_is_refused},
           {"bad_descs_make_no_group",
            {"COLLECTIVE-6", "ERROR-2", "ERROR-3"},
            bad_descs_make_no_group},

@@ -1,6 +1,7 @@
 // Cases for api/include/backplane/device.h, and for the promises of registration and of the entry.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <set>
 #include <string>
@@ -64,7 +65,10 @@ void identities_are_unique(Context& t) {
 void limits_are_within_the_abi(Context& t) {
   const bp_device_properties& p = *t.target().properties;
   t.expect(p.max_rank >= 4 && p.max_rank <= BP_MAX_RANK, "max_rank is 4 to BP_MAX_RANK");
-  t.expect(p.heap_count >= 1 && p.heaps != nullptr, "there is a heap");
+  t.expect(p.heap_count >= 1 && p.heap_count <= 64 && p.heaps != nullptr,
+           "there are 1 to 64 heaps");
+  t.expect((p.host_register_alignment_bytes & (p.host_register_alignment_bytes - 1)) == 0,
+           "host_register_alignment_bytes is 0 or a power of two");
   t.expect(p.dtype_count >= 1 && p.dtypes != nullptr, "there is a dtype");
   t.expect(p.device_class >= BP_DEVICE_HOST && p.device_class <= BP_DEVICE_SIMULATED,
            "device_class is a BP_DEVICE_* value");
@@ -76,6 +80,13 @@ void limits_are_within_the_abi(Context& t) {
     const uint64_t alignment = h.tensor_offset_alignment_bytes;
     t.expect(alignment >= 1 && alignment <= 4096 && (alignment & (alignment - 1)) == 0,
              "tensor_offset_alignment_bytes is a power of two up to 4096");
+    const bool is_coherent = (h.flags & BP_HEAP_HOST_COHERENT) != 0;
+    const bool is_visible = (h.flags & BP_HEAP_HOST_VISIBLE) != 0;
+    t.expect(
+        is_visible ? std::has_single_bit(h.map_granularity_bytes) : h.map_granularity_bytes == 0,
+        "map_granularity_bytes is a power of two, or 0 where the heap is not host_visible");
+    t.expect(!is_visible || !is_coherent || h.map_granularity_bytes == 1,
+             "map_granularity_bytes is 1 where the heap is host_coherent");
     t.expect(h.max_allocation_bytes <= h.size_bytes, "max_allocation_bytes is within the heap");
   }
 }
@@ -119,6 +130,21 @@ void null_arguments_are_refused(Context& t) {
   refused(d.properties(d.self, nullptr, &properties), "properties: device");
   refused(d.synchronize(d.self, nullptr, 0), "synchronize: device");
   t.expect_eq(bytes, uint64_t{7}, "out parameters after failures");
+}
+
+// The case about the loss of a device resets one.
+void generation_is_stable(Context& t) {
+  const bp_device_ops& devices = *t.target().devices;
+  bp_device* const device = t.target().device;
+  uint64_t first = 7, second = 8;
+  t.expect_refused(devices.generation(devices.self, nullptr, &first), BP_INVALID_ARGUMENT,
+                   "generation: device");
+  t.expect_refused(devices.generation(devices.self, device, nullptr), BP_INVALID_ARGUMENT,
+                   "generation: out_generation");
+  t.expect_eq(first, uint64_t{7}, "out_generation after a failure");
+  t.require_ok(devices.generation(devices.self, device, &first), "generation");
+  t.require_ok(devices.generation(devices.self, device, &second), "generation again");
+  t.expect_eq(second, first, "the generation without a reset");
 }
 
 void synchronize_waits_for_every_stream(Context& t) {
@@ -183,10 +209,11 @@ void add_device_cases(std::vector<Case>& cases) {
           {"probe_counts_the_devices", {"DEVICE-4"}, probe_counts_the_devices},
           {"identities_are_unique", {"DEVICE-1"}, identities_are_unique},
           {"limits_are_within_the_abi",
-           {"DEVICE-2", "DEVICE-3", "HEAP-2"},
+           {"DEVICE-2", "DEVICE-3", "HEAP-2", "HEAP-3"},
            limits_are_within_the_abi},
           {"memory_info_is_of_a_heap", {"DEVICE-6", "ERROR-2"}, memory_info_is_of_a_heap},
           {"unknown_option_is_not_found", {"DEVICE-7"}, unknown_option_is_not_found},
+          {"generation_is_stable", {"DEVICE-9", "ERROR-2"}, generation_is_stable},
           {"null_arguments_are_refused", {"ERROR-3", "ERROR-2"}, null_arguments_are_refused},
           {"synchronize_waits_for_every_stream", {"DEVICE-8"}, synchronize_waits_for_every_stream},
           {"error_text_is_of_its_thread", {"ERROR-1"}, error_text_is_of_its_thread},

@@ -153,7 +153,7 @@ void event_carries_a_failure_to_its_waiters(Context& t) {
   const OwnedStream waiter = make_stream(t);
   // The failure may show at once, or when the waiter reaches the event.
   const bp_status status = streams.wait_event(streams.self, waiter.get(), event.get());
-  if (status != BP_OK) t.expect_refused(status, BP_ABORTED, "wait_event");
+  if (status != BP_OK) t.expect_refused(status, BP_STREAM_FAILED, "wait_event");
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kTimeoutNs), BP_ABORTED,
                    "synchronize of a waiter");
   t.require_ok(events.record(events.self, event.get(), failed.get()), "record when cleared");

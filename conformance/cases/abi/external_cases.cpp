@@ -112,7 +112,7 @@ void handles_without_a_buffer_are_refused(Context& t) {
   const auto refused = [&](const bp_external_handle& handle, bp_status want, const char* what) {
     const bp_status status = m.import_buffer(m.self, t.target().device, &handle, &buffer);
     t.expect_refused(status, want, what);
-    if (status == BP_OK) static_cast<void>(m.free(m.self, buffer, nullptr));
+    if (status == BP_OK) static_cast<void>(m.deallocate(m.self, buffer, nullptr));
     buffer = t.sentinel<bp_buffer>();
   };
   bp_external_handle wrong = good.handle;
@@ -208,8 +208,9 @@ void import_and_invert(const ChildTask& task) {
   check_in_child(m.import_buffer(m.self, device, &handle, &buffer), host, "import_buffer");
   const bp_buffer_ref whole{buffer, 0, handle.size_bytes};
   std::vector<uint8_t> bytes(handle.size_bytes);
-  check_in_child(m.copy_to_host(m.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL), host,
-                 "copy_to_host");
+  check_in_child(
+      m.copy_to_host(m.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL, UINT64_MAX), host,
+      "copy_to_host");
   if (bytes != argument.at("expected").get<std::vector<uint8_t>>()) {
     child_fails("the other process does not find the bytes that were written", "MEMORY-17");
   }
@@ -217,7 +218,7 @@ void import_and_invert(const ChildTask& task) {
   check_in_child(m.copy_from_host(m.self, stream, &whole, bytes.data(), BP_BORROW_DURING_CALL),
                  host, "copy_from_host");
   check_in_child(streams.synchronize(streams.self, stream, kTimeoutNs), host, "synchronize");
-  check_in_child(m.free(m.self, buffer, nullptr), host, "free");
+  check_in_child(m.deallocate(m.self, buffer, nullptr), host, "deallocate");
 }
 
 void add_external_cases(std::vector<Case>& cases) {

@@ -15,41 +15,12 @@ namespace {
 
 constexpr uint64_t kSize = 256;
 
-bp_status synchronize(Context& t, bp_stream* stream) {
-  const bp_stream_ops& streams = *t.target().streams;
-  return streams.synchronize(streams.self, stream, kTimeoutNs);
-}
-
-bp_status status_of(Context& t, bp_stream* stream) {
-  const bp_stream_ops& streams = *t.target().streams;
-  return streams.status(streams.self, stream);
-}
-
 bp_status fill(Context& t, bp_stream* stream, const bp_buffer_ref& to, uint8_t value) {
   const bp_allocator_ops& memory = *t.target().allocator;
   return memory.fill(memory.self, stream, &to, &value, 1);
 }
 
 std::vector<uint8_t> all(uint8_t value) { return std::vector<uint8_t>(kSize, value); }
-
-// Runs a body once for each way in which the backend can be made to fail.
-template <void (*body)(Context&, Provocation&)>
-void with_each(Context& t) {
-  for (const std::unique_ptr<Provocation>& way : provocations(t)) {
-    t.progress(way->name());
-    body(t, *way);
-    if (t.has_failed()) t.fail(std::string("after ") + way->name());
-  }
-}
-
-// Makes a stream whose work has failed.
-OwnedStream failed_stream(Context& t, Provocation& provocation) {
-  OwnedStream stream = make_stream(t);
-  provocation.submit(stream.get());
-  t.expect_refused(synchronize(t, stream.get()), provocation.failure(),
-                   "synchronize behind work that fails");
-  return stream;
-}
 
 void is_told_to_each_reader(Context& t, Provocation& provocation) {
   const OwnedStream stream = failed_stream(t, provocation);
@@ -60,10 +31,31 @@ void is_told_to_each_reader(Context& t, Provocation& provocation) {
   for (int i = 0; i < 3; ++i) {
     t.expect_refused(status_of(t, stream.get()), provocation.failure(), "status");
     t.expect_refused(synchronize(t, stream.get()), provocation.failure(), "synchronize");
-    t.expect_refused(
-        memory.copy_to_host(memory.self, stream.get(), bytes.data(), &whole, BP_BORROW_DURING_CALL),
-        provocation.failure(), "copy_to_host");
+    t.expect_refused(memory.copy_to_host(memory.self, stream.get(), bytes.data(), &whole,
+                                         BP_BORROW_DURING_CALL, UINT64_MAX),
+                     BP_STREAM_FAILED, "copy_to_host");
   }
+}
+
+// The failure shows while the call waits.
+void ends_a_blocking_copy(Context& t, Provocation& provocation) {
+  const OwnedStream stream = make_stream(t);
+  const OwnedBuffer buffer = make_buffer(t, kSize);
+  const bp_buffer_ref whole = range(buffer, 0, kSize);
+  const bp_allocator_ops& memory = *t.target().allocator;
+  std::vector<uint8_t> bytes(kSize);
+  Gate gate(t);
+  gate.hold(stream.get());
+  provocation.submit(stream.get());
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kMomentNs));
+    gate.open();
+  });
+  const bp_status status = memory.copy_to_host(memory.self, stream.get(), bytes.data(), &whole,
+                                               BP_BORROW_DURING_CALL, UINT64_MAX);
+  opener.join();
+  t.expect_refused(status, BP_STREAM_FAILED, "copy_to_host behind work that fails meanwhile");
+  t.expect_refused(status_of(t, stream.get()), provocation.failure(), "status");
 }
 
 void stays_on_its_stream(Context& t, Provocation& provocation) {
@@ -93,13 +85,13 @@ void stops_what_is_submitted_later(Context& t, Provocation& provocation) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_buffer_ref front = range(buffer, 0, 64), back = range(buffer, 128, 64);
   const std::vector<uint8_t> bytes = all(3);
-  t.expect_refused(fill(t, stream.get(), range(buffer, 0, kSize), 2), provocation.failure(),
+  t.expect_refused(fill(t, stream.get(), range(buffer, 0, kSize), 2), BP_STREAM_FAILED,
                    "fill on a failed stream");
-  t.expect_refused(memory.copy(memory.self, stream.get(), &front, &back), provocation.failure(),
+  t.expect_refused(memory.copy(memory.self, stream.get(), &front, &back), BP_STREAM_FAILED,
                    "copy on a failed stream");
   t.expect_refused(
       memory.copy_from_host(memory.self, stream.get(), &front, bytes.data(), BP_BORROW_DURING_CALL),
-      provocation.failure(), "copy_from_host on a failed stream");
+      BP_STREAM_FAILED, "copy_from_host on a failed stream");
   t.expect(read(t, other.get(), range(buffer, 0, kSize)) == all(1), "nothing of it ran");
 }
 
@@ -279,6 +271,7 @@ void add_failure_cases(std::vector<Case>& cases) {
            {"STREAM-9", "STREAM-10", "MEMORY-10"},
            with_each<is_told_to_each_reader>},
           {"stays_on_its_stream", {"STREAM-9", "DEVICE-8"}, with_each<stays_on_its_stream>},
+          {"ends_a_blocking_copy", {"MEMORY-10"}, with_each<ends_a_blocking_copy>},
           {"stops_what_is_submitted_later", {"STREAM-8"}, with_each<stops_what_is_submitted_later>},
           {"stops_what_is_queued_behind_it",
            {"STREAM-8"},
@@ -292,7 +285,7 @@ void add_failure_cases(std::vector<Case>& cases) {
            {"STREAM-11"},
            with_each<destroy_succeeds_all_the_same>},
           {"lost_device_says_so_until_it_is_reset",
-           {"STREAM-11", "ERROR-1"},
+           {"DEVICE-9", "DEVICE-10", "DEVICE-11", "STREAM-11", "STREAM-19", "ERROR-1"},
            [](Context& t) { run_in_child(t, "lose_and_reset"); }},
           {"allocations_fail_one_by_one",
            {"MEMORY-4", "ERROR-2"},

@@ -56,9 +56,11 @@ void illegal_calls_leave_a_capture_valid(Context& t) {
           "wait for an event recorded outside");
   refused(memory.copy_from_host(memory.self, stream, &s.to, host.data(), BP_BORROW_DURING_CALL),
           "copy_from_host");
-  refused(memory.copy_to_host(memory.self, stream, host.data(), &s.to, BP_BORROW_DURING_CALL),
+  refused(memory.copy_to_host(memory.self, stream, host.data(), &s.to, BP_BORROW_DURING_CALL,
+                              UINT64_MAX),
           "copy_to_host");
-  refused(memory.free(memory.self, s.to_buffer.get(), stream), "free in the order of the stream");
+  refused(memory.deallocate(memory.self, s.to_buffer.get(), stream),
+          "deallocate in the order of the stream");
   refused(graphs.launch(graphs.self, other.get(), stream), "launch of a graph");
   t.expect(done == 7 && host == bytes_of(9), "out parameters after refusals");
 
@@ -84,7 +86,7 @@ void failed_stream_is_refused(Context& t) {
   const bp_graph_ops& graphs = graph_table(t);
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedStream stream = make_failed_stream(t, BP_ABORTED);
-  t.expect_refused(graphs.begin_capture(graphs.self, stream.get(), nullptr), BP_INVALID_ARGUMENT,
+  t.expect_refused(graphs.begin_capture(graphs.self, stream.get(), nullptr), BP_STREAM_FAILED,
                    "begin_capture on a failed stream");
   t.expect(!is_capturing(t, stream.get()), "the stream does not capture");
   t.require_ok(streams.clear_failure(streams.self, stream.get()), "clear_failure");

@@ -181,7 +181,7 @@ void failed_stream_refuses_replays(Context& t) {
   CopySetting s(t);
   const OwnedInstance instance = instantiate(t, s.copying(t));
   const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
-  t.expect_refused(graphs.launch(graphs.self, instance.get(), failed.get()), BP_ABORTED,
+  t.expect_refused(graphs.launch(graphs.self, instance.get(), failed.get()), BP_STREAM_FAILED,
                    "launch on a failed stream");
   t.expect(read(t, s.stream.get(), s.to) == bytes_of(0), "nothing ran");
   replay(t, instance, s.stream.get());

@@ -10,7 +10,7 @@ namespace bp::conformance {
 namespace {
 
 const bp_device_guard_ops& guard_of(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_DEVICE_GUARD_OPS & 1) == 0) {
+  if (bp_target_has_table(&t.target(), BP_STRUCT_DEVICE_GUARD_OPS) == 0) {
     t.not_supported("the device has no guard: its library knows no current device");
   }
   return *t.target().guard;

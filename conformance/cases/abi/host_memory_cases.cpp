@@ -42,7 +42,7 @@ void make_handles(Context& t, const RawInstance& instance, bp_device* device, Te
   expect_made_or_out_of_memory(t, host, made, event == no_event, "event.create");
   if (made == BP_OK) static_cast<void>(events.destroy(events.self, event));
   if (created == BP_OK) static_cast<void>(streams.destroy(streams.self, stream));
-  if (allocated == BP_OK) static_cast<void>(m.free(m.self, buffer, nullptr));
+  if (allocated == BP_OK) static_cast<void>(m.deallocate(m.self, buffer, nullptr));
 }
 
 // Refuses the first block of host memory, then the second, and so on until no request is refused

@@ -25,7 +25,7 @@ void expect_allocation_refused(Context& t, const bp_allocate_desc& desc, bp_stat
   const bp_status status = memory.allocate(memory.self, t.target().device, &desc, &buffer);
   t.expect_refused(status, want, what);
   if (status == BP_OK) {
-    t.require_ok(memory.free(memory.self, buffer, nullptr), "free");
+    t.require_ok(memory.deallocate(memory.self, buffer, nullptr), "deallocate");
   } else {
     t.expect_eq(buffer, t.sentinel<bp_buffer>(), "out_buffer after a failure");
   }
@@ -92,7 +92,8 @@ void ranges_outside_are_refused(Context& t) {
     refused(m.copy(m.self, stream.get(), &outside, &partner));
     refused(m.copy(m.self, stream.get(), &partner, &outside));
     refused(m.copy_from_host(m.self, stream.get(), &outside, host.data(), BP_BORROW_DURING_CALL));
-    refused(m.copy_to_host(m.self, stream.get(), host.data(), &outside, BP_BORROW_DURING_CALL));
+    refused(m.copy_to_host(m.self, stream.get(), host.data(), &outside, BP_BORROW_DURING_CALL,
+                           UINT64_MAX));
   }
   t.expect(read(t, stream.get(), range(a, 0, kSize)) == before, "the buffer after the refusals");
   t.expect(std::ranges::count(host, 0xEE) == static_cast<std::ptrdiff_t>(host.size()),
@@ -118,7 +119,7 @@ void null_arguments_are_refused(Context& t) {
   refused(m.copy(m.self, stream.get(), &whole, &nothing), "copy: a range without a buffer");
   refused(m.copy_from_host(m.self, stream.get(), &whole, nullptr, BP_BORROW_DURING_CALL),
           "copy_from_host: src");
-  refused(m.copy_to_host(m.self, stream.get(), nullptr, &whole, BP_BORROW_DURING_CALL),
+  refused(m.copy_to_host(m.self, stream.get(), nullptr, &whole, BP_BORROW_DURING_CALL, UINT64_MAX),
           "copy_to_host: dst");
   refused(m.copy_from_host(m.self, stream.get(), &whole, host, 77), "copy_from_host: borrow");
   refused(m.fill(m.self, stream.get(), &whole, nullptr, 1), "fill: pattern");
@@ -170,22 +171,13 @@ void alignments_are_checked_and_kept(Context& t) {
   }
 }
 
-void heap_is_found_by_its_flags(Context& t) {
-  bp_allocate_desc desc = request(64);
-  desc.heap_flags = ~0u;
-  expect_allocation_refused(t, desc, BP_NOT_FOUND, "flags that no heap has");
-  desc = request(64);
-  desc.heap_index = t.target().properties->heap_count + 1;
-  expect_allocation_refused(t, desc, BP_INVALID_ARGUMENT, "a heap that does not exist");
-}
-
-void free_accepts_null(Context& t) {
+void deallocate_accepts_null(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
-  t.expect_eq(memory.free(memory.self, nullptr, nullptr), BP_OK, "free(NULL)");
+  t.expect_eq(memory.deallocate(memory.self, nullptr, nullptr), BP_OK, "deallocate(NULL)");
 }
 
 // A busy buffer is freed on its stream. Its memory must not be given out too early.
-void free_on_a_stream_waits_for_its_work(Context& t) {
+void deallocate_on_a_stream_waits_for_its_work(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   constexpr uint64_t kSize = 1 << 16;
   const OwnedStream stream = make_stream(t), other = make_stream(t);
@@ -197,7 +189,8 @@ void free_on_a_stream_waits_for_its_work(Context& t) {
   gate.hold(stream.get());
   const bp_buffer_ref from = range(source, 0, kSize), to = range(result, 0, kSize);
   t.require_ok(memory.copy(memory.self, stream.get(), &to, &from), "copy");
-  t.require_ok(memory.free(memory.self, source.release(), stream.get()), "free on the stream");
+  t.require_ok(memory.deallocate(memory.self, source.release(), stream.get()),
+               "deallocate on the stream");
   std::vector<OwnedBuffer> others;
   for (int i = 0; i < 8; ++i) {
     others.push_back(make_buffer(t, kSize));
@@ -256,7 +249,7 @@ void borrow_until_complete_reads_and_writes_later(Context& t) {
                                      BP_BORROW_UNTIL_COMPLETE),
                "copy_from_host");
   t.require_ok(memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
-                                   BP_BORROW_UNTIL_COMPLETE),
+                                   BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
                "copy_to_host");
   gate.open();
   finish(t, stream.get());
@@ -278,17 +271,46 @@ void copy_to_host_is_complete_when_it_returns(Context& t) {
     gate.open();
   });
   std::vector<uint8_t> result(kSize, 0);
-  const bp_status status =
-      memory.copy_to_host(memory.self, stream.get(), result.data(), &whole, BP_BORROW_DURING_CALL);
+  const bp_status status = memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
+                                               BP_BORROW_DURING_CALL, UINT64_MAX);
   const bool is_complete = result == std::vector<uint8_t>(kSize, pattern);
   opener.join();
   t.require_ok(status, "copy_to_host");
   t.expect(is_complete, "the bytes when the call returned");
   finish(t, stream.get());
   const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
-  t.expect_refused(
-      memory.copy_to_host(memory.self, failed.get(), result.data(), &whole, BP_BORROW_DURING_CALL),
-      BP_ABORTED, "copy_to_host on a failed stream");
+  t.expect_refused(memory.copy_to_host(memory.self, failed.get(), result.data(), &whole,
+                                       BP_BORROW_DURING_CALL, UINT64_MAX),
+                   BP_STREAM_FAILED, "copy_to_host on a failed stream");
+}
+
+void late_copies_leave_host_memory_alone(Context& t) {
+  const bp_allocator_ops& memory = *t.target().allocator;
+  const bp_stream_ops& streams = *t.target().streams;
+  constexpr uint64_t kSize = 4096;
+  const OwnedStream stream = make_stream(t);
+  const OwnedBuffer buffer = make_buffer(t, kSize);
+  const bp_buffer_ref whole = range(buffer, 0, kSize);
+  Gate gate(t);
+  gate.hold(stream.get());
+  const uint8_t pattern = 0x77;
+  t.require_ok(memory.fill(memory.self, stream.get(), &whole, &pattern, 1), "fill");
+  const std::vector<uint8_t> before(kSize, 0x11);
+  std::vector<uint8_t> result = before;
+  const auto copy = [&](uint64_t timeout_ns) {
+    return memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
+                               BP_BORROW_DURING_CALL, timeout_ns);
+  };
+  for (const uint64_t timeout_ns : {uint64_t{0}, kMomentNs}) {
+    t.expect_refused(copy(timeout_ns), BP_TIMEOUT, "copy_to_host while the stream is held back");
+  }
+  t.expect_eq(streams.status(streams.self, stream.get()), bp_status{BP_OK},
+              "the status of the stream after the timeouts");
+  gate.open();
+  finish(t, stream.get());
+  t.expect(result == before, "host memory once the late copies have ended");
+  t.require_ok(copy(kTimeoutNs), "copy_to_host again");
+  t.expect(result == std::vector<uint8_t>(kSize, pattern), "the bytes of the second copy");
 }
 
 void fill_repeats_patterns_at_any_offset(Context& t) {
@@ -322,33 +344,6 @@ void fill_checks_its_pattern(Context& t) {
   }
 }
 
-void mapped_memory_is_the_buffer(Context& t) {
-  const bp_allocator_ops& memory = *t.target().allocator;
-  const OwnedStream stream = make_stream(t);
-  const OwnedBuffer buffer = make_buffer(t, 4096);
-  const std::vector<uint8_t> bytes = random_bytes(t, 4096);
-  write(t, stream.get(), range(buffer, 0, 4096), bytes);
-  const bp_buffer_ref part = range(buffer, 100, 1000);
-  void* pointer = nullptr;
-  const bp_status status = memory.map(memory.self, &part, &pointer);
-  const bool is_visible = (t.target().properties->heaps->flags & BP_HEAP_HOST_VISIBLE) != 0;
-  if (!is_visible) {
-    t.expect_refused(status, BP_UNSUPPORTED, "map of a heap that is not host_visible");
-    return;
-  }
-  t.require_ok(status, "map");
-  t.require_ok(memory.invalidate(memory.self, &part), "invalidate");
-  t.expect(std::memcmp(pointer, bytes.data() + 100, 1000) == 0, "the bytes that the host reads");
-  void* second = t.sentinel<void>();
-  t.expect_refused(memory.map(memory.self, &part, &second), BP_INVALID_ARGUMENT, "a second map");
-  std::memset(pointer, 0x11, 1000);
-  t.require_ok(memory.flush(memory.self, &part), "flush");
-  t.require_ok(memory.unmap(memory.self, buffer.get()), "unmap");
-  t.expect(read(t, stream.get(), part) == std::vector<uint8_t>(1000, 0x11),
-           "the bytes that the host wrote");
-  t.expect_refused(memory.unmap(memory.self, buffer.get()), BP_INVALID_ARGUMENT, "a second unmap");
-}
-
 }  // namespace
 
 void add_memory_cases(std::vector<Case>& cases) {
@@ -365,11 +360,10 @@ void add_memory_cases(std::vector<Case>& cases) {
           {"zero_bytes_are_a_buffer", {"MEMORY-3"}, zero_bytes_are_a_buffer},
           {"too_much_is_out_of_memory", {"MEMORY-4", "HEAP-1"}, too_much_is_out_of_memory},
           {"alignments_are_checked_and_kept", {"ERROR-2"}, alignments_are_checked_and_kept},
-          {"heap_is_found_by_its_flags", {"DEVICE-3"}, heap_is_found_by_its_flags},
-          {"free_accepts_null", {"MEMORY-5"}, free_accepts_null},
-          {"free_on_a_stream_waits_for_its_work",
+          {"deallocate_accepts_null", {"MEMORY-5"}, deallocate_accepts_null},
+          {"deallocate_on_a_stream_waits_for_its_work",
            {"STREAM-3"},
-           free_on_a_stream_waits_for_its_work},
+           deallocate_on_a_stream_waits_for_its_work},
           {"copy_checks_sizes_and_overlap",
            {"MEMORY-7", "MEMORY-8"},
            copy_checks_sizes_and_overlap},
@@ -380,11 +374,13 @@ void add_memory_cases(std::vector<Case>& cases) {
           {"copy_to_host_is_complete_when_it_returns",
            {"MEMORY-10"},
            copy_to_host_is_complete_when_it_returns},
+          {"late_copies_leave_host_memory_alone",
+           {"MEMORY-25"},
+           late_copies_leave_host_memory_alone},
           {"fill_repeats_patterns_at_any_offset",
            {"MEMORY-11"},
            fill_repeats_patterns_at_any_offset},
           {"fill_checks_its_pattern", {"MEMORY-11"}, fill_checks_its_pattern},
-          {"mapped_memory_is_the_buffer", {"MEMORY-6"}, mapped_memory_is_the_buffer},
       });
 }
 

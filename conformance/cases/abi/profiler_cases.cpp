@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kSize = 4096;
 
 const bp_profiler_ops& profiler_table(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_PROFILER_OPS & 1) == 0) {
+  if (bp_target_has_table(&t.target(), BP_STRUCT_PROFILER_OPS) == 0) {
     t.not_supported("the device has no profiler");
   }
   return *t.target().profiler;
@@ -38,10 +38,12 @@ class Profile {
                                .kinds = kinds};
     t.require_ok(ops_.start(ops_.self, t.target().device, &desc), "start");
   }
-  ~Profile() { static_cast<void>(ops_.stop(ops_.self, context_.target().device)); }
+  ~Profile() { static_cast<void>(ops_.stop(ops_.self, context_.target().device, UINT64_MAX)); }
   Profile(const Profile&) = delete;
 
-  void stop() { context_.require_ok(ops_.stop(ops_.self, context_.target().device), "stop"); }
+  void stop() {
+    context_.require_ok(ops_.stop(ops_.self, context_.target().device, UINT64_MAX), "stop");
+  }
   void flush() { context_.require_ok(ops_.flush(ops_.self, context_.target().device), "flush"); }
 
   std::vector<Record> records() const {
@@ -153,7 +155,8 @@ void stop_is_the_end(Context& t) {
   const bp_profiler_ops& profiler = profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize);
-  t.require_ok(profiler.stop(profiler.self, t.target().device), "stop without a profile");
+  t.require_ok(profiler.stop(profiler.self, t.target().device, UINT64_MAX),
+               "stop without a profile");
   Profile profile(t);
   Gate gate(t);
   gate.hold(stream.get());
@@ -166,6 +169,31 @@ void stop_is_the_end(Context& t) {
   finish(t, stream.get());
   profile.flush();
   t.expect_eq(profile.records().size(), size_t{10}, "records of later work");
+}
+
+// A profile goes on after a stop() that ran out of time.
+void stop_can_run_out_of_time(Context& t) {
+  const bp_profiler_ops& profiler = profiler_table(t);
+  bp_device* const device = t.target().device;
+  const OwnedStream stream = make_stream(t);
+  const OwnedBuffer a = make_buffer(t, kSize);
+  Profile profile(t);
+  Gate gate(t);
+  gate.hold(stream.get());
+  fill(t, stream.get(), range(a, 0, kSize));
+  for (const uint64_t timeout_ns : {uint64_t{0}, kMomentNs}) {
+    t.expect_refused(profiler.stop(profiler.self, device, timeout_ns), BP_TIMEOUT,
+                     "stop while the work is held back");
+  }
+  const bp_profile_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_PROFILE_DESC,
+                             .sink = [](void*, const bp_activity*) {}};
+  t.expect_refused(profiler.start(profiler.self, device, &desc), BP_ALREADY_EXISTS,
+                   "start after a stop that ran out of time");
+  fill(t, stream.get(), range(a, 0, kSize));
+  gate.open();
+  t.require_ok(profiler.stop(profiler.self, device, kTimeoutNs), "stop again");
+  t.expect_eq(profile.records().size(), size_t{2}, "records before and behind the timeouts");
 }
 
 void flush_delivers_what_has_completed(Context& t) {
@@ -287,7 +315,7 @@ void wrong_arguments_are_refused(Context& t) {
   };
   refused(profiler.start(profiler.self, nullptr, &desc), "start: device");
   refused(profiler.start(profiler.self, device, nullptr), "start: desc");
-  refused(profiler.stop(profiler.self, nullptr), "stop: device");
+  refused(profiler.stop(profiler.self, nullptr, UINT64_MAX), "stop: device");
   refused(profiler.flush(profiler.self, nullptr), "flush: device");
   refused(profiler.calibrate(profiler.self, nullptr, &ns, &ns, &ns), "calibrate: device");
   refused(profiler.calibrate(profiler.self, device, nullptr, &ns, &ns), "calibrate: out_device_ns");
@@ -311,6 +339,7 @@ void add_profiler_cases(std::vector<Case>& cases) {
            records_of_a_stream_do_not_overlap},
           {"second_start_is_refused", {"PROFILER-3"}, second_start_is_refused},
           {"stop_is_the_end", {"PROFILER-4"}, stop_is_the_end},
+          {"stop_can_run_out_of_time", {"PROFILER-7"}, stop_can_run_out_of_time},
           {"flush_delivers_what_has_completed", {"PROFILER-1"}, flush_delivers_what_has_completed},
           {"kinds_are_chosen", {"PROFILER-1"}, kinds_are_chosen},
           {"correlation_ids_nest", {"PROFILER-5"}, correlation_ids_nest},

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -81,6 +82,57 @@ void instances_end_in_any_order(Context& t) {
   }
 }
 
+// A callback that ends when the case lets it. It does not block a thread that submits.
+class Blocker {
+ public:
+  static void run(void* self, bp_status) {
+    auto& blocker = *static_cast<Blocker*>(self);
+    blocker.is_inline_ = std::this_thread::get_id() == blocker.submitter_;
+    blocker.has_begun_ = true;
+    while (!blocker.is_inline_ && !blocker.may_end_) std::this_thread::yield();
+    blocker.has_ended_ = true;
+  }
+  bool has_begun() const { return has_begun_; }
+  bool is_inline() const { return is_inline_; }
+  void end() { may_end_ = true; }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  const std::thread::id submitter_ = std::this_thread::get_id();
+  std::atomic<bool> is_inline_ = false, has_begun_ = false, may_end_ = false, has_ended_ = false;
+};
+
+void shutdown_can_run_out_of_time(Context& t) {
+  const PluginEntry entry = open_entry(t);
+  TestHost host(t.subject().options);
+  RawInstance instance(entry, host);
+  if (instance.status() == BP_ALREADY_EXISTS) t.not_supported(instance.problem());
+  t.require(instance.problem().empty(), instance.problem());
+  bp_device* const device = instance.device(t.target().index);
+  t.require(device != nullptr, "a second instance has the same devices");
+  const bp_stream_ops& streams = instance.streams();
+  bp_stream* stream = nullptr;
+  t.require(streams.create(streams.self, device, nullptr, &stream) == BP_OK, host.take_text());
+  Blocker blocker;
+  t.require(streams.add_callback(streams.self, stream, Blocker::run, &blocker) == BP_OK,
+            host.take_text());
+  for (uint64_t waited_ns = 0; !blocker.has_begun() && waited_ns < kTimeoutNs; waited_ns += 1000) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(1000));
+  }
+  t.require(blocker.has_begun(), "the callback begins");
+  if (blocker.is_inline()) t.not_supported("all work ends in the call that submits it");
+  for (const uint64_t timeout_ns : {uint64_t{0}, kMomentNs}) {
+    t.expect_eq(instance.end(timeout_ns), bp_status{BP_TIMEOUT}, "shutdown while a callback runs");
+    t.expect(!host.take_text().empty(), "an error text of shutdown");
+  }
+  blocker.end();
+  t.expect_eq(use_device(instance, device, host), std::string(), "a use behind the timeouts");
+  t.expect_eq(streams.destroy(streams.self, stream), bp_status{BP_OK}, "destroy of a handle");
+  t.expect_eq(instance.end(kTimeoutNs), bp_status{BP_OK}, "shutdown when the work may end");
+  t.expect(blocker.has_ended(), "the callback has ended before shutdown() returns");
+  t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
+}
+
 // The host's table and the request end where their pages end: a read beyond the end ends the
 // process.
 void host_table_is_read_to_its_size(Context& t) {
@@ -100,7 +152,8 @@ void host_table_is_read_to_its_size(Context& t) {
   const bp_status status = entry.get()(&request, &reply);
   if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
   t.require(status == BP_OK, "the entry: " + host.take_text());
-  t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
+              "shutdown");
   munmap(memory, 2 * page);
 }
 
@@ -116,8 +169,8 @@ void reply_is_written_to_its_size(Context& t) {
   const bp_status status = entry.get()(&request, &guarded.reply);
   if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
   t.require(status == BP_OK, "the entry: " + host.take_text());
-  t.expect_eq(guarded.reply.backend->shutdown(guarded.reply.backend->self), bp_status{BP_OK},
-              "shutdown");
+  t.expect_eq(guarded.reply.backend->shutdown(guarded.reply.backend->self, UINT64_MAX),
+              bp_status{BP_OK}, "shutdown");
   for (size_t i = 0; i < sizeof(guarded.behind); ++i) {
     if (guarded.behind[i] == 0x5A) continue;
     t.fail({"byte " + std::to_string(i) + " behind the reply was written", "overrun", "SIZE-2"});
@@ -240,6 +293,7 @@ void add_reload_cases(std::vector<Case>& cases) {
       {
           {"failed_calls_leave_no_host_memory", {"ENTRY-6"}, failed_calls_leave_no_host_memory},
           {"instances_end_in_any_order", {"ENTRY-3"}, instances_end_in_any_order},
+          {"shutdown_can_run_out_of_time", {"ENTRY-7", "ENTRY-6"}, shutdown_can_run_out_of_time},
           {"a_hundred_reloads_leave_nothing",
            {"ENTRY-6"},
            [](Context& t) { run_in_child(t, "reload_many_times"); }},

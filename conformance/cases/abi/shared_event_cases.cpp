@@ -145,7 +145,7 @@ void imported_event_carries_a_failure(Context& t) {
                    "synchronize of the imported event");
   // The failure may show at once, or when the waiter reaches the event.
   const bp_status status = streams.wait_event(streams.self, waiter.get(), imported.get());
-  if (status != BP_OK) t.expect_refused(status, BP_ABORTED, "wait_event");
+  if (status != BP_OK) t.expect_refused(status, BP_STREAM_FAILED, "wait_event");
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kTimeoutNs), BP_ABORTED,
                    "synchronize of a waiter");
   settle(t, failed);

@@ -263,13 +263,28 @@ void failed_stream_runs_nothing_until_cleared(Context& t) {
   write(t, other.get(), whole, std::vector<uint8_t>(256, 1));
   const OwnedStream stream = make_failed_stream(t, BP_ABORTED);
   const uint8_t two = 2, three = 3;
-  t.expect_refused(memory.fill(memory.self, stream.get(), &whole, &two, 1), BP_ABORTED,
+  t.expect_refused(memory.fill(memory.self, stream.get(), &whole, &two, 1), BP_STREAM_FAILED,
                    "submission to a failed stream");
   t.expect(read(t, other.get(), whole) == std::vector<uint8_t>(256, 1), "nothing ran");
   t.require_ok(streams.clear_failure(streams.self, stream.get()), "clear_failure");
   t.require_ok(memory.fill(memory.self, stream.get(), &whole, &three, 1), "fill when cleared");
   finish(t, stream.get());
   t.expect(read(t, other.get(), whole) == std::vector<uint8_t>(256, 3), "it ran when cleared");
+}
+
+// The host gives the stream the failure that the loss of another device would give it.
+void loss_is_told_to_submissions(Context& t) {
+  const bp_stream_ops& streams = *t.target().streams;
+  const bp_allocator_ops& memory = *t.target().allocator;
+  const OwnedBuffer buffer = make_buffer(t, 256);
+  const bp_buffer_ref whole = range(buffer, 0, 256);
+  const OwnedStream stream = make_failed_stream(t, BP_DEVICE_LOST);
+  const uint8_t two = 2;
+  t.expect_refused(memory.fill(memory.self, stream.get(), &whole, &two, 1), BP_DEVICE_LOST,
+                   "submission behind a loss");
+  t.require_ok(streams.clear_failure(streams.self, stream.get()), "clear_failure");
+  t.require_ok(memory.fill(memory.self, stream.get(), &whole, &two, 1), "fill when cleared");
+  finish(t, stream.get());
 }
 
 void failure_is_not_seen_by_other_streams(Context& t) {
@@ -327,6 +342,7 @@ void add_stream_cases(std::vector<Case>& cases) {
            {"STREAM-11", "STREAM-15"},
            destroyed_stream_completes_its_work},
           {"failure_stays_until_cleared", {"STREAM-9", "ERROR-1"}, failure_stays_until_cleared},
+          {"loss_is_told_to_submissions", {"STREAM-19"}, loss_is_told_to_submissions},
           {"failed_stream_runs_nothing_until_cleared",
            {"STREAM-8", "STREAM-13"},
            failed_stream_runs_nothing_until_cleared},

@@ -169,7 +169,7 @@ void expect_progress(Context& t, const char* what, void (*call)(Context&, bp_str
   volatile uint8_t place = 0;
   const bp_buffer_ref from = range(buffer, 0, 1);
   t.require_ok(memory.copy_to_host(memory.self, stream.get(), const_cast<uint8_t*>(&place), &from,
-                                   BP_BORROW_UNTIL_COMPLETE),
+                                   BP_BORROW_UNTIL_COMPLETE, UINT64_MAX),
                "copy_to_host");
   call(t, stream.get());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kTimeoutNs);

@@ -74,9 +74,9 @@ void one_handle_is_read_by_all(Context& t) {
       const bp_device_properties* properties = nullptr;
       const bool is_ok =
           report.ok(streams.wait_event(streams.self, own, event.get()), "wait_event") &&
-          report.ok(
-              memory.copy_to_host(memory.self, own, seen.data(), &whole, BP_BORROW_DURING_CALL),
-              "copy_to_host") &&
+          report.ok(memory.copy_to_host(memory.self, own, seen.data(), &whole,
+                                        BP_BORROW_DURING_CALL, UINT64_MAX),
+                    "copy_to_host") &&
           report.ok(streams.query(streams.self, stream.get(), &stream_done), "query") &&
           report.ok(streams.status(streams.self, stream.get()), "status") &&
           report.ok(events.query(events.self, event.get(), &event_done), "event.query") &&
@@ -204,9 +204,9 @@ void devices_work_side_by_side(Context& t) {
       const auto value = static_cast<uint8_t>(thread * 31 + round);
       std::vector<uint8_t> bytes(kSize);
       if (!report.ok(memory.fill(memory.self, stream, &whole, &value, 1), "fill") ||
-          !report.ok(
-              memory.copy_to_host(memory.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL),
-              "copy_to_host")) {
+          !report.ok(memory.copy_to_host(memory.self, stream, bytes.data(), &whole,
+                                         BP_BORROW_DURING_CALL, UINT64_MAX),
+                     "copy_to_host")) {
         return;
       }
       if (bytes != std::vector<uint8_t>(kSize, value)) report.add("bytes of another device");

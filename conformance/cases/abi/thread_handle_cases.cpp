@@ -50,9 +50,9 @@ struct Turn {
            report.ok(events.destroy(events.self, event), "event.destroy") &&
            report.ok(streams.destroy(streams.self, writer), "stream.destroy") &&
            report.ok(memory.copy_to_host(memory.self, reader, bytes.data(), &whole,
-                                         BP_BORROW_DURING_CALL),
+                                         BP_BORROW_DURING_CALL, UINT64_MAX),
                      "copy_to_host") &&
-           report.ok(memory.free(memory.self, buffer, reader), "free") &&
+           report.ok(memory.deallocate(memory.self, buffer, reader), "deallocate") &&
            report.ok(streams.destroy(streams.self, reader), "stream.destroy");
   }
 };
@@ -133,7 +133,7 @@ struct Chain {
     t.require_ok(memory.copy(memory.self, stream, &to, &own), "copy");
     t.require_ok(ops.add_callback(ops.self, stream, count_callback, &callbacks), "add_callback");
     t.require_ok(event_ops.record(event_ops.self, events.back().get(), stream), "record");
-    t.require_ok(memory.free(memory.self, buffer.release(), stream), "free");
+    t.require_ok(memory.deallocate(memory.self, buffer.release(), stream), "deallocate");
   }
 
   // Destroys all streams and events in a drawn order.

@@ -29,8 +29,9 @@ class Space {
  public:
   explicit Space(Context& t)
       : stream(make_stream(t)), t_(t), v_(*t.target().virtual_memory), device_(t.target().device) {
-    const uint64_t bit = uint64_t{1} << BP_STRUCT_VIRTUAL_MEMORY_OPS;
-    if ((t.target().table_mask & bit) == 0) t.not_supported("the device has no such table");
+    if (bp_target_has_table(&t.target(), BP_STRUCT_VIRTUAL_MEMORY_OPS) == 0) {
+      t.not_supported("the device has no such table");
+    }
     t.require_ok(v_.granularity(v_.self, device_, 0, &unit), "granularity");
     t.require(std::has_single_bit(unit), "granularity is a power of two");
   }
@@ -161,7 +162,7 @@ void unmapped_parts_are_refused(Context& t) {
     check(m.copy(m.self, stream, &part, &partner));
     check(m.copy(m.self, stream, &partner, &part));
     check(m.copy_from_host(m.self, stream, &part, host.data(), BP_BORROW_DURING_CALL));
-    check(m.copy_to_host(m.self, stream, host.data(), &part, BP_BORROW_DURING_CALL));
+    check(m.copy_to_host(m.self, stream, host.data(), &part, BP_BORROW_DURING_CALL, UINT64_MAX));
   };
   refused({range.get(), 0, 16}, "a part that was never mapped");
   refused({range.get(), 2 * space.unit - 1, 2}, "a part that begins before the mapped memory");

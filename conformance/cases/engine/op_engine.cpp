@@ -91,16 +91,29 @@ void check_unclaimed(Context& t, const OpCase& op_case, const CallData& data) {
               "\", and gives right results");
 }
 
+// Returns whether `text` names the op, and an argument that holds indices, which may be i64 alone.
+bool names_index(const OpCase& op_case, const std::string& text) {
+  return text.find(op_info(op_case.op).name) != std::string::npos &&
+         std::ranges::any_of(op_case.tensors, [&](const TensorArgument& argument) {
+           const bool is_i64 = op_info(op_case.op).member(argument.name).dtype == "i64";
+           return (is_i64 || is_index(op_case, argument)) &&
+                  text.find(argument.name) != std::string::npos;
+         });
+}
+
 void check_failing_stream(Context& t, const OpCase& op_case, const Observation& seen) {
-  const std::string_view op = op_info(op_case.op).name;
   t.detail("failure", seen.status_text);
   if (seen.stream_status == BP_OK) {
     t.add({"an index is out of range, and the stream reported no failure", "no_failure", ""});
   } else if (seen.status_text.empty()) {
     t.add({"the failure of the stream came without an error text", "no_text", "ERROR-1"});
-  } else if (seen.source == BP_KERNEL_NATIVE && seen.status_text.find(op) == std::string::npos) {
-    t.add({"the failure of the stream does not name the op: " + seen.status_text, "no_text",
-           "ERROR-1"});
+  } else if (seen.stream_status != BP_DATA_FAILURE) {
+    t.add({std::string("an index is out of range, and the stream failed with: ") +
+               bp_status_name(seen.stream_status),
+           "no_failure", "STREAM-22"});
+  } else if (seen.source == BP_KERNEL_NATIVE && !names_index(op_case, seen.status_text)) {
+    t.add({"the failure of the stream does not name the op and the argument: " + seen.status_text,
+           "no_text", "STREAM-22"});
   }
   if (!seen.damage.empty()) t.add({seen.damage, "canary", "KERNEL-9"});
   if (!seen.modified_input.empty()) t.add({seen.modified_input, "input_modified", "KERNEL-9"});

@@ -170,14 +170,15 @@ void convert_in_child(const ChildTables& tables, TestHost& host, bp_device* devi
   std::vector<uint8_t> bytes(elements.size());
   const bp_buffer_ref whole{strided, 0, bytes.size()};
   const bp_allocator_ops& m = tables.memory;
-  check_in_child(m.copy_to_host(m.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL), host,
-                 "copy_to_host");
+  check_in_child(
+      m.copy_to_host(m.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL, UINT64_MAX), host,
+      "copy_to_host");
   if (bytes != elements) {
     child_fails("another process reads other elements from a tensor in the layout", "LAYOUT-1");
   }
   check_in_child(tables.layouts.release(tables.layouts.self, layout), host, "release");
   for (bp_buffer* buffer : {laid, strided}) {
-    check_in_child(m.free(m.self, buffer, nullptr), host, "free");
+    check_in_child(m.deallocate(m.self, buffer, nullptr), host, "deallocate");
   }
 }
 
@@ -206,7 +207,7 @@ void convert_by_blob(const ChildTask& task) {
       "enumerate");
   if (count <= task.device) child_fails("in the other process there is no such device");
   convert_in_child(tables, host, devices[task.device], nlohmann::json::parse(task.argument));
-  check_in_child(backend.shutdown(backend.self), host, "shutdown");
+  check_in_child(backend.shutdown(backend.self, UINT64_MAX), host, "shutdown");
 }
 
 void add_layout_blob_cases(std::vector<Case>& cases) {

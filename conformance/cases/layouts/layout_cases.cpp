@@ -214,6 +214,22 @@ void conversions_that_do_not_fit_are_refused(Context& t) {
   t.expect(is_unchanged && laid.is_unchanged(), "memory after conversions that were refused");
 }
 
+void conversions_on_a_failed_stream_are_refused(Context& t) {
+  const bp_layout_ops& layouts = layout_table(t);
+  const OwnedStream stream = make_stream(t), failed = make_failed_stream(t, BP_ABORTED);
+  const std::vector<LayoutSite> sites = layout_sites(t);
+  const LayoutSite& site = changeable(t, sites);
+  GuardedTensor strided = make_strided(t, stream.get(), site, kDense);
+  LaidTensor laid(memory_place(t, stream.get()), *site.layout, site.dtype, site.shape);
+  strided.poison_elements(Poison::kNoise);
+  strided.upload();
+  laid.poison(Poison::kNan);
+  finish(t, stream.get());
+  t.expect_refused(layouts.convert(layouts.self, failed.get(), laid.view(), strided.view()),
+                   BP_STREAM_FAILED, "a conversion on a failed stream");
+  t.expect(laid.is_unchanged(), "the memory of the layout");
+}
+
 void conversions_in_a_capture_are_refused(Context& t) {
   graph_table(t);
   const bp_layout_ops& layouts = layout_table(t);
@@ -275,6 +291,9 @@ void add_layout_cases(std::vector<Case>& cases) {
           {"conversions_that_do_not_fit_are_refused",
            {"LAYOUT-4", "ERROR-1"},
            conversions_that_do_not_fit_are_refused},
+          {"conversions_on_a_failed_stream_are_refused",
+           {"STREAM-8"},
+           conversions_on_a_failed_stream_are_refused},
           {"conversions_in_a_capture_are_refused",
            {"GRAPH-1"},
            conversions_in_a_capture_are_refused},

@@ -88,7 +88,7 @@ void add_sites(Context& t, const OpCase& row, std::set<std::pair<bp_dtype, Shape
 }  // namespace
 
 const bp_layout_ops& layout_table(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_LAYOUT_OPS & 1) == 0) {
+  if (bp_target_has_table(&t.target(), BP_STRUCT_LAYOUT_OPS) == 0) {
     t.not_supported("the device has no table of layouts");
   }
   return *t.target().layouts;

@@ -36,7 +36,7 @@ class Load {
     t.require_ok(memory.allocate(memory.self, target_.device, &desc, &buffer_), "allocate");
   }
   ~Load() {
-    target_.allocator->free(target_.allocator->self, buffer_, stream_);
+    target_.allocator->deallocate(target_.allocator->self, buffer_, stream_);
     static_cast<void>(target_.streams->destroy(target_.streams->self, stream_));
   }
   Load(const Load&) = delete;

@@ -366,6 +366,12 @@ static bp_status synchronize_stream(void* self, bp_stream* stream, uint64_t time
   return BP_OK;
 }
 
+static bp_status generation(void* self, bp_device* device, uint64_t* out_generation) {
+  (void)self, (void)device;
+  *out_generation = 0;
+  return BP_OK;
+}
+
 static bp_status create_event(void* self, bp_device* device, const bp_event_desc* desc,
                               bp_event** out_event) {
   (void)self, (void)device, (void)desc, (void)out_event;
@@ -384,11 +390,12 @@ static const bp_device_ops kDevices = {.struct_size = sizeof(bp_device_ops),
                                        .enumerate = enumerate,
                                        .properties = properties,
                                        .synchronize = synchronize_device,
-                                       .memory_info = memory_info};
+                                       .memory_info = memory_info,
+                                       .generation = generation};
 static const bp_allocator_ops kAllocator = {.struct_size = sizeof(bp_allocator_ops),
                                             .struct_type = BP_STRUCT_ALLOCATOR_OPS,
                                             .allocate = allocate,
-                                            .free = free_buffer};
+                                            .deallocate = free_buffer};
 static const bp_stream_ops kStreams = {.struct_size = sizeof(bp_stream_ops),
                                        .struct_type = BP_STRUCT_STREAM_OPS,
                                        .create = create_stream,
@@ -412,8 +419,8 @@ static bp_status register_all(void* self, const bp_registrar* r) {
   return status;
 }
 
-static bp_status shut_down(void* self) {
-  (void)self;
+static bp_status shut_down(void* self, uint64_t timeout_ns) {
+  (void)self, (void)timeout_ns;
   misbehave(option_shutdown);
   return BP_OK;
 }

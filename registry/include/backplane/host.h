@@ -96,7 +96,7 @@ typedef struct bp_registry_desc {
       search_path; /* NULL, or files and folders separated by ':' in place of the default. */
   /* NULL, or the function that gets the lines of backends and of the registry, on any thread. With
    * NULL they go to nobody, warnings and errors included: a library does not print. */
-  void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
+  void (*log_line)(void* user_data, bp_log_level level, const char* source, const char* message);
   void* user_data;
 
   /* NULL, or the layers in front of each backend, the first outermost: "validate,trace", and "" for
@@ -134,11 +134,6 @@ BP_API bp_status bp_registry_discover(bp_registry* registry, uint64_t* out_count
 BP_API bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
                                       const bp_manifest** out_manifest);
 
-typedef struct bp_option {
-  const char* key;
-  const char* value;
-} bp_option;
-
 /* A loaded backend. Lent. */
 typedef struct bp_plugin {
   uint32_t struct_size;
@@ -164,9 +159,14 @@ BP_API bp_status bp_registry_load(bp_registry* registry, const char* name, uint6
 
 /* Ends a plugin in two phases: first its targets leave the registry, cached selections of them are
  * dropped, cached memory is freed and work is waited for; then the instance is shut down and its
- * library closed. Tables that were lent stay readable until the registry ends, and their free and
- * destroy entries do nothing and return BP_OK. */
-BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin);
+ * library closed. Tables that were lent stay readable until the registry ends, and their deallocate
+ * and destroy entries do nothing and return BP_OK.
+ *
+ * If work of its devices has not ended after timeout_ns nanoseconds, the call returns BP_TIMEOUT
+ * and changes nothing: the plugin stays loaded, and the call may be made again. With a timeout of 0
+ * it only looks; a timeout of UINT64_MAX never runs out. */
+BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin,
+                                    uint64_t timeout_ns);
 
 /* Counts the reports that the layer `layer` in front of a plugin has made: leaks, broken rules,
  * differing results. Each report is a line in the log as well. The count can be read after the
@@ -208,9 +208,8 @@ typedef struct bp_target {
   const bp_layout_ops* layouts;
   const bp_graph_ops* graphs;
   const bp_compiler_ops* compiler;
-  const bp_process_group_ops* process_groups;
+  const bp_process_group_ops* process_groups; /* The first of them, if there are several. */
   const bp_profiler_ops* profiler;
-  uint64_t table_mask; /* Bit BP_STRUCT_GRAPH_OPS is set if the device has that table, and so on. */
 } bp_target;
 
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
@@ -220,6 +219,24 @@ BP_API const bp_target* bp_registry_target(const bp_registry* registry, uint64_t
  * a number is that of the first device. */
 BP_API bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
                                          const bp_target** out_target);
+
+/* The tables of process groups of a device, each with another name, in the order in which the
+ * backend added them: 0 if it has none. bp_target_process_groups() returns NULL for an index that
+ * does not exist. */
+BP_API uint64_t bp_target_process_groups_count(const bp_target* target);
+BP_API const bp_process_group_ops* bp_target_process_groups(const bp_target* target,
+                                                            uint64_t index);
+
+/* Finds the table of process groups that has this name, such as "mpi": the table_name of the
+ * groups' bp_process_group_desc. NULL and "" stand for the first one, whose create() and all other
+ * entries return BP_UNSUPPORTED if the device has no process groups. A name that the device does
+ * not have is BP_NOT_FOUND, and the text lists the names that it has. */
+BP_API bp_status bp_target_find_process_groups(const bp_target* target, const char* name,
+                                               const bp_process_group_ops** out_process_groups);
+
+/* Returns 1 if the backend has the table `struct_type`, such as BP_STRUCT_GRAPH_OPS, for the device
+ * of `target`, also after the unload. Returns 0 for another type and for NULL. */
+BP_API uint32_t bp_target_has_table(const bp_target* target, uint32_t struct_type);
 
 /* ---- Ops ------------------------------------------------------------------------------------ */
 
@@ -285,9 +302,11 @@ BP_API bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flag
                                    uint64_t* out_size);
 
 /* Finds a kernel and launches it on `stream` (NULL: the default stream), with workspace from the
- * cache. If a kernel returns BP_UNSUPPORTED, the next one is tried. The frame may be that of
- * an older or newer build. Refuses a tensor with elements that has no buffer, and checks nothing
- * else of shapes and memory: call bp_op_check_buffers() for what comes from outside. */
+ * cache. If a kernel returns BP_UNSUPPORTED, the next one is tried; any other failure, such as
+ * BP_STREAM_FAILED, is returned at once. The frame may be that of an older or newer build. Refuses
+ * a tensor with elements that has no buffer, and pointers that are NULL where a call needs them.
+ * Checks nothing else of shapes and memory: call
+ * bp_op_check_buffers() for what comes from outside. */
 BP_API bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                               uint32_t op, const void* args);
 

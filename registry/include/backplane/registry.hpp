@@ -63,7 +63,7 @@ using EventHandle = std::unique_ptr<bp_event, Destroy<bp_event_ops>>;
 struct FreeBuffer {
   const bp_allocator_ops* ops;
   void operator()(bp_buffer* buffer) const {
-    static_cast<void>(ops->free(ops->self, buffer, nullptr));
+    static_cast<void>(ops->deallocate(ops->self, buffer, nullptr));
   }
 };
 using BufferHandle = std::unique_ptr<bp_buffer, FreeBuffer>;
@@ -76,6 +76,7 @@ using BlockHandle = std::unique_ptr<bp_block, FreeBlock>;
 // Takes a block from the cache of `target` for use on `stream`; NULL is the default stream.
 inline Status allocate(const bp_target& target, bp_stream* stream, uint64_t size_bytes,
                        BlockHandle* out_block) {
+  if (out_block == nullptr) return {BP_INVALID_ARGUMENT, "out_block is NULL"};
   bp_block* block = nullptr;
   const bp_status code = bp_block_allocate(&target, stream, size_bytes, &block);
   if (code == BP_OK) out_block->reset(block);
@@ -84,6 +85,7 @@ inline Status allocate(const bp_target& target, bp_stream* stream, uint64_t size
 
 inline Status create_stream(const bp_target& target, const bp_stream_desc* desc,
                             StreamHandle* out_stream) {
+  if (out_stream == nullptr) return {BP_INVALID_ARGUMENT, "out_stream is NULL"};
   bp_stream* stream = nullptr;
   const bp_stream_ops& ops = *target.streams;
   const bp_status code = ops.create(ops.self, target.device, desc, &stream);
@@ -93,6 +95,7 @@ inline Status create_stream(const bp_target& target, const bp_stream_desc* desc,
 
 inline Status create_event(const bp_target& target, const bp_event_desc* desc,
                            EventHandle* out_event) {
+  if (out_event == nullptr) return {BP_INVALID_ARGUMENT, "out_event is NULL"};
   bp_event* event = nullptr;
   const bp_event_ops& ops = *target.events;
   const bp_status code = ops.create(ops.self, target.device, desc, &event);
@@ -130,7 +133,9 @@ class Registry {
         bp_registry_load(get(), name.c_str(), options.size(), options.data(), out_plugin));
   }
 
-  Status unload(const bp_plugin* plugin) { return status_of(bp_registry_unload(get(), plugin)); }
+  Status unload(const bp_plugin* plugin, uint64_t timeout_ns = UINT64_MAX) {
+    return status_of(bp_registry_unload(get(), plugin, timeout_ns));
+  }
 
   Status find_target(const std::string& name, const bp_target** out_target) const {
     return status_of(bp_registry_find_target(get(), name.c_str(), out_target));

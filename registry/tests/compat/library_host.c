@@ -53,7 +53,8 @@ static void launch_add(const bp_target* target) {
       a->copy_from_host(a->self, target->default_stream, &range, values, BP_BORROW_DURING_CALL),
       "copy_from_host");
   expect_ok(bp_op_launch(target, NULL, 0, BP_OP_ADD, &args), "bp_op_launch");
-  expect_ok(a->copy_to_host(a->self, target->default_stream, values, &range, BP_BORROW_DURING_CALL),
+  expect_ok(a->copy_to_host(a->self, target->default_stream, values, &range,
+                            BP_BORROW_DURING_CALL FOREVER),
             "copy_to_host");
   for (i = 0; i < COUNT; ++i) {
     expect(values[2 * COUNT + i] == (float)(2 * i + COUNT), "the sum of bp_op_launch is wrong");
@@ -103,7 +104,7 @@ int main(int argc, char** argv) {
   exercise(&t, VERSION(major, minor));
   launch_add(target);
   check_statistics(target);
-  expect_ok(bp_registry_unload(registry, plugin), "bp_registry_unload");
+  expect_ok(bp_registry_unload(registry, plugin FOREVER), "bp_registry_unload");
   expect_ok(bp_registry_destroy(registry), "bp_registry_destroy");
   printf("served %u.%u\n", (unsigned)major, (unsigned)minor);
   return 0;

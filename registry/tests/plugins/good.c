@@ -37,6 +37,12 @@ static bp_status synchronize(void* self, bp_device* device, uint64_t timeout_ns)
   return BP_OK;
 }
 
+static bp_status generation(void* self, bp_device* device, uint64_t* out_generation) {
+  (void)self, (void)device;
+  *out_generation = 0;
+  return BP_OK;
+}
+
 static bp_status default_stream(void* self, bp_device* device, bp_stream** out_stream) {
   (void)self, (void)device;
   *out_stream = (bp_stream*)&stream_storage;
@@ -47,7 +53,8 @@ static const bp_device_ops devices = {.struct_size = sizeof(bp_device_ops),
                                       .struct_type = BP_STRUCT_DEVICE_OPS,
                                       .enumerate = enumerate,
                                       .properties = properties,
-                                      .synchronize = synchronize};
+                                      .synchronize = synchronize,
+                                      .generation = generation};
 static const bp_allocator_ops allocator = {.struct_size = sizeof(bp_allocator_ops),
                                            .struct_type = BP_STRUCT_ALLOCATOR_OPS};
 static const bp_stream_ops streams = {.struct_size = sizeof(bp_stream_ops),

@@ -13,8 +13,8 @@ static inline bp_status accept(bp_entry_reply* reply, const bp_backend* backend)
   return BP_OK;
 }
 
-static inline bp_status end_nothing(void* self) {
-  (void)self;
+static inline bp_status end_nothing(void* self, uint64_t timeout_ns) {
+  (void)self, (void)timeout_ns;
   return BP_OK;
 }
 

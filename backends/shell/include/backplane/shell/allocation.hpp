@@ -1,5 +1,6 @@
 // Checks of a request for memory, which are the same for all devices of this tree.
 //
+//   if (request.layout != nullptr) apply_layout(request, layouts);
 //   check_allocation(request, {.peer = "this device has no peers"});
 //   const size_t heap = find_heap(device.properties(), request);
 //   check_size(device.heap(heap), request.size_bytes, "allocate");
@@ -8,6 +9,7 @@
 // not take.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include "backplane/device.h"
 #include "backplane/memory.h"
 #include "backplane/shell/entry.hpp"
+#include "backplane/shell/layout.hpp"
 
 namespace bp {
 
@@ -67,6 +70,18 @@ inline void check_allocation(const bp_allocate_desc& desc, const UnservedUsages&
   }
 }
 
+// Replaces the layout of a request by the size and the alignment that the layout needs.
+inline void apply_layout(bp_allocate_desc& desc, const Layouts& layouts) {
+  if (desc.size_bytes != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: size_bytes is " + std::to_string(desc.size_bytes) +
+                                    " and a layout is given, which has the size; 0 is allowed");
+  }
+  const LayoutFacts facts = layouts.facts_of(*desc.layout, "allocate: layout");
+  desc.size_bytes = facts.physical_size_bytes;
+  desc.alignment_bytes = std::max(desc.alignment_bytes, facts.alignment_bytes);
+  desc.layout = nullptr;
+}
+
 // Checks a heap_index, of which the numbers below `end` are allowed.
 inline void check_heap_index(uint64_t heap_index, uint64_t end, const char* call) {
   if (heap_index < end) return;
@@ -75,14 +90,18 @@ inline void check_heap_index(uint64_t heap_index, uint64_t end, const char* call
              (end == 1 ? "0 is" : "0 to " + std::to_string(end - 1) + " are") + " allowed");
 }
 
-// Returns the index of the first heap that has the wanted flags, or of the heap with the wanted
-// number. The heaps are an array of bp_heap, as make_properties() leaves it.
+// Returns the index of the first heap of heap_mask that has the wanted flags. The heaps are an
+// array of bp_heap, as make_properties() leaves it.
 inline size_t find_heap(const bp_device_properties& device, const bp_allocate_desc& desc) {
-  check_heap_index(desc.heap_index, device.heap_count + 1, "allocate");
+  const uint64_t all = ~uint64_t{0} >> (64 - device.heap_count);
+  if ((desc.heap_mask & ~all) != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: heap_mask is " + std::to_string(desc.heap_mask) +
+                                    "; the bits " + std::to_string(all) + " stand for heaps");
+  }
+  const uint64_t mask = desc.heap_mask == 0 ? all : desc.heap_mask;
   const std::span heaps(device.heaps, device.heap_count);
   for (size_t heap = 0; heap < heaps.size(); ++heap) {
-    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
-    if ((desc.heap_flags & ~heaps[heap].flags) == 0) return heap;
+    if ((mask >> heap & 1) != 0 && (desc.heap_flags & ~heaps[heap].flags) == 0) return heap;
   }
   refuse(BP_NOT_FOUND,
          "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));

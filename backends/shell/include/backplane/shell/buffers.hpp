@@ -6,8 +6,8 @@
 //     ...
 //     const uint64_t size_bytes;
 //
-//     std::mutex mutex;  // It guards `is_mapped`. The tables of memory_ops.hpp use both.
-//     bool is_mapped = false;
+//     std::mutex mutex;  // It guards `maps`. The tables of memory_ops.hpp use both.
+//     std::vector<void*> maps;  // What map() gave and unmap() has not taken back.
 //   };
 //
 // Rules:
@@ -124,6 +124,16 @@ inline void check_addresses(const ByteRange& range, const char* call) {
 inline void check_mappable(bool is_visible, bool is_stream_ordered) {
   if (!is_visible) refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
   if (is_stream_ordered) refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
+}
+
+// Checks that memory of the host can be registered. alignment_bytes is that of the device.
+inline void check_registered(const ByteRange& memory, uint64_t alignment_bytes) {
+  check_addresses(memory, "register_host");
+  if (memory.address % alignment_bytes == 0 && memory.size_bytes % alignment_bytes == 0) return;
+  refuse(BP_INVALID_ARGUMENT, "register_host: " + std::to_string(memory.size_bytes) +
+                                  " bytes at address " + std::to_string(memory.address) +
+                                  " do not begin and end at multiples of " +
+                                  std::to_string(alignment_bytes));
 }
 
 // Checks that size_bytes at first_byte of memory_bytes can be wrapped.

@@ -45,6 +45,7 @@ struct CaptureBackend {
   bp_allocator_ops memory;  // With its self, and without CaptureFront.
   bp_stream_ops streams;
   bp_event_ops events;
+  bp_device_ops devices;
 
   // Returns an address that is the same for all handles of one queue, or NULL if the handle is not
   // of this backend.
@@ -89,6 +90,9 @@ class Captures {
   bp_status refuse(const char* call) const;
   bp_status refuse_captured(const char* call) const;
 
+  // Returns BP_OK, or refuses the call if the stream has failed.
+  bp_status admit(bp_stream* stream, const char* call) const;
+
   // Keeps a launch in the capture. `check` does everything that a launch does except submit, and
   // returns whether the launch would be accepted.
   template <typename Check>
@@ -109,6 +113,10 @@ class Captures {
   bp_status record(bp_event* event, bp_stream* stream);
   bp_status wait_event(bp_stream* stream, bp_event* event);
   void forget(bp_event* event);
+
+  // Ends the captures on a device that was reset. Its graphs and their instances are lost by then,
+  // because they are of an earlier generation.
+  void lose(bp_device* device);
 
   // The entries of bp_graph_ops.
   bp_status begin(bp_stream* stream, const bp_capture_desc* desc);
@@ -131,6 +139,7 @@ class Captures {
     uint64_t id = 0;
     const void* origin = nullptr;
     bp_device* device = nullptr;
+    uint64_t generation = 0;  // That of the device.
     std::vector<bp_buffer_ref> slots;
     std::vector<Work> works;
     std::vector<Clock> clocks;  // One for each stream, the origin first.
@@ -142,6 +151,7 @@ class Captures {
   struct Mark {
     std::weak_ptr<Capture> capture;
     Clock clock;
+    bp_device* device;
   };
 
   bool has_seat(bp_stream* stream) const;
@@ -164,6 +174,9 @@ class Captures {
                          bool& out_has_begun) const;
   Graph& checked(bp_graph* graph, const char* call) const;
   GraphInstance& checked(bp_graph_instance* instance, const char* call) const;
+  // Returns what checked() returns, and throws StatusError if a reset of the device has lost it.
+  template <typename Handle>
+  auto& living(Handle* handle, const char* call) const;
 
   const CaptureBackend backend_;
   std::atomic<uint32_t> mark_count_ = 0;

@@ -134,10 +134,10 @@ class CaptureFront {
       }
       return c.backend().memory.fill(self, stream, dst, pattern, size_bytes);
     };
-    memory.free = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
+    memory.deallocate = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
       Captures& c = kCapturesOf(self);
-      if (stream != nullptr && c.is_capturing(stream)) return c.refuse("free");
-      return c.backend().memory.free(self, buffer, stream);
+      if (stream != nullptr && c.is_capturing(stream)) return c.refuse("deallocate");
+      return c.backend().memory.deallocate(self, buffer, stream);
     };
     memory.allocate = [](void* self, bp_device* device, const bp_allocate_desc* desc,
                          bp_buffer** out_buffer) -> bp_status {
@@ -194,7 +194,8 @@ Captures& captures_of(void* self) {
 // Makes the captures of an instance whose tables are complete, replaces entries of these tables,
 // and fills the table of graphs. `Traits` looks up handles, which may be NULL or foreign. It has
 // these types and static members:
-//   Instance                         has host, hooks, allocator, streams, events, graphs, captures
+//   Instance                         has host, hooks, devices, allocator, streams, events, graphs,
+//                                    captures
 //   queue_of(stream)                 an address that all handles of one queue share; NULL for a
 //                                    handle that is none of this backend
 //   device_of_stream(self, stream)   the handle of its device
@@ -211,6 +212,7 @@ void offer_captures(typename Traits::Instance& i) {
       .memory = i.allocator,
       .streams = i.streams,
       .events = i.events,
+      .devices = i.devices,
       .queue_of = Traits::queue_of,
       .device_of = Traits::device_of_stream,
       .state_of = [](bp_event* handle) -> EventState {

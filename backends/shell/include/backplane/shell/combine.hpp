@@ -16,7 +16,7 @@ struct Contribution {
 };
 
 // Returns whether combine() takes this reduction with this dtype. Averages and scaled sums need
-// floats; bitwise reductions need integers or bool.
+// floats.
 bool can_combine(bp_reduction reduction, bp_dtype dtype);
 
 // Reduces `count` elements of each contribution into `result`, which may be the memory of a

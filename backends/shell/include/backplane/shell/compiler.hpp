@@ -35,6 +35,8 @@ class Compiler {
   void check_device(bp_device* device, const char* call) const;
   bp_compile_desc read(bp_device* device, const bp_compile_desc* desc, const char* call) const;
   Executable& checked(bp_executable* executable, const char* call) const;
+  // Returns the same, and throws StatusError if a reset of the device has lost the executable.
+  Executable& living(bp_executable* executable, const char* call) const;
   bp_executable* add(std::unique_ptr<Executable> executable);
   uint64_t identity_hash() const;
 
@@ -55,6 +57,7 @@ void offer_compiler(typename Traits::Instance& i, const char* identity) {
                           .memory = i.allocator,
                           .streams = i.streams,
                           .events = i.events,
+                          .devices = i.devices,
                           .kernels = {},
                           .captures = i.captures.get(),
                           .self = &i,

@@ -1,10 +1,29 @@
-// Measures how much of a timeout is left, for calls that wait more than once.
+// Waits with a timeout: measures how much of it is left, for calls that wait more than once, and
+// waits on a condition variable.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
 namespace bp {
+
+// Waits until is_done() is true. Returns false if timeout_ns passed first. `lock` holds the mutex
+// of `changed`.
+template <typename Predicate>
+bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+             uint64_t timeout_ns, Predicate is_done) {
+  // A deadline beyond a century could overflow, so a longer timeout never passes.
+  constexpr uint64_t kForeverNs = uint64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
+  if (timeout_ns == 0) return is_done();
+  if (timeout_ns >= kForeverNs) {
+    changed.wait(lock, is_done);
+    return true;
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  return changed.wait_until(lock, end, is_done);
+}
 
 class Deadline {
  public:

@@ -7,7 +7,8 @@
 // Cards of lookup.hpp has the first six:
 //   Instance                               the self of the tables; it has `host`
 //   Device                                 has properties(), and wait(timeout_ns), which is false
-//                                          if its work did not end in time
+//                                          if its work did not end in time; one that can be reset
+//                                          has generation(), the number of its resets
 //   device_count(instance)                 how many there are
 //   device_at(instance, index)             the handle of one
 //   device_of(instance, handle, call)      Device&; throws StatusError for a handle of no device of
@@ -40,7 +41,8 @@ class DeviceOps {
                       .enumerate = enumerate,
                       .properties = properties,
                       .synchronize = synchronize,
-                      .memory_info = memory_info};
+                      .memory_info = memory_info,
+                      .generation = generation};
     if constexpr (requires(Device & d) { Traits::reset(d); }) ops.reset = reset;
     if constexpr (requires(Device & d, const char* text) { Traits::set_option(d, text, text); }) {
       ops.set_option = set_option;
@@ -88,8 +90,7 @@ class DeviceOps {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       Device& d = Traits::device_of(i, handle, "device.synchronize");
       if (!d.wait(timeout_ns)) {
-        refuse(BP_TIMEOUT, "device.synchronize: the work did not end within " +
-                               std::to_string(timeout_ns) + " ns");
+        refuse_timeout("device.synchronize", timeout_ns);
       }
       Traits::device_of(i, handle, "device.synchronize");  // It may be lost by now.
       return BP_OK;
@@ -107,6 +108,20 @@ class DeviceOps {
       Traits::memory_info(d, heap_index, free_bytes, total_bytes);
       *out_free_bytes = free_bytes;
       *out_total_bytes = total_bytes;
+      return BP_OK;
+    });
+  }
+
+  // A device without generation() is never reset.
+  static bp_status generation(void* self, bp_device* handle, uint64_t* out_generation) {
+    return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+      const Device& d = Traits::any_device_of(i, handle, "device.generation");
+      require(out_generation, "device.generation: out_generation");
+      if constexpr (requires { d.generation(); }) {
+        *out_generation = d.generation();
+      } else {
+        *out_generation = 0;
+      }
       return BP_OK;
     });
   }

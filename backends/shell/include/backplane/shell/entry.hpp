@@ -8,6 +8,7 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "backplane/shell/boundary.hpp"
@@ -21,6 +22,12 @@ namespace bp {
 // Throws StatusError if `pointer`, which `text` names, is NULL.
 inline void require(const void* pointer, const char* text) {
   if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
+}
+
+// Refuses a call whose wait ran out of time.
+[[noreturn]] inline void refuse_timeout(const char* call, uint64_t timeout_ns) {
+  refuse(BP_TIMEOUT,
+         std::string(call) + ": the work did not end within " + std::to_string(timeout_ns) + " ns");
 }
 
 // A base of instances, each of which is bound to one host.

@@ -21,6 +21,7 @@ struct CompilerBackend {
   bp_allocator_ops memory;
   bp_stream_ops streams;
   bp_event_ops events;
+  bp_device_ops devices;
   std::vector<const bp_kernel*> kernels;  // In the order in which they are tried.
   Captures* captures;
   void* self;
@@ -39,6 +40,9 @@ class Executable {
   const Program& program() const { return program_; }
   bp_launch_flags flags() const { return flags_; }
   bp_device* device() const { return device_; }
+
+  // Returns whether a reset of the device has lost the executable.
+  bool is_lost() const;
   uint64_t constant_bytes() const { return constant_bytes_; }
   uint64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -74,6 +78,7 @@ class Executable {
 
   const CompilerBackend& backend_;
   bp_device* const device_;
+  const uint64_t generation_;  // That of the device.
   const bp_launch_flags flags_;
   const Program program_;
   bp_kernel kernel_{};

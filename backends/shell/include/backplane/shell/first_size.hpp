@@ -29,6 +29,7 @@ inline constexpr uint32_t kFirstSize = Struct::has_no_first_size;
 
 BP_FIRST_SIZE(bp_address_info, size_bytes);
 BP_FIRST_SIZE(bp_allocate_desc, usage);
+BP_FIRST_SIZE(bp_buffer_info, reserved);
 BP_FIRST_SIZE(bp_capture_desc, slot_count);
 BP_FIRST_SIZE(bp_capture_info, is_origin);
 BP_FIRST_SIZE(bp_collective_call, root);
@@ -37,14 +38,15 @@ BP_FIRST_SIZE(bp_entry_reply, backend);
 BP_FIRST_SIZE(bp_event_desc, reserved);
 BP_FIRST_SIZE(bp_executable_info, code_bytes);
 BP_FIRST_SIZE(bp_external_handle, bytes);
+BP_FIRST_SIZE(bp_peer_info, reserved);
 BP_FIRST_SIZE(bp_plan_info, algorithm);
 BP_FIRST_SIZE(bp_prepare_desc, constant_args);
-BP_FIRST_SIZE(bp_process_group_desc, timeout_ns);
+BP_FIRST_SIZE(bp_process_group_desc, options);
 BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);
 BP_FIRST_SIZE(bp_program_node, reserved);
 BP_FIRST_SIZE(bp_program_value, reserved);
-BP_FIRST_SIZE(bp_registrar, add_kernels);
+BP_FIRST_SIZE(bp_registrar, add_profiler);
 BP_FIRST_SIZE(bp_stream_desc, priority);
 
 #undef BP_FIRST_SIZE

@@ -12,6 +12,7 @@ namespace bp {
 // What was captured. A graph never changes.
 struct Graph {
   bp_device* device = nullptr;
+  uint64_t generation = 0;  // That of the device, which loses the graph at its next reset.
   std::vector<bp_buffer_ref> slots;
   std::vector<Work> works;
 };
@@ -32,6 +33,7 @@ struct GraphInstance {
   };
 
   bp_device* device = nullptr;
+  uint64_t generation = 0;
   std::vector<Work> works;
   std::vector<bp_buffer_ref> slots;         // As they were captured.
   std::vector<std::vector<Patch>> patches;  // For each slot; they point into `works`.

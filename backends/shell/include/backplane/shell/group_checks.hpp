@@ -16,7 +16,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backplane/collective.h"
@@ -29,6 +32,12 @@ namespace bp {
 
 // Checks the counts and the ranks of a desc. The devices and the store are left to the backend.
 void check_group_desc(const bp_process_group_desc& desc);
+
+// Checks that a desc is for the table `table_name`, and returns its options as (key, value). Each
+// key is one of `keys`. Throws StatusError of BP_NOT_FOUND for another table or another key.
+std::vector<std::pair<std::string_view, std::string_view>> read_group_options(
+    const bp_process_group_desc& desc, std::string_view table_name,
+    std::span<const std::string_view> keys);
 
 // ---- supports() and submit() --------------------------------------------------------------------
 
@@ -45,7 +54,7 @@ bool is_between_peers(bp_collective_kind kind);
 // Returns whether calls of this kind name a root. The `root` of a send or a receive is a peer.
 bool has_root(bp_collective_kind kind);
 
-// Checks the root or the peer of a call. A receive may have BP_RANK_ANY.
+// Checks the root or the peer of a call.
 void check_root(const bp_collective_call& call, uint32_t world_size, const std::string& name);
 
 // The elements of the parts of a call, one part for each rank. Parts of a kind that has none are
@@ -65,7 +74,7 @@ struct GroupCall {
   bp_collective_kind kind = 0;
   bp_reduction reduction = 0;  // 0 if the kind does not reduce.
   bp_dtype dtype = 0;
-  uint64_t count = 0, tag = 0;
+  uint64_t count = 0;
   double scale = 1;
   std::vector<uint64_t> send_counts;     // One part for each rank, as read_counts() gives them.
   std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.

@@ -164,7 +164,8 @@ bp_status find_address(std::span<const std::unique_ptr<Device>> devices, uint64_
 // Queue, which lives on after the handle until it has ended. The backend has
 //   const std::shared_ptr<Work>& work_of(const Stream&)
 // in the namespace of the stream. A copy of a Stream is a second handle of its work. A stream that
-// was made before a reset of its device is dead, and stays until it is destroyed.
+// was made before a reset of its device is dead, and stays until it is destroyed. The default
+// stream goes on with another Stream then. Threads may still use the one before, so that stays too.
 template <typename Stream, typename Work>
 class StreamSet {
  public:
@@ -196,20 +197,42 @@ class StreamSet {
     return known == streams_.end() ? nullptr : insert(std::make_unique<Stream>(**known));
   }
 
-  // The default stream. If there is none, or it is dead, it becomes what make(), a
-  // std::unique_ptr<Stream>, returns. The set is not locked while make() runs.
+  // Returns the handle of the default stream, which stays the same. If there is none, it becomes
+  // what make(), a std::unique_ptr<Stream>, returns. If its device was reset, the handle goes on
+  // with such a stream. The set is not locked while make() runs.
   template <typename Make>
   Stream* default_stream(const Make& make) {
-    if (Stream* const known = living_default(); known != nullptr) return known;
-    std::unique_ptr<Stream> made = make();
+    if (!has_living_default()) {
+      std::unique_ptr<Stream> made = make();
+      const std::lock_guard lock(mutex_);
+      // Another thread may have been quicker; then `made` ends behind the lock.
+      if (heir_ == nullptr || !is_alive(*heir_)) heir_ = insert(std::move(made));
+      if (default_ == nullptr) default_ = heir_;
+    }
     const std::lock_guard lock(mutex_);
-    // Another thread may have been quicker; then `made` ends behind the lock.
-    if (default_ == nullptr || !is_alive(*default_)) default_ = insert(std::move(made));
     return default_;
+  }
+
+  // Lets the default stream, if there is one, go on after a reset.
+  template <typename Make>
+  void renew_default_stream(const Make& make) {
+    if (has_default()) default_stream(make);
+  }
+
+  // Returns the stream with which a handle goes on. It is another one for the default stream alone.
+  Stream& heir_of(Stream& stream) const {
+    const std::lock_guard lock(mutex_);
+    return &stream == default_ ? *heir_ : stream;
+  }
+
+  // Returns the handle that the host has of a stream.
+  const Stream* handle_of(const Stream* stream) const {
+    const std::lock_guard lock(mutex_);
+    return stream == heir_ ? default_ : stream;
   }
   bool is_default(const Stream* stream) const {
     const std::lock_guard lock(mutex_);
-    return stream == default_;
+    return stream != nullptr && (stream == default_ || stream == heir_);
   }
   bool is_empty() const {
     const std::lock_guard lock(mutex_);
@@ -246,7 +269,7 @@ class StreamSet {
   void delete_all() {
     for (Stream* const stream : streams_) delete stream;
     streams_.clear();
-    default_ = nullptr;
+    default_ = heir_ = nullptr;
   }
 
  private:
@@ -264,15 +287,20 @@ class StreamSet {
     }
   }
 
-  Stream* living_default() const {
+  bool has_default() const {
     const std::lock_guard lock(mutex_);
-    return default_ != nullptr && is_alive(*default_) ? default_ : nullptr;
+    return default_ != nullptr;
+  }
+  bool has_living_default() const {
+    const std::lock_guard lock(mutex_);
+    return heir_ != nullptr && is_alive(*heir_);
   }
 
   mutable std::mutex mutex_;  // Guards what follows.
   std::unordered_set<Stream*> streams_;
   std::vector<std::weak_ptr<Work>> closing_;  // Of destroyed streams.
-  Stream* default_ = nullptr;
+  Stream* default_ = nullptr;                 // The handle that the host has of the default stream.
+  Stream* heir_ = nullptr;  // The stream behind that handle; another one after a reset.
 };
 
 // The base of a Device, with its handles. A Device replaces the functions that must do more, and
@@ -289,6 +317,8 @@ class DeviceHandles {
   void abandon_work() { streams_.abandon(); }
 
   bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
+  Stream& heir_of(Stream& stream) const { return streams_.heir_of(stream); }
+  const Stream* handle_of(const Stream* stream) const { return streams_.handle_of(stream); }
   void destroy_stream(Stream* stream) { streams_.destroy(stream); }
 
   void remove(Buffer* buffer) { buffers_.remove(buffer); }

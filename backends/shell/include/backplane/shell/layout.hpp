@@ -75,6 +75,9 @@ class Layouts {
   // and offset. `what` begins the error text.
   LayoutForm form_of(const bp_tensor& tensor, const std::string& what) const;
 
+  // Returns the facts of a layout that the host passed in. `what` begins the error text.
+  LayoutFacts facts_of(const bp_layout& layout, const std::string& what) const;
+
   // Checks the arguments of convert(). The two tensors have equal shape and dtype, each has a
   // layout or strides, and no two elements of `dst` lie in one place.
   Conversion read_conversion(const bp_tensor* dst, const bp_tensor* src) const;
@@ -89,6 +92,7 @@ class Layouts {
   struct Layout;
 
   std::string blob_of(const LayoutForm& form) const;
+  LayoutForm form_of(const bp_layout& layout, const std::string& what) const;
   Layout& find(const bp_layout* layout, const char* call);
 
   const LayoutBackend backend_;

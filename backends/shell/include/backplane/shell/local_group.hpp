@@ -5,14 +5,15 @@
 // ranks may share one thread. If a rank does not arrive, the others wait for at most their timeout.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "backplane/collective.h"
@@ -37,6 +38,8 @@ class GroupBackend {
  public:
   virtual ~GroupBackend() = default;
   virtual void check_device(bp_device* device, const char* call) = 0;
+  // Returns the number of resets of the device, which loses the groups from before at each.
+  virtual uint64_t generation(bp_device* /*device*/) { return 0; }
   virtual std::shared_ptr<Queue> queue(bp_stream* stream, bp_device* device, const char* call) = 0;
   virtual std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
                                               bool is_written, const char* call,
@@ -88,8 +91,10 @@ struct LocalGroup {
   uint32_t magic = kMagic;
   uint32_t rank;
   bp_device* device;
+  uint64_t generation;  // That of the device when the group was made.
   std::shared_ptr<World> world;
-  uint64_t next_sequence = 0;  // The next collective. World::mutex_ guards it.
+  uint64_t next_sequence = 0;  // The next collective. World::mutex_ guards it and what follows.
+  std::map<uint32_t, std::array<uint64_t, 2>> next_letters;  // The next send and receive by peer.
 };
 
 inline uint32_t rank_of(const LocalGroup& group) { return group.rank; }
@@ -105,12 +110,12 @@ class World : public std::enable_shared_from_this<World> {
   uint64_t timeout_ns() const { return timeout_ns_; }
   Outcome status() const;
 
-  // Returns the sequence number of the next collective of `group`.
-  uint64_t take_sequence(LocalGroup& group);
+  // Returns the number of the next call of `group`: of its collectives, of its sends to the peer of
+  // `call`, or of its receives from this peer.
+  uint64_t take_sequence(LocalGroup& group, const RankCall& call);
 
   // Says that the stream of `call` has reached the call, with the outcome `before` of the work in
-  // front of it. `sequence` is the number that take_sequence() gave; sends and receives meet by
-  // peer and tag instead.
+  // front of it. `sequence` is the number that take_sequence() gave.
   void arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence, const Outcome& before);
 
   // Ends all calls that wait, and every later call, with `why`. A second end() changes nothing.
@@ -124,7 +129,7 @@ class World : public std::enable_shared_from_this<World> {
   };
 
   void arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence);
-  void arrive_at_peer(const std::shared_ptr<RankCall>& call);
+  void arrive_at_peer(const std::shared_ptr<RankCall>& call, uint64_t sequence);
   void watch(const std::shared_ptr<RankCall>& call, uint64_t sequence);
   // Returns the ranks that a call which has arrived waits for, such as " rank 3"; "" if it does not
   // wait any more.
@@ -137,7 +142,10 @@ class World : public std::enable_shared_from_this<World> {
   mutable std::mutex mutex_;  // Guards the members below; not held while work runs.
   Outcome status_;
   std::map<uint64_t, Meeting> meetings_;  // The key is the sequence number.
-  std::deque<std::shared_ptr<RankCall>> sends_, receives_;
+  // The sends and receives whose other side has not arrived: from, to, and the sequence number.
+  using Letter = std::tuple<uint32_t, uint32_t, uint64_t>;
+  static Letter letter_of(const RankCall& call, uint64_t sequence);
+  std::map<Letter, std::shared_ptr<RankCall>> letters_;
 };
 
 // The groups of one instance of a backend. It is the `self` of their table.

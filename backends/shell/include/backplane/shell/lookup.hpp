@@ -103,6 +103,16 @@ struct Cards {
   }
 };
 
+// Returns the number of resets of a device, for what is not a handle of lookup.hpp. It is 0 if the
+// table has no generation().
+inline uint64_t generation_of(const bp_device_ops& devices, bp_device* device) {
+  uint64_t generation = 0;
+  if (devices.generation != nullptr) {
+    static_cast<void>(devices.generation(devices.self, device, &generation));
+  }
+  return generation;
+}
+
 // ---- Objects ------------------------------------------------------------------------------------
 
 // What a handle begins with.
@@ -144,12 +154,27 @@ void require_alive(const MortalHandle<Device>& handle, const char* call, const c
   require_alive(*handle.device, handle.generation, call, what);
 }
 
+// Returns whether require_alive() would refuse a handle.
+template <typename Device>
+bool is_dead(const DeviceHandle<Device>& handle) {
+  return is_lost(*handle.device);
+}
+template <typename Device>
+bool is_dead(const MortalHandle<Device>& handle) {
+  return is_lost(*handle.device) || handle.generation != handle.device->generation();
+}
+
 // Returns the object behind a handle, which may be of a lost device; NULL if the handle is not of
-// this backend.
+// this backend. An object with heir() may go on as another object after a reset of its device, as
+// the default stream does.
 template <typename Object, typename Handle>
 Object* object_of(Handle* handle) {
   auto* const object = reinterpret_cast<Object*>(handle);
-  return object != nullptr && object->magic == Object::kMagic ? object : nullptr;
+  if (object == nullptr || object->magic != Object::kMagic) return nullptr;
+  if constexpr (requires { object->heir(); }) {
+    if (object->generation != object->device->generation()) return &object->heir();
+  }
+  return object;
 }
 
 // Returns the object behind a handle, which may be of a lost device.

@@ -12,39 +12,49 @@
 //                         `Range` stands for BufferRange<Buffer>
 //
 //   allocate(device, request)             a std::unique_ptr<Buffer>; allocation.hpp has its checks
-//   free(instance, buffer, stream)        a status; `stream` may be NULL, and of a lost device
+//   deallocate(instance, buffer, stream)  a status; `stream` may be NULL, and of a lost device
 //   address_of(buffer)                    the address of its first byte
-//   check_address(instance)               optional: throws StatusError if addresses are not given
-//   is_registered(buffer)                 whether register_host() made it; free() refuses it
+//   why_no_address(instance)              optional: the reason for which no addresses are given, or
+//                                         NULL if they are
+//   heap_of(buffer)                       the index of its heap; UINT64_MAX if it is not known
+//   is_wrapped(buffer)                    whether wrap_address() made it
+//   is_registered(buffer)                 whether register_host() made it; deallocate() refuses it
 //   is_reserved(buffer)                   optional: whether it is a range of virtual memory
 //   check_map(buffer)                     throws StatusError for memory that the host cannot map
 //   map(range)                            a void*, the address for the host; the buffer is locked
-//   unmap(buffer)                         optional; the buffer is locked
+//   unmap(buffer)                         optional; follows each map(); the buffer is locked
+//   layouts_of(instance)                  optional: a const Layouts*, or NULL
 //   flush(range), invalidate(range)       optional
 //
 //   is_local(stream, buffer)              whether the buffer is on the device of the stream
 //   copy(instance, stream, dst, src, call)                a status; dst and src are Ranges that
 //                                                         fit, of two devices in "copy_peer" alone
 //   copy_from_host(instance, stream, dst, src, borrow)    a status
-//   copy_to_host(instance, stream, dst, src, borrow)      a status
+//   copy_to_host(instance, stream, dst, src, borrow, timeout_ns)   a status; throws StatusError of
+//                                                         BP_TIMEOUT. landing.hpp keeps a late
+//                                                         copy from `dst`
 //   fill(instance, stream, dst, pattern, pattern_size_bytes)   a status
-//   can_access(instance, device, peer)    whether copy_peer() takes the two devices
+//   can_access(instance, device, peer)    whether copy_peer() from `peer` to `device` needs no
+//                                         staging
 //   check_peers(instance, dst, src)       optional, for copy_peer(): throws StatusError for buffers
 //                                         of which one cannot be copied to the other
 //
 //   wrap(device, address, size_bytes)             a std::unique_ptr<Buffer>
-//   register_host(device, memory, size_bytes)     optional: a std::unique_ptr<Buffer>
+//   register_host(device, memory, size_bytes)     optional: a std::unique_ptr<Buffer>; the device
+//                                                 then has properties(), with the alignment
 //   unregister_host(std::unique_ptr<Buffer>)      optional
 //   exported_file(buffer)                         optional: a const MemoryFile*, or NULL
 //   import_buffer(device, external)               optional: a std::unique_ptr<Buffer>
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "backplane/memory.h"
+#include "backplane/shell/allocation.hpp"
 #include "backplane/shell/buffers.hpp"
 #include "backplane/shell/bytes.hpp"
 #include "backplane/shell/entry.hpp"
@@ -62,8 +72,9 @@ class MemoryOps {
     bp_allocator_ops ops{.struct_size = sizeof(bp_allocator_ops),
                          .struct_type = BP_STRUCT_ALLOCATOR_OPS,
                          .allocate = allocate,
-                         .free = free,
+                         .deallocate = deallocate,
                          .address = address,
+                         .buffer_info = buffer_info,
                          .map = map,
                          .unmap = unmap,
                          .flush = flush,
@@ -71,7 +82,7 @@ class MemoryOps {
                          .copy = copy,
                          .copy_from_host = copy_from_host,
                          .copy_to_host = copy_to_host,
-                         .can_access_peer = can_access_peer,
+                         .peer_info = peer_info,
                          .fill = fill,
                          .wrap_address = wrap_address,
                          .address_info = address_info};
@@ -102,30 +113,38 @@ class MemoryOps {
       Device& d = Traits::device_of(i, handle, "allocate");
       require(desc, "allocate: desc");
       require(out_buffer, "allocate: out_buffer");
-      const auto request =
+      auto request =
           read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
+      if (request.layout != nullptr) replace_layout(i, request);
       *out_buffer = lend(Traits::allocate(d, request), "allocate");
       return BP_OK;
     });
   }
 
-  static bp_status free(void* self, bp_buffer* handle, bp_stream* stream) {
+  static void replace_layout(const Instance& i, bp_allocate_desc& request) {
+    if constexpr (requires { Traits::layouts_of(i); }) {
+      if (const Layouts* const layouts = Traits::layouts_of(i); layouts != nullptr) {
+        return apply_layout(request, *layouts);
+      }
+    }
+    refuse(BP_UNSUPPORTED, "allocate: layout is given, and this device has no layouts");
+  }
+
+  static bp_status deallocate(void* self, bp_buffer* handle, bp_stream* stream) {
     if (handle == nullptr) return BP_OK;
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
-      Buffer& b = checked_object_of<Buffer>(handle, "free", "buffer");
+      Buffer& b = checked_object_of<Buffer>(handle, "deallocate", "buffer");
       if (Traits::is_registered(b)) {
         refuse(BP_INVALID_ARGUMENT,
-               "free: buffer is the host's memory, which unregister_host() ends");
+               "deallocate: buffer is the host's memory, which unregister_host() ends");
       }
-      if constexpr (requires { Traits::is_reserved(b); }) {
-        if (Traits::is_reserved(b)) {
-          refuse(BP_INVALID_ARGUMENT,
-                 "free: buffer is a reserved range, which virtual_memory.release() ends");
-        }
+      if (is_reserved(b)) {
+        refuse(BP_INVALID_ARGUMENT,
+               "deallocate: buffer is a reserved range, which virtual_memory.release() ends");
       }
       Stream* s = nullptr;
-      if (stream != nullptr) s = &checked_object_of<Stream>(stream, "free", "stream");
-      return Traits::free(i, b, s);
+      if (stream != nullptr) s = &checked_object_of<Stream>(stream, "deallocate", "stream");
+      return Traits::deallocate(i, b, s);
     });
   }
 
@@ -133,8 +152,41 @@ class MemoryOps {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       const Buffer& b = live_object_of<Buffer>(handle, "address", "buffer");
       require(out_address, "address: out_address");
-      if constexpr (requires { Traits::check_address(i); }) Traits::check_address(i);
+      if (const char* const reason = why_no_address(i); reason != nullptr) {
+        refuse(BP_UNSUPPORTED, std::string("address: ") + reason);
+      }
       *out_address = Traits::address_of(b);
+      return BP_OK;
+    });
+  }
+
+  static const char* why_no_address(const Instance& i) {
+    if constexpr (requires { Traits::why_no_address(i); }) return Traits::why_no_address(i);
+    return nullptr;
+  }
+
+  static bool is_reserved(const Buffer& b) {
+    if constexpr (requires { Traits::is_reserved(b); }) return Traits::is_reserved(b);
+    return false;
+  }
+
+  static bp_buffer_flags flags_of(const Buffer& b) {
+    if (is_reserved(b)) return BP_BUFFER_RESERVED;
+    if (Traits::is_registered(b)) return BP_BUFFER_REGISTERED;
+    return Traits::is_wrapped(b) ? bp_buffer_flags{BP_BUFFER_WRAPPED} : 0;
+  }
+
+  static bp_status buffer_info(void* self, bp_buffer* handle, bp_buffer_info* out_info) {
+    return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+      const Buffer& b = live_object_of<Buffer>(handle, "buffer_info", "buffer");
+      check_offer(out_info, kFirstSize<bp_buffer_info>, "buffer_info: out_info");
+      bp_buffer_info info{};
+      info.device = reinterpret_cast<bp_device*>(b.device);
+      info.size_bytes = b.size_bytes;
+      info.heap_index = is_reserved(b) ? UINT64_MAX : Traits::heap_of(b);
+      info.address = why_no_address(i) == nullptr ? Traits::address_of(b) : 0;
+      info.flags = flags_of(b);
+      write_offer(info, out_info);
       return BP_OK;
     });
   }
@@ -148,19 +200,24 @@ class MemoryOps {
       Buffer& b = range.buffer;
       Traits::check_map(b);
       const std::lock_guard lock(b.mutex);
-      if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
-      *out_pointer = Traits::map(range);
-      b.is_mapped = true;
+      b.maps.reserve(b.maps.size() + 1);  // Nothing fails once the backend has mapped the range.
+      b.maps.push_back(Traits::map(range));
+      *out_pointer = b.maps.back();
       return BP_OK;
     });
   }
 
-  static bp_status unmap(void* self, bp_buffer* handle) {
+  static bp_status unmap(void* self, bp_buffer* handle, void* pointer) {
     return entry<Instance>(self, [&](const Instance&) -> bp_status {
-      Buffer& b = live_object_of<Buffer>(handle, "unmap", "buffer");
+      Buffer& b = checked_object_of<Buffer>(handle, "unmap", "buffer");
       const std::lock_guard lock(b.mutex);
-      if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
-      b.is_mapped = false;
+      const auto mapped = std::ranges::find(b.maps, pointer);
+      if (b.maps.empty() && is_dead(b)) return BP_OK;
+      if (b.maps.empty()) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
+      if (mapped == b.maps.end()) {
+        refuse(BP_INVALID_ARGUMENT, "unmap: map() did not give the pointer, or it was unmapped");
+      }
+      b.maps.erase(mapped);
       if constexpr (requires { Traits::unmap(b); }) Traits::unmap(b);
       return BP_OK;
     });
@@ -218,12 +275,12 @@ class MemoryOps {
   }
 
   static bp_status copy_to_host(void* self, bp_stream* handle, void* dst, const bp_buffer_ref* src,
-                                bp_borrow borrow) {
+                                bp_borrow borrow, uint64_t timeout_ns) {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       Stream& s = live_object_of<Stream>(handle, "copy_to_host", "stream");
       const Range from = local_range(s, src, "copy_to_host", "src", BP_ACCESS_READ);
       check_host_pointer(dst, from.size_bytes, borrow, "copy_to_host", "dst");
-      return Traits::copy_to_host(i, s, dst, from, borrow);
+      return Traits::copy_to_host(i, s, dst, from, borrow, timeout_ns);
     });
   }
 
@@ -242,13 +299,14 @@ class MemoryOps {
     });
   }
 
-  static bp_status can_access_peer(void* self, bp_device* handle, bp_device* peer_handle,
-                                   uint32_t* out_can) {
+  static bp_status peer_info(void* self, bp_device* handle, bp_device* peer_handle,
+                             bp_peer_info* out_info) {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
-      Device& device = Traits::device_of(i, handle, "can_access_peer");
-      Device& peer = Traits::device_of(i, peer_handle, "can_access_peer", "peer");
-      require(out_can, "can_access_peer: out_can");
-      *out_can = Traits::can_access(i, device, peer) ? 1 : 0;
+      Device& device = Traits::device_of(i, handle, "peer_info");
+      Device& peer = Traits::device_of(i, peer_handle, "peer_info", "peer");
+      check_offer(out_info, kFirstSize<bp_peer_info>, "peer_info: out_info");
+      const bp_peer_info info{.is_direct = Traits::can_access(i, device, peer) ? 1u : 0u};
+      write_offer(info, out_info);
       return BP_OK;
     });
   }
@@ -287,7 +345,8 @@ class MemoryOps {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       Device& d = Traits::device_of(i, handle, "register_host");
       require(out_buffer, "register_host: out_buffer");
-      check_addresses({reinterpret_cast<uintptr_t>(memory), size_bytes}, "register_host");
+      check_registered({reinterpret_cast<uintptr_t>(memory), size_bytes},
+                       d.properties().host_register_alignment_bytes);
       *out_buffer = lend(Traits::register_host(d, memory, size_bytes), "register_host");
       return BP_OK;
     });

@@ -40,6 +40,7 @@
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/hooks.hpp"
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/make_kernel.hpp"
 
 namespace bp {
@@ -53,6 +54,9 @@ struct LauncherOf {
 
   static const bp_host& host_of(const bp_kernel& kernel) {
     return *static_cast<const Instance*>(kernel.state)->host;
+  }
+  static const bp_device_ops& devices_of(const bp_kernel& kernel) {
+    return static_cast<const Instance*>(kernel.state)->devices;
   }
   static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
     return bp::is_capturing(*static_cast<const Instance*>(kernel.state)->captures, launch.stream);
@@ -72,6 +76,19 @@ class PlanBase {
  public:
   explicit PlanBase(const bp_kernel& its_kernel) : kernel(&its_kernel) {}
   PlanBase(const PlanBase&) = delete;
+
+  // Says which device the plan is for. A reset of the device loses the plan. `devices` outlives the
+  // plan.
+  void set_device(const bp_device_ops& devices, bp_device* device) {
+    if (devices.reset == nullptr) return;
+    devices_ = &devices;
+    device_ = device;
+    generation_ = generation_of(devices, device);
+  }
+  bool is_lost() const {
+    return devices_ != nullptr && generation_ != generation_of(*devices_, device_);
+  }
+
   virtual ~PlanBase() = default;
 
   // Fills the members of plan_info().
@@ -85,6 +102,9 @@ class PlanBase {
   const bp_kernel* const kernel;  // The plan of another kernel is refused.
 
  private:
+  const bp_device_ops* devices_ = nullptr;  // NULL for a device that is never reset.
+  bp_device* device_ = nullptr;
+  uint64_t generation_ = 0;
   std::atomic<uint32_t> uses_ = 1;
 };
 
@@ -92,10 +112,16 @@ inline PlanBase* plan_base(const bp_plan* plan) {
   return reinterpret_cast<PlanBase*>(const_cast<bp_plan*>(plan));
 }
 
-// Returns the plan of `kernel` for its function `call`. Throws StatusError if it is none.
+constexpr const char* kLostPlan = "the plan was made before its device was reset";
+
+// Returns the plan of `kernel` for its function `call`. Throws StatusError if it is none, or if it
+// is lost.
 inline PlanBase& checked_plan(const bp_kernel& kernel, const bp_plan* plan, const char* call) {
   PlanBase* const base = plan_base(plan);
-  if (base != nullptr && base->kernel == &kernel) return *base;
+  if (base != nullptr && base->kernel == &kernel) {
+    if (base->is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + kLostPlan);
+    return *base;
+  }
   refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the plan is NULL or not one of this kernel");
 }
 
@@ -154,7 +180,9 @@ bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepar
       refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
     }
     const PlanRequest request{*self, ours.flags, ours.constant_args};
-    *out_plan = reinterpret_cast<bp_plan*>(make(args, request, env));
+    PlanBase* const plan = make(args, request, env);
+    plan->set_device(Launcher::devices_of(*self), device);
+    *out_plan = reinterpret_cast<bp_plan*>(plan);
     return BP_OK;
   });
 }
@@ -208,6 +236,7 @@ class PlanFunctions {
     if (base->kernel != &kernel) {
       return refuse_launch(kernel, launch, BP_INVALID_ARGUMENT, kForeignPlan);
     }
+    if (base->is_lost()) return refuse_launch(kernel, launch, BP_DEVICE_LOST, kLostPlan);
     const auto& plan = static_cast<const Owned&>(*base);
     if constexpr (Owned::kPacks) {
       if (plan.packed.buffer == nullptr && plan.packed_size_bytes() != 0) {

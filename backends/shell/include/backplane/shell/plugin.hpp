@@ -40,8 +40,27 @@ bp_status answer_entry(const char* name, const bp_entry_request* request, bp_ent
   });
 }
 
+template <typename Instance, typename Whole>
+bp_status shut_down(void* self, uint64_t timeout_ns) {
+  auto* const instance = static_cast<Instance*>(self);
+  if constexpr (requires { instance->wait_for_work(timeout_ns); }) {
+    const bp_status status = guarded(*instance->host, [&]() -> bp_status {
+      if (timeout_ns == UINT64_MAX || instance->wait_for_work(timeout_ns)) return BP_OK;
+      refuse_timeout("shutdown", timeout_ns);
+    });
+    if (status == BP_TIMEOUT) return status;
+  }
+  delete static_cast<Whole*>(instance);
+  return BP_OK;
+}
+
 // Returns the table of a backend whose Instance derives from BackendInstance (instance.hpp).
-// shutdown() deletes the object of type `Whole` that the instance is, or is a part of.
+// shutdown() deletes the object of type `Whole` that the instance is, or is a part of. Before that,
+// it calls the optional
+//   bool wait_for_work(uint64_t timeout_ns)   waits for work that ends without the host; returns
+//                                             false if timeout_ns passed first
+// An Instance without it runs no work behind a call. Its destructor waits for ever, so it is not
+// called for a timeout that never passes.
 template <typename Instance, typename Whole = Instance>
 bp_backend backend_table(Instance* self, const char* name, const char* version) {
   return {.struct_size = sizeof(bp_backend),
@@ -53,10 +72,7 @@ bp_backend backend_table(Instance* self, const char* name, const char* version) 
             return entry<Instance>(its_self,
                                    [&](const Instance& i) { return i.register_tables(registrar); });
           },
-          .shutdown = [](void* its_self) -> bp_status {
-            delete static_cast<Whole*>(static_cast<Instance*>(its_self));
-            return BP_OK;
-          },
+          .shutdown = shut_down<Instance, Whole>,
           .get_extension = get_test_faults<Instance>};
 }
 
@@ -91,7 +107,7 @@ class Registration {
                                      &instance.events, nullptr);
   }
 
-  // Adds one table, such as add(&bp_registrar::add_graph, graphs). It does nothing if an older host
+  // Adds one table, such as add(&bp_registrar::add_graph, graphs). It does nothing if the host
   // lacks the member.
   template <typename Add, typename Ops>
   void add(Add bp_registrar::*entry, const Ops& ops) {

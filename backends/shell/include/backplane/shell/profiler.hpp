@@ -74,7 +74,7 @@ class Profiler {
 
  private:
   bp_status start(bp_device* device, const bp_profile_desc* desc);
-  bp_status stop(bp_device* device);
+  bp_status stop(bp_device* device, uint64_t timeout_ns);
   bp_status check_device(bp_device* device, const char* call) const;
   bp_status push(uint64_t id);
   bp_status pop();
@@ -94,8 +94,9 @@ class Profiler {
 template <typename Stream>
 std::function<void()> recorded(Profiler& profiler, const Stream& stream, const WorkName& work,
                                std::function<void()> task) {
+  const Stream* const handle = stream.device->handle_of(&stream);
   return profiler.recorded(work, reinterpret_cast<bp_device*>(stream.device),
-                           reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
+                           reinterpret_cast<bp_stream*>(const_cast<Stream*>(handle)),
                            std::move(task));
 }
 

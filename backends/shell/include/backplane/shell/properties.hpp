@@ -2,7 +2,6 @@
 // own device.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <span>
@@ -21,14 +20,18 @@ constexpr std::span<const bp_dtype> kDeviceDtypesWithoutF64 =
     std::span(kDeviceDtypes).first(std::size(kDeviceDtypes) - 1);
 
 // Returns a heap that can give all of its memory to one allocation, and in which a tensor may begin
-// at any byte.
-constexpr bp_heap make_heap(uint64_t size_bytes, bp_heap_flags flags) {
+// at any byte. map_granularity_bytes counts for a heap that the host sees and that is not coherent.
+constexpr bp_heap make_heap(uint64_t size_bytes, bp_heap_flags flags,
+                            uint64_t map_granularity_bytes = 1) {
+  if ((flags & BP_HEAP_HOST_VISIBLE) == 0) map_granularity_bytes = 0;
+  if ((flags & BP_HEAP_HOST_COHERENT) != 0) map_granularity_bytes = 1;
   return {.struct_size = sizeof(bp_heap),
           .struct_type = BP_STRUCT_HEAP,
           .size_bytes = size_bytes,
           .max_allocation_bytes = size_bytes,
           .tensor_offset_alignment_bytes = 1,
           .suballocation_granularity_bytes = 1,
+          .map_granularity_bytes = map_granularity_bytes,
           .flags = flags};
 }
 
@@ -47,12 +50,6 @@ constexpr bp_device_properties make_properties(const char* name, bp_device_class
           .heap_stride_bytes = sizeof(bp_heap),
           .dtypes = dtypes.data(),
           .dtype_count = dtypes.size()};
-}
-
-// Writes the generation of a device into its properties, which the host may have. Only this member
-// changes. Another thread may read the properties at the same time.
-inline void write_generation(bp_device_properties& properties, uint64_t generation) {
-  std::atomic_ref<uint64_t>(properties.generation).store(generation);
 }
 
 }  // namespace bp

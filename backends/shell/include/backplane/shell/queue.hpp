@@ -34,6 +34,9 @@ struct Outcome {
   bool lets_queued_work_run = false;
 };
 
+// Refuses a submission to a stream that has failed with `failure`. The text has the failure's own.
+bp_status refuse_behind(const bp_host& host, const Outcome& failure);
+
 // A task throws it for a failure like that of a check on a device: work that is already in the
 // queue still runs.
 class DataFailure : public StatusError {
@@ -88,8 +91,8 @@ class Executor {
   // twice.
   void schedule(std::shared_ptr<Queue> queue);
 
-  // Blocks until no queue is scheduled.
-  void wait_idle();
+  // Blocks until no queue is scheduled. Returns false if timeout_ns passed first.
+  bool wait_idle(uint64_t timeout_ns = UINT64_MAX);
 
   void stop();
 
@@ -115,7 +118,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Queue(const bp_host& host, Executor& executor, bool is_inline)
       : host_(host), executor_(executor), is_inline_(is_inline) {}
 
-  // Submits `task`, or returns the failure of the queue with its text.
+  // Submits `task`, or refuses it as admit() does.
   template <typename Task>
   bp_status submit(Task&& task) {
     if (try_run_here(task)) return BP_OK;
@@ -149,6 +152,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   // Returns BP_OK, or the failure, with its text in the error slot of the calling thread.
   bp_status surface() const;
+
+  // Returns BP_OK, or refuses a submission if the queue has failed.
+  bp_status admit() const;
 
   void clear_failure();
 
@@ -207,6 +213,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   }
 
   bp_status enqueue(Item item);
+  Outcome failure() const;
   void schedule();
   void fail(bp_status status, const char* text, bool lets_queued_work_run = false) noexcept;
   void fail(const Outcome& outcome) noexcept {

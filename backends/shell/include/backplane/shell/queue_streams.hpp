@@ -63,6 +63,7 @@ struct QueueStreams : StreamHandles<Instance, Device, Stream, Event> {
   static bool wait(const Stream& s, uint64_t timeout_ns) { return s.queue->wait(timeout_ns); }
   static void flush(const Stream&) {}  // A queue does not hold work back.
   static bp_status surface(const Stream& s) { return s.queue->surface(); }
+  static bp_status admit(const Stream& s) { return s.queue->admit(); }
   static void clear_failure(const Stream& s) { s.queue->clear_failure(); }
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
     return s.queue->wait_for(point);

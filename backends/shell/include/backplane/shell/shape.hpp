@@ -45,10 +45,11 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
 // Returns a text such as "[2, 3]".
 std::string shape_text(uint32_t ndim, const int64_t* shape);
 
-// Returns a text such as "gather: an index is 9, not from 0 to 3", which reports an index of an
-// axis of `extent` elements. The index is the data of the argument that `what` names.
-std::string bad_index_text(const std::string& op, const std::string& what, int64_t index,
-                           int64_t extent);
+// Returns a text such as "gather: element 5 of indices is 9, not from 0 to 3", which reports an
+// index of an axis of `extent` elements. `position` is where the index lies in the argument,
+// counted in elements from the first one, as strides are.
+std::string bad_index_text(const std::string& op, const std::string& argument, int64_t position,
+                           int64_t index, int64_t extent);
 
 // Thrown for a shape with more elements, or with more of what `counted` names, than 64 bits can
 // count. A stride of 0 lets such a tensor lie in any buffer.

@@ -26,6 +26,7 @@
 //   wait(stream, timeout_ns)              false if it did not end in time
 //   flush(stream)                         hands what is held back to the device
 //   surface(stream)                       BP_OK, or the failure with its text in the error slot
+//   admit(stream)                         BP_OK, or the refusal of a submission behind a failure
 //   clear_failure(stream)
 //   wait_for(stream, moment)              lets later work wait for a moment
 //   add_callback(stream, callback, user_data)
@@ -82,11 +83,6 @@ struct EventOf {
   std::mutex mutex;  // It guards `moment`.
   std::shared_ptr<Moment> moment;
 };
-
-[[noreturn]] inline void refuse_timeout(const char* call, uint64_t timeout_ns) {
-  refuse(BP_TIMEOUT,
-         std::string(call) + ": the work did not end within " + std::to_string(timeout_ns) + " ns");
-}
 
 template <typename Traits>
 class StreamOps {
@@ -194,7 +190,7 @@ class StreamOps {
     return entry<Instance>(self, [&](const Instance&) -> bp_status {
       Stream& s = Traits::stream_of(handle, "stream.wait_event");
       auto moment = Traits::event_of(event_handle, "stream.wait_event", "event").latest();
-      if (moment == nullptr) return Traits::surface(s);
+      if (moment == nullptr) return Traits::admit(s);
       return Traits::wait_for(s, moment);
     });
   }

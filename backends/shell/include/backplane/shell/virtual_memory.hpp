@@ -8,6 +8,7 @@
 //   void check_reach(void* self, bp_buffer* range, bp_device* device);
 //   void check_device(void* self, bp_device* device, const char* call);
 //   void check_range(void* self, bp_buffer* range, const char* call);
+//   bool is_dead_range(void* self, bp_buffer* range);      optional
 //   void check_memory(void* self, MemoryOwner* memory, const char* call);
 //   bp_buffer* add_range(void* self, bp_device* device, uint64_t size_bytes);
 //   Range* range(void* self, bp_buffer* buffer);
@@ -17,8 +18,8 @@
 //   void remove_memory(void* self, MemoryOwner* memory);
 //
 // check_reach() refuses a set_access() for a device that cannot reach the range. check_range() and
-// check_memory() refuse dead handles, if the backend has such handles. range() returns NULL unless
-// the buffer is a range.
+// check_memory() refuse dead handles, if the backend has such handles; unmap() of a dead range does
+// nothing. range() returns NULL unless the buffer is a range.
 #pragma once
 
 #include <memory>
@@ -178,6 +179,10 @@ class VirtualMemory {
   }
 
   static bp_status unmap(void* self, const bp_buffer_ref* range) {
+    if constexpr (requires { Backend::is_dead_range(self, range->buffer); }) {
+      const bool is_range = range != nullptr && Backend::range(self, range->buffer) != nullptr;
+      if (is_range && Backend::is_dead_range(self, range->buffer)) return BP_OK;
+    }
     Range& reserved = checked_range(self, range, "unmap");
     if (range->size_bytes > 0) reserved.unmap("unmap", range->byte_offset, range->size_bytes);
     return BP_OK;
