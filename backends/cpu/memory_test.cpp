@@ -34,7 +34,7 @@ class Memory : public testing::Test {
 
 TEST_F(Memory, AllocatesWhatIsAskedForAndSaysWhyNot) {
   bp_buffer* buffer = nullptr;
-  for (const uint64_t alignment : {0, 1, 64, 4096}) {
+  for (const uint64_t alignment : {0u, 1u, 64u, 4096u}) {
     ASSERT_EQ(allocate({.size_bytes = 100, .alignment_bytes = alignment}, &buffer), BP_OK);
     uint64_t address = 0;
     ASSERT_EQ(b.allocator->address(b.allocator->self, buffer, &address), BP_OK);

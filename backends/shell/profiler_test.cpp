@@ -97,7 +97,7 @@ TEST_F(ProfilerOfAnInstance, GoesOnAfterAStopThatRanOutOfTime) {
   ASSERT_EQ(start(card, 0), BP_OK) << text;
   std::function<void()> first =
       recorded(*machine.profiler, line, {BP_ACTIVITY_COPY, "first"}, [this] { ++runs; });
-  for (const uint64_t timeout_ns : {0, 1000}) {
+  for (const uint64_t timeout_ns : {0u, 1000u}) {
     EXPECT_EQ(ops.stop(ops.self, card, timeout_ns), BP_TIMEOUT);
     EXPECT_EQ(text,
               "profiler.stop: the work did not end within " + std::to_string(timeout_ns) + " ns");

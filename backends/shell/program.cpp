@@ -206,7 +206,8 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
     invalid(name + ": it names " + std::to_string(ours.value_count) +
             " values, and the frame has " + std::to_string(count) + " tensors");
   }
-  node.values.assign(given.begin(), given.begin() + std::min(count, given.size()));
+  const auto named = given.first(std::min(count, given.size()));
+  node.values.assign(named.begin(), named.end());
   node.values.resize(count, BP_NO_VALUE);
 }
 

@@ -153,7 +153,7 @@ TEST(SimStreams, LetAShutdownRunOutOfTimeWhileACallbackRuns) {
   bp_buffer* buffer = s.make_buffer(16);
   ASSERT_EQ(s.b.streams->add_callback(s.b.streams->self, stream, Gate::wait, &gate), BP_OK);
   while (!gate.has_begun) std::this_thread::yield();
-  for (const uint64_t timeout_ns : {0, 1'000'000}) {
+  for (const uint64_t timeout_ns : {0u, 1'000'000u}) {
     EXPECT_EQ(s.b.backend->shutdown(s.b.backend->self, timeout_ns), BP_TIMEOUT);
     EXPECT_EQ(s.b.text,
               "shutdown: the work did not end within " + std::to_string(timeout_ns) + " ns");

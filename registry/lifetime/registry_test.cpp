@@ -296,7 +296,7 @@ TEST(Registry, KeepsAPluginWhoseWorkDoesNotEndInTime) {
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   bp_block* block = nullptr;
   ASSERT_EQ(bp_block_allocate(r.target(), nullptr, 4096, &block), BP_OK) << bp_error_text();
-  for (const uint64_t timeout_ns : {0, 1000}) {
+  for (const uint64_t timeout_ns : {0u, 1000u}) {
     EXPECT_EQ(bp_registry_unload(r.registry, plugin, timeout_ns), BP_TIMEOUT);
     EXPECT_STREQ(bp_error_text(), "acme.npu: device.synchronize: it still runs");
     EXPECT_LE(asked_ns, timeout_ns);
