@@ -222,6 +222,7 @@ INSTANTIATE_TEST_SUITE_P(Plain, DeviceResets, testing::Values("", "validate,leak
 TEST(DeviceResetsOfTheHost, ForgetTheStreamsOfFallbacks) {
   alive = {};
   FakeBackend device("acme.npu"), host("acme.cpu", 1, BP_DEVICE_HOST);
+  device.streams.status = [](void*, bp_stream*) -> bp_status { return BP_OK; };
   const bp_kernel kernel = make_kernel("add");
   host.kernels = {&kernel};
   alive.default_stream = &host;

@@ -248,7 +248,6 @@ inline void FakeBackend::fill_streams() {
     *out = reinterpret_cast<bp_stream*>(new char);
     return BP_OK;
   };
-  streams.status = [](void*, bp_stream*) -> bp_status { return BP_OK; };
   streams.default_stream = [](void* self, bp_device*, bp_stream** out) -> bp_status {
     *out = reinterpret_cast<bp_stream*>(self);
     return BP_OK;
