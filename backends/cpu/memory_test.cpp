@@ -107,7 +107,7 @@ TEST_F(Memory, CopiesAndRefusesOverlap) {
 }
 
 TEST_F(Memory, FillsWithEveryPatternAtEveryOffset) {
-  constexpr uint64_t kSize = 3 * 16 * 65536;
+  constexpr uint64_t kSize = uint64_t{3} * 16 * 65536;
   bp_buffer* buffer = b.make_buffer(kSize);
   const std::string pattern = "0123456789abcdef";
   std::string host(kSize, '?');

@@ -169,6 +169,7 @@ TEST(SimStreams, TakeWorkFromManyThreads) {
   bp_stream* stream = s.make_stream();
   std::atomic<int> count = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       bp_stream* own = s.make_stream();

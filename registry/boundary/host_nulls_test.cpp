@@ -129,8 +129,8 @@ TEST(HostNulls, RefuseOptionsWithoutAKeyAndTakeThoseWithoutAValue) {
 }
 
 TEST(HostNulls, RefuseAKernelThatIsZeroBehindItsHeader) {
-  TestRegistry r;
   FakeBackend fake;
+  TestRegistry r;
   ASSERT_EQ(fake.load(r.registry), BP_OK);
   AddCall call;
   bp_kernel kernel{};
@@ -202,8 +202,8 @@ bool has_list(const OpRow& row) {
 }
 
 TEST(HostNulls, RefuseFramesWithoutTensorsOrLists) {
-  TestRegistry r;
   FakeBackend fake;
+  TestRegistry r;
   ASSERT_EQ(fake.load(r.registry), BP_OK);
   AddCall call;
   for (const OpRow& row : op_rows()) {
@@ -245,8 +245,8 @@ TEST(HostNulls, RefuseFramesWithoutTensorsOrLists) {
 // ---- The inline functions of registry.hpp -------------------------------------------------------
 
 TEST(HostNulls, InlineFunctionsRefuseNull) {
-  TestRegistry r;
   FakeBackend fake;
+  TestRegistry r;
   ASSERT_EQ(fake.load(r.registry), BP_OK);
   const bp_target& target = *r.target();
   AddCall call;
