@@ -156,7 +156,7 @@ struct Argument {
 };
 
 enum Op : uint32_t {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name = id,
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) op_##name = (id),
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -164,7 +164,7 @@ enum Op : uint32_t {
 };
 
 constexpr Argument kArguments[] = {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
 #define BP_ARG(op, member, kind, dtype_rule) \
   {op_##op, offsetof(bp_##op##_args, member), Kind::kind},
 #include "backplane/ops.def"
@@ -185,6 +185,7 @@ bool is_tensor(Kind kind) {
 std::vector<char> frame_of(const OpRow& row, const bp_tensor* tensor, bool lists_have_members) {
   std::vector<char> frame(row.frame_size_bytes);
   const auto put = [&](size_t offset, const auto& value) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): the value may be a pointer.
     std::memcpy(frame.data() + offset, &value, sizeof(value));
   };
   put(0, row.frame_size_bytes);
