@@ -41,7 +41,7 @@ std::shared_ptr<bp_buffer> exportable_buffer(Context& t) {
   const bp_allocate_desc desc = allocate_desc(BP_MEMORY_EXPORT);
   bp_buffer* buffer = nullptr;
   require_offered(t, memory.allocate(memory.self, t.target().device, &desc, &buffer),
-                  "allocate with BP_MEMORY_EXPORT", 2);
+                  "allocate with BP_MEMORY_EXPORT");
   return {buffer, [&memory](bp_buffer* b) { memory.deallocate(memory.self, b, nullptr); }};
 }
 
@@ -53,7 +53,7 @@ std::shared_ptr<bp_event> exportable_event(Context& t) {
   desc.flags = BP_EVENT_EXPORTABLE;
   bp_event* event = nullptr;
   require_offered(t, events.create(events.self, t.target().device, &desc, &event),
-                  "event.create with BP_EVENT_EXPORTABLE", 2);
+                  "event.create with BP_EVENT_EXPORTABLE");
   return {event, [&events](bp_event* e) { events.destroy(events.self, e); }};
 }
 

@@ -27,7 +27,7 @@ OwnedBuffer make_exportable(Context& t) {
                               .usage = BP_MEMORY_EXPORT};
   bp_buffer* buffer = nullptr;
   require_offered(t, m.allocate(m.self, t.target().device, &desc, &buffer),
-                  "allocate with BP_MEMORY_EXPORT", 2);
+                  "allocate with BP_MEMORY_EXPORT");
   return OwnedBuffer(buffer, {&m});
 }
 

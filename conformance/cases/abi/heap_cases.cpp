@@ -37,19 +37,6 @@ OwnedBuffer allocate(Context& t, const bp_allocate_desc& desc) {
   return allocate(t, desc, t.target().device);
 }
 
-// Allocates with `desc`, which must be refused.
-void expect_refused(Context& t, const bp_allocate_desc& desc, bp_status want, const char* what) {
-  const bp_allocator_ops& m = *t.target().allocator;
-  bp_buffer* buffer = t.sentinel<bp_buffer>();
-  const bp_status status = m.allocate(m.self, t.target().device, &desc, &buffer);
-  t.expect_refused(status, want, what);
-  if (status == BP_OK) {
-    t.require_ok(m.deallocate(m.self, buffer, nullptr), "deallocate");
-  } else {
-    t.expect_eq(buffer, t.sentinel<bp_buffer>(), "out_buffer after a failure");
-  }
-}
-
 bp_buffer_info info_of(Context& t, bp_buffer* buffer) {
   const bp_allocator_ops& m = *t.target().allocator;
   bp_buffer_info info{.struct_size = sizeof(bp_buffer_info),
@@ -63,11 +50,11 @@ bp_buffer_info info_of(Context& t, bp_buffer* buffer) {
 // ---- Heaps --------------------------------------------------------------------------------------
 
 void heap_is_found_by_its_flags(Context& t) {
-  expect_refused(t, request(64, 0, ~0u), BP_NOT_FOUND, "flags that no heap has");
+  expect_allocation_refused(t, request(64, 0, ~0u), BP_NOT_FOUND, "flags that no heap has");
   const uint64_t count = t.target().properties->heap_count;
   if (count < 64) {
-    expect_refused(t, request(64, uint64_t{1} << count), BP_INVALID_ARGUMENT,
-                   "a heap that does not exist");
+    expect_allocation_refused(t, request(64, uint64_t{1} << count), BP_INVALID_ARGUMENT,
+                              "a heap that does not exist");
   }
   for (uint64_t i = 0; i < count; ++i) {
     const bp_heap_flags flags = heap_at(t, i).flags;
@@ -88,11 +75,11 @@ void heap_mask_limits_the_heaps(Context& t) {
       t.expect_eq(info_of(t, allocate(t, request(64, mask)).get()).heap_index, i,
                   "the lowest heap of heap_mask");
     }
-    expect_refused(t, request(64, only, ~heap.flags), BP_NOT_FOUND,
-                   "flags that the heap of heap_mask lacks");
+    expect_allocation_refused(t, request(64, only, ~heap.flags), BP_NOT_FOUND,
+                              "flags that the heap of heap_mask lacks");
     if (heap.max_allocation_bytes == UINT64_MAX) continue;
-    expect_refused(t, request(heap.max_allocation_bytes + 1, from_here), BP_OUT_OF_MEMORY,
-                   "more than the lowest heap of heap_mask gives");
+    expect_allocation_refused(t, request(heap.max_allocation_bytes + 1, from_here),
+                              BP_OUT_OF_MEMORY, "more than the lowest heap of heap_mask gives");
   }
 }
 
@@ -104,7 +91,7 @@ void layout_gives_size_and_alignment(Context& t) {
                          .physical_size_bytes = 64,
                          .alignment_bytes = 1};
     desc.layout = &none;
-    expect_refused(t, desc, BP_UNSUPPORTED, "a layout, of which the device has none");
+    expect_allocation_refused(t, desc, BP_UNSUPPORTED, "a layout, of which the device has none");
     return;
   }
   for (const LayoutSite& site : layout_sites(t)) {
@@ -117,11 +104,12 @@ void layout_gives_size_and_alignment(Context& t) {
                 "the address for " + site_text(site));
     bp_allocate_desc sized = desc;
     sized.size_bytes = 1;
-    expect_refused(t, sized, BP_INVALID_ARGUMENT, "a layout and a size");
+    expect_allocation_refused(t, sized, BP_INVALID_ARGUMENT, "a layout and a size");
     bp_layout damaged = layout;
     damaged.blob_size_bytes = 1;
     desc.layout = &damaged;
-    expect_refused(t, desc, BP_INCOMPATIBLE, "a layout whose blob is not of this backend");
+    expect_allocation_refused(t, desc, BP_INCOMPATIBLE,
+                              "a layout whose blob is not of this backend");
   }
 }
 

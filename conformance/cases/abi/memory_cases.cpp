@@ -17,20 +17,6 @@ bp_allocate_desc request(uint64_t size_bytes) {
           .size_bytes = size_bytes};
 }
 
-// Allocates with `desc`, which must be refused.
-void expect_allocation_refused(Context& t, const bp_allocate_desc& desc, bp_status want,
-                               const char* what) {
-  const bp_allocator_ops& memory = *t.target().allocator;
-  bp_buffer* buffer = t.sentinel<bp_buffer>();
-  const bp_status status = memory.allocate(memory.self, t.target().device, &desc, &buffer);
-  t.expect_refused(status, want, what);
-  if (status == BP_OK) {
-    t.require_ok(memory.deallocate(memory.self, buffer, nullptr), "deallocate");
-  } else {
-    t.expect_eq(buffer, t.sentinel<bp_buffer>(), "out_buffer after a failure");
-  }
-}
-
 void bytes_come_back_as_they_went_in(Context& t) {
   const OwnedStream stream = make_stream(t);
   for (const uint64_t size : {1u, 3u, 63u, 64u, 65u, 4095u, 4097u, 1u << 20}) {
@@ -256,61 +242,67 @@ void borrow_until_complete_reads_and_writes_later(Context& t) {
   t.expect(result == source, "the bytes after copies in both directions behind the gate");
 }
 
-void copy_to_host_is_complete_when_it_returns(Context& t) {
-  const bp_allocator_ops& memory = *t.target().allocator;
-  constexpr uint64_t kSize = 4096;
-  const OwnedStream stream = make_stream(t);
-  const OwnedBuffer buffer = make_buffer(t, kSize);
+// A buffer that is filled behind a gate, so that a copy to the host has to wait.
+struct HeldFill {
+  explicit HeldFill(Context& t) : stream(make_stream(t)), buffer(make_buffer(t, kSize)), gate(t) {
+    gate.hold(stream.get());
+    const bp_allocator_ops& memory = *t.target().allocator;
+    t.require_ok(memory.fill(memory.self, stream.get(), &whole, &kPattern, 1), "fill");
+  }
+  HeldFill(const HeldFill&) = delete;
+
+  // Copies the buffer to `result` during the call.
+  bp_status copy(Context& t, std::vector<uint8_t>& result, uint64_t timeout_ns) const {
+    const bp_allocator_ops& memory = *t.target().allocator;
+    return memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
+                               BP_BORROW_DURING_CALL, timeout_ns);
+  }
+
+  static constexpr uint64_t kSize = 4096;
+  static constexpr uint8_t kPattern = 0x77;
+  const OwnedStream stream;
+  const OwnedBuffer buffer;
   const bp_buffer_ref whole = range(buffer, 0, kSize);
-  Gate gate(t);
-  gate.hold(stream.get());
-  const uint8_t pattern = 0x77;
-  t.require_ok(memory.fill(memory.self, stream.get(), &whole, &pattern, 1), "fill");
+  Gate gate;
+};
+
+void copy_to_host_is_complete_when_it_returns(Context& t) {
+  HeldFill held(t);
   std::thread opener([&] {
     std::this_thread::sleep_for(std::chrono::nanoseconds(kMomentNs));
-    gate.open();
+    held.gate.open();
   });
-  std::vector<uint8_t> result(kSize, 0);
-  const bp_status status = memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
-                                               BP_BORROW_DURING_CALL, UINT64_MAX);
-  const bool is_complete = result == std::vector<uint8_t>(kSize, pattern);
+  std::vector<uint8_t> result(HeldFill::kSize, 0);
+  const bp_status status = held.copy(t, result, UINT64_MAX);
+  const bool is_complete = result == std::vector<uint8_t>(HeldFill::kSize, HeldFill::kPattern);
   opener.join();
   t.require_ok(status, "copy_to_host");
   t.expect(is_complete, "the bytes when the call returned");
-  finish(t, stream.get());
+  finish(t, held.stream.get());
+  const bp_allocator_ops& memory = *t.target().allocator;
   const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
-  t.expect_refused(memory.copy_to_host(memory.self, failed.get(), result.data(), &whole,
+  t.expect_refused(memory.copy_to_host(memory.self, failed.get(), result.data(), &held.whole,
                                        BP_BORROW_DURING_CALL, UINT64_MAX),
                    BP_STREAM_FAILED, "copy_to_host on a failed stream");
 }
 
 void late_copies_leave_host_memory_alone(Context& t) {
-  const bp_allocator_ops& memory = *t.target().allocator;
   const bp_stream_ops& streams = *t.target().streams;
-  constexpr uint64_t kSize = 4096;
-  const OwnedStream stream = make_stream(t);
-  const OwnedBuffer buffer = make_buffer(t, kSize);
-  const bp_buffer_ref whole = range(buffer, 0, kSize);
-  Gate gate(t);
-  gate.hold(stream.get());
-  const uint8_t pattern = 0x77;
-  t.require_ok(memory.fill(memory.self, stream.get(), &whole, &pattern, 1), "fill");
-  const std::vector<uint8_t> before(kSize, 0x11);
+  HeldFill held(t);
+  const std::vector<uint8_t> before(HeldFill::kSize, 0x11);
   std::vector<uint8_t> result = before;
-  const auto copy = [&](uint64_t timeout_ns) {
-    return memory.copy_to_host(memory.self, stream.get(), result.data(), &whole,
-                               BP_BORROW_DURING_CALL, timeout_ns);
-  };
   for (const uint64_t timeout_ns : {uint64_t{0}, kMomentNs}) {
-    t.expect_refused(copy(timeout_ns), BP_TIMEOUT, "copy_to_host while the stream is held back");
+    t.expect_refused(held.copy(t, result, timeout_ns), BP_TIMEOUT,
+                     "copy_to_host while the stream is held back");
   }
-  t.expect_eq(streams.status(streams.self, stream.get()), bp_status{BP_OK},
+  t.expect_eq(streams.status(streams.self, held.stream.get()), bp_status{BP_OK},
               "the status of the stream after the timeouts");
-  gate.open();
-  finish(t, stream.get());
+  held.gate.open();
+  finish(t, held.stream.get());
   t.expect(result == before, "host memory once the late copies have ended");
-  t.require_ok(copy(kTimeoutNs), "copy_to_host again");
-  t.expect(result == std::vector<uint8_t>(kSize, pattern), "the bytes of the second copy");
+  t.require_ok(held.copy(t, result, kTimeoutNs), "copy_to_host again");
+  t.expect(result == std::vector<uint8_t>(HeldFill::kSize, HeldFill::kPattern),
+           "the bytes of the second copy");
 }
 
 void fill_repeats_patterns_at_any_offset(Context& t) {

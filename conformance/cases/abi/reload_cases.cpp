@@ -42,14 +42,27 @@ void make_refused_calls(const RawInstance& instance, bp_device* device) {
   static_cast<void>(memory.allocate(memory.self, device, &desc, &buffer));
 }
 
+// Another instance of the backend, and the device of the case in it. Ends the case as NotSupported
+// if the backend has one instance alone.
+struct SecondInstance {
+  explicit SecondInstance(Context& t)
+      : entry(open_entry(t)), host(t.subject().options), instance(entry, host) {
+    if (instance.status() == BP_ALREADY_EXISTS) t.not_supported(instance.problem());
+    t.require(instance.problem().empty(), instance.problem());
+    device = instance.device(t.target().index);
+    t.require(device != nullptr, "a second instance has the same devices");
+  }
+  SecondInstance(const SecondInstance&) = delete;
+
+  const PluginEntry entry;
+  TestHost host;
+  RawInstance instance;
+  bp_device* device = nullptr;
+};
+
 void failed_calls_leave_no_host_memory(Context& t) {
-  const PluginEntry entry = open_entry(t);
-  TestHost host(t.subject().options);
-  RawInstance instance(entry, host);
-  if (instance.status() == BP_ALREADY_EXISTS) t.not_supported(instance.problem());
-  t.require(instance.problem().empty(), instance.problem());
-  bp_device* const device = instance.device(t.target().index);
-  t.require(device != nullptr, "a second instance has the same devices");
+  SecondInstance second(t);
+  auto& [entry, host, instance, device] = second;
   t.expect_eq(use_device(instance, device, host), std::string(), "a use of the device");
   make_refused_calls(instance, device);
   t.expect_eq(use_device(instance, device, host), std::string(), "a use behind refused calls");
@@ -103,13 +116,8 @@ class Blocker {
 };
 
 void shutdown_can_run_out_of_time(Context& t) {
-  const PluginEntry entry = open_entry(t);
-  TestHost host(t.subject().options);
-  RawInstance instance(entry, host);
-  if (instance.status() == BP_ALREADY_EXISTS) t.not_supported(instance.problem());
-  t.require(instance.problem().empty(), instance.problem());
-  bp_device* const device = instance.device(t.target().index);
-  t.require(device != nullptr, "a second instance has the same devices");
+  SecondInstance second(t);
+  auto& [entry, host, instance, device] = second;
   const bp_stream_ops& streams = instance.streams();
   bp_stream* stream = nullptr;
   t.require(streams.create(streams.self, device, nullptr, &stream) == BP_OK, host.take_text());

@@ -214,41 +214,52 @@ void conversions_that_do_not_fit_are_refused(Context& t) {
   t.expect(is_unchanged && laid.is_unchanged(), "memory after conversions that were refused");
 }
 
+// A tensor with strides and one with a layout, whose contents differ.
+struct Pair {
+  Pair(Context& t, bp_stream* stream)
+      : sites(layout_sites(t)),
+        site(changeable(t, sites)),
+        strided(make_strided(t, stream, site, kDense)),
+        laid(memory_place(t, stream), *site.layout, site.dtype, site.shape) {
+    strided.poison_elements(Poison::kNoise);
+    strided.upload();
+    laid.poison(Poison::kNan);
+    finish(t, stream);
+  }
+  Pair(const Pair&) = delete;
+
+  bp_status convert(Context& t, bp_stream* stream) {
+    const bp_layout_ops& layouts = layout_table(t);
+    return layouts.convert(layouts.self, stream, laid.view(), strided.view());
+  }
+
+  const std::vector<LayoutSite> sites;
+  const LayoutSite& site;
+  GuardedTensor strided;
+  LaidTensor laid;
+};
+
 void conversions_on_a_failed_stream_are_refused(Context& t) {
-  const bp_layout_ops& layouts = layout_table(t);
+  layout_table(t);
   const OwnedStream stream = make_stream(t), failed = make_failed_stream(t, BP_ABORTED);
-  const std::vector<LayoutSite> sites = layout_sites(t);
-  const LayoutSite& site = changeable(t, sites);
-  GuardedTensor strided = make_strided(t, stream.get(), site, kDense);
-  LaidTensor laid(memory_place(t, stream.get()), *site.layout, site.dtype, site.shape);
-  strided.poison_elements(Poison::kNoise);
-  strided.upload();
-  laid.poison(Poison::kNan);
-  finish(t, stream.get());
-  t.expect_refused(layouts.convert(layouts.self, failed.get(), laid.view(), strided.view()),
-                   BP_STREAM_FAILED, "a conversion on a failed stream");
-  t.expect(laid.is_unchanged(), "the memory of the layout");
+  Pair pair(t, stream.get());
+  t.expect_refused(pair.convert(t, failed.get()), BP_STREAM_FAILED,
+                   "a conversion on a failed stream");
+  t.expect(pair.laid.is_unchanged(), "the memory of the layout");
 }
 
 void conversions_in_a_capture_are_refused(Context& t) {
   graph_table(t);
-  const bp_layout_ops& layouts = layout_table(t);
+  layout_table(t);
   const OwnedStream stream = make_stream(t);
-  const std::vector<LayoutSite> sites = layout_sites(t);
-  const LayoutSite& site = changeable(t, sites);
-  GuardedTensor strided = make_strided(t, stream.get(), site, kDense);
-  LaidTensor laid(memory_place(t, stream.get()), *site.layout, site.dtype, site.shape);
-  strided.poison_elements(Poison::kNoise);
-  strided.upload();
-  laid.poison(Poison::kNan);
-  finish(t, stream.get());
+  Pair pair(t, stream.get());
   Capturing capturing(t, stream.get());
-  t.expect_refused(layouts.convert(layouts.self, stream.get(), laid.view(), strided.view()),
-                   BP_INVALID_ARGUMENT, "a conversion on a capturing stream");
+  t.expect_refused(pair.convert(t, stream.get()), BP_INVALID_ARGUMENT,
+                   "a conversion on a capturing stream");
   t.expect_eq(capturing.info().node_count, uint64_t{0},
               "the number of nodes after the refused calls");
   capturing.abandon();
-  convert(t, stream.get(), laid.view(), strided.view());
+  convert(t, stream.get(), pair.laid.view(), pair.strided.view());
   finish(t, stream.get());
 }
 
