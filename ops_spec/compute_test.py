@@ -151,12 +151,16 @@ class DeviceTest(unittest.TestCase):
                           "\n".join(emit_glsl.numbers(ops)))
 
     def test_operands_may_be_values_of_the_call(self):
-        for emitted in ("\n".join(emit_cuda.launch(self.ops["add"])),
-                        "\n".join(emit_glsl.kernel(self.ops["add"])[0])):
-            self.assertIn("args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0",
-                          emitted)
-        self.assertIn("BP_KERNEL_TAKES_SCALAR", "\n".join(emit_cuda.kernel(self.ops["add"])))
-        self.assertNotIn("SCALAR", "\n".join(emit_cuda.kernel(self.ops["exp"])))
+        self.assertIn("args.b == nullptr ? convert_operand(args.b_scalar, args.a->dtype) : 0",
+                      "\n".join(emit_glsl.kernel(self.ops["add"])[0]))
+        launch = "\n".join(emit_cuda.launch(self.ops["lerp"]))
+        self.assertIn("if (is_acc_operand(args.weight, *args.a)) {", launch)
+        self.assertIn("submit_map<WithOperand<Lerp>, T, T, T>(launch, "
+                      "WithOperand<Lerp>{Lerp(), value}", launch)
+        self.assertIn("submit_map<Lerp, T, T, T, T>(launch, Lerp{}", launch)
+        kernel = "\n".join(emit_cuda.kernel(self.ops["add"]))
+        self.assertIn("BP_KERNEL_TAKES_SCALAR | BP_KERNEL_TAKES_ACC_OPERAND", kernel)
+        self.assertNotIn("TAKES", "\n".join(emit_cuda.kernel(self.ops["exp"])))
 
     def test_numbers_are_of_the_type_that_is_computed_in(self):
         half = compute.number("0.5").value
@@ -166,7 +170,7 @@ class DeviceTest(unittest.TestCase):
         self.assertIn("static_cast<C>(0.5)", "\n".join(emit_cuda.functor(self.ops["silu"])))
 
     def test_inputs_of_shaders_are_operands_in_their_order(self):
-        self.assertIn("return ((0.0 < b) ? a : 0.0);",
+        self.assertIn("return ((b <= 0.0) ? 0.0 : a);",
                       "\n".join(emit_glsl.case(self.ops["relu_backward"], "f32")))
         self.assertIn("return VALUE((a < b) ? 1 : 0);",
                       "\n".join(emit_glsl.case(self.ops["lt"], "integers")))

@@ -34,8 +34,12 @@ def takes_integers(op):
 
 
 def operand(op):
-    """Returns the argument that may be a value in the call, or None."""
-    return next((a for a in op.inputs if a.has_scalar), None)
+    """Returns the argument that may be a value in the call, or None. It is the last input."""
+    own = next((a for a in op.inputs if a.has_scalar), None)
+    if own and own is not op.inputs[-1]:
+        raise op.error(f"compute: {own.name} may be an inline scalar, and is not the last input",
+                       "compute")
+    return own
 
 
 def pick(op, floats, numbers, every):
@@ -46,10 +50,23 @@ def pick(op, floats, numbers, every):
 
 def scalar_of_call(op):
     """Returns an expression in C++ for the bits of the operand that may be a value in the call, or
-    None if there is no such operand."""
+    None if there is no such operand. They are in acc(x)."""
     own = operand(op)
-    return own and (f"args.{own.name} == nullptr ? convert_scalar(args.{own.name}_scalar, "
+    return own and (f"args.{own.name} == nullptr ? convert_operand(args.{own.name}_scalar, "
                     f"args.{op.inputs[0].name}->dtype) : 0")
+
+
+def is_acc_operand(op):
+    """Returns a condition in C++: the operand is a value in acc(x), in the call or in a tensor. It
+    is None if the op has no operand."""
+    own = operand(op)
+    return own and f"is_acc_operand(args.{own.name}, *args.{op.inputs[0].name})"
+
+
+def flags(op):
+    """Returns the flags of the kernel in C++."""
+    takes = " | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_TAKES_ACC_OPERAND" if operand(op) else ""
+    return f"BP_KERNEL_IN_PLACE{takes}"
 
 
 def kernel_name(op):

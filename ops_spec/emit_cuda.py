@@ -43,39 +43,54 @@ def declare(name, part, text):
 
 
 def functor(op):
+    """Returns the functor of the op on elements of T. An operand may also be a value in C."""
     names = [a.name for a in op.inputs]
+    types = ["T" for _ in names]
+    if elementwise.operand(op):
+        types[-1] = "Operand"
     lines, result = compute.written(op.formula, write, declare)
     gives = "bool" if elementwise.is_condition(op) else "T"
     result = result if gives == "bool" else f"narrow<T>({result})"
-    return [f"struct {pascal(op.c_name)} {{", "  template <typename T>",
-            f"  __host__ __device__ {gives} operator()("
-            f"{', '.join(f'T element_{n}' for n in names)}) const {{",
+    parameters = ", ".join(f"{t} element_{n}" for t, n in zip(types, names))
+    templates = ", ".join(f"typename {t}" for t in dict.fromkeys(types))
+    return [f"struct {pascal(op.c_name)} {{", f"  template <{templates}>",
+            f"  __host__ __device__ {gives} operator()({parameters}) const {{",
             "    using C = Compute<T>;",
             *(f"    const C {n} = widen(element_{n});" for n in names),
             *(f"    {line}" for line in lines), f"    return {result};", "  }", "};", ""]
 
 
+def submit(op, functor_text, inputs, last=""):
+    """Returns the submission of a functor over `inputs`."""
+    result = "bool" if elementwise.is_condition(op) else "T"
+    types = ", ".join([result, *("T" for _ in inputs)])
+    tensors = ", ".join(f"args.{a.name}" for a in inputs)
+    return (f"submit_map<{functor_text}, {types}>(launch, {functor_text}{{{last}}}, "
+            f"loop_over(*args.{op.outputs[0].name}, {tensors}))")
+
+
 def launch(op):
-    name, first, out = pascal(op.c_name), op.inputs[0], op.outputs[0]
-    scalar = elementwise.scalar_of_call(op)
-    types = ["bool" if elementwise.is_condition(op) else "T", *("T" for _ in op.inputs)]
-    loop = f"loop_over(*args.{out.name}, {', '.join(f'args.{a.name}' for a in op.inputs)})"
+    name, first, own = pascal(op.c_name), op.inputs[0], elementwise.operand(op)
     dispatch = elementwise.pick(op, "with_float", "with_number", "with_any")
+    lines = [f"return {submit(op, name, op.inputs)};"]
+    if own:
+        bound = submit(op, f"WithOperand<{name}>", op.inputs[:-1], f"{name}(), value")
+        value = f"args.{own.name}, args.{own.name}_scalar, acc_dtype(args.{first.name}->dtype)"
+        lines = [f"if ({elementwise.is_acc_operand(op)}) {{",
+                 f"  const ScalarArgument value({value});",
+                 f"  return {bound};",
+                 "}", *lines]
     return [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
-            *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
             f"  return {dispatch}(args.{first.name}->dtype, [&]<typename T>(T) {{",
-            f"    return submit_map<{name}, {', '.join(types)}>(launch, {name}(), {loop}"
-            f"{', scalar' if scalar else ''});", "  });", "}", ""]
+            *(f"    {line}" for line in lines), "  });", "}", ""]
 
 
 def kernel(op):
-    flags = "BP_KERNEL_IN_PLACE"
-    if elementwise.operand(op):
-        flags += " | BP_KERNEL_TAKES_SCALAR"
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
     return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
-            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '
+            f"{elementwise.flags(op)}));", ""]
 
 
 def source(ops):

@@ -83,10 +83,7 @@ def numbers(ops):
 
 
 def kernel(op):
-    flags = "BP_KERNEL_IN_PLACE"
     scalar = elementwise.scalar_of_call(op)
-    if scalar:
-        flags += " | BP_KERNEL_TAKES_SCALAR"
     tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
     launch = [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
@@ -95,7 +92,8 @@ def kernel(op):
               f"{', scalar' if scalar else ''});", "}", ""]
     row = [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(",
-           f'        kernel_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+           f'        kernel_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '
+           f"{elementwise.flags(op)}));", ""]
     return launch, row
 
 

@@ -118,9 +118,11 @@ def row(op):
     """Returns the row function of the op for `dtype`."""
     name = pascal(op.c_name)
     if elementwise.is_condition(op):
-        return f"comparison_row<{name}>(dtype)"
-    kind = "number_row" if elementwise.takes_integers(op) else "floating_row"
-    return f"{kind}<{name}, {len(op.inputs)}>(dtype)"
+        return f"comparison_row<{name}>(dtype, is_acc)"
+    kind = "number" if elementwise.takes_integers(op) else "floating"
+    if elementwise.operand(op):
+        return f"{kind}_operand_row<{name}, {len(op.inputs)}>(dtype, is_acc)"
+    return f"{kind}_row<{name}, {len(op.inputs)}>(dtype)"
 
 
 def launch(op):
@@ -134,21 +136,20 @@ def launch(op):
         body = [f"const uint64_t scalar = {scalar};",
                 f"const Loop loop = make_loop({{{tensors}}}, scalar);"]
     identifier = f"BP_OP_{op.c_name.upper()}"
-    body += ["RowFunction* const row =",
-             f"    HWY_DYNAMIC_DISPATCH(elementwise_row)({identifier}, args.{first.name}->dtype);",
+    is_acc = elementwise.is_acc_operand(op) or "false"
+    body += ["RowFunction* const row = HWY_DYNAMIC_DISPATCH(elementwise_row)(",
+             f"    {identifier}, args.{first.name}->dtype, {is_acc});",
              f"return submit_rows(launch, loop, row, {grain});"]
     return [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
             *(f"  {line}" for line in body), "}", ""]
 
 
 def kernel(op):
-    flags = "BP_KERNEL_IN_PLACE"
-    if elementwise.operand(op):
-        flags += " | BP_KERNEL_TAKES_SCALAR"
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
     return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
-            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '
+            f"{elementwise.flags(op)}));", ""]
 
 
 def source(ops, name):
@@ -161,7 +162,10 @@ def source(ops, name):
            "namespace HWY_NAMESPACE {", "namespace {", ""]
     for op in ops:
         out += functor(op)
-    out += ["RowFunction* elementwise_row(uint32_t op, bp_dtype dtype) {", "  switch (op) {"]
+    out += ["// `is_acc` says that the last input is an operand in acc(x).",
+            "RowFunction* elementwise_row(uint32_t op, bp_dtype dtype,",
+            "                             [[maybe_unused]] bool is_acc) {",
+            "  switch (op) {"]
     for op in ops:
         out += [f"    case BP_OP_{op.c_name.upper()}:", f"      return {row(op)};"]
     out += ["    default:", "      return nullptr;", "  }", "}", "", "}  // namespace",

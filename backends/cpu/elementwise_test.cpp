@@ -1,4 +1,5 @@
 // Tests element-wise kernels that compute a formula or make a choice against the C library.
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -49,6 +50,31 @@ TEST_F(Elementwise, ChooseTheSmallerAndCompare) {
   run(BP_OP_ABS, bp_abs_args{.x = &n, .y = &positive});
   EXPECT_EQ(positive.get<int64_t>(),
             (std::vector<int64_t>{5, 7, std::numeric_limits<int64_t>::min()}));
+}
+
+// The exact result is 1.5 * 0.99^100 = 0.549. If 0.99 were rounded to bf16, it would be 0.434.
+TEST_F(Elementwise, ComputeWithInlineOperandsInF32) {
+  for (const bool is_tensor : {false, true}) {
+    TestTensor x(b_, BP_BF16, {70}), operand(b_, BP_F32, {1});
+    operand.set<float>({0.99f});
+    operand.expand(0, 70);
+    for (int64_t i = 0; i < x.size(); ++i) x.at<BFloat16>(i) = BFloat16::from_f32(1.5f);
+    bp_mul_args args{.a = &x, .b = is_tensor ? &operand : nullptr, .y = &x};
+    args.b_scalar = {BP_F64, 0, std::bit_cast<uint64_t>(0.99)};
+    for (int step = 0; step < 100; ++step) run(BP_OP_MUL, args);
+    for (int64_t i = 0; i < x.size(); ++i) ASSERT_EQ(x.at<BFloat16>(i).to_f32(), 0.55859375f) << i;
+  }
+}
+
+TEST_F(Elementwise, CompareWithInlineOperandsInF32) {
+  TestTensor x(b_, BP_F16, {33}), y(b_, BP_BOOL, {33});
+  const Float16 tenth = Float16::from_f32(0.1f);  // It is 0.09998.
+  for (int64_t i = 0; i < x.size(); ++i) x.at<Float16>(i) = tenth;
+  const bp_scalar scalar{BP_F64, 0, std::bit_cast<uint64_t>(0.1)};
+  run(BP_OP_LT, bp_lt_args{.a = &x, .b_scalar = scalar, .y = &y});
+  EXPECT_EQ(y.get<uint8_t>(), std::vector<uint8_t>(33, 1));
+  run(BP_OP_EQ, bp_eq_args{.a = &x, .b_scalar = scalar, .y = &y});
+  EXPECT_EQ(y.get<uint8_t>(), std::vector<uint8_t>(33, 0));
 }
 
 TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {

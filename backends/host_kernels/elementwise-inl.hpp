@@ -59,9 +59,9 @@ HWY_INLINE V negative_abs(D d, V x) {
 }
 
 // Computes y = Op()(a, b) in a loop, which the compiler turns into vectors.
-template <class Op, typename T>
+template <class Op, typename T, typename Right>
 struct Compare {
-  static void run(int64_t n, uint8_t* HWY_RESTRICT y, const T* left, const T* right) {
+  static void run(int64_t n, uint8_t* HWY_RESTRICT y, const T* left, const Right* right) {
     BlockBuffer<Compute<T>> left_buffer, right_buffer;
     const Compute<T>* const HWY_RESTRICT a = widen_block(left, n, left_buffer);
     const Compute<T>* const HWY_RESTRICT b = widen_block(right, n, right_buffer);
@@ -69,9 +69,9 @@ struct Compare {
   }
 };
 
-template <class Op, typename T>
+template <class Op, typename T, typename Right>
 constexpr RowFunction* compare_row() {
-  return Row<Compare<Op, T>, uint8_t, T, T>::run;
+  return Row<Compare<Op, T, Right>, uint8_t, T, Right>::run;
 }
 
 // Returns the row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
@@ -80,10 +80,27 @@ RowFunction* number_row(bp_dtype dtype) {
   return with_number(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
 }
 
+// Return the row function of Op for a dtype of kNumberDtypes or of kFloatDtypes. `is_acc` says that
+// the last input is an operand in acc(x).
+template <class Op, int kInputs>
+RowFunction* number_operand_row(bp_dtype dtype, bool is_acc) {
+  return with_number(dtype, [&]<typename T>(T) {
+    return is_acc ? operand_row<Op, T, kInputs>() : map_row<Op, T, kInputs>();
+  });
+}
+template <class Op, int kInputs>
+RowFunction* floating_operand_row(bp_dtype dtype, bool is_acc) {
+  return with_float(dtype, [&]<typename T>(T) {
+    return is_acc ? operand_row<Op, T, kInputs>() : map_row<Op, T, kInputs>();
+  });
+}
+
 // Returns the row function of Op for a dtype of kAnyDtypes, with a result of bool.
 template <class Op>
-RowFunction* comparison_row(bp_dtype dtype) {
-  return with_any(dtype, []<typename T>(T) { return compare_row<Op, T>(); });
+RowFunction* comparison_row(bp_dtype dtype, bool is_acc) {
+  return with_any(dtype, [&]<typename T>(T) {
+    return is_acc ? compare_row<Op, T, Compute<T>>() : compare_row<Op, T, T>();
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -190,6 +190,15 @@ constexpr RowFunction* map_row() {
   (std::make_index_sequence<kInputs>());
 }
 
+// Returns the same function for a last input in Compute<T>.
+template <class Op, typename T, int kInputs>
+constexpr RowFunction* operand_row() {
+  return []<size_t... k>(std::index_sequence<k...>)->RowFunction* {
+    return Row<Map<Op, T>, T, Repeated<T, k>..., Compute<T>>::run;
+  }
+  (std::make_index_sequence<kInputs - 1>());
+}
+
 // Returns the row function of Op for a dtype of kFloatDtypes.
 template <class Op, int kInputs>
 RowFunction* floating_row(bp_dtype dtype) {

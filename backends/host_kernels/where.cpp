@@ -51,7 +51,7 @@ HWY_EXPORT(where_row);
 
 bp_status where_launch(const bp_where_args& args, Launch& launch) {
   const bp_dtype dtype = args.a->dtype;
-  const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, dtype) : 0;
+  const uint64_t scalar = args.b == nullptr ? convert_moved_operand(args.b_scalar, dtype) : 0;
   const Loop loop = make_loop({args.y, args.condition, args.a, args.b}, scalar);
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(dtype);
   return submit_rows(launch, loop, row, kGrain);

@@ -145,6 +145,19 @@ TEST_F(CompilerTest, AsksForKernelsInPlaceAndOfInlineScalars) {
   EXPECT_EQ(reason_of(maker, 0) + reason_of(maker, 1), "");
 }
 
+TEST_F(CompilerTest, AsksForKernelsOfOperandsInF32) {
+  static constexpr int64_t kNone[] = {0};
+  bp_tensor a = *maker.whole(x), b = a, out = *maker.whole(y);
+  a.dtype = out.dtype = BP_BF16;
+  b.strides = kNone;
+  maker.add_node(BP_OP_ADD, bp_add_args{.a = &a, .b = &b, .y = &out}, {x, x, y});
+  EXPECT_EQ(reason_of(maker, 2), "an operand in f32 is not claimed");
+  add.flags |= BP_KERNEL_TAKES_ACC_OPERAND;
+  EXPECT_EQ(reason_of(maker, 2), "");
+  b.strides = a.strides;
+  EXPECT_EQ(reason_of(maker, 2), "an operand in f32 is not claimed") << "it has more elements";
+}
+
 // The frame of a later release.
 struct NewerArgs : bp_neg_args {
   uint64_t extra = 0;

@@ -214,6 +214,10 @@ void OwnedFrame::own_numbers(size_t offset, uint64_t count) {
 
 void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index,
                               bool is_first) {
+  size_t x = tensors_.size();
+  for (size_t i = 0; i < tensors_.size() && member.kind == "operand"; ++i) {
+    if (member.dtype_rule == "like(" + std::string(arguments_[i].name) + ")") x = i;
+  }
   tensors_.push_back(tensor);
   arguments_.push_back({.name = member.name,
                         .is_read = member.is_read(),
@@ -221,7 +225,8 @@ void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint
                         .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
                         .has_free_dtype = is_free(member.dtype_rule),
                         .is_first = is_first,
-                        .index = index});
+                        .index = index,
+                        .x = x});
 }
 
 Extent extent_of(const bp_tensor& tensor) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/dtypes.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -46,6 +47,20 @@ bool claims_dtypes(const bp_kernel& kernel, const OwnedFrame& frame) {
   return false;
 }
 
+// Returns whether tensor i is an operand in acc(x), which is f32 beside an x of a 16-bit float.
+bool is_acc_operand(const OwnedFrame& frame, size_t i) {
+  const bp_tensor* const x = frame.tensors()[frame.arguments()[i].x];
+  const bp_dtype own = frame.tensors()[i]->dtype;
+  return x != nullptr && own != x->dtype && own == acc_dtype(x->dtype);
+}
+
+bool repeats_one_element(const bp_tensor& t) {
+  for (uint32_t i = 0; i < t.ndim; ++i) {
+    if (t.shape[i] > 1 && t.strides[i] != 0) return false;
+  }
+  return true;
+}
+
 bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const bp_tensor* const tensor = frame.tensors()[i];
@@ -55,6 +70,10 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
         return "an inline scalar is not claimed";
       }
       continue;
+    }
+    if (is_acc_operand(frame, i)) {
+      const bool takes_it = (kernel.flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
+      if (!takes_it || !repeats_one_element(*tensor)) return "an operand in f32 is not claimed";
     }
     if (tensor->layout != nullptr) return "a layout of the backend's own is not claimed";
     const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0;

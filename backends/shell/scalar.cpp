@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/dtypes.hpp"
 #include "backplane/shell/narrow.hpp"
 
 namespace bp {
@@ -72,6 +73,17 @@ uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype) {
       throw StatusError(BP_INVALID_ARGUMENT, "a scalar has dtype " + std::to_string(scalar.dtype) +
                                                  "; bool, i64, u64 and f64 are allowed");
   }
+}
+
+uint64_t convert_operand(const bp_scalar& scalar, bp_dtype x) {
+  return convert_scalar(scalar, acc_dtype(x));
+}
+
+uint64_t convert_moved_operand(const bp_scalar& scalar, bp_dtype x) {
+  const uint64_t bits = convert_operand(scalar, x);
+  if (acc_dtype(x) == x) return bits;
+  const double value = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  return convert_value(value, x);
 }
 
 }  // namespace bp

@@ -48,6 +48,24 @@ TEST(ConvertScalar, CutsFloatsAndWrapsIntegers) {
   EXPECT_EQ(of_f64(-0.0, BP_BOOL), 0u);
 }
 
+TEST(ConvertOperand, RoundsToTheDtypeInWhichTheOpComputes) {
+  const bp_scalar tenth{.dtype = BP_F64, .bits = std::bit_cast<uint64_t>(0.1)};
+  for (const bp_dtype x : {BP_F16, BP_BF16, BP_F32}) {
+    EXPECT_EQ(convert_operand(tenth, x), std::bit_cast<uint32_t>(0.1f)) << x;
+  }
+  EXPECT_EQ(convert_operand(tenth, BP_F64), std::bit_cast<uint64_t>(0.1));
+  EXPECT_EQ(convert_operand({.dtype = BP_I64, .bits = 3}, BP_I32), 3u);
+}
+
+TEST(ConvertOperand, RoundsAMovedOneOnceMore) {
+  // The value is just above the middle between 1 and the next number. In f32 it is the middle.
+  const bp_scalar above{.dtype = BP_F64, .bits = std::bit_cast<uint64_t>(1 + 0x1p-8 + 0x1p-40)};
+  EXPECT_EQ(convert_scalar(above, BP_BF16), 0x3F81u);
+  EXPECT_EQ(convert_moved_operand(above, BP_BF16), 0x3F80u);
+  EXPECT_EQ(convert_moved_operand(above, BP_F64), above.bits);
+  EXPECT_EQ(convert_moved_operand({.dtype = BP_I64, .bits = 3}, BP_U8), 3u);
+}
+
 TEST(ConvertScalar, RefusesDtypesThatAScalarCannotHave) {
   try {
     convert_scalar({.dtype = BP_F32}, BP_F32);

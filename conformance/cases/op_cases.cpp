@@ -33,7 +33,7 @@ std::vector<std::string> tags_of(const OpCase& op_case) {
   if (is_empty(op_case)) tags.emplace_back("TENSOR-2");
   for (const Attribute& attribute : op_case.attributes) {
     if (!std::holds_alternative<bp_scalar>(attribute.value)) continue;
-    tags.emplace_back("TENSOR-3");
+    tags.emplace_back("TENSOR-6");
     break;
   }
   return tags;
@@ -58,6 +58,7 @@ Case make_entry(OpCase op_case, Tier tier, const char* group) {
 void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_kernel_rules(cases, rows, group);
   add_plan_rule(cases, rows, group);
+  add_acc_operand_rule(cases, rows, group);
   add_layout_rule(cases, rows, group);
   add_edge_rule(cases, rows, group);
   add_graph_rule(cases, rows, group);

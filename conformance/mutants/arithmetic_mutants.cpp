@@ -1,5 +1,6 @@
 // Mutants whose numbers are wrong. They compute or change results on the host.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -240,6 +241,17 @@ bp_status convert_badly(const Call& call, std::string_view strength, const void*
   return y.write();
 }
 
+// 46: rounds an inline operand to the dtype of x.
+bp_status round_operand(const Call& call, std::string_view, const void* args) {
+  bp_mul_args frame = *static_cast<const bp_mul_args*>(args);
+  const bool is_half = frame.a->dtype == BP_F16;
+  if (frame.b != nullptr || frame.b_scalar.dtype != BP_F64) return call.run(args);
+  if (!is_half && frame.a->dtype != BP_BF16) return call.run(args);
+  const double value = rounded(std::bit_cast<double>(frame.b_scalar.bits), is_half ? 11 : 8);
+  frame.b_scalar.bits = std::bit_cast<uint64_t>(value);
+  return call.run(&frame);
+}
+
 // Benign: flushes subnormal results to zero and declares it.
 bp_status flush_declared(const Call& call, std::string_view, const void* args) {
   return flush(call, args, false);
@@ -316,6 +328,7 @@ constexpr Mutant kTable[] = {
     {"20", kExp, weak_exp},
     {"21", kScaling, flush_undeclared},
     {"22", kCopy, convert_badly},
+    {"46", kScaling, round_operand},
     {.id = "benign_flush_declared",
      .ops = kScaling,
      .launch = flush_declared,

@@ -58,6 +58,7 @@ inline constexpr KillRow kKillTable[] = {
     {"43", "matmul by Strassen", "info.declaration.algo.matmul.f32", "*", "declaration", true},
     {"44", "reads past the end", "kernel.launch_stays_between_pages.relu", "*", "*", false,
      "KERNEL-8"},
+    {"46", "inline operand has the dtype of x", "op.mul.bf16.*", "*.scalar_*", "values"},
     {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
     {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
     {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},

@@ -27,23 +27,26 @@ constexpr uint64_t kMostSets = 256;
 constexpr uint64_t kSecondGroup = 0x9E3779B97F4A7C15u;  // A number that is mixed into the seed of
                                                         // the case for the second group.
 
-// Returns the dtype of a scalar: the one that its member names, or that of the tensor in like(x).
-bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member) {
+// Returns the dtype of a scalar: the one that its member names, that of the tensor in like(x), or
+// acc(x) for an operand of a kernel that takes it.
+bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member, bp_kernel_flags flags) {
   const std::string_view rule = member.dtype;
   if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
   const std::string_view name = rule.substr(5, rule.size() - 6);
-  return std::ranges::find(op_case.tensors, name, &TensorArgument::name)->dtype;
+  const bp_dtype x = std::ranges::find(op_case.tensors, name, &TensorArgument::name)->dtype;
+  const bool is_acc = member.kind == "operand" && (flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
+  return is_acc ? accumulator_of(x) : x;
 }
 
 // Returns the call with tensors in place of its inline scalars, for a kernel that takes no scalars.
-OpCase without_scalars(OpCase op_case) {
+OpCase without_scalars(OpCase op_case, bp_kernel_flags flags) {
   for (const Attribute& attribute : op_case.attributes) {
     const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
     if (scalar == nullptr) continue;
     const FrameMember& member = op_info(op_case.op).member(attribute.name);
     const Shape shape = member.kind == "operand" ? op_case.tensors.front().shape : Shape{};
     const double value = scalar_value(*scalar).hi;
-    op_case.input(attribute.name, scalar_dtype(op_case, member), shape,
+    op_case.input(attribute.name, scalar_dtype(op_case, member, flags), shape,
                   {FillKind::kUniform, value, value}, Layout::kBroadcastAll);
   }
   std::erase_if(op_case.attributes, [](const Attribute& attribute) {
@@ -159,7 +162,7 @@ void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) 
   const bp_kernel& kernel = kernel_for(t, given);
   t.detail("kernel", kernel.name == nullptr ? "" : kernel.name);
   const bool takes_scalars = (kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0;
-  const OpCase op_case = takes_scalars ? given : without_scalars(given);
+  const OpCase op_case = takes_scalars ? given : without_scalars(given, kernel.flags);
 
   t.progress("fill");
   const DataGroups groups = make_groups(op_case, t.seed());

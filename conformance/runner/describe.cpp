@@ -49,7 +49,8 @@ constexpr Bit kLayouts[] = {{BP_LAYOUT_CONTIGUOUS, "contiguous"},
 constexpr Bit kKernelFlags[] = {{BP_KERNEL_CAPTURABLE, "capturable"},
                                 {BP_KERNEL_DETERMINISTIC, "deterministic"},
                                 {BP_KERNEL_IN_PLACE, "in_place"},
-                                {BP_KERNEL_TAKES_SCALAR, "takes_scalar"}};
+                                {BP_KERNEL_TAKES_SCALAR, "takes_scalar"},
+                                {BP_KERNEL_TAKES_ACC_OPERAND, "takes_acc_operand"}};
 constexpr Bit kFlushes[] = {{BP_FLUSH_INPUTS, "inputs"}, {BP_FLUSH_OUTPUTS, "outputs"}};
 
 template <size_t N>

@@ -130,7 +130,7 @@ def exact(function):
 SLOPES = list(zip(spread(50, -10, 10, 13), spread(50, -20, 0, 14)))
 WIDE_SLOPES = list(zip(spread(80, -10, 10, 15), spread(80, -20, 6, 16)))
 GRADIENTS = {
-    "relu_backward": (lambda g, y: g if y > 0 else 0.0, COMBINED),
+    "relu_backward": (lambda g, y: 0.0 if y <= 0 else g, COMBINED),
     "tanh_backward": (lambda g, y: mpf(g) * (1 - mpf(y)**2), SLOPES),
     "sigmoid_backward": (lambda g, y: mpf(g) * mpf(y) * (1 - mpf(y)),
                          [(g, abs(y)) for g, y in SLOPES]),

@@ -214,16 +214,19 @@ const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, s
   return *out_offset == given_bytes ? args : nullptr;
 }
 
-bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame) {
+bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const bp_kernel& kernel,
+                      const void* frame) {
   const bp_tensor* like = nullptr;
   if (argument.like != kNoArgument) like = tensor_at(frame, row.tensors[argument.like]);
   const bool is_operand = argument.kind == Kind::operand;
+  bp_dtype dtype = like != nullptr ? like->dtype : argument.dtype;
+  if (is_operand && takes_acc_operand(kernel)) dtype = acc_dtype(dtype);
   return {.buffer = nullptr,
           .byte_offset = 0,
           .shape = is_operand ? like->shape : kNoStrides,
           .strides = kNoStrides,
           .ndim = is_operand ? like->ndim : 0,
-          .dtype = like != nullptr ? like->dtype : argument.dtype,
+          .dtype = dtype,
           .layout = nullptr,
           .flags = 0,
           .reserved = 0};

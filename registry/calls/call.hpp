@@ -150,9 +150,20 @@ inline const void* known_frame(const OpRow& row, const void* args, std::byte* st
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset);
 
-// Returns a tensor without memory that stands for the inline scalar at `argument`. It has one
-// element, or the shape of the argument that it is like, and strides of 0.
-bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame);
+// Returns whether acc(x) differs from the dtype of x, so that an inline operand beside x has more
+// bits than x.
+constexpr bool is_narrow(bp_dtype x) { return x == BP_F16 || x == BP_BF16; }
+constexpr bp_dtype acc_dtype(bp_dtype x) { return is_narrow(x) ? bp_dtype{BP_F32} : x; }
+
+// Returns whether `kernel` takes an operand as a tensor in acc(x).
+inline bool takes_acc_operand(const bp_kernel& kernel) {
+  return (kernel.flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
+}
+
+// Returns a tensor without memory that stands for the inline scalar at `argument`, as `kernel`
+// takes it. It has one element, or the shape of the argument that it is like, and strides of 0.
+bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const bp_kernel& kernel,
+                      const void* frame);
 
 // These functions refuse a call: they set the text and return the status.
 bp_status unknown_op(uint32_t op);

@@ -6,6 +6,7 @@
 #include "backplane/host.h"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/tensors/scalar.hpp"
 
 namespace bp::core {
 namespace {
@@ -48,7 +49,8 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
   if (argument.kind == Kind::scalar_tensor) return one | BP_LAYOUT_CONTIGUOUS << kClassShift;
   const Fact like = key.fact(argument.like);
   const bool is_single = (like & kHasOneElement) != 0;
-  return one | dtype_of(like) | rank_of(like) << kRankShift |
+  const bp_dtype x = dtype_of(like), dtype = takes_acc_operand(kernel) ? acc_dtype(x) : x;
+  return one | dtype | rank_of(like) << kRankShift |
          bp_layout_flags{is_single ? BP_LAYOUT_CONTIGUOUS : BP_LAYOUT_BROADCAST} << kClassShift;
 }
 
@@ -71,6 +73,17 @@ std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argume
   }
   if ((fact & kDiffers) != 0) return name + ": its tensors have several dtypes";
   return "";
+}
+
+// Returns the refusal of an operand that is a tensor in acc(x), or "".
+std::string operand_dtype_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key,
+                                  uint32_t i) {
+  const TensorArgument& argument = row.tensors[i];
+  if (argument.kind != Kind::operand || is_inline(key.fact(i))) return "";
+  const bp_dtype own = dtype_of(key.fact(i)), x = dtype_of(key.fact(argument.like));
+  if (own == x || own != acc_dtype(x) || takes_acc_operand(kernel)) return "";
+  return std::string(argument.name) + ": dtype " + dtype_name(own) + " is not claimed beside " +
+         dtype_name(x);
 }
 
 std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key) {
@@ -204,6 +217,29 @@ bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& 
   return false;
 }
 
+bool has_narrow_operand(const OpRow& row, const Key& key) {
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (argument.kind != Kind::operand || !is_inline(key.fact(i))) continue;
+    if (is_narrow(dtype_of(key.fact(argument.like)))) return true;
+  }
+  return false;
+}
+
+std::string operand_value_refusal(const OpRow& row, const bp_kernel& kernel, const void* frame) {
+  if (!rounds_operands(kernel)) return "";
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (argument.kind != Kind::operand || !has_member(frame, argument.offset)) continue;
+    if (!has_inline_scalar(argument, frame)) continue;
+    const bp_dtype x = tensor_at(frame, row.tensors[argument.like])->dtype;
+    if (!is_narrow(x) || holds_scalar(scalar_at(frame, argument), x)) continue;
+    return std::string(argument.name) + ": " + dtype_name(x) +
+           " does not hold the scalar, and the kernel takes no operand in f32";
+  }
+  return "";
+}
+
 std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key) {
   std::string refusal = flags_refusal(kernel, key);
   for (uint32_t i = 0; refusal.empty() && i < row.tensor_count; ++i) {
@@ -215,6 +251,7 @@ std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
       continue;
     }
     if (is_given(fact)) refusal = tensor_refusal(kernel, row.tensors[i], fact);
+    if (refusal.empty()) refusal = operand_dtype_refusal(row, kernel, key, i);
   }
   return refusal.empty() ? dtypes_refusal(row, kernel, key) : refusal;
 }

@@ -38,6 +38,18 @@ std::string later_member_refusal(const OpRow& row, const bp_kernel& kernel, uint
 // Returns whether an inline scalar of the call has to become a tensor for `kernel`.
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key);
 
+// Returns whether an operand of the call is an inline scalar beside an x of f16 or bf16.
+bool has_narrow_operand(const OpRow& row, const Key& key);
+
+// Returns whether an inline operand gets the dtype of x before the kernel sees it.
+inline bool rounds_operands(const bp_kernel& kernel) {
+  return (kernel.flags & (BP_KERNEL_TAKES_SCALAR | BP_KERNEL_TAKES_ACC_OPERAND)) == 0;
+}
+
+// Returns why the kernel does not take the values of the inline operands, or "". `frame` is one for
+// the kernel.
+std::string operand_value_refusal(const OpRow& row, const bp_kernel& kernel, const void* frame);
+
 // Returns why the claims do not cover the call, or "" if they do.
 std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key);
 

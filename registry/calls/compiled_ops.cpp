@@ -48,13 +48,13 @@ bp_launch_flags program_flags(bp_launch_flags flags) {
 // A frame in which a tensor without memory stands for each inline scalar.
 class LaunchedFrame {
  public:
-  LaunchedFrame(const OpRow& row, const void* args) : args_(args) {
+  LaunchedFrame(const OpRow& row, const bp_kernel& kernel, const void* args) : args_(args) {
     for (uint32_t i = 0; i < row.tensor_count; ++i) {
       const TensorArgument& argument = row.tensors[i];
       if (!has_inline_scalar(argument, args)) continue;
       if (args_ == args) std::memcpy(copy_, args, row.frame_size_bytes);
       args_ = copy_;
-      views_[i] = scalar_view(row, argument, args);
+      views_[i] = scalar_view(row, argument, kernel, args);
       const bp_tensor* const view = &views_[i];
       // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
       std::memcpy(copy_ + argument.offset, &view, sizeof(view));
@@ -253,7 +253,8 @@ bp_kernel CompiledOps::make_kernel(const Op& op) const {
   kernel.op = op.row->op;
   kernel.spec_revision = BP_OPS_REVISION;
   kernel.args_size_bytes = op.row->frame_size_bytes;
-  kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE;
+  kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE |
+                 BP_KERNEL_TAKES_ACC_OPERAND;
   kernel.layouts = BP_LAYOUT_ANY;
   kernel.supports = supports;
   kernel.workspace_size = workspace_size;
@@ -351,7 +352,7 @@ bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_fla
   const Op& op = op_of(self);
   bp_reason reason = kOutOfHostMemory;
   static_cast<void>(guarded([&] {
-    reason = op.owner->find(*op.row, flags, LaunchedFrame(*op.row, args).args())->reason;
+    reason = op.owner->find(*op.row, flags, LaunchedFrame(*op.row, *self, args).args())->reason;
     return bp_status{BP_OK};
   }));
   return reason;

@@ -25,7 +25,8 @@ class CompiledOps {
   CompiledOps(const CompiledOps&) = delete;
 
   // Returns the kernel of an op, which counts as a kernel of the backend. It takes inline scalars
-  // as tensors. They are inputs of the program, so one program serves every value.
+  // as tensors, an operand in acc(x). They are inputs of the program, so one program serves every
+  // value.
   const bp_kernel* kernel(const OpRow& row) const { return &kernels_[row.index]; }
 
   // Releases all programs. Each is compiled again when it is needed.

@@ -228,6 +228,17 @@ TEST_F(CompiledOpsTest, ServeEveryInlineScalarWithOneProgram) {
   EXPECT_EQ(compiler_.launches[1].tensors[1].strides[0], 0);
 }
 
+TEST_F(CompiledOpsTest, TakeAnInlineOperandInAcc) {
+  AddCall scalar;
+  scalar.a.dtype = scalar.y.dtype = BP_BF16;
+  scalar.args.b = nullptr;
+  scalar.args.b_scalar = {BP_I64, 0, 257};  // bf16 does not hold it.
+  ASSERT_EQ(launch(scalar), BP_OK) << bp_error_text();
+  const std::vector<bp_tensor>& tensors = compiler_.launches.back().tensors;
+  EXPECT_EQ(tensors[0].dtype, bp_dtype{BP_BF16});
+  EXPECT_EQ(tensors[1].dtype, bp_dtype{BP_F32});
+}
+
 TEST_F(CompiledOpsTest, RememberWhatTheCompilerRefuses) {
   compiler_.reason = "no room for a third value";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(launch(call_), BP_UNSUPPORTED);

@@ -15,6 +15,7 @@
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
+#include "registry/dispatch/widening.hpp"
 #include "registry/services/decompose.hpp"
 
 namespace bp::core {
@@ -40,6 +41,7 @@ bp_status not_a_kernel(const bp_kernel& kernel) {
 
 bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == widening(kernel.op)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;
 }

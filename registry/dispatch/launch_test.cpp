@@ -1,6 +1,8 @@
 // Tests launches: what a kernel receives, what happens when it refuses, and what is counted.
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "registry/boundary/fail.hpp"
 #include "registry/tests/fake_backend.hpp"
 
@@ -14,6 +16,7 @@ struct Seen {
   bp_add_args args{};
   int64_t b_shape[2] = {}, b_strides[2] = {};
   float b_value = 0;
+  bp_dtype a_dtype = 0, b_dtype = 0;
   uint32_t args_size = 0;
   int launches = 0;
 } seen;
@@ -25,6 +28,8 @@ bp_status see(const bp_kernel* self, const bp_launch* launch, const void* args) 
   seen.args = a;
   seen.args_size = a.struct_size;
   ++seen.launches;
+  seen.a_dtype = a.a->dtype;
+  seen.b_dtype = a.b == nullptr ? bp_dtype{0} : a.b->dtype;
   if (a.b != nullptr && a.b->buffer != nullptr) {
     std::copy_n(a.b->shape, 2, seen.b_shape);
     std::copy_n(a.b->strides, 2, seen.b_strides);
@@ -41,6 +46,13 @@ class Launch : public ::testing::Test {
     fake.kernels = std::move(kernels);
     ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
     target = r.target();
+  }
+
+  // Makes the call a + value over tensors of bf16.
+  void set_bf16_operand(double value) {
+    call.a.dtype = call.y.dtype = BP_BF16;
+    call.args.b = nullptr;
+    call.args.b_scalar = {BP_F64, 0, std::bit_cast<uint64_t>(value)};
   }
 
   bp_dispatch_statistics statistics(uint32_t op = BP_OP_ADD) const {
@@ -141,6 +153,44 @@ TEST_F(Launch, MakesATensorOfAnInlineScalarForAKernelThatTakesNone) {
   EXPECT_EQ(seen.b_value, 3.0f);
   EXPECT_EQ(statistics().copied_scalar_count, 1);
   EXPECT_EQ(call.args.b, nullptr);  // The caller's frame did not change.
+}
+
+TEST_F(Launch, GivesAnOperandInAccToAKernelThatTakesIt) {
+  bp_kernel kernel = make_kernel("add");
+  kernel.flags = BP_KERNEL_TAKES_ACC_OPERAND;
+  kernel.launch = see;
+  load({&kernel});
+  set_bf16_operand(0.99);
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.a_dtype, bp_dtype{BP_BF16});
+  EXPECT_EQ(seen.b_dtype, bp_dtype{BP_F32});
+  EXPECT_EQ(seen.b_value, 0.99f);
+  EXPECT_EQ(seen.b_shape[1], 3);
+  EXPECT_EQ(seen.b_strides[1], 0);
+  EXPECT_EQ(statistics().native_count, 1);
+  EXPECT_EQ(statistics().copied_scalar_count, 1);
+}
+
+TEST_F(Launch, RunsInF32WhatNoKernelTakesExactly) {
+  bp_kernel add = make_kernel("add"), copy = make_kernel("copy", BP_OP_COPY, sizeof(bp_copy_args));
+  add.flags = 0;
+  add.launch = see;
+  load({&add, &copy});
+  set_bf16_operand(0.5);
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.b_dtype, bp_dtype{BP_BF16}) << "bf16 holds the value";
+  EXPECT_EQ(statistics(BP_OP_COPY).native_count, 0);
+  set_bf16_operand(0.99);
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.a_dtype, bp_dtype{BP_F32});
+  EXPECT_EQ(seen.b_value, 0.99f);
+  EXPECT_EQ(statistics(BP_OP_COPY).native_count, 2) << "a to f32, and the result back";
+  EXPECT_EQ(statistics().native_count, 2);
+  EXPECT_EQ(statistics().decomposed_count, 1);
+  EXPECT_EQ(bp_kernel_launch(target, nullptr, 0, &add, &call.args), BP_UNSUPPORTED);
+  EXPECT_STREQ(bp_error_text(),
+               "add by add: b: bf16 does not hold the scalar, and the kernel takes no operand in "
+               "f32");
 }
 
 TEST_F(Launch, LeavesInlineScalarsAloneWhereTheKernelTakesThem) {

@@ -7,6 +7,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/widening.hpp"
 #include "registry/services/decompose.hpp"
 
 namespace bp::core {
@@ -57,6 +58,13 @@ std::string decomposition_refusal(const Target& target, const OpRow& row, const 
   return is_forbidden ? "the flags of the registry forbid it" : "";
 }
 
+// Returns why no kernel of the device is asked to run the call in f32, or "" if one is.
+std::string widening_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
+  const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
+  return is_forbidden ? "the flags of the registry forbid it" : "";
+}
+
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (host_fallback(row.op) == nullptr) return "the op has none";
   if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
@@ -77,9 +85,12 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   // The key says only that a tensor has a layout of the backend's own. It does not say which one,
   // so the kernel must be asked about every call.
   const bool has_layouts = has_own_layouts(row, key);
+  // The key does not have the values of scalars, on which it depends whether x can hold them.
+  const bool is_narrow = has_narrow_operand(row, key);
   for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
     if (!claims_refusal(row, *kernel, key).empty()) continue;
-    const bool asks = has_layouts || !is_rememberable(row, *kernel);
+    const bool asks =
+        has_layouts || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
     if (!asks && kernel->supports != nullptr &&
         !call_refusal(target, row, *kernel, key.flags(), args).empty()) {
       continue;
@@ -93,6 +104,9 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   };
   if (decomposition_refusal(target, row, key).empty()) {
     add_service(services::decomposition(row.op), BP_KERNEL_DECOMPOSED);
+  }
+  if (is_narrow && widening_refusal(target, row, key).empty()) {
+    add_service(widening(row.op), BP_KERNEL_DECOMPOSED);
   }
   if (host_fallback_refusal(target, row, key).empty()) {
     add_service(host_fallback(row.op), BP_KERNEL_HOST_FALLBACK);
@@ -126,6 +140,7 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
     return later_member_refusal(row, kernel, offset);
   }
   std::string refusal = later_value_refusal(row, kernel, frame);
+  if (refusal.empty()) refusal = operand_value_refusal(row, kernel, frame);
   if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
@@ -153,6 +168,9 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
     add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
   }
   add_line(text, "decomposition", decomposition_refusal(target, row, key), is_decided);
+  if (has_narrow_operand(row, key)) {
+    add_line(text, "in f32", widening_refusal(target, row, key), is_decided);
+  }
   add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
   return text;
 }

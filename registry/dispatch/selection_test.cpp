@@ -202,6 +202,37 @@ TEST(Selection, SeesAnInlineScalarAsABroadcastTensorWhereTheKernelTakesNone) {
   EXPECT_EQ(l.find(call), &dense);
 }
 
+TEST(Selection, RunsACallInF32WhereNoKernelHoldsItsOperand) {
+  bp_kernel plain = make_kernel("plain");
+  plain.flags = 0;
+  const Loaded l({&plain});
+  AddCall call;
+  call.a.dtype = call.y.dtype = BP_BF16;
+  call.args.b = nullptr;
+  call.args.b_scalar = {BP_I64, 0, 256};
+  EXPECT_EQ(l.find(call), &plain);
+  call.args.b_scalar = {BP_I64, 0, 257};
+  bp_kernel_choice choice{};
+  ASSERT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_ADD, &call.args, &choice), BP_OK);
+  EXPECT_EQ(choice.source, BP_KERNEL_DECOMPOSED);
+  EXPECT_STREQ(choice.kernel->name, "in_f32");
+  const std::string text = bp::explain(*l.target, 0, BP_OP_ADD, &call.args);
+  EXPECT_NE(text.find("/plain: b: bf16 does not hold the scalar, and the kernel takes no operand "
+                      "in f32\n  decomposition: the op has none\n  in f32: taken"),
+            text.npos)
+      << text;
+}
+
+TEST(Selection, OffersATensorInAccToKernelsThatTakeIt) {
+  bp_kernel plain = make_kernel("plain"), acc = make_kernel("acc");
+  acc.flags |= BP_KERNEL_TAKES_ACC_OPERAND;
+  const Loaded l({&plain, &acc});
+  AddCall call;
+  EXPECT_EQ(l.find(call), &plain);
+  call.a.dtype = call.y.dtype = BP_F16;
+  EXPECT_EQ(l.find(call), &acc) << "b is f32";
+}
+
 TEST(Selection, RefusesCallsThatCannotBeRead) {
   const bp_kernel kernel = make_kernel("add");
   const Loaded l({&kernel});
@@ -356,7 +387,7 @@ TEST(Selection, RemembersMoreChoicesThanItsFirstTableHolds) {
     for (bp_dtype dtype = 1; dtype <= BP_F4E2M1; ++dtype) {
       for (uint64_t offset = 1; offset <= 4096; offset *= 2) {
         for (bp_tensor* t : {&call.a, &call.b}) {
-          call.a.dtype = dtype;
+          call.a.dtype = call.b.dtype = dtype;
           t->byte_offset = offset;
           ASSERT_EQ(l.find(call), &kernel);
         }

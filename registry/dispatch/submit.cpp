@@ -25,7 +25,7 @@ struct ScalarTensors {
 // the stream.
 bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame, ScalarTensors& s) {
   const TensorArgument& argument = l.row.tensors[index];
-  bp_tensor& tensor = s.tensors[index] = scalar_view(l.row, argument, frame);
+  bp_tensor& tensor = s.tensors[index] = scalar_view(l.row, argument, l.kernel, frame);
   unsigned char pattern[16];
   const uint32_t size = scalar_bytes(scalar_at(frame, argument), tensor.dtype, pattern);
   if (size == 0) {
@@ -94,6 +94,10 @@ bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
   const bp_status legal = check_not_capturing(l, "its scalars as tensors");
   if (legal != BP_OK) return legal;
+  const std::string refusal = operand_value_refusal(l.row, l.kernel, frame);
+  if (!refusal.empty()) {
+    return fail(BP_UNSUPPORTED, std::string(l.row.name) + " by " + l.kernel.name + ": " + refusal);
+  }
   alignas(8) std::byte copy[kMaxFrameBytes];
   std::memcpy(copy, frame, l.kernel.args_size_bytes);
   std::memcpy(copy, &l.kernel.args_size_bytes, sizeof(l.kernel.args_size_bytes));

@@ -95,6 +95,12 @@ const bp_tensor* Evaluator::make(const bp_op_output& like) {
   return &made.tensor;
 }
 
+const bp_tensor* Evaluator::cast(const bp_tensor* x, bp_dtype dtype) {
+  bp_copy_args args{};
+  args.x = x;
+  return call(BP_OP_COPY, args, &bp_copy_args::y, {.dtype = dtype}, nullptr);
+}
+
 // Makes a view of `x`. The caller sets its shape and strides.
 Evaluator::Stored& Evaluator::copy_of(const bp_tensor& x, int64_t ndim) {
   Stored& view = tensors_.emplace_back();
@@ -108,11 +114,7 @@ Evaluator::Stored& Evaluator::copy_of(const bp_tensor& x, int64_t ndim) {
 }
 
 const bp_tensor* Evaluator::reshape(const bp_tensor* x, dims::View shape) {
-  if (!tensors::is_contiguous(*x)) {
-    bp_copy_args args{};
-    args.x = x;
-    x = call(BP_OP_COPY, args, &bp_copy_args::y, {.dtype = x->dtype}, nullptr);
-  }
+  if (!tensors::is_contiguous(*x)) x = cast(x, x->dtype);
   Stored& view = copy_of(*x, shape.count);
   std::copy(shape.begin(), shape.end(), view.shape);
   tensors::set_contiguous_strides(view.tensor.ndim, view.shape, view.strides);

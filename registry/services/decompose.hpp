@@ -57,6 +57,13 @@ class Evaluator {
   // Copies `value` to the output `y`, unless it was computed there or is not wanted.
   void store(const bp_tensor* value, const bp_tensor* y);
 
+  // Returns a new tensor, or one with the elements of `x` in `dtype`.
+  const bp_tensor* make(const bp_op_output& like);
+  const bp_tensor* cast(const bp_tensor* x, bp_dtype dtype);
+
+  // Runs `op` with a frame whose tensors all exist.
+  void launch(uint32_t op, const void* args);
+
  private:
   struct Stored {
     bp_tensor tensor;
@@ -65,9 +72,7 @@ class Evaluator {
   };
 
   bp_op_output infer(uint32_t op, const void* args);
-  void launch(uint32_t op, const void* args);
   bp_tensor choose(const Choice& choice);
-  const bp_tensor* make(const bp_op_output& like);
   Stored& copy_of(const bp_tensor& x, int64_t ndim);
 
   const bp_target& target_;

@@ -81,4 +81,11 @@ uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* ou
   return size;
 }
 
+bool holds_scalar(const bp_scalar& scalar, bp_dtype dtype) {
+  const float value = as_float(scalar);
+  const float held = dtype == BP_F16 ? tensors::f16_value(tensors::f16_bits(value))
+                                     : tensors::bf16_value(tensors::bf16_bits(value));
+  return held == value || std::isnan(value);
+}
+
 }  // namespace bp::core

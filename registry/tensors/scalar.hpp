@@ -9,4 +9,7 @@ namespace bp::core {
 // Returns 0 if the dtype has no such element.
 uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out);
 
+// Returns whether `dtype` has the value that `scalar` has in f32. `dtype` is f16 or bf16.
+bool holds_scalar(const bp_scalar& scalar, bp_dtype dtype);
+
 }  // namespace bp::core

@@ -61,6 +61,20 @@ TEST(ScalarBytes, RoundOnceToTheNearestHalf) {
   EXPECT_EQ(convert<uint16_t>(of(std::nan("")), BP_BF16) & 0x7FC0, 0x7FC0);
 }
 
+TEST(HoldsScalar, ComparesWithTheValueInF32) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {0.0, -0.0, 0.5, -3.0, 0x1p-24, kInfinity, double{NAN}}) {
+    EXPECT_TRUE(holds_scalar(of(value), BP_F16)) << value;
+    EXPECT_TRUE(holds_scalar(of(value), BP_BF16)) << value;
+  }
+  EXPECT_TRUE(holds_scalar(of(1 + 0x1p-40), BP_BF16)) << "it is 1 in f32";
+  EXPECT_TRUE(holds_scalar(of(1 + 0x1p-10), BP_F16));
+  EXPECT_FALSE(holds_scalar(of(1 + 0x1p-10), BP_BF16));
+  EXPECT_TRUE(holds_scalar(of_i64(65536), BP_BF16));
+  EXPECT_FALSE(holds_scalar(of_i64(65536), BP_F16)) << "it is infinite there";
+  EXPECT_FALSE(holds_scalar(of(0.99), BP_BF16));
+}
+
 TEST(ScalarBytes, RefuseDtypesWithoutSuchAnElement) {
   unsigned char bytes[16];
   EXPECT_EQ(scalar_bytes(of(1), BP_C64, bytes), 0);

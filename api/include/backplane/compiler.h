@@ -60,7 +60,8 @@ typedef struct bp_program_node {
   /* The index of the value of each tensor, in the order of the frame. The tensors of a list follow
    * each other, and an absent tensor has BP_NO_VALUE. [COMPILER-7] A frame that is shorter than the
    * reader's has no tensor behind its end, and a longer one is taken if it is zero there and the
-   * values of its further tensors are BP_NO_VALUE. */
+   * values of its further tensors are BP_NO_VALUE. An operand may be a tensor in acc(x), as for
+   * BP_KERNEL_TAKES_ACC_OPERAND: a host gives inline operands so. */
   const uint32_t* values;
   uint64_t value_count;
   uint32_t op;       /* A BP_OP_* id. */

@@ -65,6 +65,10 @@ enum {
                                         bits for equal input, in every run. */
   BP_KERNEL_IN_PLACE = 1u << 2,      /* Outputs may alias inputs where the op allows it. */
   BP_KERNEL_TAKES_SCALAR = 1u << 3,  /* Operands may be inline; else the host makes a tensor. */
+  BP_KERNEL_TAKES_ACC_OPERAND = 1u << 4, /* [KERNEL-11] A kernel with BP_KERNEL_TAKES_ACC_OPERAND
+                                            takes an operand in acc(x) beside an x of f16 or bf16,
+                                            as a tensor of one element that every stride of 0
+                                            repeats. */
 };
 
 /* What supports() never reads, so that the host may remember its answer. */

@@ -278,7 +278,8 @@ typedef struct bp_relu_args {
   const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
 } bp_relu_args;
 
-/* relu_backward: grad_y where y is above 0, else 0, also where y is NaN. y is the result of relu.
+/* relu_backward: 0 where y is 0 or below, else grad_y, also where y is NaN. y is the result of
+ * relu.
  * ops_spec/ops/unary.yaml; profile train; numerics E0; stable since 0.1. */
 enum { BP_OP_RELU_BACKWARD = 105, BP_RELU_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_relu_backward_args {

@@ -52,8 +52,10 @@ typedef struct bp_tensor {
 } bp_tensor;
 
 /* A value in the call itself, where a tensor of one element would be needed otherwise. Frozen.
- * [TENSOR-3] A scalar is converted to the dtype of its argument before it is used, as if its value
- * had been stored in a tensor of that dtype. */
+ * [TENSOR-6] An inline operand acts at the precision in which its op computes: its value is rounded
+ * once to acc(x), where x is the tensor that it is like, and not to the dtype of x. acc(x) is f32
+ * for f16 and bf16, and the dtype of x for every other dtype. Any other inline scalar is rounded
+ * once to the dtype of its argument. */
 typedef struct bp_scalar {
   bp_dtype dtype;    /* BP_BOOL, BP_I64, BP_U64 or BP_F64. */
   uint32_t reserved; /* 0. */

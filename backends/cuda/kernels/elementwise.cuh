@@ -4,6 +4,23 @@
 
 #include "backends/cuda/kernels/kernels.hpp"
 #include "backends/cuda/kernels/map.cuh"
+#include "backends/cuda/kernels/scalar.hpp"
+
+namespace bp::cuda {
+
+// Op with one value, in the type in which Op computes, as its last input for all elements.
+template <class Op>
+struct WithOperand {
+  template <typename T, typename... X>
+  __host__ __device__ auto operator()(T x, X... others) const {
+    return op(x, others..., operand.get<Compute<T>>());
+  }
+
+  Op op;
+  ScalarArgument operand;
+};
+
+}  // namespace bp::cuda
 
 namespace bp::cuda::primitive {
 

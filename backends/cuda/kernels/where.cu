@@ -15,7 +15,7 @@ struct Select {
 
 bp_status where_launch(const bp_where_args& args, Launch& launch) {
   const bp_dtype dtype = args.a->dtype;
-  const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, dtype) : 0;
+  const uint64_t scalar = args.b == nullptr ? convert_moved_operand(args.b_scalar, dtype) : 0;
   return with_width(dtype_size_bytes(dtype), [&]<typename T>(T) {
     return submit_map<Select, T, uint8_t, T, T>(
         launch, Select(), loop_over(*args.y, args.condition, args.a, args.b), scalar);

@@ -231,7 +231,11 @@ bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_t
   size_t k = 0;
   for (const bp_tensor* t : tensors) {
     call.tensors[k] = t;
-    call.dtypes[k] = t == nullptr ? call.dtypes[k - 1] : t->dtype;
+    if (t != nullptr) {
+      call.dtypes[k] = t->dtype;
+    } else {
+      call.dtypes[k] = moves ? call.dtypes[k - 1] : acc_dtype(call.dtypes[k - 1]);
+    }
     if (moves && t != nullptr && !(op == kMapWhere && k == 1))
       call.dtypes[k] = moved_dtype(t->dtype);
     call.addresses[k] = address_of(launch, t);

@@ -16,11 +16,12 @@ enum MapOp : uint32_t {
 };
 
 // Submits `op`. `tensors` are the result and at most three operands. NULL stands for the value
-// whose bits are `scalar`, in the dtype of the operand before it.
+// whose bits are `scalar`, in acc(x) for the operand x before it.
 bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                      uint64_t scalar = 0);
 
-// Submits an op that only moves elements of any dtype. The first operand of kMapWhere is bool.
+// Submits an op that only moves elements of any dtype. The first operand of kMapWhere is bool. A
+// `scalar` has the dtype of the operand before it.
 bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                       uint64_t scalar = 0);
 

@@ -6,7 +6,8 @@ namespace bp::vulkan {
 namespace {
 
 bp_status where_launch(const bp_where_args& args, Launch& launch) {
-  const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0;
+  const uint64_t scalar =
+      args.b == nullptr ? convert_moved_operand(args.b_scalar, args.a->dtype) : 0;
   return submit_move(launch, kMapWhere, {args.y, args.condition, args.a, args.b}, scalar);
 }
 

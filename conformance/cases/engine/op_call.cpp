@@ -90,20 +90,22 @@ void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
 }
 
 // The rule of a scalar is a dtype, or like(x).
-bp_dtype Call::dtype_of_scalar(const FrameMember& member) const {
+bp_dtype Call::dtype_of_scalar(const FrameMember& member, bp_kernel_flags flags) const {
   const std::string_view rule = member.dtype;
-  if (rule.starts_with("like(")) return data_.tensor(rule.substr(5, rule.size() - 6)).dtype;
-  return bp_dtype_from_name(std::string(rule).c_str());
+  if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
+  const bp_dtype x = data_.tensor(rule.substr(5, rule.size() - 6)).dtype;
+  const bool is_acc = member.kind == "operand" && (flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
+  return is_acc ? accumulator_of(x) : x;
 }
 
-void Call::materialize_scalars() {
+void Call::materialize_scalars(bp_kernel_flags flags) {
   scalars_.reserve(case_.attributes.size());
   for (const Attribute& attribute : case_.attributes) {
     const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
     if (scalar == nullptr) continue;
     const FrameMember& member = op_info(case_.op).member(attribute.name);
     const Shape shape = member.kind == "operand" ? case_.tensors.front().shape : Shape{};
-    const bp_dtype dtype = dtype_of_scalar(member);
+    const bp_dtype dtype = dtype_of_scalar(member, flags);
     scalars_.push_back({attribute.name, Role::kInput, dtype, shape,
                         std::vector<DoubleDouble>(static_cast<size_t>(element_count(shape)),
                                                   scalar_value(*scalar))});

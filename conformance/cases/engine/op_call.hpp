@@ -47,8 +47,9 @@ class Call {
   // Removes the memory of every tensor of the frame.
   void strip_buffers();
 
-  // Moves inline scalars into tensors, for a kernel that does not take inline scalars.
-  void materialize_scalars();
+  // Moves inline scalars into tensors, as the host does for a kernel with these flags that does not
+  // take inline scalars.
+  void materialize_scalars(bp_kernel_flags flags);
 
   void prepare(Poison poison);
   void finish();
@@ -67,7 +68,7 @@ class Call {
            int64_t row_stride);
   void set_tensor(std::string_view name, const bp_tensor* tensor);
   const bp_tensor* without_buffer(const GuardedTensor& memory);
-  bp_dtype dtype_of_scalar(const FrameMember& member) const;
+  bp_dtype dtype_of_scalar(const FrameMember& member, bp_kernel_flags flags) const;
   bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
 
   Context& t_;

@@ -93,6 +93,12 @@ DoubleDouble CallData::value(std::string_view name) const {
   return scalar_value(get<bp_scalar>(name));
 }
 
+DoubleDouble CallData::operand(std::string_view name, bp_dtype x) const {
+  std::byte bytes[8] = {};
+  store_element(accumulator_of(x), value(name), bytes);
+  return load_element(accumulator_of(x), bytes);
+}
+
 std::string OpCase::id() const {
   std::string text = "op." + std::string(op_info(op).name);
   for (const std::string* part : {&dtype, &fill, &detail, &layout}) text += "." + *part;

@@ -97,6 +97,9 @@ class CallData {
   // Returns the value of an argument that is an inline scalar or a tensor of one element.
   DoubleDouble value(std::string_view name) const;
 
+  // Returns the value of an inline operand as it acts beside an x of this dtype: in acc(x).
+  DoubleDouble operand(std::string_view name, bp_dtype x) const;
+
  private:
   static void convert(DoubleDouble from, double& to) { to = from.hi; }
   static void convert(DoubleDouble from, DoubleDouble& to) { to = from; }

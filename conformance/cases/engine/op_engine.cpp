@@ -180,11 +180,12 @@ void require_listed(Context& t, const OpCase& op_case) {
   if (!reason.empty()) t.not_supported(reason);
 }
 
-Observation observe_native(Context& t, const OpCase& op_case, const CallData& data) {
+Observation observe_native(Context& t, const OpCase& op_case, const CallData& data,
+                           const Variant& variant) {
   require_listed(t, op_case);
   Observation seen;
   try {
-    seen = observe(t, op_case, data, {});
+    seen = observe(t, op_case, data, variant);
   } catch (const NoKernel& none) {
     t.not_supported("the backend has no kernel for this call: " + none.what);
   }

@@ -16,7 +16,8 @@ void require_listed(Context& t, const OpCase& op_case);
 
 // Returns what a kernel of the backend gives for the call. Ends the case as NotSupported if the
 // backend has no kernel for it, and as a failure if the launch fails.
-Observation observe_native(Context& t, const OpCase& op_case, const CallData& data);
+Observation observe_native(Context& t, const OpCase& op_case, const CallData& data,
+                           const Variant& variant = {});
 
 // Finds the cause of a failure. It runs the case again with one property removed after the other:
 // if the case then passes, that property is the cause. Returns "offset", "broadcast", "stride" or

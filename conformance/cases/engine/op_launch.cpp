@@ -92,14 +92,15 @@ Poison first_poison(const Context& t) {
 }
 
 // Launches over two kinds of poison, so that an unwritten element shows.
-Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
-                         bp_stream* stream) {
+Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice, bp_stream* stream,
+                         bool has_acc_operands = false) {
   Observation seen;
   seen.kernel = choice.kernel;
   seen.source = choice.source;
   const bool is_native = choice.source == BP_KERNEL_NATIVE;
-  if (is_native && (choice.kernel->flags & BP_KERNEL_TAKES_SCALAR) == 0) {
-    call.materialize_scalars();
+  const bool takes_scalars = (choice.kernel->flags & BP_KERNEL_TAKES_SCALAR) != 0;
+  if (is_native && (has_acc_operands || !takes_scalars)) {
+    call.materialize_scalars(choice.kernel->flags);
   }
   const Poison first = first_poison(t);
   const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
@@ -256,8 +257,8 @@ Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
   planned.has_plans = knows_plans && kernel.prepare != nullptr;
   if (!planned.has_plans) return planned;
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) {
-    call.materialize_scalars();
-    bare.materialize_scalars();
+    call.materialize_scalars(kernel.flags);
+    bare.materialize_scalars(kernel.flags);
   }
   bare.strip_buffers();
   bp_plan* made = nullptr;
@@ -287,7 +288,7 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
   if (choice.source != BP_KERNEL_NATIVE) {
     t.detail(kWhyFallback, explanation(t, op_case, call.frame()));
   }
-  return launch_twice(t, call, choice, stream.get());
+  return launch_twice(t, call, choice, stream.get(), variant.has_acc_operands);
 }
 
 std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const CallData& data) {
@@ -326,7 +327,7 @@ Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_l
   if (found == nullptr) return probe;
   probe.has_kernel = true;
   const bp_kernel& kernel = *found;
-  if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) call.materialize_scalars();
+  if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) call.materialize_scalars(kernel.flags);
   call.prepare(Poison::kNan);
   Observation seen;
   probe.status = launch_native(t, kernel, call.frame(), memory_place(t, stream.get()), Poison::kNan,

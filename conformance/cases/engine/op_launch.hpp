@@ -20,7 +20,9 @@ struct Variant {
   bool has_layouts = true;        // If false, every tensor is dense.
   bool has_equal_rows = false;    // All rows of all tensors have the same distance.
   bool has_empty_buffers = true;  // If false, a tensor without elements has no buffer.
-  Edge edge = Edge::kNone;        // The side where tensors and workspace meet pages without access.
+  bool has_acc_operands =
+      false;                // Inline operands are tensors, in acc(x) if the kernel takes that.
+  Edge edge = Edge::kNone;  // The side where tensors and workspace meet pages without access.
 };
 
 // One output after the launches of one variant.

@@ -43,7 +43,7 @@ class LaidCall {
     bp_error_clear();
     if (status != BP_OK) return false;
     kernel_ = choice.kernel;
-    if ((kernel_->flags & BP_KERNEL_TAKES_SCALAR) == 0) call_.materialize_scalars();
+    if ((kernel_->flags & BP_KERNEL_TAKES_SCALAR) == 0) call_.materialize_scalars(kernel_->flags);
     return true;
   }
 

@@ -22,8 +22,7 @@ using Op = elementwise::Row;
 
 // ---- Oracles --------------------------------------------------------------------------------- //
 
-// Returns the inputs as the op sees them: an inline scalar is converted to the dtype of the other
-// inputs.
+// Returns the inputs as the op sees them: an inline scalar is a number of acc(x).
 template <typename N>
 std::vector<Array<N>> inputs_of(const Op& op, const CallData& data) {
   std::vector<Array<N>> inputs;
@@ -32,10 +31,7 @@ std::vector<Array<N>> inputs_of(const Op& op, const CallData& data) {
       inputs.push_back(data.array<N>(op.inputs[i]));
       continue;
     }
-    std::byte bytes[8] = {};
-    const bp_dtype dtype = data.tensor(op.inputs[0]).dtype;
-    store_element(dtype, data.value(op.inputs[i]), bytes);
-    const DoubleDouble value = load_element(dtype, bytes);
+    const DoubleDouble value = data.operand(op.inputs[i], data.tensor(op.inputs[0]).dtype);
     Array<N>& repeated = inputs.emplace_back(data.tensor(op.inputs[0]).shape);
     for (N& element : repeated.data) {
       if constexpr (std::is_same_v<N, Integer>) {
@@ -125,6 +121,26 @@ Propagated propagated(const Op& op, const CallData& data, bp_dtype dtype) {
   });
 }
 
+// Returns what rounding to f32 brings to the one step of an op that computes x of 16 bits and an
+// inline operand of 24 bits. The result is rounded to the dtype of x from there, and two roundings
+// are not one here. Returns nothing if no step rounds to f32, or if the bound of the op has it.
+std::vector<double> rounding_to_f32(const Op& op, const CallData& data, const Expected& exact) {
+  const bp_dtype dtype = data.tensor(op.inputs[0]).dtype;
+  const bool is_scalar = *op.operand != '\0' && !data.has(op.operand);
+  if (!is_scalar || accumulator_of(dtype) == dtype || op.is_either) return {};
+  if (judgement_of(op.op).bound == BoundRule::kPropagated ||
+      judgement_of(op.op).bound == BoundRule::kFunction) {
+    return {};
+  }
+  std::vector<double> brought;
+  for (const DoubleDouble& r : exact.value) {
+    const double least = 0x1p-150;  // Half of the smallest f32.
+    const bool is_rounded = r.hi != 0 && std::isfinite(r.hi);
+    brought.push_back(is_rounded ? std::max(0x1p-24 * std::fabs(r.hi), least) : 0);
+  }
+  return brought;
+}
+
 template <typename N>
 std::vector<Expected> judged_floats(const Op& op, const CallData& data, const Numerics& numerics,
                                     const std::vector<Array<N>>& inputs, Known known) {
@@ -146,6 +162,8 @@ std::vector<Expected> judged_floats(const Op& op, const CallData& data, const Nu
     is_propagated = true;
     return Bounds{found.bounds};
   };
+  std::vector<double> brought = rounding_to_f32(op, data, exact);
+  if (!brought.empty()) known.carried = {std::move(brought)};
   std::vector<Expected> expected = judged(data, std::move(known));
   if (is_propagated) allow_limits(expected[0], op, dtype, inputs, found.is_lost);
   return expected;
@@ -407,7 +425,8 @@ class Rows {
     }
   }
 
-  // Adds cases with the inline scalar, and with one tensor as both operands.
+  // Adds cases with the inline scalar, and with one tensor as both operands. A float of 16 bits
+  // does not hold 0.1.
   void add_operand() {
     OpCase& twice = add(samples_, {{6, 11}}, "twice");
     twice.tensors[1].alias = op_.inputs[0];
@@ -423,6 +442,15 @@ class Rows {
                                              : integer_scalar(dtype_ == BP_BOOL ? 1 : 3));
       if (dtype_ == BP_BOOL) made.attributes.back().value = bp_scalar{BP_BOOL, 0, 1};
     }
+    if (gives_bool_ && is_float(dtype_)) add_near_operand();
+  }
+
+  // Compares the element that is nearest to 0.1 with 0.1.
+  void add_near_operand() {
+    const std::string layout = std::string("scalar_") + op_.operand + "_near";
+    OpCase& made = add({{{FillKind::kUniform, 0.1, 0.1}}, "tenth"}, {{17}}, layout);
+    std::erase_if(made.tensors, [&](const TensorArgument& t) { return t.name == op_.operand; });
+    made.set(op_.operand, float_scalar(0.1));
   }
 
   void add_ranges() {

@@ -80,13 +80,11 @@ void add_cat(OpCases& cases, bp_dtype dtype) {
 
 // ---- where ----------------------------------------------------------------------------------- //
 
-// A scalar is converted to the dtype of a.
+// A scalar keeps the precision of acc(a) until the result is rounded.
 HostTensor second_choice(const CallData& data) {
   if (data.has("b")) return data.tensor("b");
   HostTensor b = data.tensor("a");
-  std::byte bytes[8] = {};
-  store_element(b.dtype, data.value("b"), bytes);
-  for (DoubleDouble& value : b.data) value = load_element(b.dtype, bytes);
+  std::ranges::fill(b.data, data.operand("b", b.dtype));
   return b;
 }
 

@@ -21,7 +21,7 @@ class Trial {
         data_(row, t.seed()),
         stream_(t),
         call_(t, row, data_, {}, stream_.get()) {
-    call_.materialize_scalars();  // A replay reads values that vary from tensors.
+    call_.materialize_scalars(0);  // A replay reads values that vary from tensors.
     bp_kernel_choice choice{};
     const bp_status status =
         bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, row.op, call_.frame().data(), &choice);

@@ -87,6 +87,9 @@ void add_edge_rule(std::vector<Case>& cases, const OpCases& rows, const char* gr
 // Adds a case for each op in `rows` about captured launches.
 void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
+// Adds a case for each op in `rows` about operands in acc(x).
+void add_acc_operand_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
 // Adds a case for each op in `rows` about launches with arguments in layouts.
 void add_layout_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 

@@ -270,7 +270,7 @@ BP_API bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const
 typedef uint32_t bp_kernel_sources;
 enum {
   BP_KERNEL_NATIVE = 1u << 0,     /* The backend's own. */
-  BP_KERNEL_DECOMPOSED = 1u << 1, /* The spec's decomposition into other ops. */
+  BP_KERNEL_DECOMPOSED = 1u << 1, /* Other ops: the decomposition of the spec, or the op in f32. */
   /* The tensors are copied to the first device of class host, and back; the call waits for both
    * devices. A failure of the work on the host device, such as an index out of range, becomes the
    * failure of the caller's stream, with the text of the host device. A device without

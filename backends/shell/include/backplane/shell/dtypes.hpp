@@ -21,6 +21,11 @@ constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
 
 constexpr bp_dtype kIndexDtypes[] = {BP_I64, BP_I32};
 
+// Returns acc(x) of the operators for the dtype of x.
+constexpr bp_dtype acc_dtype(bp_dtype x) {
+  return x == BP_F16 || x == BP_BF16 ? bp_dtype{BP_F32} : x;
+}
+
 // Returns the rows of dtypes that claim each dtype of `first` with each of `second`.
 template <size_t kFirst, size_t kSecond>
 constexpr std::array<bp_dtype, 2 * kFirst * kSecond> pairs_of(const bp_dtype (&first)[kFirst],

@@ -14,4 +14,17 @@ namespace bp {
 // for a dtype that a scalar cannot have.
 uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
+// Returns whether the operand of a call is a value in acc(x): an inline scalar, or a tensor as for
+// BP_KERNEL_TAKES_ACC_OPERAND. A tensor beside an x of its own dtype is none, although acc(x) may
+// be that dtype.
+inline bool is_acc_operand(const bp_tensor* operand, const bp_tensor& x) {
+  return operand == nullptr || operand->dtype != x.dtype;
+}
+
+// Returns the value of an inline operand in acc(x), as an op that computes takes it.
+uint64_t convert_operand(const bp_scalar& scalar, bp_dtype x);
+
+// Returns the same value in the dtype of x, as an op that only moves elements stores it.
+uint64_t convert_moved_operand(const bp_scalar& scalar, bp_dtype x);
+
 }  // namespace bp
