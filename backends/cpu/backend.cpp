@@ -28,6 +28,7 @@ Instance::Instance(const bp_host* its_host)
                        .events = kEvents,
                        .guard = &kGuard,
                        .virtual_memory = &kVirtualMemory,
+                       .semaphores = &kSemaphores,
                        .faults = &kFaults}),
       options(read_options(*its_host)),
       device(std::make_unique<Device>(*its_host, options)) {

@@ -66,6 +66,7 @@ extern const bp_stream_ops kStreams;
 extern const bp_event_ops kEvents;
 extern const bp_device_guard_ops kGuard;
 extern const bp_virtual_memory_ops kVirtualMemory;
+extern const bp_semaphore_ops kSemaphores;
 extern const bp_test_fault_ops kFaults;
 
 }  // namespace bp::cpu

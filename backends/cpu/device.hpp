@@ -21,9 +21,10 @@ namespace bp::cpu {
 
 struct Buffer;
 struct Event;
+struct Semaphore;
 struct Stream;
 
-class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
  public:
   Device(const bp_host& host, const Options& options);
   Device(const Device&) = delete;

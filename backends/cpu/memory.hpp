@@ -68,6 +68,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static uint64_t heap_of(const Buffer&) { return 0; }  // There is one heap.
   static bool is_wrapped(const Buffer& b) { return b.is_wrapped; }
   static bool is_registered(const Buffer& b) { return b.is_registered; }
+  static bool is_imported(const Buffer& b) { return b.mapping != nullptr && b.file == nullptr; }
   static bool is_reserved(const Buffer& b) { return b.reservation != nullptr; }
   static const Layouts* layouts_of(const Instance& i);
   static void check_map(const Buffer&) {}  // The host sees all memory.

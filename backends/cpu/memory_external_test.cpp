@@ -28,7 +28,7 @@ class External : public testing::Test {
   }
   bp_external_handle export_of(bp_buffer* buffer) {
     bp_external_handle handle = blank();
-    EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_FD, &handle), BP_OK) << b.text;
+    EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK) << b.text;
     return handle;
   }
   bp_status import(const bp_external_handle& handle, bp_buffer** out) {
@@ -140,7 +140,7 @@ TEST_F(External, SharesMemoryThroughADescriptor) {
   for (const uint64_t size : {0u, 1u, 4096u, 5000u}) {
     bp_buffer* const first = make_shared(size);
     const bp_external_handle handle = export_of(first);
-    EXPECT_EQ(handle.type, bp_external_type{BP_EXTERNAL_FD});
+    EXPECT_EQ(handle.type, bp_external_type{BP_EXTERNAL_OPAQUE_FD});
     EXPECT_EQ(handle.size_bytes, size);
     bp_buffer* second = nullptr;
     ASSERT_EQ(import(handle, &second), BP_OK) << b.text;
@@ -181,13 +181,13 @@ TEST_F(External, SharesMemoryWithAnotherProcess) {
 TEST_F(External, RefusesHandlesThatNoBufferCameFrom) {
   bp_buffer* const plain = b.make_buffer(64);
   bp_external_handle handle = blank();
-  EXPECT_EQ(m.export_buffer(m.self, plain, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(m.export_buffer(m.self, plain, BP_EXTERNAL_OPAQUE_FD, &handle), BP_INVALID_ARGUMENT);
   free(plain);
   bp_buffer* const buffer = make_shared(4000);
-  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_BYTES, &handle), BP_UNSUPPORTED);
-  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_FD, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_OPAQUE_BYTES, &handle), BP_UNSUPPORTED);
+  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_OPAQUE_FD, nullptr), BP_INVALID_ARGUMENT);
   handle.struct_size = 8;
-  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_FD, &handle), BP_INCOMPATIBLE);
+  EXPECT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_OPAQUE_FD, &handle), BP_INCOMPATIBLE);
   handle = export_of(buffer);
   bp_buffer* out = nullptr;
   bp_external_handle wrong = handle;
@@ -195,7 +195,7 @@ TEST_F(External, RefusesHandlesThatNoBufferCameFrom) {
   EXPECT_EQ(import(wrong, &out), BP_INVALID_ARGUMENT);
   EXPECT_NE(b.text.find("4001"), std::string::npos) << b.text;
   wrong = handle;
-  wrong.type = BP_EXTERNAL_BYTES;
+  wrong.type = BP_EXTERNAL_OPAQUE_BYTES;
   EXPECT_EQ(import(wrong, &out), BP_UNSUPPORTED);
   wrong = handle;
   wrong.fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -6,6 +6,7 @@
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/lane.hpp"
 #include "backplane/shell/lookup.hpp"
+#include "backplane/shell/semaphore_ops.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
@@ -38,6 +39,10 @@ struct Event : Handle, EventOf<Point> {
 
   Event(Device& its_device, bp_event_flags its_flags)
       : Handle(kMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
+};
+
+struct Semaphore : SemaphoreOf<Handle> {
+  using SemaphoreOf::SemaphoreOf;
 };
 
 // The handle types of the ABI are never completed as global structs, because two backends linked

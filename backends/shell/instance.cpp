@@ -23,6 +23,7 @@ BackendInstance::BackendInstance(const bp_host* its_host, const bp_backend& its_
       events(with_self(tables.events, backend.self)) {
   put(tables.guard, backend.self, guard);
   put(tables.virtual_memory, backend.self, virtual_memory);
+  put(tables.semaphores, backend.self, semaphores);
   put(tables.faults, backend.self, faults);
   if (tables.faults == nullptr) backend.get_extension = nullptr;
 }
@@ -45,6 +46,7 @@ bp_status BackendInstance::register_tables(const bp_registrar* registrar) const 
   add(&bp_registrar::add_compiler, compilation);
   add(&bp_registrar::add_process_group, process_groups);
   add(&bp_registrar::add_profiler, profiling);
+  add(&bp_registrar::add_semaphore, semaphores);
   if (offers_kernels) to.add_kernels(kernels);
   return to.status();
 }

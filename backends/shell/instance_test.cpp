@@ -64,10 +64,11 @@ TEST_F(Instances, RegisterTheTablesThatTheyHave) {
   all.compilation.struct_size = sizeof(all.compilation);
   all.process_groups.struct_size = sizeof(all.process_groups);
   all.profiling.struct_size = sizeof(all.profiling);
+  all.semaphores.struct_size = sizeof(all.semaphores);
   ASSERT_EQ(register_all(all), BP_OK) << h.text;
   EXPECT_EQ(h.given,
             "device allocator streams guard virtual_memory layout graph compiler process_group "
-            "profiler ");
+            "profiler semaphore ");
 }
 
 TEST_F(Instances, AreTheSelfOfTheirTablesAndTheStateOfTheirKernels) {

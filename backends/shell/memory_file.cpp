@@ -11,7 +11,8 @@
 #include <cstring>
 #include <limits>
 
-#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/memory_file_kind.hpp"
 
 namespace bp {
@@ -52,12 +53,42 @@ std::string wanted_name(const std::string& kind, uint64_t size_bytes) {
                                           std::strerror(errno));
 }
 
+void check_external_type(bp_external_type type, const char* call) {
+  if (type == BP_EXTERNAL_OPAQUE_FD) return;
+  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
+                                        "; BP_EXTERNAL_OPAQUE_FD, a descriptor, is offered");
+}
+
 }  // namespace
 
-void check_external_type(bp_external_type type, const char* call) {
-  if (type == BP_EXTERNAL_FD) return;
-  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
-                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
+void check_export(bp_external_type type, const bp_external_handle* out_handle, const char* call) {
+  check_external_type(type, call);
+  check_offer(out_handle, kFirstSize<bp_external_handle>, std::string(call) + ": out_handle");
+}
+
+void give_descriptor(int descriptor, uint64_t size_bytes, bp_external_handle* out_handle) {
+  bp_external_handle given{};
+  given.type = BP_EXTERNAL_OPAQUE_FD;
+  given.fd = descriptor;
+  given.size_bytes = size_bytes;
+  write_offer(given, out_handle);
+}
+
+bp_external_handle read_external(const bp_external_handle* handle, const char* call) {
+  require(handle, (std::string(call) + ": handle").c_str());
+  const auto given =
+      read_desc(handle, kFirstSize<bp_external_handle>, BP_STRUCT_EXTERNAL_HANDLE, call, "handle");
+  check_external_type(given.type, call);
+  return given;
+}
+
+bp_external_handle read_external_object(const bp_external_handle* handle, const char* call,
+                                        const char* what) {
+  const bp_external_handle given = read_external(handle, call);
+  if (given.size_bytes == 0) return given;
+  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": handle: size_bytes is " +
+                                  std::to_string(given.size_bytes) + ", and that of " + what +
+                                  " is 0");
 }
 
 uint64_t system_page_bytes() {

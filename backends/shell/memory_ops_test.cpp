@@ -303,18 +303,22 @@ TEST_F(MemoryTable, EndsTheMemoryOfABufferThatTheDeviceHasNoRoomFor) {
 TEST_F(MemoryTable, ExportsAndImportsDescriptorsAlone) {
   bp_buffer *const buffer = make(8), *imported = nullptr;
   bp_external_handle handle{};
-  EXPECT_EQ(more.export_buffer(&machine, buffer, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(more.export_buffer(&machine, buffer, BP_EXTERNAL_OPAQUE_FD, &handle),
+            BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
   handle.struct_size = sizeof(handle);
   handle.struct_type = BP_STRUCT_EXTERNAL_HANDLE;
-  handle.type = BP_EXTERNAL_FD + 1;
+  handle.type = BP_EXTERNAL_OPAQUE_FD + 1;
   handle.size_bytes = 32;
   EXPECT_EQ(more.import_buffer(&machine, device(), &handle, &imported), BP_UNSUPPORTED);
-  EXPECT_EQ(text, "import_buffer: type is " + std::to_string(BP_EXTERNAL_FD + 1) +
-                      "; BP_EXTERNAL_FD, a descriptor, is offered");
-  handle.type = BP_EXTERNAL_FD;
+  EXPECT_EQ(text, "import_buffer: type is " + std::to_string(BP_EXTERNAL_OPAQUE_FD + 1) +
+                      "; BP_EXTERNAL_OPAQUE_FD, a descriptor, is offered");
+  handle.type = BP_EXTERNAL_OPAQUE_FD;
   ASSERT_EQ(more.import_buffer(&machine, device(), &handle, &imported), BP_OK) << text;
   EXPECT_EQ(object(imported).size_bytes, 32u);
+  bp_buffer_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_BUFFER_INFO};
+  ASSERT_EQ(more.buffer_info(&machine, imported, &info), BP_OK) << text;
+  EXPECT_EQ(info.flags, bp_buffer_flags{BP_BUFFER_ALIASES});
 }
 
 TEST(WrappedBytes, LieInTheMemoryAtTheirAddress) {

@@ -40,7 +40,7 @@ struct Stream : DeviceHandle<Card> {
   bp_stream* handle() { return reinterpret_cast<bp_stream*>(this); }
 };
 
-enum class Kind : uint8_t { kOwner, kWrapped, kRegistered, kReserved };
+enum class Kind : uint8_t { kOwner, kWrapped, kRegistered, kReserved, kImported };
 
 struct Buffer : DeviceHandle<Card> {
   static constexpr uint32_t kMagic = 2;
@@ -148,8 +148,11 @@ struct TraitsWithMore : Traits {
   static void unregister_host(const std::unique_ptr<Buffer>& b) { b->end_memory(); }
   static const MemoryFile* exported_file(const Buffer&) { return nullptr; }
   static std::unique_ptr<Buffer> import_buffer(Card& card, const bp_external_handle& external) {
-    return wrap(card, 4096, external.size_bytes);
+    auto b = wrap(card, 4096, external.size_bytes);
+    b->kind = Kind::kImported;
+    return b;
   }
+  static bool is_imported(const Buffer& b) { return b.kind == Kind::kImported; }
   static void unmap(Buffer& b) { b.address += 1; }
   static void flush(const BufferRange<Buffer>& range) { range.buffer.address += 10; }
   static void invalidate(const BufferRange<Buffer>& range) { range.buffer.address += 100; }

@@ -37,6 +37,7 @@ class NotingHost {
     registrar.add_compiler = note_table<bp_compiler_ops>;
     registrar.add_process_group = note_table<bp_process_group_ops>;
     registrar.add_profiler = note_table<bp_profiler_ops>;
+    registrar.add_semaphore = note_table<bp_semaphore_ops>;
   }
 
   bp_host host{};
@@ -54,6 +55,7 @@ class NotingHost {
   static const char* name_of(const bp_compiler_ops*) { return "compiler"; }
   static const char* name_of(const bp_process_group_ops*) { return "process_group"; }
   static const char* name_of(const bp_profiler_ops*) { return "profiler"; }
+  static const char* name_of(const bp_semaphore_ops*) { return "semaphore"; }
 
   template <typename Ops>
   static bp_status note_table(void* self, uint64_t, bp_device* const*, const Ops* ops,

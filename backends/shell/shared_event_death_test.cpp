@@ -323,7 +323,7 @@ class SharedEventsDeathTest : public testing::Test {
   SharedEventsDeathTest() {
     handle.struct_size = sizeof(handle);
     handle.struct_type = BP_STRUCT_EXTERNAL_HANDLE;
-    EXPECT_EQ(process.events.export_event(&process, event, BP_EXTERNAL_FD, &handle), BP_OK);
+    EXPECT_EQ(process.events.export_event(&process, event, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK);
   }
   ~SharedEventsDeathTest() override { close(handle.fd); }
 

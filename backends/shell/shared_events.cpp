@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/memory_file.hpp"
 
 namespace bp {
@@ -287,6 +286,26 @@ void SharedEvents::watch(Watch& watch, SharedRecord record, bp_event* proxy) {
   watch.is_over = true;
 }
 
+// A stream of its own waits for the event, so that the callback holds nobody else's work.
+bp_status SharedEvents::on_complete(bp_event* event, bp_stream_callback_fn* callback,
+                                    void* user_data) {
+  backend_.check_event(backend_.events.self, event, "event.on_complete");
+  const std::shared_ptr<Entry> entry = find(event);
+  const bp_stream_ops& streams = backend_.streams;
+  if (callback == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "event.on_complete: callback is NULL");
+  }
+  bp_stream* own = nullptr;
+  bp_status status = streams.create(streams.self, entry->device, nullptr, &own);
+  if (status != BP_OK) return status;
+  status = guarded(*backend_.host, [&] { return wait_event(own, event); });
+  if (status == BP_OK || status == BP_STREAM_FAILED) {
+    status = streams.add_callback(streams.self, own, callback, user_data);
+  }
+  static_cast<void>(streams.destroy(streams.self, own));
+  return status;
+}
+
 bp_status SharedEvents::export_event(bp_event* event, bp_external_type type,
                                      bp_external_handle* out_handle) {
   backend_.check_event(backend_.events.self, event, "export_event");
@@ -295,12 +314,8 @@ bp_status SharedEvents::export_event(bp_event* event, bp_external_type type,
     throw StatusError(BP_INVALID_ARGUMENT,
                       "export_event: event is not one made with BP_EVENT_EXPORTABLE");
   }
-  check_external_type(type, "export_event");
-  check_offer(out_handle, kFirstSize<bp_external_handle>, "export_event: out_handle");
-  bp_external_handle given{};
-  given.type = BP_EXTERNAL_FD;
-  given.fd = entry->shared->duplicate("export_event");
-  write_offer(given, out_handle);
+  check_export(type, out_handle, "export_event");
+  give_descriptor(entry->shared->duplicate("export_event"), 0, out_handle);
   return BP_OK;
 }
 
@@ -310,15 +325,7 @@ bp_status SharedEvents::import_event(bp_device* device, const bp_external_handle
   if (out_event == nullptr) {
     throw StatusError(BP_INVALID_ARGUMENT, "import_event: out_event is NULL");
   }
-  if (handle == nullptr) throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle is NULL");
-  const auto given = read_desc(handle, kFirstSize<bp_external_handle>, BP_STRUCT_EXTERNAL_HANDLE,
-                               "import_event", "handle");
-  check_external_type(given.type, "import_event");
-  if (given.size_bytes != 0) {
-    throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle: size_bytes is " +
-                                               std::to_string(given.size_bytes) +
-                                               ", and that of an event is 0");
-  }
+  const bp_external_handle given = read_external_object(handle, "import_event", "an event");
   const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),
                            .struct_type = BP_STRUCT_EVENT_DESC};
   return add(device, desc, false,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -43,7 +44,7 @@ class SharedEventsTest : public testing::Test {
 
   bp_event* share(bp_event* event) {
     Handle handle;
-    EXPECT_EQ(a.events.export_event(&a, event, BP_EXTERNAL_FD, &handle), BP_OK) << a.text;
+    EXPECT_EQ(a.events.export_event(&a, event, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK) << a.text;
     return import(b, handle);
   }
 
@@ -94,6 +95,20 @@ TEST_F(SharedEventsTest, HoldStreamsBackUntilTheOthersRecordHasEnded) {
   a.signal(gate);
   EXPECT_EQ(b.settle(one), BP_OK);
   EXPECT_EQ(b.settle(two), BP_OK);
+}
+
+TEST_F(SharedEventsTest, CallBackWhenTheOthersRecordHasEnded) {
+  std::atomic<bp_status> told = BP_OK;
+  const auto tell = [](void* user_data, bp_status status) {
+    *static_cast<std::atomic<bp_status>*>(user_data) = status;
+  };
+  bp_event* const gate = record_held(a, exported);
+  EXPECT_EQ(b.events.on_complete(&b, imported, nullptr, &told), BP_INVALID_ARGUMENT);
+  ASSERT_EQ(b.events.on_complete(&b, imported, tell, &told), BP_OK) << b.text;
+  EXPECT_EQ(told, BP_OK);
+  a.signal(gate, BP_INTERNAL);
+  for (int i = 0; i < 10'000 && told == BP_OK; ++i) usleep(1000);
+  EXPECT_EQ(told, BP_INTERNAL);
 }
 
 TEST_F(SharedEventsTest, CarryAFailureToTheOtherSide) {
@@ -298,23 +313,23 @@ TEST_F(SharedEventsTest, AreExportedByTheirMakerAsADescriptor) {
   };
   const std::string invalid = std::to_string(BP_INVALID_ARGUMENT) + " export_event: ";
   const std::string foreign = invalid + "event is not one made with BP_EVENT_EXPORTABLE";
-  EXPECT_EQ(failure(a, a.make_event(0), BP_EXTERNAL_FD, &handle), foreign);
-  EXPECT_EQ(failure(b, imported, BP_EXTERNAL_FD, &handle), foreign);
-  EXPECT_EQ(failure(b, exported, BP_EXTERNAL_FD, &handle), invalid + "no event");
-  EXPECT_EQ(failure(a, exported, BP_EXTERNAL_BYTES, &handle),
+  EXPECT_EQ(failure(a, a.make_event(0), BP_EXTERNAL_OPAQUE_FD, &handle), foreign);
+  EXPECT_EQ(failure(b, imported, BP_EXTERNAL_OPAQUE_FD, &handle), foreign);
+  EXPECT_EQ(failure(b, exported, BP_EXTERNAL_OPAQUE_FD, &handle), invalid + "no event");
+  EXPECT_EQ(failure(a, exported, BP_EXTERNAL_OPAQUE_BYTES, &handle),
             std::to_string(BP_UNSUPPORTED) +
-                " export_event: type is 2; BP_EXTERNAL_FD, a descriptor, is offered");
-  EXPECT_EQ(failure(a, exported, BP_EXTERNAL_FD, nullptr), invalid + "out_handle is NULL");
+                " export_event: type is 7; BP_EXTERNAL_OPAQUE_FD, a descriptor, is offered");
+  EXPECT_EQ(failure(a, exported, BP_EXTERNAL_OPAQUE_FD, nullptr), invalid + "out_handle is NULL");
   EXPECT_EQ(handle.fd, -1);
-  ASSERT_EQ(a.events.export_event(&a, exported, BP_EXTERNAL_FD, &handle), BP_OK);
-  EXPECT_EQ(handle.type, bp_external_type{BP_EXTERNAL_FD});
+  ASSERT_EQ(a.events.export_event(&a, exported, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK);
+  EXPECT_EQ(handle.type, bp_external_type{BP_EXTERNAL_OPAQUE_FD});
   EXPECT_EQ(handle.size_bytes, 0u);
   EXPECT_GE(handle.fd, 0);
 }
 
 TEST_F(SharedEventsTest, AreImportedFromNothingElse) {
   Handle good;
-  ASSERT_EQ(a.events.export_event(&a, exported, BP_EXTERNAL_FD, &good), BP_OK);
+  ASSERT_EQ(a.events.export_event(&a, exported, BP_EXTERNAL_OPAQUE_FD, &good), BP_OK);
   const int wrong = open("/dev/null", O_RDWR | O_CLOEXEC);
   const size_t count = b.event_count(), open_count = descriptor_count();
   const auto failure = [&](const std::function<void(bp_external_handle&)>& change) {
@@ -333,9 +348,9 @@ TEST_F(SharedEventsTest, AreImportedFromNothingElse) {
             invalid + "handle: size_bytes is 8, and that of an event is 0");
   EXPECT_EQ(failure([](auto& h) { h.struct_type = 0; }),
             invalid + "handle: struct_type is 0, not 21");
-  EXPECT_EQ(failure([](auto& h) { h.type = BP_EXTERNAL_BYTES; }),
+  EXPECT_EQ(failure([](auto& h) { h.type = BP_EXTERNAL_OPAQUE_BYTES; }),
             std::to_string(BP_UNSUPPORTED) +
-                " import_event: type is 2; BP_EXTERNAL_FD, a descriptor, is offered");
+                " import_event: type is 7; BP_EXTERNAL_OPAQUE_FD, a descriptor, is offered");
   bp_event* event = nullptr;
   EXPECT_EQ(b.events.import_event(&b, nullptr, &good, &event), BP_INVALID_ARGUMENT);
   EXPECT_EQ(b.events.import_event(&b, b.device(), nullptr, &event), BP_INVALID_ARGUMENT);

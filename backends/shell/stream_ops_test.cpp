@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <vector>
@@ -267,7 +268,8 @@ TEST_F(StreamTables, OfferEventsThatProcessesShare) {
   EXPECT_EQ(whole.events.query(self, event, &done), BP_OK) << text;
   EXPECT_EQ(done, 1u);
   bp_external_handle handle{};
-  EXPECT_EQ(whole.events.export_event(self, nullptr, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(whole.events.export_event(self, nullptr, BP_EXTERNAL_OPAQUE_FD, &handle),
+            BP_INVALID_ARGUMENT);
   EXPECT_EQ(whole.events.destroy(self, event), BP_OK) << text;
   EXPECT_TRUE(card.events.empty());
 }
@@ -291,6 +293,35 @@ TEST_F(StreamTables, LoseTheWorkAndTheSignalsOfALostDevice) {
   EXPECT_EQ(signalled.latest()->outcome().status, BP_DEVICE_LOST);
   EXPECT_EQ(recorded.latest(), nullptr);
   set.delete_all();
+}
+
+TEST_F(StreamTables, CallBackWhenAnEventIsCompleteAndHoldNoStream) {
+  struct Calls {
+    std::atomic<int> count = 0;
+    std::atomic<bp_status> status = BP_OK;
+    static void note(void* self, bp_status status) {
+      static_cast<Calls*>(self)->status = status;
+      ++static_cast<Calls*>(self)->count;
+    }
+  };
+  Calls calls;
+  bp_stream* const stream = make_stream();
+  bp_event *const event = make_event(), *const gate = make_event(BP_EVENT_HOST_SIGNAL);
+  EXPECT_EQ(events.on_complete(&machine, event, nullptr, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(events.on_complete(&machine, nullptr, Calls::note, &calls), BP_INVALID_ARGUMENT);
+  ASSERT_EQ(events.on_complete(&machine, event, Calls::note, &calls), BP_OK) << text;
+  EXPECT_EQ(calls.count, 1) << "an event never recorded";
+  ASSERT_EQ(streams.wait_event(&machine, stream, gate), BP_OK);
+  ASSERT_EQ(events.record(&machine, event, stream), BP_OK);
+  ASSERT_EQ(events.on_complete(&machine, event, Calls::note, &calls), BP_OK) << text;
+  ASSERT_EQ(events.on_complete(&machine, gate, Calls::note, &calls), BP_OK) << text;
+  destroy({event});
+  EXPECT_EQ(calls.count, 1) << "nothing is complete";
+  ASSERT_EQ(events.signal(&machine, gate, BP_ABORTED), BP_OK);
+  ASSERT_TRUE(card.executor.wait_idle());
+  EXPECT_EQ(calls.count, 3);
+  EXPECT_EQ(calls.status, BP_ABORTED);
+  destroy({gate});
 }
 
 }  // namespace

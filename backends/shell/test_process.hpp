@@ -147,6 +147,13 @@ class Process {
 };
 
 inline void Process::make_streams() {
+  streams.create = [](void* self, bp_device*, const bp_stream_desc*,
+                      bp_stream** out_stream) -> bp_status {
+    const std::lock_guard lock(at(self).mutex_);
+    *out_stream = at(self).make_stream();
+    return BP_OK;
+  };
+  streams.destroy = [](void*, bp_stream*) -> bp_status { return BP_OK; };  // Its work goes on.
   streams.wait_event = [](void* self, bp_stream* stream, bp_event* event) -> bp_status {
     if (at(self).failing_call == "wait_event") return at(self).fail(BP_OUT_OF_MEMORY, "no room");
     return at(self).submit(stream, [mark = of(event).mark](FakeStream& on) {

@@ -30,6 +30,7 @@ Instance::Instance(const bp_host* its_host)
                        .events = kEvents,
                        .guard = &kGuard,
                        .virtual_memory = &kVirtualMemory,
+                       .semaphores = &kSemaphores,
                        .faults = &kFaults}),
       options(read_options(*its_host)),
       executor(options.has_shared_queue ? 1 : kMaxWorkers),

@@ -119,6 +119,7 @@ bool Device::is_in_use() const { return DeviceHandles::is_in_use() || !memories_
 void Device::end_work() {
   const Outcome loss{.status = BP_DEVICE_LOST, .text = name_ + " is lost"};
   lose_work(streams_, events_, loss, [](Point& point) -> Point& { return point; });
+  lose_semaphores(loss);
 }
 
 void Device::end_handles() {

@@ -18,6 +18,7 @@ namespace bp::sim {
 struct Buffer;
 struct Event;
 struct PhysicalHandle;
+struct Semaphore;
 struct Stream;
 
 // The clock of a device. It began at another moment than the host's clock, and runs a little
@@ -36,7 +37,7 @@ class DeviceClock {
   const int64_t offset_ns_, parts_per_million_;
 };
 
-class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
  public:
   Device(Instance& instance, uint32_t index);
   Device(const Device&) = delete;

@@ -60,6 +60,7 @@ struct Buffer : Handle {
   const uint64_t first_byte, size_bytes;
   const size_t heap;
   bool is_stream_ordered = false;
+  bool is_imported = false;
 
   std::mutex mutex;  // It guards the members below.
   std::vector<void*> maps;
@@ -102,6 +103,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static uint64_t heap_of(const Buffer& b) { return b.heap; }
   static bool is_wrapped(const Buffer& b) { return b.kind == BufferKind::kWrapped; }
   static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
+  static bool is_imported(const Buffer& b) { return b.is_imported; }
   static bool is_reserved(const Buffer& b) { return b.kind == BufferKind::kRange; }
   static const Layouts* layouts_of(const Instance& i);
   static void check_map(const Buffer& b);

@@ -77,8 +77,10 @@ std::unique_ptr<Buffer> MemoryTraits::import_buffer(Device& d, const bp_external
   }
   // The mapping keeps the memory alive, so the descriptor is closed after this function.
   const MemoryFile file("import_buffer", file_kind(d, heap), external.size_bytes, external.fd);
-  return std::make_unique<Buffer>(d, BufferKind::kAllocated,
-                                  Pages::take(d.place(heap), external.size_bytes, file));
+  auto b = std::make_unique<Buffer>(d, BufferKind::kAllocated,
+                                    Pages::take(d.place(heap), external.size_bytes, file));
+  b->is_imported = true;
+  return b;
 }
 
 }  // namespace bp::sim

@@ -19,6 +19,8 @@ void fit_tables(Instance& i) {
   if (!i.options.has_sharing) {
     i.allocator.export_buffer = nullptr;
     i.allocator.import_buffer = nullptr;
+    i.semaphores.export_semaphore = nullptr;
+    i.semaphores.import_semaphore = nullptr;
     return;
   }
   offer_shared_events<StreamHandles<Instance, Device, Stream, Event>>(i, "backplane.sim.event");

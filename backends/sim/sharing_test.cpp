@@ -245,7 +245,7 @@ TEST_F(Shared, ImportIsOfTheHeapAndDeviceThatTheExportCameFrom) {
       << s.b.text;
   bp_external_handle handle{.struct_size = sizeof(handle),
                             .struct_type = BP_STRUCT_EXTERNAL_HANDLE};
-  ASSERT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_FD, &handle), BP_OK) << s.b.text;
+  ASSERT_EQ(m.export_buffer(m.self, buffer, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK) << s.b.text;
   const uint64_t before = s.free_bytes(0, 1);
   bp_buffer* imported = nullptr;
   ASSERT_EQ(m.import_buffer(m.self, s.b.device, &handle, &imported), BP_OK) << s.b.text;
@@ -254,7 +254,7 @@ TEST_F(Shared, ImportIsOfTheHeapAndDeviceThatTheExportCameFrom) {
   const bp_buffer_ref whole{imported, 0, 5000};
   EXPECT_EQ(m.map(m.self, &whole, &pointer), BP_OK) << "the heap is host_visible: " << s.b.text;
   EXPECT_EQ(m.unmap(m.self, imported, pointer), BP_OK);
-  EXPECT_EQ(m.export_buffer(m.self, imported, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(m.export_buffer(m.self, imported, BP_EXTERNAL_OPAQUE_FD, &handle), BP_INVALID_ARGUMENT);
   bp_buffer* wrong = nullptr;
   EXPECT_EQ(m.import_buffer(m.self, s.b.all_devices[1], &handle, &wrong), BP_INVALID_ARGUMENT);
   EXPECT_TRUE(says("backplane.sim.1.heap0.5000")) << s.b.text;
@@ -274,11 +274,11 @@ TEST_F(Shared, EventsThatCannotBeSharedAreRefused) {
   bp_event* const plain = s.make_event();
   bp_external_handle handle{.struct_size = sizeof(handle),
                             .struct_type = BP_STRUCT_EXTERNAL_HANDLE};
-  EXPECT_EQ(e.export_event(e.self, plain, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(e.export_event(e.self, plain, BP_EXTERNAL_OPAQUE_FD, &handle), BP_INVALID_ARGUMENT);
   EXPECT_TRUE(says("BP_EVENT_EXPORTABLE")) << s.b.text;
   event = s.make_event(BP_EVENT_EXPORTABLE);
-  EXPECT_EQ(e.export_event(e.self, event, BP_EXTERNAL_BYTES, &handle), BP_UNSUPPORTED);
-  ASSERT_EQ(e.export_event(e.self, event, BP_EXTERNAL_FD, &handle), BP_OK) << s.b.text;
+  EXPECT_EQ(e.export_event(e.self, event, BP_EXTERNAL_OPAQUE_BYTES, &handle), BP_UNSUPPORTED);
+  ASSERT_EQ(e.export_event(e.self, event, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK) << s.b.text;
   bp_event* imported = nullptr;
   bp_external_handle wrong = handle;
   wrong.size_bytes = 1;
@@ -297,7 +297,7 @@ TEST_F(Shared, WaitForAnEventOfAProcessThatIsGoneFails) {
     Sim other;
     bp_external_handle handle{.struct_size = sizeof(handle),
                               .struct_type = BP_STRUCT_EXTERNAL_HANDLE};
-    ASSERT_EQ(e.export_event(e.self, event, BP_EXTERNAL_FD, &handle), BP_OK) << s.b.text;
+    ASSERT_EQ(e.export_event(e.self, event, BP_EXTERNAL_OPAQUE_FD, &handle), BP_OK) << s.b.text;
     bp_event* imported = nullptr;
     ASSERT_EQ(
         other.b.events->import_event(other.b.events->self, other.b.device, &handle, &imported),
@@ -318,7 +318,8 @@ TEST_F(Shared, ShutdownEndsWaitsForOtherProcesses) {
   bp_event* const event = s.make_event(BP_EVENT_EXPORTABLE);
   bp_external_handle handle{.struct_size = sizeof(handle),
                             .struct_type = BP_STRUCT_EXTERNAL_HANDLE};
-  ASSERT_EQ(s.b.events->export_event(s.b.events->self, event, BP_EXTERNAL_FD, &handle), BP_OK);
+  ASSERT_EQ(s.b.events->export_event(s.b.events->self, event, BP_EXTERNAL_OPAQUE_FD, &handle),
+            BP_OK);
   Sim other;
   bp_event* imported = nullptr;
   ASSERT_EQ(other.b.events->import_event(other.b.events->self, other.b.device, &handle, &imported),

@@ -1,6 +1,8 @@
 #include "backends/sim/stream.hpp"
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "backends/sim/backend.hpp"
 #include "backplane/shell/queue_streams.hpp"
@@ -9,13 +11,23 @@ namespace bp::sim {
 namespace {
 
 struct Traits : QueueStreams<Instance, Device, Stream, Event> {
-  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
+  using Semaphore = sim::Semaphore;
+
+  static const char* file_kind(const Instance& i) {
+    return i.options.has_sharing ? "backplane.sim.semaphore" : nullptr;
+  }
+
+  static bp_status run_behind(const Stream& s, std::function<void(const Outcome&)> task) {
     return s.queue->submit_always(
-        [lane = s.lane, callback, user_data](const Outcome& before) {
+        [lane = s.lane, task = std::move(task)](const Outcome& before) {
           lane->pause();
-          callback(user_data, before.status);
+          task(before);
         },
         false);
+  }
+  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
+    return run_behind(
+        s, [callback, user_data](const Outcome& before) { callback(user_data, before.status); });
   }
 
   // The native handle of a stream is the address of its queue.
@@ -27,12 +39,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
     refuse(BP_UNSUPPORTED, "event.create: flags has BP_EVENT_EXPORTABLE, and option sharing is no");
   }
   static bp_status record(const Stream& s, const Event&, const std::shared_ptr<Point>& point) {
-    return s.queue->submit_always(
-        [lane = s.lane, point](const Outcome& before) {
-          lane->pause();
-          point->complete(before);
-        },
-        false);
+    return run_behind(s, [point](const Outcome& before) { point->complete(before); });
   }
   static int64_t elapsed_ns(const Event& event, const Point& begin, const Point& end) {
     const DeviceClock& clock = event.device->clock();
@@ -47,5 +54,6 @@ Event::Event(Device& its_device, bp_event_flags its_flags)
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();
+constinit const bp_semaphore_ops kSemaphores = SemaphoreOps<Traits>::table();
 
 }  // namespace bp::sim

@@ -11,6 +11,7 @@
 #include "backends/sim/lane.hpp"
 #include "backends/sim/pages.hpp"
 #include "backplane/shell/profiler.hpp"
+#include "backplane/shell/semaphore_ops.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
@@ -39,6 +40,10 @@ struct Event : Handle, EventOf<Point> {
   static constexpr uint32_t kMagic = 0x4576656e;
 
   Event(Device& its_device, bp_event_flags its_flags);
+};
+
+struct Semaphore : SemaphoreOf<Handle> {
+  using SemaphoreOf::SemaphoreOf;
 };
 
 // The handle types of the ABI are never completed as global structs, because two backends linked

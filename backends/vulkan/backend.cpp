@@ -47,6 +47,7 @@ Instance::Instance(const bp_host* its_host)
                        .streams = kStreams,
                        .events = kEvents,
                        .guard = &kGuard,
+                       .semaphores = &kSemaphores,
                        .faults = &kFaults}),
       options(read_options(*its_host)),
       survey(survey_machine()),

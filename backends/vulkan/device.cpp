@@ -100,6 +100,7 @@ void Device::end_work() {
   const Outcome loss{.status = BP_DEVICE_LOST,
                      .text = card_->physical().name + " is lost" + card_->loss()};
   lose_work(streams_, events_, loss, [](Moment& moment) -> Point& { return *moment.submitted; });
+  lose_semaphores(loss);
 }
 
 void Device::end_handles() {

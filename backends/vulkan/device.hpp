@@ -17,9 +17,10 @@ namespace bp::vulkan {
 
 struct Buffer;
 struct Event;
+struct Semaphore;
 struct Stream;
 
-class Device : public DeviceHandles<Stream, Queue, Buffer, Event> {
+class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
  public:
   Device(Instance& instance, const Physical& physical);
   Device(const Device&) = delete;

@@ -1,6 +1,8 @@
 #include "backends/vulkan/stream.hpp"
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "backends/vulkan/backend.hpp"
 #include "backplane/shell/deadline.hpp"
@@ -39,8 +41,17 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
   }
   static bool wait(const Stream& s, uint64_t timeout_ns) { return wait_for_stream(s, timeout_ns); }
   static void flush(const Stream& s) { s.lane->recorder().flush(); }
+  using Semaphore = vulkan::Semaphore;
+
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Moment>& moment);
-  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data);
+  static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
+    return s.queue->wait_for(point);
+  }
+  static bp_status run_behind(const Stream& s, std::function<void(const Outcome&)> task);
+  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
+    return run_behind(
+        s, [callback, user_data](const Outcome& before) { callback(user_data, before.status); });
+  }
 
   static void check_event(const Device& d, bp_event_flags flags) {
     if ((flags & BP_EVENT_TIMING) == 0 || d.physical().timestamp_bits != 0) return;
@@ -89,12 +100,12 @@ bp_status Traits::wait_for(const Stream& s, const std::shared_ptr<Moment>& momen
   return status == BP_OK ? followed : status;
 }
 
-// Adds a callback in two steps. The first waits until the device has reached it, without a blocked
-// thread. The second calls the callback. A stream that has failed skips the first step, and the
-// second one waits.
-bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
+// Runs a task in two steps. The first waits until the device has reached it, without a blocked
+// thread. The second runs the task. A stream that has failed skips the first step, and the second
+// one waits.
+bp_status Traits::run_behind(const Stream& s, std::function<void(const Outcome&)> task) {
   const std::shared_ptr<Lane> lane = s.lane;
-  lane->recorder().flush();  // This also helps a callback that waits on the host.
+  lane->recorder().flush();  // This also helps a task that waits on the host.
   const auto reached = std::make_shared<Point>(false);
   const bp_status status = s.queue->submit_always(
       [lane, reached](const Outcome&) {
@@ -108,13 +119,13 @@ bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* callback,
   if (status != BP_OK) return status;
   static_cast<void>(s.queue->wait_for(reached));
   return s.queue->submit_always(
-      [lane, callback, user_data](const Outcome& before) {
+      [lane, task = std::move(task)](const Outcome& before) {
         try {
           lane->recorder().wait(lane->last(), UINT64_MAX);
         } catch (const StatusError&) {
           // The device was lost meanwhile. The failure is in `before`, or the next call returns it.
         }
-        callback(user_data, before.status);
+        task(before);
       },
       false);
 }
@@ -174,5 +185,6 @@ Event::Event(Device& its_device, bp_event_flags its_flags)
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();
+constinit const bp_semaphore_ops kSemaphores = SemaphoreOps<Traits>::table();
 
 }  // namespace bp::vulkan

@@ -12,6 +12,7 @@
 
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/lane.hpp"
+#include "backplane/shell/semaphore_ops.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
@@ -73,6 +74,10 @@ struct Event : Handle, EventOf<Moment> {
   static constexpr uint32_t kMagic = 0x56457665;
 
   Event(Device& its_device, bp_event_flags its_flags);
+};
+
+struct Semaphore : SemaphoreOf<Handle> {
+  using SemaphoreOf::SemaphoreOf;
 };
 
 // The handle types of the ABI are never completed as global structs, because two backends linked

@@ -205,6 +205,14 @@ bp_status add_groups(void* self, uint64_t count, bp_device* const* devices,
                                  out_result);
 }
 
+bp_status add_semaphores(void* self, uint64_t count, bp_device* const* devices,
+                         const bp_semaphore_ops* semaphores, bp_add_result* out_result) {
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  take(*instance->runtime, *semaphores);
+  return host->add_semaphore(host->self, count, devices, &instance->runtime->bent.semaphores,
+                             out_result);
+}
+
 // Registers the guard if the mutant has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
@@ -221,6 +229,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   Registration registration{&instance, registrar};
   const bool has_layouts = instance.runtime != nullptr && instance.runtime->mutant.has_layouts;
   const bool has_groups = instance.runtime != nullptr && instance.runtime->mutant.has_groups;
+  const bool has_semaphores =
+      instance.runtime != nullptr && instance.runtime->mutant.has_semaphores;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -232,6 +242,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_kernels = add_kernels,
       .add_layout = has_layouts ? add_layout : nullptr,
       .add_process_group = has_groups ? add_groups : nullptr,
+      .add_semaphore = has_semaphores ? add_semaphores : nullptr,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;

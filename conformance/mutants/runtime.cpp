@@ -17,6 +17,9 @@ const bp_layout_ops& good_of(const Runtime& r, const bp_layout_ops*) { return r.
 const bp_process_group_ops& good_of(const Runtime& r, const bp_process_group_ops*) {
   return r.good.groups;
 }
+const bp_semaphore_ops& good_of(const Runtime& r, const bp_semaphore_ops*) {
+  return r.good.semaphores;
+}
 
 template <auto slot, typename Type = decltype(slot)>
 struct Through;
@@ -52,9 +55,10 @@ constexpr bool has_slots(size_t count) {
 static_assert(has_slots<bp_device_ops>(8));
 static_assert(has_slots<bp_allocator_ops>(20));
 static_assert(has_slots<bp_stream_ops>(13));
-static_assert(has_slots<bp_event_ops>(9));
+static_assert(has_slots<bp_event_ops>(10));
 static_assert(has_slots<bp_layout_ops>(6));
 static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
+static_assert(has_slots<bp_semaphore_ops>(10));
 
 void bend(Runtime& runtime) {
   if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
@@ -92,7 +96,8 @@ void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& ev
   read(events, runtime, runtime.good.events, runtime.bent.events);
   using E = bp_event_ops;
   connect<&E::create, &E::destroy, &E::record, &E::query, &E::synchronize, &E::elapsed_ns,
-          &E::signal, &E::export_event, &E::import_event>(runtime.bent.events, runtime.good.events);
+          &E::signal, &E::export_event, &E::import_event, &E::on_complete>(runtime.bent.events,
+                                                                           runtime.good.events);
   bend(runtime);
 }
 
@@ -111,6 +116,16 @@ void take(Runtime& runtime, const bp_process_group_ops& table) {
   using T = bp_process_group_ops;
   connect<&T::create, &T::destroy, &T::supports, &T::submit, &T::abort, &T::status, &T::split,
           &T::shrink, &T::register_buffer, &T::deregister_buffer>(bent, good);
+  bend(runtime);
+}
+
+void take(Runtime& runtime, const bp_semaphore_ops& table) {
+  bp_semaphore_ops &good = runtime.good.semaphores, &bent = runtime.bent.semaphores;
+  read(table, runtime, good, bent);
+  using T = bp_semaphore_ops;
+  connect<&T::create, &T::destroy, &T::query, &T::signal, &T::synchronize, &T::submit_signal,
+          &T::submit_wait, &T::clear_failure, &T::export_semaphore, &T::import_semaphore>(bent,
+                                                                                          good);
   bend(runtime);
 }
 

@@ -22,6 +22,7 @@ struct Tables {
   bp_event_ops events;
   bp_layout_ops layouts;
   bp_process_group_ops groups;
+  bp_semaphore_ops semaphores;
 };
 
 struct Runtime;
@@ -42,6 +43,7 @@ struct RuntimeMutant {
   void (*end)(Runtime& runtime);              // Called before the shutdown of the good backend.
   bool has_layouts = false;                   // The host sees the table of layouts too.
   bool has_groups = false;                    // The host sees the table of process groups too.
+  bool has_semaphores = false;                // The host sees the table of semaphores too.
 };
 
 struct Runtime {
@@ -71,6 +73,7 @@ void take(Runtime& runtime, const bp_allocator_ops& table);
 void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& events);
 void take(Runtime& runtime, const bp_layout_ops& table);
 void take(Runtime& runtime, const bp_process_group_ops& table);
+void take(Runtime& runtime, const bp_semaphore_ops& table);
 
 // Return the tables: mutants of order and failures, of memory, of the whole instance, and of
 // optional tables.

@@ -159,6 +159,16 @@ bp_status record_once(void* self, bp_event* event, bp_stream* stream) {
   return status;
 }
 
+// Calls back at once, whatever the event waits for.
+bp_status call_back_early(void* self, bp_event* event, bp_stream_callback_fn* callback,
+                          void* user_data) {
+  const bp_event_ops& good = runtime_of(self).good.events;
+  if (event == nullptr || callback == nullptr) {
+    return good.on_complete(good.self, event, callback, user_data);
+  }
+  return callback(user_data, BP_OK), BP_OK;
+}
+
 // Accepts the handle, and gives an event that is not related to it.
 bp_status import_another(void* self, bp_device* device, const bp_external_handle* handle,
                          bp_event** out_event) {
@@ -198,6 +208,8 @@ void bend_events(Runtime& r) {
     r.bent.streams.query = stream_query_early;
   } else if (r.strength == "record") {
     r.bent.events.record = record_once;
+  } else if (r.strength == "callback") {
+    if (r.good.events.on_complete != nullptr) r.bent.events.on_complete = call_back_early;
   } else if (r.strength == "import") {
     if (r.good.events.import_event != nullptr) r.bent.events.import_event = import_another;
   } else if (r.strength == "native") {

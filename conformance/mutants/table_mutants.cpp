@@ -123,9 +123,75 @@ void bend_groups(Runtime& r) {
   }
 }
 
+// ---- 47: semaphores that do not hold, rise too early, or lose failures --------------------------
+
+bp_status wait_for_nothing(void* self, bp_stream* stream, bp_semaphore* semaphore, uint64_t value) {
+  const bp_semaphore_ops& good = runtime_of(self).good.semaphores;
+  const bool is_whole = stream != nullptr && semaphore != nullptr;
+  return good.submit_wait(good.self, stream, semaphore, is_whole ? 0 : value);
+}
+
+// Raises the value at once, and without the failure of the stream.
+bp_status signal_at_once(void* self, bp_stream* stream, bp_semaphore* semaphore, uint64_t value) {
+  const bp_semaphore_ops& good = runtime_of(self).good.semaphores;
+  if (stream == nullptr) return good.submit_signal(good.self, stream, semaphore, value);
+  return good.signal(good.self, semaphore, value);
+}
+
+// Raises the value behind the work of a healthy stream alone.
+bp_status signal_without_failure(void* self, bp_stream* stream, bp_semaphore* semaphore,
+                                 uint64_t value) {
+  Runtime& r = runtime_of(self);
+  const bool has_failed =
+      stream != nullptr && r.good.streams.status(r.good.streams.self, stream) != BP_OK;
+  return has_failed
+             ? signal_at_once(self, stream, semaphore, value)
+             : r.good.semaphores.submit_signal(r.good.semaphores.self, stream, semaphore, value);
+}
+
+// Refuses a signal on a failed stream, as if it were work.
+bp_status signal_if_healthy(void* self, bp_stream* stream, bp_semaphore* semaphore,
+                            uint64_t value) {
+  Runtime& r = runtime_of(self);
+  const bool has_failed =
+      stream != nullptr && r.good.streams.status(r.good.streams.self, stream) != BP_OK;
+  if (has_failed) return r.host.set_error(r.host.self, BP_STREAM_FAILED, "the stream has failed");
+  return r.good.semaphores.submit_signal(r.good.semaphores.self, stream, semaphore, value);
+}
+
+// Takes a value that is not above the present one.
+bp_status signal_any(void* self, bp_semaphore* semaphore, uint64_t value) {
+  const bp_semaphore_ops& good = runtime_of(self).good.semaphores;
+  const bp_status status = good.signal(good.self, semaphore, value);
+  return semaphore != nullptr && status == BP_INVALID_ARGUMENT ? bp_status{BP_OK} : status;
+}
+
+bp_status clear_no_semaphore(void* self, bp_semaphore* semaphore) {
+  const bp_semaphore_ops& good = runtime_of(self).good.semaphores;
+  return semaphore == nullptr ? good.clear_failure(good.self, semaphore) : bp_status{BP_OK};
+}
+
+void bend_semaphores(Runtime& r) {
+  bp_semaphore_ops& bent = r.bent.semaphores;
+  if (r.strength == "early") {
+    bent.submit_signal = signal_at_once;
+  } else if (r.strength == "failure") {
+    bent.submit_signal = signal_without_failure;
+  } else if (r.strength == "refusal") {
+    bent.submit_signal = signal_if_healthy;
+  } else if (r.strength == "fall") {
+    bent.signal = signal_any;
+  } else if (r.strength == "stuck") {
+    bent.clear_failure = clear_no_semaphore;
+  } else {
+    bent.submit_wait = wait_for_nothing;
+  }
+}
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "42", .bend = bend_layouts, .has_layouts = true},
     {.id = "45", .bend = bend_groups, .has_groups = true},
+    {.id = "47", .bend = bend_semaphores, .has_semaphores = true},
 };
 
 }  // namespace

@@ -54,6 +54,10 @@ Player::~Player() {
       static_cast<void>(events.signal(events.self, each.event, BP_ABORTED));
     }
   }
+  for (auto& [number, each] : semaphores_) {
+    const bp_semaphore_ops& semaphores = *device(each.device).target->semaphores;
+    static_cast<void>(semaphores.signal(semaphores.self, each.semaphore, UINT64_MAX));
+  }
   for (auto& [number, each] : devices_) {
     const bp_device_ops& devices = *each.target->devices;
     static_cast<void>(devices.synchronize(devices.self, each.target->device, kPlayTimeoutNs));
@@ -61,6 +65,10 @@ Player::~Player() {
   for (auto& [number, each] : events_) {
     const bp_event_ops& events = *device(each.device).target->events;
     static_cast<void>(events.destroy(events.self, each.event));
+  }
+  for (auto& [number, each] : semaphores_) {
+    const bp_semaphore_ops& semaphores = *device(each.device).target->semaphores;
+    static_cast<void>(semaphores.destroy(semaphores.self, each.semaphore));
   }
   for (auto& [number, each] : streams_) {
     if (each.is_lent) continue;
@@ -112,6 +120,8 @@ LineResult Player::run_line(size_t index) try {
     run_stream(line, call);
   } else if (call.starts_with("event.")) {
     run_event(line, call);
+  } else if (call.starts_with("semaphore.")) {
+    run_semaphore(line, call);
   } else {
     const Device& where = device(line.at("device").get<uint64_t>());
     const bp_device_ops& devices = *where.target->devices;

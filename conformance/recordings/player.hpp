@@ -71,6 +71,11 @@ class Player {
     uint64_t device;
     bool is_host_signaled, is_signaled;
   };
+  struct Semaphore {
+    bp_semaphore* semaphore;
+    uint64_t device;
+    uint64_t signalled, waited;  // The highest values that were signalled, and waited for.
+  };
   struct PendingRead {
     size_t line;
     uint64_t stream;
@@ -89,6 +94,8 @@ class Player {
   void run_memory(size_t index, const std::string& call);
   void run_stream(const nlohmann::json& line, const std::string& call);
   void run_event(const nlohmann::json& line, const std::string& call);
+  void run_semaphore(const nlohmann::json& line, const std::string& call);
+  void create_semaphore(const nlohmann::json& line);
 
   void allocate(const nlohmann::json& line);
   void free(const nlohmann::json& line);
@@ -116,11 +123,14 @@ class Player {
   Buffer& buffer(uint64_t number);
   Stream& stream(uint64_t number);
   Event& event(uint64_t number);
+  Semaphore& semaphore(uint64_t number);
   // Throws UsageError where the number is taken: what has it would be lost.
   template <typename Handle>
   static void check_new(const std::map<uint64_t, Handle>& handles, const char* noun,
                         uint64_t number);
   bp_buffer_ref range(const nlohmann::json& range);
+  // Returns whether a stream may wait for a signal that a later line gives.
+  bool is_held() const;
   void use(uint64_t buffer, uint64_t stream);
   void note_written(const nlohmann::json& range);
   void note_launched(const nlohmann::json& line, const RecordedLaunch& launch);
@@ -141,6 +151,7 @@ class Player {
   std::map<uint64_t, Buffer> buffers_;
   std::map<uint64_t, Stream> streams_;
   std::map<uint64_t, Event> events_;
+  std::map<uint64_t, Semaphore> semaphores_;
   std::map<uint64_t, PendingRead> reads_;
   std::set<uint64_t> held_;  // Host-signalled events that a stream waits for.
   Parted parted_;

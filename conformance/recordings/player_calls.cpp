@@ -1,4 +1,6 @@
-// Plays the streams and events of a recording, and maps its numbers to handles.
+// Plays the streams, events and semaphores of a recording, and maps its numbers to handles.
+#include <algorithm>
+
 #include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
 
@@ -93,6 +95,58 @@ void Player::run_event(const json& line, const std::string& call) {
   }
 }
 
+// ---- Semaphores ---------------------------------------------------------------------------------
+
+void Player::create_semaphore(const json& line) {
+  const auto number = line.at("semaphore").get<uint64_t>(),
+             where = line.at("device").get<uint64_t>();
+  check_new(semaphores_, "semaphore", number);
+  const bp_target& target = *device(where).target;
+  const bp_semaphore_desc desc{
+      .struct_size = sizeof(desc),
+      .struct_type = BP_STRUCT_SEMAPHORE_DESC,
+      .initial_value = line.at("value").get<uint64_t>(),
+      .flags = line.at("flags").get<uint32_t>() & ~uint32_t{BP_SEMAPHORE_EXPORTABLE}};
+  Semaphore made{nullptr, where, desc.initial_value, 0};
+  const bp_semaphore_ops& semaphores = *target.semaphores;
+  check(semaphores.create(semaphores.self, target.device, &desc, &made.semaphore),
+        "semaphore.create");
+  semaphores_[number] = made;
+}
+
+void Player::run_semaphore(const json& line, const std::string& call) {
+  if (call == "semaphore.create") return create_semaphore(line);
+  const auto number = line.at("semaphore").get<uint64_t>();
+  Semaphore& known = semaphore(number);
+  bp_semaphore* const which = known.semaphore;
+  const bp_semaphore_ops& semaphores = *device(known.device).target->semaphores;
+  const auto value = line.value("value", uint64_t{0});
+  if (call.ends_with("signal")) known.signalled = std::max(known.signalled, value);
+  if (call.ends_with("wait")) known.waited = std::max(known.waited, value);
+  if (call == "semaphore.destroy") {
+    check(semaphores.destroy(semaphores.self, which), call);
+    semaphores_.erase(number);
+  } else if (call == "semaphore.signal") {
+    check(semaphores.signal(semaphores.self, which, value), call);
+  } else if (call == "semaphore.clear_failure") {
+    check(semaphores.clear_failure(semaphores.self, which), call);
+  } else if (call == "semaphore.submit_signal" || call == "semaphore.submit_wait") {
+    const auto submit =
+        call == "semaphore.submit_wait" ? semaphores.submit_wait : semaphores.submit_signal;
+    const Stream& on = stream(line.at("stream").get<uint64_t>());
+    check(submit(semaphores.self, on.stream, which, value), call);
+  } else {
+    check(semaphores.synchronize(semaphores.self, which, value, kPlayTimeoutNs),
+          "semaphore.synchronize");
+  }
+}
+
+bool Player::is_held() const {
+  return !held_.empty() || std::ranges::any_of(semaphores_, [](const auto& each) {
+    return each.second.waited > each.second.signalled;
+  });
+}
+
 // ---- Handles ------------------------------------------------------------------------------------
 
 Player::Device& Player::device(uint64_t number) { return devices_.at(number); }
@@ -102,6 +156,10 @@ Player::Buffer& Player::buffer(uint64_t number) { return find_alive(buffers_, "b
 Player::Stream& Player::stream(uint64_t number) { return find_alive(streams_, "stream", number); }
 
 Player::Event& Player::event(uint64_t number) { return find_alive(events_, "event", number); }
+
+Player::Semaphore& Player::semaphore(uint64_t number) {
+  return find_alive(semaphores_, "semaphore", number);
+}
 
 bp_buffer_ref Player::range(const json& range) {
   const auto number = range.at(0).get<uint64_t>();

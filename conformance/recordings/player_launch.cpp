@@ -102,7 +102,7 @@ LineResult Player::launch(size_t index) {
   std::vector<bp_tensor> tensors;
   fill_frame(launch, frame, tensors);
   // While a stream waits for the host, the player must not wait for a stream.
-  const bool can_wait = held_.empty();
+  const bool can_wait = !is_held();
   const std::optional<OpCase> op_case = can_wait ? launch_oracles().case_of(launch) : std::nullopt;
   std::vector<Elements> inputs;
   if (op_case) {

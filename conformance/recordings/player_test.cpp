@@ -234,6 +234,26 @@ TEST_F(Players, WaitForNobodyWhileAStreamWaitsForTheHost) {
   EXPECT_EQ(results[result].checked, "equal") << results[result].finding.message;
 }
 
+TEST_F(Players, WaitForNobodyWhileAStreamWaitsForASemaphore) {
+  begin_with({1, 2, 3, 4});
+  add({{"call", "stream.create"}, {"device", 0}, {"stream", 2}, {"flags", 0}});
+  add({{"call", "semaphore.create"}, {"device", 0}, {"semaphore", 1}, {"value", 4}, {"flags", 0}});
+  add({{"call", "stream.synchronize"}, {"stream", 1}});
+  add({{"call", "semaphore.submit_wait"}, {"stream", 2}, {"semaphore", 1}, {"value", 5}});
+  const json args = {{"a", tensor(1, 4)}, {"b", tensor(1, 4)}, {"y", tensor(2, 4)}};
+  const size_t held = launch("add", args, 2);
+  add({{"call", "semaphore.submit_signal"}, {"stream", 1}, {"semaphore", 1}, {"value", 6}});
+  const size_t free_again = launch("add", args, 2);
+  add({{"call", "semaphore.signal"}, {"semaphore", 1}, {"value", 7}});
+  add({{"call", "semaphore.synchronize"}, {"semaphore", 1}, {"value", 7}});
+  add({{"call", "semaphore.submit_wait"}, {"stream", 2}, {"semaphore", 1}, {"value", 9}});
+  const size_t end = add({{"call", "end"}});
+  const std::vector<LineResult> results = play();
+  EXPECT_EQ(results[held].outcome, Outcome::kSkip) << results[held].finding.message;
+  EXPECT_EQ(results[free_again].checked, "oracle") << results[free_again].finding.message;
+  EXPECT_EQ(results[end].outcome, Outcome::kPass) << results[end].finding.message;
+}
+
 TEST_F(Players, EndWhatIsHeldBackWithTheRecording) {
   begin_with({1, 2, 3, 4});
   add({{"call", "stream.create"}, {"device", 0}, {"stream", 2}, {"flags", 0}});

@@ -14,6 +14,7 @@ struct KindRules {
 constexpr KindRules kRules[] = {{"buffer", "MEMORY-5", "MEMORY-1"},
                                 {"stream", "STREAM-11", "STREAM-2"},
                                 {"event", "EVENT-3", "EVENT-2"},
+                                {"semaphore", "SEMAPHORE-9", "SEMAPHORE-2"},
                                 {"plan", "PLAN-4", "PLAN-1"},
                                 {"graph", "GRAPH-10", "GRAPH-5"},
                                 {"graph instance", "GRAPH-10", "GRAPH-5"},

@@ -14,7 +14,7 @@
 
 namespace bp::layers {
 
-enum class HandleKind : uint8_t { buffer, stream, event, plan, graph, instance, group };
+enum class HandleKind : uint8_t { buffer, stream, event, semaphore, plan, graph, instance, group };
 
 struct Handle {
   bp_device* device = nullptr;

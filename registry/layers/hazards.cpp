@@ -1,6 +1,7 @@
 #include "registry/layers/hazards.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace bp::layers {
 
@@ -30,6 +31,9 @@ void Hazards::remove_stream(bp_stream* stream) {
   const uint32_t number = s.number;
   const bool is_known = at(s.clock, number) <= at(host_, number);
   if (!is_known) ended_.push_back(s);
+  for (auto& [handle, semaphore] : semaphores_) {
+    std::erase_if(semaphore.waiters, [&](const Waiter& w) { return w.stream == stream; });
+  }
   streams_.erase(found);
   if (is_known) forget(number);
 }
@@ -41,6 +45,9 @@ void Hazards::forget(uint32_t number) {
   }
   for (auto& [handle, stream] : streams_) stream.clock.erase(number);
   for (auto& [event, clock] : events_) clock.erase(number);
+  for (auto& [handle, semaphore] : semaphores_) {
+    for (auto& [value, clock] : semaphore.signals) clock.erase(number);
+  }
   host_.erase(number);
 }
 
@@ -129,6 +136,10 @@ void Hazards::wait_event(bp_stream* stream, bp_event* event) {
 
 void Hazards::signal_event(bp_event* event) { events_[event] = host_; }
 
+void Hazards::copy_event(bp_event* copy, bp_event* event) {
+  if (const auto found = events_.find(event); found != events_.end()) events_[copy] = found->second;
+}
+
 void Hazards::host_waits_for_stream(bp_stream* stream) {
   const auto found = streams_.find(stream);
   if (found != streams_.end()) take_over(host_, found->second.clock);
@@ -151,6 +162,61 @@ void Hazards::host_waits_for_device(bp_device* device) {
     return true;
   });
   for (const uint32_t number : known) forget(number);
+}
+
+// ---- Semaphores ---------------------------------------------------------------------------------
+
+void Hazards::add_semaphore(bp_semaphore* semaphore, uint64_t value) {
+  semaphores_[semaphore] = {.reached = value};
+}
+
+// Returns false if nobody has signalled the value yet.
+bool Hazards::take_over(Clock& mine, const Semaphore& semaphore, uint64_t value) {
+  if (value <= semaphore.reached) return true;  // Every stream takes over the clock of the host.
+  const auto last = semaphore.signals.lower_bound(value);
+  if (last == semaphore.signals.end()) return false;
+  for (auto each = semaphore.signals.begin(); each != std::next(last); ++each) {
+    take_over(mine, each->second);
+  }
+  return true;
+}
+
+void Hazards::signal_semaphore(bp_semaphore* semaphore, bp_stream* stream, uint64_t value) {
+  const auto found = semaphores_.find(semaphore);
+  if (found == semaphores_.end()) return;
+  Semaphore& s = found->second;
+  s.signals[value] = host_;
+  if (const auto by = streams_.find(stream); by != streams_.end()) {
+    take_over(s.signals[value], by->second.clock);
+  }
+  std::erase_if(s.waiters, [&](const Waiter& waiter) {
+    const auto waiting = streams_.find(waiter.stream);
+    if (waiting == streams_.end()) return true;
+    if (!take_over(waiting->second.clock, s, waiter.value)) return false;
+    end_unseen(waiter.stream);
+    return true;
+  });
+}
+
+void Hazards::wait_semaphore(bp_stream* stream, bp_semaphore* semaphore, uint64_t value) {
+  const auto waiting = streams_.find(stream);
+  const auto found = semaphores_.find(semaphore);
+  if (waiting == streams_.end() || found == semaphores_.end()) return;
+  if (take_over(waiting->second.clock, found->second, value)) return;
+  begin_unseen(stream);
+  found->second.waiters.push_back({stream, value});
+}
+
+void Hazards::host_waits_for_semaphore(bp_semaphore* semaphore, uint64_t value) {
+  const auto found = semaphores_.find(semaphore);
+  if (found == semaphores_.end() || value <= found->second.reached) return;
+  Semaphore& s = found->second;
+  // If no signal is known, another process has raised the value.
+  if (!take_over(host_, s, value)) {
+    for (const auto& [signalled, clock] : s.signals) take_over(host_, clock);
+  }
+  s.reached = value;
+  s.signals.erase(s.signals.begin(), s.signals.upper_bound(value));
 }
 
 }  // namespace bp::layers

@@ -8,6 +8,10 @@
 //   record(e, s)      clock(e) = clock(s)
 //   wait(s, e)        clock(s) takes over clock(e)
 //   host waits for s  clock(host) takes over clock(s); likewise for an event
+//   signal(m, v, s)   clock(m, v) = clock(s)
+//   wait(s, m, v)     clock(s) takes over clock(m, w) for the first signal w >= v, and for those
+//                     below it, which came earlier. Before there is such a signal, the work of the
+//                     stream is ordered by something that is not seen here
 //
 // Two accesses are ordered if the clock of the later one's stream has reached the epoch of the
 // earlier one. All threads of the host count as one: what one of them has waited for is known to
@@ -21,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "backplane/stream.h"
+#include "backplane/semaphore.h"
 #include "registry/layers/footprint.hpp"
 
 namespace bp::layers {
@@ -73,12 +77,22 @@ class Hazards {
   void wait_event(bp_stream* stream, bp_event* event);
   // Orders what waits for the event after all that the host has seen.
   void signal_event(bp_event* event);
+  // Lets `copy` stand for what `event` captured by now.
+  void copy_event(bp_event* copy, bp_event* event);
   void remove_event(bp_event* event) { events_.erase(event); }
   void remove_buffer(bp_buffer* buffer) { accesses_.erase(buffer); }
 
   void host_waits_for_stream(bp_stream* stream);
   void host_waits_for_event(bp_event* event);
   void host_waits_for_device(bp_device* device);
+
+  void add_semaphore(bp_semaphore* semaphore, uint64_t value);
+  // Streams that still wait for the semaphore stay unseen.
+  void remove_semaphore(bp_semaphore* semaphore) { semaphores_.erase(semaphore); }
+  // A NULL stream stands for the host.
+  void signal_semaphore(bp_semaphore* semaphore, bp_stream* stream, uint64_t value);
+  void wait_semaphore(bp_stream* stream, bp_semaphore* semaphore, uint64_t value);
+  void host_waits_for_semaphore(bp_semaphore* semaphore, uint64_t value);
 
  private:
   using Clock = std::map<uint32_t, uint64_t>;  // By stream number; an absent number is 0.
@@ -88,6 +102,16 @@ class Hazards {
     bp_device* device = nullptr;
     uint32_t unseen_count = 0;
     Clock clock;
+  };
+
+  struct Waiter {
+    bp_stream* stream;
+    uint64_t value;
+  };
+  struct Semaphore {
+    uint64_t reached = 0;               // A value that the host knows to be reached.
+    std::map<uint64_t, Clock> signals;  // By value; those that the host has not waited for.
+    std::vector<Waiter> waiters;        // For values that nobody has signalled yet.
   };
 
   struct Record {
@@ -100,6 +124,7 @@ class Hazards {
 
   static void take_over(Clock& mine, const Clock& theirs);
   static uint64_t at(const Clock& clock, uint32_t number);
+  static bool take_over(Clock& mine, const Semaphore& semaphore, uint64_t value);
   void forget(uint32_t number);
   // Forgets accesses that can never be unordered again, or that `access` covers.
   void prune(std::vector<Record>& records, const Stream& stream, const Access& access) const;
@@ -109,6 +134,7 @@ class Hazards {
   // Streams that were destroyed, until their device was waited for.
   std::vector<Stream> ended_;
   std::map<bp_event*, Clock> events_;
+  std::map<bp_semaphore*, Semaphore> semaphores_;
   Clock host_;
   std::map<bp_buffer*, std::vector<Record>> accesses_;
 };

@@ -249,6 +249,27 @@ class Compared {
   std::set<size_t> before_[kStreams], captured_[kEvents], known_;
 };
 
+TEST_F(HazardTest, FollowsSignalsOfASemaphoreInTheOrderOfTheirValues) {
+  int object = 0;
+  auto* const semaphore = reinterpret_cast<bp_semaphore*>(&object);
+  hazards_.add_semaphore(semaphore, 1);
+  EXPECT_EQ(submit(kFirst, true), 0);
+  hazards_.signal_semaphore(semaphore, kFirst, 3);
+  hazards_.wait_semaphore(kSecond, semaphore, 1);
+  EXPECT_EQ(submit(kSecond, true), 1) << "the value was there before the signal";
+  hazards_.wait_semaphore(kSecond, semaphore, 2);
+  EXPECT_EQ(submit(kSecond, true), 0);
+  EXPECT_EQ(submit(kFirst, true), 1);
+  hazards_.wait_semaphore(kFirst, semaphore, 7);
+  EXPECT_EQ(submit(kFirst, true), 0) << "nobody has signalled the value yet";
+  hazards_.signal_semaphore(semaphore, kSecond, 8);
+  EXPECT_EQ(submit(kFirst, true), 0);
+  hazards_.signal_semaphore(semaphore, kFirst, 9);
+  hazards_.host_waits_for_semaphore(semaphore, 9);
+  EXPECT_TRUE(hazards_.host_touches(footprint_of(bp_buffer_ref{kBuffer, 0, 64}), true).empty());
+  hazards_.remove_semaphore(semaphore);
+}
+
 TEST(Hazards, AgreeWithTheSetsOfWhatIsBefore) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -63,9 +63,10 @@ template <typename... Tables>
 struct AnyOf {
   using Type = std::variant<Wrapped<Tables>*...>;
 };
-using AnyTable = AnyOf<bp_device_ops, bp_allocator_ops, bp_stream_ops, bp_event_ops,
-                       bp_device_guard_ops, bp_virtual_memory_ops, bp_layout_ops, bp_graph_ops,
-                       bp_compiler_ops, bp_process_group_ops, bp_profiler_ops>::Type;
+using AnyTable =
+    AnyOf<bp_device_ops, bp_allocator_ops, bp_stream_ops, bp_event_ops, bp_device_guard_ops,
+          bp_virtual_memory_ops, bp_layout_ops, bp_graph_ops, bp_compiler_ops, bp_process_group_ops,
+          bp_profiler_ops, bp_semaphore_ops>::Type;
 
 // Calls `body` with the copy in front if `any` is a `Table`.
 template <typename Table, typename Body>

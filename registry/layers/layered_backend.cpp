@@ -259,6 +259,7 @@ void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& betwee
   hide(&bp_registrar::add_compiler);
   hide(&bp_registrar::add_process_group);
   hide(&bp_registrar::add_profiler);
+  hide(&bp_registrar::add_semaphore);
 }
 
 bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
@@ -283,6 +284,7 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
       .add_compiler = add<bp_compiler_ops, &bp_registrar::add_compiler>,
       .add_process_group = add<bp_process_group_ops, &bp_registrar::add_process_group>,
       .add_profiler = add<bp_profiler_ops, &bp_registrar::add_profiler>,
+      .add_semaphore = add<bp_semaphore_ops, &bp_registrar::add_semaphore>,
   };
   hide_absent(front, between);
   backend.layer_->on_registrar(between);

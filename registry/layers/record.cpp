@@ -31,6 +31,7 @@ constexpr Slot kSilent[] = {
     Slot::stream_status,
     Slot::stream_is_capturing,
     Slot::event_elapsed_ns,
+    Slot::event_on_complete,
     Slot::guard_exchange,
     Slot::guard_is_initialized,
     Slot::virtual_memory_granularity,
@@ -142,6 +143,17 @@ void RecordLayer::record_slots(bp_event_ops& t) {
   replace<&RecordLayer::query_event>(t.query);
   replace<&RecordLayer::synchronize_event>(t.synchronize);
   replace<&RecordLayer::signal_event>(t.signal);
+}
+
+void RecordLayer::record_slots(bp_semaphore_ops& t) {
+  replace<&RecordLayer::create_semaphore>(t.create);
+  replace<&RecordLayer::destroy_semaphore>(t.destroy);
+  replace<&RecordLayer::query_semaphore>(t.query);
+  replace<&RecordLayer::signal_semaphore>(t.signal);
+  replace<&RecordLayer::synchronize_semaphore>(t.synchronize);
+  replace<&RecordLayer::submit_signal>(t.submit_signal);
+  replace<&RecordLayer::submit_wait>(t.submit_wait);
+  replace<&RecordLayer::clear_semaphore>(t.clear_failure);
 }
 
 // Calls that are only surrounded are not recorded.
@@ -282,6 +294,12 @@ uint64_t RecordLayer::number_of(bp_stream* stream) {
 uint64_t RecordLayer::number_of(bp_event* event) {
   const uint64_t number = events_.number(event);
   if (number == 0) throw Unknown{"an event that the recording does not know"};
+  return number;
+}
+
+uint64_t RecordLayer::number_of(bp_semaphore* semaphore) {
+  const uint64_t number = semaphores_.number(semaphore);
+  if (number == 0) throw Unknown{"a semaphore that the recording does not know"};
   return number;
 }
 

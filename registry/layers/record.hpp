@@ -66,7 +66,7 @@ class RecordLayer final : public Layer {
                           uint64_t size_bytes, bp_buffer** out_buffer);
   bp_status unregister_host(const bp_allocator_ops& next, bp_buffer* buffer);
 
-  // ---- Streams, events, devices and kernels, in record_calls.cpp ----
+  // ---- Streams and events, in record_calls.cpp ----
   bp_status create_stream(const bp_stream_ops& next, bp_device* device, const bp_stream_desc* desc,
                           bp_stream** out_stream);
   bp_status lend_stream(const bp_stream_ops& next, bp_device* device, bp_stream** out_stream);
@@ -85,6 +85,23 @@ class RecordLayer final : public Layer {
   bp_status query_event(const bp_event_ops& next, bp_event* event, uint32_t* out_done);
   bp_status synchronize_event(const bp_event_ops& next, bp_event* event, uint64_t timeout_ns);
   bp_status signal_event(const bp_event_ops& next, bp_event* event, bp_status status);
+
+  // ---- Semaphores, in record_semaphores.cpp ----
+  bp_status create_semaphore(const bp_semaphore_ops& next, bp_device* device,
+                             const bp_semaphore_desc* desc, bp_semaphore** out_semaphore);
+  bp_status destroy_semaphore(const bp_semaphore_ops& next, bp_semaphore* semaphore);
+  bp_status query_semaphore(const bp_semaphore_ops& next, bp_semaphore* semaphore,
+                            uint64_t* out_value);
+  bp_status signal_semaphore(const bp_semaphore_ops& next, bp_semaphore* semaphore, uint64_t value);
+  bp_status synchronize_semaphore(const bp_semaphore_ops& next, bp_semaphore* semaphore,
+                                  uint64_t value, uint64_t timeout_ns);
+  bp_status submit_signal(const bp_semaphore_ops& next, bp_stream* stream, bp_semaphore* semaphore,
+                          uint64_t value);
+  bp_status submit_wait(const bp_semaphore_ops& next, bp_stream* stream, bp_semaphore* semaphore,
+                        uint64_t value);
+  bp_status clear_semaphore(const bp_semaphore_ops& next, bp_semaphore* semaphore);
+
+  // ---- Devices and kernels, in record_calls.cpp ----
   bp_status synchronize_device(const bp_device_ops& next, bp_device* device, uint64_t timeout_ns);
   bp_status reset_device(const bp_device_ops& next, bp_device* device);
   bp_status launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args);
@@ -98,6 +115,7 @@ class RecordLayer final : public Layer {
   void record_slots(bp_allocator_ops& t);
   void record_slots(bp_stream_ops& t);
   void record_slots(bp_event_ops& t);
+  void record_slots(bp_semaphore_ops& t);
   template <typename Table>
   void record_slots(Table& /*none*/) {}
   template <typename Entry>
@@ -123,6 +141,7 @@ class RecordLayer final : public Layer {
   uint64_t number_of(bp_device* device);
   uint64_t number_of(bp_stream* stream);
   uint64_t number_of(bp_event* event);
+  uint64_t number_of(bp_semaphore* semaphore);
   Json range(const bp_buffer_ref& range);
   void note_stream(Json& line, bp_stream* stream);
   void note_written(bp_buffer* buffer);
@@ -165,6 +184,7 @@ class RecordLayer final : public Layer {
   Numbers<bp_buffer, RecordedBuffer> buffers_;
   Numbers<bp_stream, RecordedStream> streams_;
   Numbers<bp_event, RecordedEvent> events_;
+  Numbers<bp_semaphore, RecordedSemaphore> semaphores_;
   std::set<bp_stream*> captures_;  // The streams that began one.
   bool is_ended_ = false;
 

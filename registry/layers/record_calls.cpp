@@ -212,6 +212,7 @@ bp_status RecordLayer::reset_device(const bp_device_ops& next, bp_device* device
     buffers_.clear();
     streams_.keep_if([](const RecordedStream& facts) { return facts.is_lent; });
     events_.clear();
+    semaphores_.clear();
   }
   write_unrecorded("device.reset", "");
   return status;

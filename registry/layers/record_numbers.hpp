@@ -43,6 +43,11 @@ struct RecordedEvent {
   uint64_t number = 0;
 };
 
+struct RecordedSemaphore {
+  uint64_t number = 0;
+  uint64_t seen = 0;  // The highest value that a query has given.
+};
+
 // Gives the handles of one kind numbers from 1 on. No number is given twice, although backends give
 // handles again. Not thread-safe.
 template <typename Handle, typename Facts>

@@ -77,6 +77,10 @@ std::string ValidateLayer::defect_of(bp_event* event) {
   return defect_of_handle(HandleKind::event, event);
 }
 
+std::string ValidateLayer::defect_of(bp_semaphore* semaphore) {
+  return defect_of_handle(HandleKind::semaphore, semaphore);
+}
+
 std::string ValidateLayer::defect_of(bp_graph* graph) {
   return defect_of_handle(HandleKind::graph, graph);
 }

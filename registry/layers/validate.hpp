@@ -55,7 +55,9 @@ class ValidateLayer final : public Layer {
       if (!defect.empty()) return illegal(lock, kSlot, defect);
     }
     if constexpr (kSlot == Slot::memory_copy_from_host) return stage(next, args...);
-    if constexpr (kSlot == Slot::stream_add_callback) return call_back(next, args...);
+    if constexpr (kSlot == Slot::stream_add_callback || kSlot == Slot::event_on_complete) {
+      return call_back(next, args...);
+    }
     if constexpr (kSlot == Slot::stream_synchronize || kSlot == Slot::event_synchronize) {
       return wait(next, args...);
     }
@@ -110,6 +112,14 @@ class ValidateLayer final : public Layer {
       Slot::event_query,
       Slot::event_elapsed_ns,
       Slot::event_signal,
+      Slot::semaphore_create,
+      Slot::semaphore_import_semaphore,
+      Slot::semaphore_destroy,
+      Slot::semaphore_query,
+      Slot::semaphore_signal,
+      Slot::semaphore_synchronize,
+      Slot::semaphore_submit_signal,
+      Slot::semaphore_submit_wait,
       Slot::layout_convert,
       Slot::graph_begin_capture,
       Slot::graph_end_capture,
@@ -166,16 +176,16 @@ class ValidateLayer final : public Layer {
   bp_status ended(bp_event* event, bp_status status);
 
   // When the callback runs, the host knows that the work in front of the callback has ended.
-  template <typename Next>
-  bp_status call_back(Next next, bp_stream* stream, bp_stream_callback_fn* callback,
-                      void* user_data) {
+  // `source` is the stream or the event of the callback.
+  template <typename Next, typename Source>
+  bp_status call_back(Next next, Source* source, bp_stream_callback_fn* callback, void* user_data) {
     if (callback == nullptr) return next();
     auto between = std::make_unique<Callback>(Callback{this, callback, user_data});
     std::get<1>(next.args) = run_callback;
     std::get<2>(next.args) = between.get();
     {
       const std::lock_guard lock(mutex_);
-      hazards_.record_event(between->mark(), stream);
+      set_mark(between->mark(), source);
     }
     const bp_status status = next();
     if (status == BP_OK) {
@@ -186,6 +196,9 @@ class ValidateLayer final : public Layer {
     }
     return status;
   }
+
+  void set_mark(bp_event* mark, bp_stream* stream) { hazards_.record_event(mark, stream); }
+  void set_mark(bp_event* mark, bp_event* event) { hazards_.copy_event(mark, event); }
 
   // ---- Devices ----
   bp_status call(At<Slot::device_enumerate>, Continue next, uint64_t capacity,
@@ -245,6 +258,21 @@ class ValidateLayer final : public Layer {
                  int64_t* out_elapsed_ns);
   bp_status call(At<Slot::event_signal>, Continue next, bp_event* event, bp_status status);
 
+  // ---- Semaphores ----
+  bp_status call(At<Slot::semaphore_create>, Continue next, bp_device* device,
+                 const bp_semaphore_desc* desc, bp_semaphore** out_semaphore);
+  bp_status call(At<Slot::semaphore_import_semaphore>, Continue next, bp_device* device,
+                 const bp_external_handle* handle, bp_semaphore** out_semaphore);
+  bp_status call(At<Slot::semaphore_destroy>, Continue next, bp_semaphore* semaphore);
+  bp_status call(At<Slot::semaphore_query>, Continue next, bp_semaphore* semaphore, uint64_t* v);
+  bp_status call(At<Slot::semaphore_signal>, Continue next, bp_semaphore* semaphore, uint64_t v);
+  bp_status call(At<Slot::semaphore_synchronize>, Continue next, bp_semaphore* semaphore,
+                 uint64_t value, uint64_t timeout_ns);
+  bp_status call(At<Slot::semaphore_submit_signal>, Continue next, bp_stream* stream,
+                 bp_semaphore* semaphore, uint64_t value);
+  bp_status call(At<Slot::semaphore_submit_wait>, Continue next, bp_stream* stream,
+                 bp_semaphore* semaphore, uint64_t value);
+
   // ---- Graphs ----
   bp_status call(At<Slot::graph_begin_capture>, Continue next, bp_stream* stream,
                  const bp_capture_desc* desc);
@@ -283,6 +311,7 @@ class ValidateLayer final : public Layer {
   std::string defect_of(bp_buffer* buffer);
   std::string defect_of(bp_stream* stream);
   std::string defect_of(bp_event* event);
+  std::string defect_of(bp_semaphore* semaphore);
   std::string defect_of(bp_graph* graph);
   std::string defect_of(bp_graph_instance* instance);
   std::string defect_of(bp_process_group* group);

@@ -284,7 +284,8 @@ bp_registrar make_registrar(Registration* registration) {
       .add_graph = add_one<bp_graph_ops, &Tables::graphs, "graphs">,
       .add_compiler = add_one<bp_compiler_ops, &Tables::compiler, "compiler">,
       .add_process_group = add_one<bp_process_group_ops, &Tables::process_groups, "process_groups">,
-      .add_profiler = add_one<bp_profiler_ops, &Tables::profiler, "profiler">};
+      .add_profiler = add_one<bp_profiler_ops, &Tables::profiler, "profiler">,
+      .add_semaphore = add_one<bp_semaphore_ops, &Tables::semaphores, "semaphores">};
 }
 
 }  // namespace bp::core

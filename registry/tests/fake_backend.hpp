@@ -39,6 +39,7 @@ struct FakeBackend {
   const bp_layout_ops* layouts = nullptr;  // Added if the test sets it.
   const bp_compiler_ops* compiler = nullptr;
   const bp_profiler_ops* profiler = nullptr;
+  const bp_semaphore_ops* semaphores = nullptr;
   const bp_process_group_ops* groups = nullptr;
   const bp_process_group_ops* more_groups = nullptr;
   const bp_graph_ops* graphs = nullptr;
@@ -149,6 +150,7 @@ struct FakeBackend {
     }
     if (f.graphs != nullptr) r->add_graph(r->self, 0, nullptr, f.graphs, nullptr);
     if (f.profiler != nullptr) r->add_profiler(r->self, 0, nullptr, f.profiler, nullptr);
+    if (f.semaphores != nullptr) r->add_semaphore(r->self, 0, nullptr, f.semaphores, nullptr);
     f.results.resize(f.kernels.size());
     return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),
                           f.results.data());

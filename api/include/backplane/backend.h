@@ -35,6 +35,7 @@
 #include "backplane/layout.h"
 #include "backplane/memory.h"
 #include "backplane/profiler.h"
+#include "backplane/semaphore.h"
 #include "backplane/stream.h"
 #include "backplane/virtual_memory.h"
 
@@ -109,6 +110,8 @@ typedef struct bp_registrar {
                                  bp_add_result* out_result);
   bp_status (*add_profiler)(void* self, uint64_t device_count, bp_device* const* device_list,
                             const bp_profiler_ops* profiler, bp_add_result* out_result);
+  bp_status (*add_semaphore)(void* self, uint64_t device_count, bp_device* const* device_list,
+                             const bp_semaphore_ops* semaphores, bp_add_result* out_result);
 } bp_registrar;
 
 /* One instance of a backend. An offer, valid until shutdown(). */

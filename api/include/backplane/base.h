@@ -181,7 +181,9 @@ enum {
   BP_STRUCT_PROFILE_DESC = 39,
   BP_STRUCT_ACTIVITY = 40,
   BP_STRUCT_BUFFER_INFO = 41,
-  BP_STRUCT_PEER_INFO = 42
+  BP_STRUCT_PEER_INFO = 42,
+  BP_STRUCT_SEMAPHORE_OPS = 43,
+  BP_STRUCT_SEMAPHORE_DESC = 44
 };
 
 /* If this bit is set in the struct_type of a link, a reader that does not know the link rejects the
@@ -235,28 +237,38 @@ typedef struct bp_host {
  * function. */
 typedef struct bp_device bp_device;
 
-/* How a handle travels to another process, or to another library of the same process. */
+/* How a handle travels to another process, or to another library of the same process. A type says
+ * what its handle is, and so which other libraries take it. */
 typedef uint32_t bp_external_type;
 enum {
-  BP_EXTERNAL_FD = 1,   /* A POSIX file descriptor. */
-  BP_EXTERNAL_BYTES = 2 /* Bytes that mean something to a backend of the same name. */
+  BP_EXTERNAL_OPAQUE_FD = 1,   /* A file descriptor that only a backend of this name imports. */
+  BP_EXTERNAL_DMA_BUF_FD = 2,  /* The descriptor of a dma-buf of Linux: memory. */
+  BP_EXTERNAL_SYNC_FD = 3,     /* The descriptor of a sync file of Linux: what an event captured. */
+  BP_EXTERNAL_WIN32 = 4,       /* An NT handle. */
+  BP_EXTERNAL_MACH_PORT = 5,   /* A send right for a Mach port. */
+  BP_EXTERNAL_FABRIC = 6,      /* Bytes that other machines on the devices' own links take too. */
+  BP_EXTERNAL_OPAQUE_BYTES = 7 /* Bytes that only a backend of this name imports. */
 };
 
 /* What an export gives, for the import on the other side. To the exporter, who fills it, the struct
  * is an offer; to the importer it is a request. The caller of an export sets struct_size,
  * struct_type and next.
  *
- * [EXTERNAL-1] The caller of an export owns the descriptor that it gave and closes it; an import
- * keeps a duplicate of its own. [EXTERNAL-2] What was exported lives until the last handle that was
- * imported from it has ended, also where the exporter frees its own handle first. */
+ * [EXTERNAL-1] The caller of an export owns the descriptor, NT handle or Mach port that it gave and
+ * closes it; an import keeps a duplicate of its own. [EXTERNAL-2] What was exported lives until the
+ * last handle that was imported from it has ended, also where the exporter frees its own handle
+ * first. [EXTERNAL-3] Bytes that an export gave are lent until the exported buffer, event or
+ * semaphore ends; an import borrows them during the call. */
 typedef struct bp_external_handle {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_EXTERNAL_HANDLE. */
   const void* next;
   bp_external_type type;
-  int32_t fd;          /* The descriptor of BP_EXTERNAL_FD; else -1. */
-  uint64_t size_bytes; /* The size of the exported memory; 0 for an event. */
-  uint8_t bytes[64];   /* The bytes of BP_EXTERNAL_BYTES; else zero. */
+  int32_t fd;          /* The descriptor of the types that have one; else -1. */
+  uint64_t os_handle;  /* The NT handle, or the name of the Mach port; else 0. */
+  uint64_t size_bytes; /* The size of the exported memory; 0 for an event and a semaphore. */
+  uint64_t byte_count; /* How many bytes there are, for the types that have some; else 0. */
+  const void* bytes;   /* These bytes; else NULL. */
 } bp_external_handle;
 
 /* Reads `theirs`, an extensible struct of any build, into `ours`; nothing else compares sizes.

@@ -65,12 +65,15 @@ typedef struct bp_allocate_desc {
 } bp_allocate_desc;
 
 /* Where the memory of a buffer comes from, which decides what ends the buffer. A buffer without
- * these flags owns its memory until deallocate(). */
+ * these flags owns its memory until deallocate(). [MEMORY-26] An imported buffer has either
+ * BP_BUFFER_ALIASES or BP_BUFFER_COPIES, and no other buffer has one of them. */
 typedef uint32_t bp_buffer_flags;
 enum {
   BP_BUFFER_WRAPPED = 1u << 0,    /* From wrap_address(); deallocate() ends the handle alone. */
   BP_BUFFER_REGISTERED = 1u << 1, /* From register_host(); unregister_host() ends it. */
-  BP_BUFFER_RESERVED = 1u << 2    /* From reserve() of virtual memory; release() ends it. */
+  BP_BUFFER_RESERVED = 1u << 2,   /* From reserve() of virtual memory; release() ends it. */
+  BP_BUFFER_ALIASES = 1u << 3,    /* From import_buffer(): it is the exported memory itself. */
+  BP_BUFFER_COPIES = 1u << 4      /* From import_buffer(): it got the exported bytes then. */
 };
 
 /* What a buffer is. An offer; the caller sets struct_size. */
@@ -215,11 +218,13 @@ typedef struct bp_allocator_ops {
   bp_status (*unregister_host)(void* self, bp_buffer* buffer);
 
   /* Exporting gives the memory of a buffer that was allocated with BP_MEMORY_EXPORT to other
-   * processes; importing takes such memory. [MEMORY-17] The exported and the imported buffer show
-   * the same bytes. [MEMORY-18] export_buffer() of a buffer without BP_MEMORY_EXPORT, and
-   * import_buffer() of a handle that no buffer came from, return BP_INVALID_ARGUMENT; both return
-   * BP_UNSUPPORTED for a type that the backend lacks. An imported buffer is freed like any
-   * other. */
+   * processes; importing takes such memory. [MEMORY-17] The exported buffer and an imported one
+   * with BP_BUFFER_ALIASES show the same bytes. One with BP_BUFFER_COPIES shows the bytes of the
+   * time of the import, and what is written later to either buffer is not seen in the other one.
+   * buffer_info() gives these flags. [MEMORY-18] export_buffer() of a buffer without
+   * BP_MEMORY_EXPORT, and import_buffer() of a handle that no buffer came from, return
+   * BP_INVALID_ARGUMENT; both return BP_UNSUPPORTED for a type that the backend lacks. An imported
+   * buffer is freed like any other. */
   bp_status (*export_buffer)(void* self, bp_buffer* buffer, bp_external_type type,
                              bp_external_handle* out_handle);
   bp_status (*import_buffer)(void* self, bp_device* device, const bp_external_handle* handle,

@@ -25,7 +25,8 @@
  * the element. The position counts elements from the first one, as the strides do.
  *
  * Progress: [STREAM-12] Work reaches the device at the latest with record(), add_callback(),
- * query(), synchronize() or flush(), and then completes without further calls.
+ * query(), synchronize() or flush(), and then completes without further calls; so it does with
+ * submit_signal() of a semaphore.
  */
 #ifndef BACKPLANE_STREAM_H_
 #define BACKPLANE_STREAM_H_
@@ -53,8 +54,8 @@ typedef struct bp_stream_desc {
 } bp_stream_desc;
 
 /* The backend calls it once, on a thread of its own, or of the caller where work runs inline, with
- * BP_OK or the failure of the stream. The callback may call only bp_event_ops::signal and the
- * entries of bp_host. */
+ * BP_OK or the failure of the stream. The callback may call only bp_event_ops::signal,
+ * bp_semaphore_ops::signal and the entries of bp_host. */
 typedef void bp_stream_callback_fn(void* user_data, bp_status status);
 
 /* The stream functions of one backend. An offer. */
@@ -186,12 +187,23 @@ typedef struct bp_event_ops {
   bp_status (*signal)(void* self, bp_event* event, bp_status status);
 
   /* Since 0.2, optional: gives an event made with BP_EVENT_EXPORTABLE to other processes, and takes
-   * one. [EVENT-13] A wait for a shared event in one process waits for what the other process
-   * recorded. */
+   * one. A BP_EXTERNAL_SYNC_FD is what the event has captured by now, and no later record. For
+   * every other type: [EVENT-13] A wait for a shared event in one process waits for what the other
+   * process recorded. */
   bp_status (*export_event)(void* self, bp_event* event, bp_external_type type,
                             bp_external_handle* out_handle);
   bp_status (*import_event)(void* self, bp_device* device, const bp_external_handle* handle,
                             bp_event** out_event);
+
+  /* Since 0.3, optional: calls `callback` when the work that the event has captured by now has
+   * ended, or when the host has signalled it, and holds no stream. [EVENT-15] The callback runs
+   * exactly once, with BP_OK or the failure that the event carries, also after destroy() of the
+   * event. For an event never recorded that is not host-signalled it runs soon. [EVENT-16] Work
+   * submitted behind the record does not wait for the callback. What add_callback() says of
+   * callbacks holds here too; if nothing can complete the event any more, the callback gets
+   * BP_ABORTED at shutdown(). */
+  bp_status (*on_complete)(void* self, bp_event* event, bp_stream_callback_fn* callback,
+                           void* user_data);
 } bp_event_ops;
 
 #ifdef __cplusplus

@@ -60,7 +60,7 @@ std::shared_ptr<bp_event> exportable_event(Context& t) {
 // Returns the first type that `exported` accepts.
 template <typename Export>
 bp_external_type offered_type(Context& t, Export exported) {
-  for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
+  for (const bp_external_type type : kExternalTypes) {
     Exported owned;
     const bp_status status = exported(type, &owned.handle);
     if (status == BP_OK) return type;

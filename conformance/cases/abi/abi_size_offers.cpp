@@ -41,6 +41,7 @@ constexpr Maker maker_of(const bp_layout_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_compiler_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_process_group_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_profiler_ops*) { return Maker::kBackend; }
+constexpr Maker maker_of(const bp_semaphore_ops*) { return Maker::kBackend; }
 // Calls hand out or take these structs, and the cases of their tables check them.
 constexpr Maker maker_of(const bp_layout*) { return Maker::kInCalls; }
 constexpr Maker maker_of(const bp_activity*) { return Maker::kInCalls; }
@@ -85,6 +86,7 @@ constexpr Identity kRegistered[] = {
     {BP_STRUCT_COMPILER_OPS, "bp_compiler_ops"},
     {BP_STRUCT_PROCESS_GROUP_OPS, "bp_process_group_ops"},
     {BP_STRUCT_PROFILER_OPS, "bp_profiler_ops"},
+    {BP_STRUCT_SEMAPHORE_OPS, "bp_semaphore_ops"},
 };
 
 void check_offer(Context& t, const void* offer, const char* name, uint32_t struct_type) {

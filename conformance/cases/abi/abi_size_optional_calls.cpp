@@ -5,7 +5,9 @@
 
 #include "backplane/ops.h"
 #include "conformance/cases/abi/abi_size_calls.hpp"
+#include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/semaphores.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -260,6 +262,69 @@ SizedCall make_bp_process_group_ops_submit(Context& t) {
     if (status == BP_OK) finish(t, stream.get());
     return status;
   });
+}
+
+// ---- Semaphores ---------------------------------------------------------------------------------
+
+namespace {
+
+std::shared_ptr<bp_semaphore> exportable_semaphore(Context& t) {
+  OwnedSemaphore semaphore = make_semaphore(t, 0, BP_SEMAPHORE_EXPORTABLE);
+  const SemaphoreEnd end = semaphore.get_deleter();
+  return {semaphore.release(), end};
+}
+
+// Exports by the first type that is offered, to `out`.
+bp_status export_to(Context& t, bp_semaphore* semaphore, bp_external_handle* out) {
+  const bp_semaphore_ops& ops = *t.target().semaphores;
+  bp_status status = BP_UNSUPPORTED;
+  for (const bp_external_type type : kExternalTypes) {
+    if (status == BP_UNSUPPORTED) status = ops.export_semaphore(ops.self, semaphore, type, out);
+  }
+  return status;
+}
+
+bp_status end_made(Context& t, bp_status status, bp_semaphore* made) {
+  const bp_semaphore_ops& ops = *t.target().semaphores;
+  if (status == BP_OK) {
+    t.expect_eq(ops.destroy(ops.self, made), bp_status{BP_OK}, "destroy");
+  } else {
+    t.expect_eq(made, t.sentinel<bp_semaphore>(), "out_semaphore after a failure");
+  }
+  return status;
+}
+
+}  // namespace
+
+SizedCall make_bp_semaphore_ops_create(Context& t) {
+  const bp_semaphore_ops& ops = semaphore_table(t);
+  return sized_call<bp_semaphore_desc>(semaphore_desc(7, 0), [&](bp_semaphore_desc* at) {
+    bp_semaphore* made = t.sentinel<bp_semaphore>();
+    const bp_status status = ops.create(ops.self, t.target().device, at, &made);
+    return end_made(t, status, made);
+  });
+}
+
+SizedCall make_bp_semaphore_ops_export_semaphore(Context& t) {
+  const auto semaphore = exportable_semaphore(t);
+  return sized_call<bp_external_handle>(blank_handle(), [&t, semaphore](bp_external_handle* at) {
+    const bp_status status = export_to(t, semaphore.get(), at);
+    if (status == BP_OK) close_descriptor(*at);
+    return status;
+  });
+}
+
+SizedCall make_bp_semaphore_ops_import_semaphore(Context& t) {
+  const auto semaphore = exportable_semaphore(t);
+  const auto owned = std::make_shared<Exported>();
+  t.require_ok(export_to(t, semaphore.get(), &owned->handle), "export_semaphore");
+  const bp_semaphore_ops& ops = *t.target().semaphores;
+  return sized_call<bp_external_handle>(
+      owned->handle, [&t, &ops, semaphore, owned](bp_external_handle* at) {
+        bp_semaphore* made = t.sentinel<bp_semaphore>();
+        const bp_status status = ops.import_semaphore(ops.self, t.target().device, at, &made);
+        return end_made(t, status, made);
+      });
 }
 
 // ---- Profilers ----------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 // Cases for the events of api/include/backplane/stream.h.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -258,6 +259,98 @@ void elapsed_time_needs_two_completed_timing_events(Context& t) {
   finish(t, stream.get());
 }
 
+// ---- Callbacks ----------------------------------------------------------------------------------
+
+// What a callback of an event has seen.
+struct Calls {
+  std::atomic<int> count = 0;
+  std::atomic<bp_status> status = BP_OK;
+  std::atomic<bool> holds = false, has_returned = false;
+
+  static void note(void* self, bp_status status) {
+    auto& calls = *static_cast<Calls*>(self);
+    calls.status = status;
+    ++calls.count;
+    for (int i = 0; i < 2000 && calls.holds; ++i) pause();
+    calls.has_returned = true;
+  }
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+  // Waits for the return of a callback that was added.
+  void settle() const {
+    for (int i = 0; i < 10'000 && !has_returned; ++i) pause();
+  }
+};
+
+void add_callback(Context& t, const OwnedEvent& event, Calls& calls) {
+  const bp_event_ops& events = *t.target().events;
+  require_offered(t, events.on_complete(events.self, event.get(), Calls::note, &calls),
+                  "on_complete", 3);
+}
+
+void callback_runs_when_the_event_has_completed(Context& t) {
+  const OwnedStream stream = make_stream(t);
+  OwnedEvent event = make_event(t);
+  const bp_event_ops& events = *t.target().events;
+  Calls calls, at_once;
+  add_callback(t, event, at_once);
+  at_once.settle();
+  t.expect_eq(at_once.count.load(), 1, "callbacks of an event never recorded");
+  Gate gate(t);
+  gate.hold(stream.get());
+  t.require_ok(events.record(events.self, event.get(), stream.get()), "record");
+  add_callback(t, event, calls);
+  event.reset();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kMomentNs));
+  t.expect_eq(calls.count.load(), 0, "callbacks while the recorded work is held back");
+  gate.open();
+  calls.settle();
+  finish(t, stream.get());
+  t.expect(calls.count == 1 && calls.status == BP_OK, "the callback ran once, with BP_OK");
+  t.expect_refused(events.on_complete(events.self, nullptr, Calls::note, &calls),
+                   BP_INVALID_ARGUMENT, "on_complete: event");
+  const OwnedEvent other = make_event(t);
+  t.expect_refused(events.on_complete(events.self, other.get(), nullptr, nullptr),
+                   BP_INVALID_ARGUMENT, "on_complete: callback");
+}
+
+void callback_gets_the_failure_of_the_event(Context& t) {
+  const bp_event_ops& events = *t.target().events;
+  const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
+  const OwnedEvent recorded = make_event(t), signalled = make_event(t, BP_EVENT_HOST_SIGNAL);
+  Calls of_record, of_signal;
+  t.require_ok(events.record(events.self, recorded.get(), failed.get()), "record");
+  add_callback(t, recorded, of_record);
+  add_callback(t, signalled, of_signal);
+  t.expect_eq(of_signal.count.load(), 0, "callbacks before the signal");
+  t.require_ok(events.signal(events.self, signalled.get(), BP_INTERNAL), "signal");
+  of_record.settle();
+  of_signal.settle();
+  t.expect(of_record.count == 1 && of_record.status == BP_ABORTED, "the callback of the record");
+  t.expect(of_signal.count == 1 && of_signal.status == BP_INTERNAL, "the callback of the signal");
+}
+
+void callback_holds_no_stream(Context& t) {
+  const bp_event_ops& events = *t.target().events;
+  const OwnedStream stream = make_stream(t);
+  const OwnedEvent event = make_event(t);
+  const OwnedBuffer buffer = make_buffer(t, 64);
+  const bp_buffer_ref whole = range(buffer, 0, 64);
+  Calls calls;
+  calls.holds = true;
+  Gate gate(t);
+  gate.hold(stream.get());
+  t.require_ok(events.record(events.self, event.get(), stream.get()), "record");
+  add_callback(t, event, calls);
+  gate.open();
+  write(t, stream.get(), whole, std::vector<uint8_t>(64, 3));
+  const bool has_returned = calls.has_returned;
+  calls.holds = false;
+  calls.settle();
+  t.expect(!has_returned, "the work behind the record ended before the callback returned");
+  t.expect_eq(calls.count.load(), 1, "callbacks that ran");
+}
+
 }  // namespace
 
 void add_event_cases(std::vector<Case>& cases) {
@@ -292,6 +385,11 @@ void add_event_cases(std::vector<Case>& cases) {
           {"elapsed_time_needs_two_completed_timing_events",
            {"EVENT-11"},
            elapsed_time_needs_two_completed_timing_events},
+          {"callback_runs_when_it_has_completed",
+           {"EVENT-15", "ERROR-3"},
+           callback_runs_when_the_event_has_completed},
+          {"callback_gets_its_failure", {"EVENT-15"}, callback_gets_the_failure_of_the_event},
+          {"callback_holds_no_stream", {"EVENT-16"}, callback_holds_no_stream},
       });
 }
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "conformance/cases/families.hpp"
@@ -35,14 +34,15 @@ OwnedBuffer make_exportable(Context& t) {
 Exported export_of(Context& t, bp_buffer* buffer) {
   const bp_allocator_ops& m = *t.target().allocator;
   bp_status status = BP_OK;
-  for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
+  for (const bp_external_type type : kExternalTypes) {
     bp_external_handle handle = blank_handle();
     status = m.export_buffer(m.self, buffer, type, &handle);
     if (status == BP_UNSUPPORTED) continue;
     t.require_ok(status, "memory.export_buffer");
     t.expect_eq(handle.type, type, "type of the handle");
     t.expect_eq(handle.size_bytes, kSize, "size_bytes of the handle");
-    t.expect(type == BP_EXTERNAL_FD ? handle.fd >= 0 : handle.fd == -1, "fd of the handle");
+    t.expect(has_descriptor(type) ? handle.fd >= 0 : handle.fd == -1, "fd of the handle");
+    t.expect((handle.byte_count != 0) == (handle.bytes != nullptr), "bytes of the handle");
     return Exported(handle);
   }
   t.fail("allocate takes BP_MEMORY_EXPORT, and no type can be exported: " +
@@ -57,12 +57,31 @@ OwnedBuffer import(Context& t, const bp_external_handle& handle) {
   return OwnedBuffer(buffer, {&m});
 }
 
+bp_buffer_flags flags_of(Context& t, const OwnedBuffer& buffer) {
+  const bp_allocator_ops& m = *t.target().allocator;
+  bp_buffer_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_BUFFER_INFO};
+  t.require_ok(m.buffer_info(m.self, buffer.get(), &info), "memory.buffer_info");
+  return info.flags & (BP_BUFFER_ALIASES | BP_BUFFER_COPIES);
+}
+
+// An import that copies is another buffer with the same bytes, from then on.
+void expect_copy(Context& t, const OwnedStream& stream, const OwnedBuffer& copy,
+                 const OwnedBuffer& source, const std::vector<uint8_t>& bytes) {
+  t.expect(read(t, stream.get(), range(copy, 0, kSize)) == bytes, "the bytes of the copy");
+  write(t, stream.get(), range(copy, 0, kSize), std::vector<uint8_t>(kSize, 1));
+  t.expect(read(t, stream.get(), range(source, 0, kSize)) == bytes,
+           "the exported bytes when the copy was overwritten");
+}
+
 void both_buffers_show_the_same_bytes(Context& t) {
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer first = make_exportable(t);
+  std::vector<uint8_t> bytes = random_bytes(t, kSize, 2);
+  write(t, stream.get(), range(first, 0, kSize), bytes);
   const Exported exported = export_of(t, first.get());
   const OwnedBuffer second = import(t, exported.handle);
-  std::vector<uint8_t> bytes = random_bytes(t, kSize);
+  if (flags_of(t, second) == BP_BUFFER_COPIES) return expect_copy(t, stream, second, first, bytes);
+  bytes = random_bytes(t, kSize);
   write(t, stream.get(), range(first, 0, kSize), bytes);
   t.expect(read(t, stream.get(), range(second, 0, kSize)) == bytes,
            "the bytes that the exporter wrote");
@@ -84,14 +103,13 @@ void another_process_shows_the_same_bytes(Context& t) {
   std::vector<uint8_t> bytes = random_bytes(t, kSize);
   write(t, stream.get(), range(buffer, 0, kSize), bytes);
   const Exported exported = export_of(t, buffer.get());
-  const bp_external_handle& handle = exported.handle;
-  const nlohmann::json argument{
-      {"type", handle.type},
-      {"size_bytes", handle.size_bytes},
-      {"handle", std::vector<uint8_t>(std::begin(handle.bytes), std::end(handle.bytes))},
-      {"expected", bytes}};
-  run_in_child(t, "import_and_invert", json_text(argument), handle.fd);
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(~byte);
+  nlohmann::json argument = exported.words();
+  argument["expected"] = bytes;
+  const bool is_alias = flags_of(t, import(t, exported.handle)) == BP_BUFFER_ALIASES;
+  run_in_child(t, "import_and_invert", json_text(argument), exported.handle.fd);
+  for (uint8_t& byte : bytes) {
+    if (is_alias) byte = static_cast<uint8_t>(~byte);
+  }
   t.expect(read(t, stream.get(), range(buffer, 0, kSize)) == bytes,
            "the bytes that the other process wrote");
 }
@@ -122,8 +140,9 @@ void handles_without_a_buffer_are_refused(Context& t) {
   wrong.size_bytes += 1u << 20;
   refused(wrong, BP_INVALID_ARGUMENT, "import of more bytes than were exported");
   wrong = good.handle;
-  if (wrong.type == BP_EXTERNAL_BYTES) {
-    std::ranges::fill(wrong.bytes, uint8_t{0xEE});
+  if (!has_descriptor(wrong.type)) {
+    const std::vector<uint8_t> bytes(wrong.byte_count, 0xEE);
+    wrong.bytes = bytes.data();
     refused(wrong, BP_INVALID_ARGUMENT, "import of bytes that no export gave");
     return;
   }
@@ -138,7 +157,7 @@ void descriptor_belongs_to_the_caller(Context& t) {
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer buffer = make_exportable(t);
   Exported first = export_of(t, buffer.get()), second = export_of(t, buffer.get());
-  if (first.handle.type != BP_EXTERNAL_FD) t.not_supported("buffers are not exported as files");
+  if (!has_descriptor(first.handle.type)) t.not_supported("buffers are not exported as files");
   t.expect(first.handle.fd != second.handle.fd, "each export gives a descriptor of its own");
   const std::vector<uint8_t> bytes = random_bytes(t, kSize);
   write(t, stream.get(), range(buffer, 0, kSize), bytes);
@@ -152,6 +171,27 @@ void descriptor_belongs_to_the_caller(Context& t) {
              "an import by the other descriptor");
   }
   t.expect(second.close(), "the descriptor is open after the end of the import");
+}
+
+void bytes_live_as_long_as_the_buffer(Context& t) {
+  const OwnedBuffer buffer = make_exportable(t);
+  const Exported first = export_of(t, buffer.get());
+  if (first.handle.byte_count == 0) t.not_supported("buffers are not exported as bytes");
+  const std::vector<uint8_t> bytes = first.bytes();
+  const Exported second = export_of(t, buffer.get());
+  const OwnedBuffer imported = import(t, second.handle);
+  t.expect(first.bytes() == bytes, "the bytes of an export behind another export and an import");
+}
+
+void imported_buffer_says_whether_it_aliases(Context& t) {
+  const OwnedBuffer buffer = make_exportable(t);
+  const Exported exported = export_of(t, buffer.get());
+  const OwnedBuffer imported = import(t, exported.handle);
+  t.expect_eq(flags_of(t, buffer), bp_buffer_flags{0}, "flags of the exported buffer");
+  t.expect_eq(flags_of(t, make_buffer(t, kSize)), bp_buffer_flags{0}, "flags of a plain buffer");
+  const bp_buffer_flags flags = flags_of(t, imported);
+  t.expect(flags == BP_BUFFER_ALIASES || flags == BP_BUFFER_COPIES,
+           "flags of the imported buffer: one of the two is set");
 }
 
 void memory_lives_until_the_last_import_ends(Context& t) {
@@ -187,11 +227,8 @@ void check_in_child(bp_status status, TestHost& host, const char* what) {
 // Imports the buffer of the task, compares its bytes, and inverts each of them.
 void import_and_invert(const ChildTask& task) {
   const auto argument = nlohmann::json::parse(task.argument);
-  bp_external_handle handle = blank_handle();
-  argument.at("type").get_to(handle.type);
-  argument.at("size_bytes").get_to(handle.size_bytes);
-  std::ranges::copy(argument.at("handle").get<std::vector<uint8_t>>(), handle.bytes);
-  handle.fd = task.descriptor;
+  const Received received(argument, task.descriptor);
+  const bp_external_handle& handle = received.handle;
   TestHost host(task.option_list());
   const PluginEntry entry(task.plugin);
   if (entry.get() == nullptr) child_fails("in the other process: the plugin does not open");
@@ -235,6 +272,10 @@ void add_external_cases(std::vector<Case>& cases) {
            {"MEMORY-18", "ERROR-2"},
            handles_without_a_buffer_are_refused},
           {"descriptor_belongs_to_the_caller", {"EXTERNAL-1"}, descriptor_belongs_to_the_caller},
+          {"bytes_live_as_long_as_the_buffer", {"EXTERNAL-3"}, bytes_live_as_long_as_the_buffer},
+          {"imported_buffer_says_whether_it_aliases",
+           {"MEMORY-26"},
+           imported_buffer_says_whether_it_aliases},
           {"memory_lives_until_the_last_import_ends",
            {"EXTERNAL-2"},
            memory_lives_until_the_last_import_ends},

@@ -1,21 +1,8 @@
 // Cases for the events that processes share, in api/include/backplane/stream.h.
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <functional>
-#include <iterator>
-#include <nlohmann/json.hpp>
-#include <thread>
-
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
-#include "conformance/cases/fixtures/child_routines.hpp"
-#include "conformance/cases/fixtures/external_handle.hpp"
+#include "conformance/cases/fixtures/conversation.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
-#include "conformance/cases/fixtures/test_host.hpp"
-#include "conformance/json_file.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -29,7 +16,7 @@ OwnedEvent make_exportable(Context& t) { return make_event(t, BP_EVENT_EXPORTABL
 // Exports the event by the first type that the backend has.
 Exported export_of(Context& t, const OwnedEvent& event) {
   const bp_event_ops& events = *t.target().events;
-  for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
+  for (const bp_external_type type : kExternalTypes) {
     bp_external_handle handle = blank_handle();
     const bp_status status = events.export_event(events.self, event.get(), type, &handle);
     if (status == BP_UNSUPPORTED) continue;
@@ -177,56 +164,6 @@ void event_lives_until_the_last_import_ends(Context& t) {
 
 // ---- Two processes ------------------------------------------------------------------------------
 
-// One end of a channel between the processes: a letter says that its sender has reached a step.
-bool send_letter(int channel, char letter) { return send(channel, &letter, 1, MSG_NOSIGNAL) == 1; }
-
-// Returns false if the other end is closed, as it is when its process has ended.
-bool receive_letter(int channel, char want) {
-  char letter = 0;
-  ssize_t size = 0;
-  do {
-    size = recv(channel, &letter, 1, 0);
-  } while (size < 0 && errno == EINTR);
-  return size == 1 && letter == want;
-}
-
-// Runs a routine with `exported` in a child, while a thread of this process answers the child. The
-// answer ends at the latest when the child ends.
-class Conversation {
- public:
-  explicit Conversation(Context& t) : t_(t) {
-    t.require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_) == 0, "socketpair");
-  }
-  ~Conversation() {
-    end();
-    for (const int end : ends_) ::close(end);
-  }
-  Conversation(const Conversation&) = delete;
-
-  void hold(const char* routine, const Exported& exported,
-            const std::function<std::string(int channel)>& answer) {
-    thread_ = std::thread([this, answer] { problem_ = answer(ends_[0]); });
-    const bp_external_handle& handle = exported.handle;
-    const nlohmann::json argument{
-        {"type", handle.type},
-        {"handle", std::vector<uint8_t>(std::begin(handle.bytes), std::end(handle.bytes))}};
-    run_in_child(t_, routine, json_text(argument), handle.fd, ends_[1]);
-    end();
-    t_.expect(problem_.empty(), problem_);
-  }
-
- private:
-  void end() {
-    shutdown(ends_[1], SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-  }
-
-  Context& t_;
-  int ends_[2] = {-1, -1};
-  std::string problem_;
-  std::thread thread_;
-};
-
 void another_process_waits_for_a_record(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   const bp_event_ops& events = *t.target().events;
@@ -289,56 +226,25 @@ void record_of_another_process_is_waited_for(Context& t) {
 
 // ---- The other process --------------------------------------------------------------------------
 
-// The beginning of both routines: the device and the event of the task, and a stream.
-struct Guest {
-  explicit Guest(const ChildTask& task)
-      : host(task.option_list()), entry(task.plugin), instance(open(entry, host)) {
-    const auto argument = nlohmann::json::parse(task.argument);
-    bp_external_handle handle = blank_handle();
-    argument.at("type").get_to(handle.type);
-    std::ranges::copy(argument.at("handle").get<std::vector<uint8_t>>(), handle.bytes);
-    handle.fd = task.descriptor;
-    device = instance->device(task.device);
-    if (device == nullptr) child_fails("in the other process there is no such device");
-    must(streams().create(streams().self, device, nullptr, &stream), "stream.create");
-    must(events().import_event(events().self, device, &handle, &event), "import_event");
+// The beginning of both routines: a guest with the event of the task.
+struct EventGuest : Guest {
+  explicit EventGuest(const ChildTask& task) : Guest(task) {
+    must(events().import_event(events().self, device, &handle(), &event), "import_event");
   }
 
-  void must(bp_status status, const char* what) {
-    if (status == BP_OK) return;
-    child_fails(std::string("in the other process: ") + what + ": " + bp_status_name(status) +
-                ": " + host.take_text());
-  }
   void end() {
     must(events().destroy(events().self, event), "event.destroy");
-    must(streams().destroy(streams().self, stream), "stream.destroy");
-    must(instance->end(), "shutdown");
+    Guest::end();
   }
 
-  const bp_stream_ops& streams() const { return instance->streams(); }
-  const bp_event_ops& events() const { return instance->events(); }
-
-  TestHost host;
-  PluginEntry entry;
-  std::unique_ptr<RawInstance> instance;
-  bp_device* device = nullptr;
-  bp_stream* stream = nullptr;
   bp_event* event = nullptr;
-
- private:
-  static std::unique_ptr<RawInstance> open(const PluginEntry& entry, TestHost& host) {
-    if (entry.get() == nullptr) child_fails("in the other process: the plugin does not open");
-    auto instance = std::make_unique<RawInstance>(entry, host);
-    if (instance->problem().empty()) return instance;
-    child_fails("in the other process: " + instance->problem());
-  }
 };
 
 }  // namespace
 
 // Waits for the event of the task. Asks for its completion only after it was seen to wait.
 void wait_for_shared_event(const ChildTask& task) {
-  Guest g(task);
+  EventGuest g(task);
   g.must(g.streams().wait_event(g.streams().self, g.stream, g.event), "wait_event");
   if (g.streams().synchronize(g.streams().self, g.stream, kMomentNs) != BP_TIMEOUT) {
     child_fails("the other process does not wait for the work that was recorded", "EVENT-13");
@@ -355,7 +261,7 @@ void wait_for_shared_event(const ChildTask& task) {
 
 // Records work that is held back until the case was seen to wait for it.
 void record_shared_event(const ChildTask& task) {
-  Guest g(task);
+  EventGuest g(task);
   const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),
                            .struct_type = BP_STRUCT_EVENT_DESC,
                            .flags = BP_EVENT_HOST_SIGNAL};

@@ -210,6 +210,7 @@ typedef struct bp_target {
   const bp_compiler_ops* compiler;
   const bp_process_group_ops* process_groups; /* The first of them, if there are several. */
   const bp_profiler_ops* profiler;
+  const bp_semaphore_ops* semaphores;
 } bp_target;
 
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);

@@ -97,6 +97,9 @@ class CaptureFront {
   static void put_events(bp_event_ops& events) {
     events.query = refused_event<"event.query", &bp_event_ops::query>;
     events.synchronize = refused_event<"event.synchronize", &bp_event_ops::synchronize>;
+    if (events.on_complete != nullptr) {
+      events.on_complete = refused_event<"event.on_complete", &bp_event_ops::on_complete>;
+    }
     events.record = [](void* self, bp_event* event, bp_stream* stream) -> bp_status {
       Captures& c = kCapturesOf(self);
       if (c.is_capturing(stream)) {

@@ -15,6 +15,7 @@
 #include "backplane/graph.h"
 #include "backplane/memory.h"
 #include "backplane/profiler.h"
+#include "backplane/semaphore.h"
 #include "backplane/stream.h"
 
 namespace bp {
@@ -46,7 +47,8 @@ BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);
 BP_FIRST_SIZE(bp_program_node, reserved);
 BP_FIRST_SIZE(bp_program_value, reserved);
-BP_FIRST_SIZE(bp_registrar, add_profiler);
+BP_FIRST_SIZE(bp_registrar, add_semaphore);
+BP_FIRST_SIZE(bp_semaphore_desc, reserved);
 BP_FIRST_SIZE(bp_stream_desc, priority);
 
 #undef BP_FIRST_SIZE

@@ -32,6 +32,7 @@
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/lookup.hpp"
+#include "backplane/shell/timeline.hpp"
 
 namespace bp {
 
@@ -303,18 +304,27 @@ class StreamSet {
   Stream* heir_ = nullptr;  // The stream behind that handle; another one after a reset.
 };
 
+// The semaphores of a device that has none.
+struct NoSemaphore {
+  std::shared_ptr<Timeline> timeline;
+};
+
 // The base of a Device, with its handles. A Device replaces the functions that must do more, and
 // adds how its streams are made and where its buffers lie:
 //   Stream* create_stream(), default_stream()
 //   bool add(Buffer*)
-template <typename Stream, typename Work, typename Buffer, typename Event>
+template <typename Stream, typename Work, typename Buffer, typename Event,
+          typename Semaphore = NoSemaphore>
 class DeviceHandles {
  public:
   // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
 
-  // Ends all waits at shutdown, because nobody will signal events any more.
-  void abandon_work() { streams_.abandon(); }
+  // Ends all waits at shutdown, because nobody will signal events and semaphores any more.
+  void abandon_work() {
+    for (const std::shared_ptr<Timeline>& timeline : timelines()) timeline->stop();
+    streams_.abandon();
+  }
 
   bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
   Stream& heir_of(Stream& stream) const { return streams_.heir_of(stream); }
@@ -324,6 +334,11 @@ class DeviceHandles {
   void remove(Buffer* buffer) { buffers_.remove(buffer); }
   void add(Event* event) { events_.add(event); }
   void remove(Event* event) { events_.remove(event); }
+  void add(Semaphore* semaphore) { semaphores_.add(semaphore); }
+  void remove(Semaphore* semaphore) {
+    semaphores_.remove(semaphore);
+    kept_.add(semaphore->timeline);
+  }
 
   // Fills `info`, but not its `device`, with the buffer that owns the memory at an address. Returns
   // false if no buffer of this device does.
@@ -331,13 +346,27 @@ class DeviceHandles {
 
   // Returns whether the host has handles of this device.
   bool is_in_use() const {
-    return !streams_.is_empty() || !buffers_.is_empty() || !events_.is_empty();
+    return !streams_.is_empty() || !buffers_.is_empty() || !events_.is_empty() ||
+           !semaphores_.is_empty();
   }
 
  protected:
+  // Ends all waits for semaphores, because the device is lost.
+  void lose_semaphores(const Outcome& loss) {
+    for (const std::shared_ptr<Timeline>& timeline : timelines()) timeline->lose(loss);
+  }
+
+  // The timelines that work may wait for.
+  std::vector<std::shared_ptr<Timeline>> timelines() const {
+    std::vector<std::shared_ptr<Timeline>> all = kept_.all();
+    semaphores_.for_each([&](const Semaphore& each) { all.push_back(each.timeline); });
+    return all;
+  }
+
   // Deletes what the host has made and not ended. Nobody uses it any more.
   void delete_all() {
     events_.delete_all();
+    semaphores_.delete_all();
     streams_.delete_all();
     buffers_.end_all([](Buffer* buffer) { delete buffer; });
   }
@@ -345,6 +374,10 @@ class DeviceHandles {
   StreamSet<Stream, Work> streams_;
   BufferSet<Buffer> buffers_;
   HandleSet<Event> events_;
+  HandleSet<Semaphore> semaphores_;
+
+ private:
+  KeptTimelines kept_;
 };
 
 }  // namespace bp

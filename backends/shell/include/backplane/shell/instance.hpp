@@ -37,6 +37,7 @@ struct ConstantTables {
   const bp_event_ops& events;
   const bp_device_guard_ops* guard = nullptr;
   const bp_virtual_memory_ops* virtual_memory = nullptr;
+  const bp_semaphore_ops* semaphores = nullptr;
   const bp_test_fault_ops* faults = nullptr;
 };
 
@@ -69,6 +70,7 @@ struct BackendInstance : HostedInstance {
   bp_compiler_ops compilation{};
   bp_process_group_ops process_groups{};
   bp_profiler_ops profiling{};
+  bp_semaphore_ops semaphores{};
   std::vector<bp_kernel> kernels;
   bool offers_kernels = true;  // If false, only compiled programs use the kernels.
   Hooks hooks;

@@ -11,9 +11,19 @@
 
 namespace bp {
 
-// Checks the type of a handle that `call` exchanges with another process: only descriptors of files
-// are offered. Throws StatusError of BP_UNSUPPORTED.
-void check_external_type(bp_external_type type, const char* call);
+// Checks what the export `call` was given: only descriptors of files are offered. Throws
+// StatusError; for another type it is one of BP_UNSUPPORTED.
+void check_export(bp_external_type type, const bp_external_handle* out_handle, const char* call);
+
+// Fills the result of an export with a descriptor, which the caller of the export owns.
+void give_descriptor(int descriptor, uint64_t size_bytes, bp_external_handle* out_handle);
+
+// Reads what the import `call` was given. Throws StatusError as check_export() does.
+bp_external_handle read_external(const bp_external_handle* handle, const char* call);
+
+// The same for the handle of an object that is no memory. `what` names it, such as "an event".
+bp_external_handle read_external_object(const bp_external_handle* handle, const char* call,
+                                        const char* what);
 
 // Returns the unit in which memory can be mapped.
 uint64_t system_page_bytes();

@@ -44,7 +44,9 @@
 //                                                 then has properties(), with the alignment
 //   unregister_host(std::unique_ptr<Buffer>)      optional
 //   exported_file(buffer)                         optional: a const MemoryFile*, or NULL
-//   import_buffer(device, external)               optional: a std::unique_ptr<Buffer>
+//   import_buffer(device, external)               optional: a std::unique_ptr<Buffer>, whose memory
+//                                                 is the exported memory itself
+//   is_imported(buffer)                           optional: whether import_buffer() made it
 #pragma once
 
 #include <algorithm>
@@ -173,6 +175,9 @@ class MemoryOps {
   static bp_buffer_flags flags_of(const Buffer& b) {
     if (is_reserved(b)) return BP_BUFFER_RESERVED;
     if (Traits::is_registered(b)) return BP_BUFFER_REGISTERED;
+    if constexpr (requires { Traits::is_imported(b); }) {
+      if (Traits::is_imported(b)) return BP_BUFFER_ALIASES;
+    }
     return Traits::is_wrapped(b) ? bp_buffer_flags{BP_BUFFER_WRAPPED} : 0;
   }
 
@@ -372,13 +377,8 @@ class MemoryOps {
         refuse(BP_INVALID_ARGUMENT,
                "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
       }
-      check_external_type(type, "export_buffer");
-      check_offer(out_handle, kFirstSize<bp_external_handle>, "export_buffer: out_handle");
-      bp_external_handle given{};
-      given.type = BP_EXTERNAL_FD;
-      given.fd = file->duplicate("export_buffer");
-      given.size_bytes = b.size_bytes;
-      write_offer(given, out_handle);
+      check_export(type, out_handle, "export_buffer");
+      give_descriptor(file->duplicate("export_buffer"), b.size_bytes, out_handle);
       return BP_OK;
     });
   }
@@ -388,10 +388,7 @@ class MemoryOps {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       Device& d = Traits::device_of(i, handle, "import_buffer");
       require(out_buffer, "import_buffer: out_buffer");
-      require(external, "import_buffer: handle");
-      const auto given = read_desc(external, kFirstSize<bp_external_handle>,
-                                   BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
-      check_external_type(given.type, "import_buffer");
+      const bp_external_handle given = read_external(external, "import_buffer");
       *out_buffer = lend(Traits::import_buffer(d, given), "import_buffer");
       return BP_OK;
     });

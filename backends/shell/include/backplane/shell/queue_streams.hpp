@@ -6,15 +6,20 @@
 //     ...
 //   };
 //
+// With a type Semaphore, they serve semaphore_ops.hpp too.
+//
 // A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
 // is_default_stream(stream) and destroy_stream(stream). lose_work() is for such streams too.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/lookup.hpp"
+#include "backplane/shell/semaphore_ops.hpp"
 #include "backplane/shell/stream_ops.hpp"
 
 namespace bp {
@@ -67,6 +72,10 @@ struct QueueStreams : StreamHandles<Instance, Device, Stream, Event> {
   static void clear_failure(const Stream& s) { s.queue->clear_failure(); }
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
     return s.queue->wait_for(point);
+  }
+  // Runs a task when what was submitted before has ended, also after a failure.
+  static bp_status run_behind(const Stream& s, std::function<void(const Outcome&)> task) {
+    return s.queue->submit_always(std::move(task), true);
   }
   static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
     return s.queue->submit_always(

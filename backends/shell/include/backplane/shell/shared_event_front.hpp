@@ -33,6 +33,7 @@ class SharedEventFront {
     events.query = turned<&SharedEvents::query, &bp_event_ops::query>;
     events.synchronize = turned<&SharedEvents::synchronize, &bp_event_ops::synchronize>;
     events.elapsed_ns = elapsed_ns;
+    events.on_complete = turned<&SharedEvents::on_complete, &bp_event_ops::on_complete>;
     events.export_event = always<&SharedEvents::export_event>;
     events.import_event = always<&SharedEvents::import_event>;
   }

@@ -64,6 +64,7 @@ class SharedEvents {
   bp_status synchronize(bp_event* event, uint64_t timeout_ns);
   bp_status elapsed_ns(bp_event* start, bp_event* end, int64_t* out_elapsed_ns);
   bp_status wait_event(bp_stream* stream, bp_event* event);
+  bp_status on_complete(bp_event* event, bp_stream_callback_fn* callback, void* user_data);
   bp_status export_event(bp_event* event, bp_external_type type, bp_external_handle* out_handle);
   bp_status import_event(bp_device* device, const bp_external_handle* handle, bp_event** out_event);
 

@@ -52,37 +52,12 @@
 #include <utility>
 
 #include "backplane/shell/entry.hpp"
+#include "backplane/shell/event_of.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/queue.hpp"
 #include "backplane/stream.h"
 
 namespace bp {
-
-// The members of an event that has moments of any type.
-template <typename ItsMoment>
-struct EventOf {
-  using Moment = ItsMoment;
-
-  // Makes an event. An event that the host signals has its moment from the beginning, which is made
-  // from `args`, and never gets another moment.
-  template <typename... Args>
-  explicit EventOf(bp_event_flags its_flags, Args&&... args) : flags(its_flags) {
-    if (is_signalled()) moment = std::make_shared<Moment>(std::forward<Args>(args)...);
-  }
-
-  bool is_timed() const { return (flags & BP_EVENT_TIMING) != 0; }
-  bool is_signalled() const { return (flags & BP_EVENT_HOST_SIGNAL) != 0; }
-
-  // Returns the latest moment, or NULL if the event was never recorded.
-  std::shared_ptr<Moment> latest() {
-    const std::lock_guard lock(mutex);
-    return moment;
-  }
-
-  const bp_event_flags flags;
-  std::mutex mutex;  // It guards `moment`.
-  std::shared_ptr<Moment> moment;
-};
 
 template <typename Traits>
 class StreamOps {
@@ -251,7 +226,8 @@ class EventOps {
             .query = query,
             .synchronize = synchronize,
             .elapsed_ns = elapsed_ns,
-            .signal = signal};
+            .signal = signal,
+            .on_complete = on_complete};
   }
 
  private:
@@ -394,6 +370,22 @@ class EventOps {
         refuse(BP_INVALID_ARGUMENT, "event.signal: the event is signalled already");
       }
       return BP_OK;
+    });
+  }
+
+  // A stream of its own waits for the event, so that the callback holds nobody else's work. The
+  // handle of the stream ends at once; its work goes on.
+  static bp_status on_complete(void* self, bp_event* handle, bp_stream_callback_fn* callback,
+                               void* user_data) {
+    return entry<Instance>(self, [&](const Instance&) -> bp_status {
+      Event& e = Traits::event_of(handle, "event.on_complete", "event");
+      require(reinterpret_cast<const void*>(callback), "event.on_complete: callback");
+      const std::shared_ptr<Moment> moment = e.latest();
+      using Stream = typename Traits::Stream;
+      const auto end = [](Stream* stream) { Traits::destroy_stream(*stream); };
+      const std::unique_ptr<Stream, decltype(end)> own(Traits::create_stream(*e.device, {}), end);
+      if (moment != nullptr) static_cast<void>(Traits::wait_for(*own, moment));
+      return Traits::add_callback(*own, callback, user_data);
     });
   }
 };
