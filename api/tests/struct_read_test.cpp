@@ -93,6 +93,14 @@ TEST(AbiIsServed, ComparesRangesInBothDirections) {
   EXPECT_FALSE(bp_abi_is_served(&foreign));
 }
 
+TEST(AbiIsServed, IsNeverABuildOfMajor0InAHostOfAnotherMajor) {
+  static_assert(BP_ABI_MAJOR == 0);
+  for (const uint32_t lowest : {0u, 1u}) {
+    const bp_entry_request next = request(lowest, 1, 0, BP_ABI_MINOR);
+    EXPECT_FALSE(bp_abi_is_served(&next)) << lowest;
+  }
+}
+
 TEST(AbiIsServed, RefusesAHostThatCannotBeRead) {
   bp_host host = kHost;
   bp_entry_request r = request(BP_ABI_MAJOR, BP_ABI_MAJOR, BP_ABI_MINOR, BP_ABI_MINOR);

@@ -49,6 +49,7 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
     check_devices(plan);
     plan.world_size = desc.world_size;
     plan.store = desc.local_count == desc.world_size ? nullptr : desc.store;
+    if (plan.store != nullptr) check_offer(plan.store, kFirstSize<bp_store>, "create: store");
     plan.prefix = desc.key_prefix == nullptr ? "" : desc.key_prefix;
     plan.timeout_ns = desc.timeout_ns;
     plan.options = options;

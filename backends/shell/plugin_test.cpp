@@ -75,14 +75,21 @@ TEST(Entries, GiveTheBackendToAHostThatTheyServe) {
   ASSERT_EQ(answer(&reply), BP_OK) << h.text;
   EXPECT_EQ(reply.backend, &backend);
   EXPECT_EQ(reply.abi_minor, BP_ABI_MINOR + 0u);
+  EXPECT_EQ(reply.abi_major_min, BP_ABI_MAJOR + 0u);
+  EXPECT_EQ(reply.abi_major_max, BP_ABI_MAJOR + 0u);
   EXPECT_EQ(answer(nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(h.text, "entry: out_reply is NULL");
   reply.struct_size = kFirstSize<bp_entry_reply> - 1;
   EXPECT_EQ(answer(&reply), BP_INCOMPATIBLE);
-  EXPECT_EQ(h.text, "entry: out_reply is too short");
+  EXPECT_NE(h.text.find("entry: out_reply: struct_size is "), std::string::npos) << h.text;
   request.abi_minor = request.abi_minor_min = BP_ABI_MINOR + 1;
-  EXPECT_EQ(answer(&reply), BP_INCOMPATIBLE);
-  EXPECT_NE(h.text.find("vendor.test serves ABI "), std::string::npos) << h.text;
+  for (const uint32_t size : {kFirstSize<bp_entry_reply> - 1, kFirstSize<bp_entry_reply>}) {
+    reply = {.struct_size = size, .struct_type = BP_STRUCT_ENTRY_REPLY};
+    reply.abi_major_min = reply.abi_major_max = 9;
+    EXPECT_EQ(answer(&reply), BP_INCOMPATIBLE);
+    EXPECT_NE(h.text.find("vendor.test serves ABI "), std::string::npos) << h.text;
+    EXPECT_EQ(reply.abi_major_max, size < kFirstSize<bp_entry_reply> ? 9u : BP_ABI_MAJOR + 0u);
+  }
   request.host = nullptr;
   EXPECT_EQ(answer(&reply), BP_INVALID_ARGUMENT) << "there is nobody to tell";
 }

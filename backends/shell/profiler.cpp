@@ -11,8 +11,26 @@
 namespace bp {
 namespace {
 
-// The bits 1 to 6 are set.
-constexpr uint64_t kKinds = (uint64_t{2} << BP_ACTIVITY_DROPPED) - 2;
+// Bit k stands for kind k.
+constexpr uint32_t kAllKinds = (2u << BP_ACTIVITY_DROPPED) - 2;
+
+uint32_t read_kinds(const bp_profile_desc& desc) {
+  if (desc.kind_count == 0) return kAllKinds;
+  if (desc.kinds == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "profiler.start: kinds is NULL, but its count is " +
+                                               std::to_string(desc.kind_count));
+  }
+  uint32_t kinds = 0;
+  for (uint64_t i = 0; i < desc.kind_count; ++i) {
+    const bp_activity_kind kind = desc.kinds[i];
+    if (kind < BP_ACTIVITY_KERNEL || kind > BP_ACTIVITY_DROPPED) {
+      throw StatusError(BP_UNSUPPORTED, "profiler.start: kind " + std::to_string(kind) +
+                                            " is not known; the kinds 1 to 6 are");
+    }
+    kinds |= 1u << kind;
+  }
+  return kinds;
+}
 
 Profiler& profiler(void* self) { return *static_cast<Profiler*>(self); }
 
@@ -23,6 +41,7 @@ struct Profiler::Session {
   ProfilerBackend backend{};  // Work may end after the profiler, so this is a copy.
   bp_device* device = nullptr;
   bp_profile_desc request{};
+  uint32_t kinds = 0;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -63,7 +82,7 @@ std::shared_ptr<Profiler::Activity> Profiler::begin(const WorkName& work, bp_dev
     session = found->second;
     const auto pushed = pushed_.find(std::this_thread::get_id());
     if (pushed != pushed_.end()) data.external_correlation = pushed->second.back();
-    if ((session->request.kinds >> work.kind & 1) == 0) return nullptr;
+    if ((session->kinds >> work.kind & 1) == 0) return nullptr;
     data.name = work.name;
     data.device = device;
     data.stream = stream;
@@ -105,12 +124,7 @@ bp_status Profiler::start(bp_device* device, const bp_profile_desc* desc) {
   if (session->request.sink == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "profiler.start: sink is NULL");
   }
-  if ((session->request.kinds & ~kKinds) != 0) {
-    return fail(BP_INVALID_ARGUMENT, "profiler.start: kinds is " +
-                                         std::to_string(session->request.kinds) +
-                                         "; bits 1 to 6 are known");
-  }
-  if (session->request.kinds == 0) session->request.kinds = kKinds;
+  session->kinds = read_kinds(session->request);
   const std::lock_guard lock(mutex_);
   if (!sessions_.emplace(device, std::move(session)).second) {
     throw StatusError(BP_ALREADY_EXISTS, "profiler.start: the device is recorded already");

@@ -47,7 +47,7 @@ class ProfilerOfAnInstance : public testing::Test {
     offer_profiler<Ticking>(machine);
   }
 
-  bp_status start(bp_device* device, uint64_t kinds) {
+  bp_status start(bp_device* device, const std::vector<bp_activity_kind>& kinds = {}) {
     const auto sink = [](void* self, const bp_activity* activity) {
       static_cast<ProfilerOfAnInstance*>(self)->records.push_back(*activity);
     };
@@ -55,7 +55,8 @@ class ProfilerOfAnInstance : public testing::Test {
                                .struct_type = BP_STRUCT_PROFILE_DESC,
                                .sink = sink,
                                .user_data = this,
-                               .kinds = kinds};
+                               .kind_count = kinds.size(),
+                               .kinds = kinds.data()};
     return ops.start(ops.self, device, &desc);
   }
 
@@ -75,7 +76,7 @@ class ProfilerOfAnInstance : public testing::Test {
 
 TEST_F(ProfilerOfAnInstance, RecordsTheWorkOfAStream) {
   EXPECT_FALSE(machine.hooks.is_recording());
-  ASSERT_EQ(start(card, 0), BP_OK) << text;
+  ASSERT_EQ(start(card), BP_OK) << text;
   EXPECT_TRUE(machine.hooks.is_recording());
   run({BP_ACTIVITY_COPY, "copy", 8, 7});
   ASSERT_EQ(ops.stop(ops.self, card, UINT64_MAX), BP_OK) << text;
@@ -94,7 +95,7 @@ TEST_F(ProfilerOfAnInstance, RecordsTheWorkOfAStream) {
 }
 
 TEST_F(ProfilerOfAnInstance, GoesOnAfterAStopThatRanOutOfTime) {
-  ASSERT_EQ(start(card, 0), BP_OK) << text;
+  ASSERT_EQ(start(card), BP_OK) << text;
   std::function<void()> first =
       recorded(*machine.profiler, line, {BP_ACTIVITY_COPY, "first"}, [this] { ++runs; });
   for (const uint64_t timeout_ns : {0u, 1000u}) {
@@ -103,7 +104,7 @@ TEST_F(ProfilerOfAnInstance, GoesOnAfterAStopThatRanOutOfTime) {
               "profiler.stop: the work did not end within " + std::to_string(timeout_ns) + " ns");
   }
   EXPECT_TRUE(machine.hooks.is_recording());
-  EXPECT_EQ(start(card, 0), BP_ALREADY_EXISTS);
+  EXPECT_EQ(start(card), BP_ALREADY_EXISTS);
   run({BP_ACTIVITY_COPY, "second"});
   first();
   first = nullptr;
@@ -114,14 +115,31 @@ TEST_F(ProfilerOfAnInstance, GoesOnAfterAStopThatRanOutOfTime) {
 }
 
 TEST_F(ProfilerOfAnInstance, RecordsOnlyTheKindsThatAreAskedFor) {
-  ASSERT_EQ(start(card, uint64_t{1} << BP_ACTIVITY_KERNEL), BP_OK) << text;
+  ASSERT_EQ(start(card, {BP_ACTIVITY_KERNEL, BP_ACTIVITY_FILL}), BP_OK) << text;
   run({BP_ACTIVITY_COPY, "copy"});
-  EXPECT_EQ(runs, 1);
-  EXPECT_TRUE(records.empty());
+  run({BP_ACTIVITY_FILL, "fill"});
+  EXPECT_EQ(runs, 2);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_STREQ(records[0].name, "fill");
+}
+
+TEST_F(ProfilerOfAnInstance, RefusesKindsThatItDoesNotKnow) {
+  for (const bp_activity_kind kind : {0u, 7u, 64u, BP_VENDOR_FIRST, UINT32_MAX}) {
+    EXPECT_EQ(start(card, {BP_ACTIVITY_COPY, kind}), BP_UNSUPPORTED);
+    EXPECT_EQ(text, "profiler.start: kind " + std::to_string(kind) +
+                        " is not known; the kinds 1 to 6 are");
+  }
+  const bp_profile_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_PROFILE_DESC,
+                             .sink = [](void*, const bp_activity*) {},
+                             .kind_count = 2};
+  EXPECT_EQ(ops.start(ops.self, card, &desc), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "profiler.start: kinds is NULL, but its count is 2");
+  EXPECT_FALSE(machine.hooks.is_recording());
 }
 
 TEST_F(ProfilerOfAnInstance, RefusesDevicesOfOthers) {
-  EXPECT_EQ(start(nullptr, 0), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(start(nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(text, "profiler.start: device is NULL or not one of this backend");
 }
 

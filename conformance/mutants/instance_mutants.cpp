@@ -132,6 +132,12 @@ bp_status refuse_newer(const bp_host& host, std::string_view, const bp_entry_req
   return host.set_error(host.self, BP_INCOMPATIBLE, "the mutant serves hosts of 0.2 and no newer");
 }
 
+bp_status tell_other_majors(const bp_host&, std::string_view, const bp_entry_request&,
+                            bp_entry_reply& reply) {
+  reply.abi_major_min = reply.abi_major_max = BP_ABI_MAJOR + 1;
+  return BP_OK;
+}
+
 bp_status ignore_stream_flags(void* self, bp_device* device, const bp_stream_desc* desc,
                               bp_stream** out_stream) {
   const bp_stream_ops& good = runtime_of(self).good.streams;
@@ -153,6 +159,7 @@ constexpr RuntimeMutant kTable[] = {
     {.id = "abi_overrun", .enter = overrun_reply},
     {.id = "abi_long_host", .enter = read_longer_host},
     {.id = "abi_newer", .enter = refuse_newer},
+    {.id = "abi_majors", .enter = tell_other_majors},
     {.id = "abi_flags", .bend = ignore_flags},
     {.id = "benign_guard", .guard = &kGuard},
 };

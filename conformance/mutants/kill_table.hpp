@@ -155,6 +155,7 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
      "SIZE-2"},
     {"abi_newer", "refuses a newer host", "abi.newer*", "*", "*", true, "ENTRY-1"},
+    {"abi_majors", "says that it serves another major", "abi.majors*", "*", "*", true, "ENTRY-8"},
     {"abi_flags", "accepts unknown flags", "stream.unknown_flag*", "*", "*", true, "STREAM-1"},
     {"benign_lazy", "work starts as late as it may", "stream.*:event.*:failure.*", nullptr, ""},
     {"benign_reorder", "streams start in any order", "stream.*:event.*:failure.*", nullptr, ""},

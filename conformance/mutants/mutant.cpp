@@ -213,6 +213,11 @@ bp_status add_semaphores(void* self, uint64_t count, bp_device* const* devices,
                              out_result);
 }
 
+bp_status add_dtype(void* self, const char* name, uint32_t bits, bp_dtype* out_dtype) {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_dtype(host.self, name, bits, out_dtype);
+}
+
 // Registers the guard if the mutant has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
@@ -243,6 +248,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_layout = has_layouts ? add_layout : nullptr,
       .add_process_group = has_groups ? add_groups : nullptr,
       .add_semaphore = has_semaphores ? add_semaphores : nullptr,
+      .add_dtype = add_dtype,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;
@@ -327,7 +333,11 @@ bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_re
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {
   using bp::mutants::Instance;
+  const auto tell_majors = [out_reply] {
+    out_reply->abi_major_min = out_reply->abi_major_max = BP_ABI_MAJOR;
+  };
   if (!bp_abi_is_served(request)) {
+    if (out_reply->struct_size >= sizeof(bp_entry_reply)) tell_majors();
     return bp::mutants::fail(*request->host, BP_INCOMPATIBLE,
                              "the mutant serves the ABI of its own headers only");
   }
@@ -351,6 +361,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
           reply.backend->get_extension == nullptr ? nullptr : bp::mutants::get_extension,
       .status_class = reply.backend->status_class == nullptr ? nullptr : bp::mutants::status_class,
   };
+  tell_majors();
   status = bp::mutants::enter(*instance, *request, *out_reply);
   if (status != BP_OK) return status;
   out_reply->abi_major = reply.abi_major;

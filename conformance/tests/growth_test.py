@@ -83,6 +83,15 @@ class Growth(unittest.TestCase):
                     "& BP_STRUCT_MUST_UNDERSTAND) != 1) continue")
         self.assert_killed("abi.size.event.create", "Fail", "a link that must be understood")
 
+    def test_one_that_reads_structs_of_any_size(self):
+        self.change("include/backplane/base.h", "if (size_bytes > most_bytes)",
+                    "if (most_bytes == 0)")
+        self.assert_killed("abi.size.stream.create", "Crash")
+
+    def test_one_that_follows_chains_of_any_length(self):
+        self.change("include/backplane/base.h", "++i <= most_links &&", "most_links != 0 &&")
+        self.assert_killed("abi.size.stream.create", "Fail", "65 links")
+
     def test_one_that_refuses_every_link(self):
         self.change("include/backplane/base.h", "& BP_STRUCT_MUST_UNDERSTAND) == 0) continue",
                     "& BP_STRUCT_MUST_UNDERSTAND) == 1) continue")
@@ -90,14 +99,14 @@ class Growth(unittest.TestCase):
 
     def test_one_that_takes_a_table_for_as_long_as_its_own(self):
         self.change("backend/backend.c", "bp_struct_read(r, first, &known, sizeof(known), NULL)",
-                    "(memcpy(&known, r, sizeof(known)), known.add_semaphore ? BP_OK : BP_INTERNAL)")
+                    "(memcpy(&known, r, sizeof(known)), known.add_dtype ? BP_OK : BP_INTERNAL)")
         self.change("backend/backend.c", "#include <stdlib.h>",
                     "#include <stdlib.h>\n#include <string.h>")
         self.assert_killed("abi.size.bp_registrar", "Fail", "shorter than its first release")
 
     def test_one_that_writes_behind_the_size_of_the_caller(self):
         self.change("backend/backend.c", "out_reply->abi_major = ",
-                    "((volatile uint64_t*)out_reply)[4] = 1;\n  out_reply->abi_major = ")
+                    "((volatile uint64_t*)out_reply)[5] = 1;\n  out_reply->abi_major = ")
         self.assert_killed("abi.size.bp_entry_reply", "Crash")
 
     def test_one_that_writes_an_out_parameter_and_fails(self):

@@ -11,7 +11,7 @@ static bp_status register_all(void* self, const bp_registrar* r) {
   instance* i = self;
   const bp_kernel* const kernels[] = {&i->softmax};
   bp_registrar known; /* The registrar as this build knows it; that of a newer host is longer. */
-  const uint32_t first = offsetof(bp_registrar, add_semaphore) + sizeof(void*);
+  const uint32_t first = offsetof(bp_registrar, add_dtype) + sizeof(void*);
   bp_status status = bp_struct_read(r, first, &known, sizeof(known), NULL);
   if (status != BP_OK) return fail(i, status, "register_all: the registrar cannot be read");
   status = r->add_device(r->self, 0, NULL, &i->devices, NULL);
@@ -29,9 +29,12 @@ static bp_status shutdown_instance(void* self, uint64_t timeout_ns) {
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
   const bp_host* host = request->host;
-  const uint32_t first = offsetof(bp_entry_reply, backend) + sizeof(void*);
+  const uint32_t first = offsetof(bp_entry_reply, abi_major_max) + sizeof(uint32_t);
+  bp_entry_reply known;
+  const int fits = bp_struct_read(out_reply, first, &known, sizeof(known), NULL) == BP_OK;
   instance* i;
-  if (!bp_abi_is_served(request) || out_reply->struct_size < first) {
+  if (fits) out_reply->abi_major_min = out_reply->abi_major_max = BP_ABI_MAJOR;
+  if (!fits || !bp_abi_is_served(request)) {
     return host->set_error(host->self, BP_INCOMPATIBLE,
                            "acme.npu serves ABI " TEXT(BP_ABI_MAJOR) "." TEXT(BP_ABI_MINOR));
   }

@@ -93,6 +93,13 @@ bp_status nothing(T value) {
 constexpr Row kRows[] = {
     {"bp_dtype_from_name", "name", BP_OK,
      [](World&) { return nothing(bp_dtype_from_name(nullptr)); }},
+    {"bp_dtype_add", "name", kRefused,
+     [](World&) {
+       bp_dtype dtype = 0;
+       return bp_dtype_add(nullptr, 8, &dtype);
+     }},
+    {"bp_dtype_add", "out_dtype", kRefused,
+     [](World&) { return bp_dtype_add("acme.f8", 8, nullptr); }},
     {"bp_op_from_name", "name", BP_OK, [](World&) { return nothing(bp_op_from_name(nullptr)); }},
     {"bp_environment", "name", BP_OK, [](World&) { return nothing(bp_environment(nullptr)); }},
 

@@ -46,6 +46,7 @@ constexpr Row kRows[] = {
     {"bp_dtype_name", BP_OK, with_zeros<bp_dtype_name>},
     {"bp_dtype_from_name", BP_OK, with_zeros<bp_dtype_from_name>},
     {"bp_dtype_bits", BP_OK, with_zeros<bp_dtype_bits>},
+    {"bp_dtype_add", kRefused, with_zeros<bp_dtype_add>},
     {"bp_op_name", BP_OK, with_zeros<bp_op_name>},
     {"bp_op_from_name", BP_OK, with_zeros<bp_op_from_name>},
     {"bp_environment", BP_OK, with_zeros<bp_environment>},

@@ -130,6 +130,13 @@ inline bool is_word(std::string_view text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
 }
 
+// Returns whether `text` has the form "vendor.name", which keeps names of two vendors apart.
+inline bool is_vendor_name(std::string_view text) {
+  const size_t dot = text.find('.');
+  return dot != std::string_view::npos && is_word(text.substr(0, dot)) &&
+         is_word(text.substr(dot + 1));
+}
+
 // Does the same for a text that ends with a zero byte, or should. NULL is no word.
 inline bool is_word(const char* text) {
   return text != nullptr && is_word(std::string_view(text, strnlen(text, kMaxPluginName + 1)));

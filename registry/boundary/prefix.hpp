@@ -10,8 +10,8 @@
 namespace bp::core {
 
 // The limit of bp_struct_read(), for readers that do not call it.
-inline constexpr uint32_t kMaxStructBytes = 65536;
-inline constexpr uint32_t kMaxLinks = 64;
+inline constexpr uint32_t kMaxStructBytes = BP_MAX_STRUCT_BYTES;
+inline constexpr uint32_t kMaxLinks = BP_MAX_LINKS;
 
 // Does what bp_struct_read() does for data that begin with a size and no header, as frames do. It
 // also reads structs whose links the caller passes on, and does not look at the links.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "registry/calls/dtypes.hpp"
 #include "registry/calls/op_rows.hpp"
 #include "registry/tensors/layout.hpp"
 
@@ -36,6 +37,7 @@ inline constexpr Fact kHasOneElement = 1u << 31;
 inline constexpr Fact kIsAbsent = 1u << 31;
 
 static_assert(2 * BP_LAYOUT_ANY <= kOpaqueClass && kOpaqueClass << kClassShift < 1u << kRankShift);
+static_assert(BP_DTYPE_VENDOR_LAST == kDtypeMask);
 static_assert(BP_MAX_RANK < 1u << (kAlignmentShift - kRankShift));
 static_assert(kMaxAlignmentLog2 << kAlignmentShift < kDiffers);
 
@@ -49,10 +51,6 @@ constexpr uint64_t alignment_of(Fact fact) {
 
 // Returns whether `fact` is that of an inline scalar, if it is of an argument that may be one.
 constexpr bool is_inline(Fact fact) { return fact == 0; }
-
-// Returns whether the host knows `dtype`. No key has an unknown dtype.
-constexpr bool is_known_dtype(bp_dtype dtype) { return dtype - 1 < BP_F4E2M1; }
-static_assert(BP_BOOL == 1 && BP_F4E2M1 <= kDtypeMask);
 
 // The key under which a selection is remembered. Unused words at its end are zero.
 struct Key {

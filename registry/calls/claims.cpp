@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "backplane/host.h"
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/tables.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/tensors/scalar.hpp"
 
 namespace bp::core {
 namespace {
-
-std::string dtype_name(bp_dtype dtype) {
-  const char* name = bp_dtype_name(dtype);
-  return name == nullptr ? "dtype " + std::to_string(dtype) : name;
-}
 
 // Returns text like "contiguous, broadcast" for these bits.
 std::string layout_names(bp_layout_flags layouts) {
@@ -96,7 +93,7 @@ std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
     given[count++] = dtype_of(key.fact(i));
     if (!is_given(key.fact(i))) continue;
     names += (names.empty() ? "" : ", ") + std::string(row.tensors[i].name) + " " +
-             dtype_name(dtype_of(key.fact(i)));
+             dtype_text(dtype_of(key.fact(i)));
   }
   for (uint32_t i = 0; i < kernel.dtype_row_count; ++i) {
     const bp_dtype* claimed = kernel.dtype_rows + size_t{i} * kernel.dtype_count;
@@ -123,7 +120,63 @@ std::string flags_refusal(const bp_kernel& kernel, const Key& key) {
   return "";
 }
 
+// Returns why a declaration cannot be used, or "" if it can. The host cannot judge a kernel by a
+// value that it does not know.
+std::string numerics_defect(const bp_numerics& n) {
+  constexpr uint32_t kFirst = offsetof(bp_numerics, tie) + sizeof(bp_numerics::tie);
+  std::string defect = struct_defect(&n, BP_STRUCT_NUMERICS, kFirst);
+  if (!defect.empty()) return "numerics: " + defect;
+  const struct {
+    const char* name;
+    uint32_t value, last;
+  } members[] = {{"products", n.products, BP_PRODUCTS_BF16X3},
+                 {"rounding", n.rounding, BP_ROUNDING_FAITHFUL},
+                 {"overflow", n.overflow, BP_OVERFLOW_NAN},
+                 {"math", n.math, BP_MATH_RELAXED},
+                 {"tie", n.tie, BP_TIE_ANY}};
+  for (const auto& [name, value, last] : members) {
+    if (value <= last) continue;
+    return "numerics: " + std::string(name) + " is " + std::to_string(value) +
+           ", which this host does not know";
+  }
+  if (n.accumulator == 0 || is_known_dtype(n.accumulator)) return "";
+  return "numerics: accumulator is dtype " + std::to_string(n.accumulator) +
+         ", which this host does not know";
+}
+
+// Returns why the rows of dtypes cannot be used, or "" if one of them can. A number that the host
+// could hand out to somebody else later must not stay in a row.
+std::string rows_defect(const bp_kernel& kernel) {
+  if (kernel.dtype_rows == nullptr || kernel.dtype_row_count == 0) return "";
+  const bp_dtype* const end =
+      kernel.dtype_rows + size_t{kernel.dtype_row_count} * kernel.dtype_count;
+  const bp_dtype* const loose = std::find_if(kernel.dtype_rows, end, [](bp_dtype dtype) {
+    return dtype >= BP_DTYPE_VENDOR_FIRST && dtype <= BP_DTYPE_VENDOR_LAST &&
+           !is_known_dtype(dtype);
+  });
+  if (loose != end) {
+    return "its rows have dtype " + std::to_string(*loose) + ", which add_dtype() did not give";
+  }
+  const std::vector<std::string> rejected = rejected_rows(kernel);
+  return rejected.size() == kernel.dtype_row_count ? rejected.front() : "";
+}
+
 }  // namespace
+
+std::vector<std::string> rejected_rows(const bp_kernel& kernel) {
+  std::vector<std::string> lines;
+  if (kernel.dtype_rows == nullptr) return lines;
+  for (uint32_t row = 0; row < kernel.dtype_row_count; ++row) {
+    const bp_dtype* const first = kernel.dtype_rows + size_t{row} * kernel.dtype_count;
+    const bp_dtype* const unknown =
+        std::find_if(first, first + kernel.dtype_count,
+                     [](bp_dtype dtype) { return dtype != 0 && !is_known_dtype(dtype); });
+    if (unknown == first + kernel.dtype_count) continue;
+    lines.push_back("dtype row " + std::to_string(row) + ": dtype " + std::to_string(*unknown) +
+                    " is not known to this host");
+  }
+  return lines;
+}
 
 std::string revision_defect(const OpRow& row, const bp_kernel& kernel) {
   const std::string name = row.name;
@@ -192,6 +245,10 @@ std::string kernel_defect(const bp_kernel& kernel) {
   if (row == nullptr) return "op " + std::to_string(kernel.op) + " is not known to this host";
   const std::string defect = revision_defect(*row, kernel);
   if (!defect.empty()) return defect;
+  const std::string rows = rows_defect(kernel);
+  if (!rows.empty()) return rows;
+  const std::string numerics = kernel.numerics == nullptr ? "" : numerics_defect(*kernel.numerics);
+  if (!numerics.empty()) return numerics;
   if ((kernel.layouts & (2 * BP_LAYOUT_ANY - 1)) == 0) return "claims no layout";
   const uint64_t alignment = kernel.min_byte_alignment_bytes;
   if (alignment > 4096 || (alignment != 0 && !std::has_single_bit(alignment))) {
@@ -207,6 +264,14 @@ std::string kernel_defect(const bp_kernel& kernel) {
     }
   }
   return "";
+}
+
+std::string lent_kernel_defect(const bp_kernel* kernel) {
+  if (kernel == nullptr) return "the kernel is NULL";
+  const std::string defect = struct_defect(kernel, BP_STRUCT_KERNEL, kFirstKernel);
+  if (!defect.empty()) return "the kernel: " + defect;
+  const bool is_whole = kernel->name != nullptr && kernel->launch != nullptr;
+  return is_whole ? "" : "the kernel: name or launch is NULL";
 }
 
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key) {

@@ -3,10 +3,14 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "registry/calls/call.hpp"
 
 namespace bp::core {
+
+// The end of the last member of the first release: it must not grow when the struct does.
+inline constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
 
 // Returns whether the struct of the kernel has the functions of plans. A kernel of an older build
 // has a shorter struct.
@@ -19,6 +23,15 @@ inline bool has_plans(const bp_kernel& kernel) {
 
 // Returns why `kernel` cannot be used at all, or "" if it can.
 std::string kernel_defect(const bp_kernel& kernel);
+
+// Returns why the kernel that an executable lends cannot be used, or "" if it can. It has no claims
+// and no frame of an op.
+std::string lent_kernel_defect(const bp_kernel* kernel);
+
+// Returns a line for each row of dtypes that is rejected because the host does not know one of its
+// dtypes, such as "dtype row 2: dtype 77 is not known to this host". The row never fits a call,
+// because no call has such a dtype.
+std::vector<std::string> rejected_rows(const bp_kernel& kernel);
 
 // Returns why the revision, the frame or the dtype rows of `kernel` cannot be those of a kernel of
 // this op, or "" if they can.

@@ -13,6 +13,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/calls/claims.hpp"
 #include "registry/calls/frame_words.hpp"
 
 namespace bp::core {
@@ -277,6 +278,10 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::compile(
   if (program->status == BP_OK) {
     program->status =
         compiler_.executable_kernel(compiler_.self, program->executable, &program->kernel);
+  }
+  if (program->status == BP_OK) {
+    const std::string defect = lent_kernel_defect(program->kernel);
+    if (!defect.empty()) program->status = fail(BP_INTERNAL, "executable_kernel: " + defect);
   }
   program->order = node.order();
   if (program->status != BP_OK) {

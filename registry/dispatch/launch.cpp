@@ -25,12 +25,11 @@ namespace {
 constexpr uint32_t kFirstStatistics =
     offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
 
-constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
-
 bool is_kernel(const bp_kernel& kernel) {
   return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
          kernel.struct_size <= kMaxStructBytes && kernel.launch != nullptr &&
-         kernel.name != nullptr;
+         kernel.name != nullptr &&
+         (kernel.next == nullptr || struct_defect(&kernel, BP_STRUCT_KERNEL, kFirstKernel).empty());
 }
 
 bp_status not_a_kernel(const bp_kernel& kernel) {

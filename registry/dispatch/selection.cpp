@@ -24,18 +24,13 @@ bool is_rememberable(const OpRow& row, const bp_kernel& kernel) {
          (kernel.supports == nullptr || (kernel.supports_ignores & kIgnoresAll) == kIgnoresAll);
 }
 
-std::string dtype_text(Fact fact) {
-  const char* name = bp_dtype_name(dtype_of(fact));
-  return name == nullptr ? "dtype " + std::to_string(dtype_of(fact)) : name;
-}
-
 // Returns text like "a f32 rank 2 contiguous" for a tensor of a call.
 std::string fact_text(const TensorArgument& argument, Fact fact) {
   std::string text = argument.name;
   if (!is_given(fact)) {
     return text + (argument.has_scalar() && is_inline(fact) ? " scalar" : " not given");
   }
-  text += " " + dtype_text(fact) + " rank " + std::to_string(rank_of(fact));
+  text += " " + dtype_text(dtype_of(fact)) + " rank " + std::to_string(rank_of(fact));
   for (bp_layout_flags bit = 1; bit <= kOpaqueClass; bit <<= 1) {
     if ((classes_of(fact) & bit) != 0) text += std::string(" ") + layout_name(bit);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/prefix.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/fault_rules.hpp"
@@ -222,6 +223,13 @@ class FaultLayer final : public Layer {
     return kept.empty() ? BP_OK : submit_kept(next, kept);
   }
 
+  // The bytes of a call that a copy has. A call that is too large for a struct is refused for its
+  // size, so its header is enough.
+  static uint32_t copied_bytes(const bp_collective_call& call) {
+    return call.struct_size > core::kMaxStructBytes ? uint32_t{sizeof(bp_struct_header)}
+                                                    : call.struct_size;
+  }
+
   // Submits copies of the kept calls. Each call has a size of its own, which may be larger than the
   // caller's distance between calls.
   static bp_status submit_kept(const bp_process_group_ops& next,
@@ -229,11 +237,11 @@ class FaultLayer final : public Layer {
     uint64_t stride_words = 0;
     for (const bp_collective_call* call : kept) {
       stride_words =
-          std::max<uint64_t>(stride_words, (call->struct_size + uint64_t{7}) / sizeof(uint64_t));
+          std::max<uint64_t>(stride_words, (copied_bytes(*call) + uint64_t{7}) / sizeof(uint64_t));
     }
     std::vector<uint64_t> copies(kept.size() * stride_words);
     for (size_t i = 0; i < kept.size(); ++i) {
-      std::memcpy(&copies[i * stride_words], kept[i], kept[i]->struct_size);
+      std::memcpy(&copies[i * stride_words], kept[i], copied_bytes(*kept[i]));
     }
     return next.submit(next.self, kept.size(),
                        reinterpret_cast<const bp_collective_call*>(copies.data()),

@@ -5,6 +5,7 @@
 
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/prefix.hpp"
+#include "registry/calls/claims.hpp"
 #include "registry/layers/slots.hpp"
 
 namespace bp::layers {
@@ -12,11 +13,12 @@ namespace {
 
 constexpr bp_add_result kHidden{BP_ADD_REJECTED, 0, "hidden by a layer of the host"};
 
-// Returns whether an entry is so short that only the host may look at it, and reject it.
+// Returns whether an entry has a type or a size with which only the host may look at it, and reject
+// it.
 template <typename Struct>
 bool is_unreadable(const Struct* theirs, uint32_t struct_type, size_t least_bytes) {
   return theirs == nullptr || theirs->struct_type != struct_type ||
-         theirs->struct_size < least_bytes;
+         theirs->struct_size < least_bytes || theirs->struct_size > core::kMaxStructBytes;
 }
 
 // Copies what both sides know. The size stays that of the shorter struct, so that the host judges
@@ -124,8 +126,7 @@ const bp_kernel* LayeredBackend::unwrap(const bp_kernel* kernel) {
 
 // Makes one copy for each executable, which lives until its release.
 const bp_kernel* LayeredBackend::wrap_lent(bp_executable* executable, const bp_kernel* theirs) {
-  constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
-  if (is_unreadable(theirs, BP_STRUCT_KERNEL, kLeast)) return theirs;
+  if (is_unreadable(theirs, BP_STRUCT_KERNEL, core::kFirstKernel)) return theirs;
   {
     const std::lock_guard lock(mutex_);
     const auto found = lent_.find(executable);
@@ -227,9 +228,8 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
     std::vector<const bp_kernel*> passed;
     std::vector<uint64_t> places;  // The places of those in `kernels`.
     for (uint64_t i = 0; i < kernel_count; ++i) {
-      constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
       const bp_kernel* kernel = kernels[i];
-      if (!is_unreadable(kernel, BP_STRUCT_KERNEL, kLeast)) {
+      if (!is_unreadable(kernel, BP_STRUCT_KERNEL, core::kFirstKernel)) {
         kernel = r.self->wrap(*kernel);
         if (kernel == nullptr) continue;
       }
@@ -244,6 +244,12 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
     for (size_t i = 0; i < places.size(); ++i) out_results[places[i]] = results[i];
     return status;
   });
+}
+
+bp_status LayeredBackend::add_dtype(void* self, const char* name, uint32_t bits,
+                                    bp_dtype* out_dtype) noexcept {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_dtype(host.self, name, bits, out_dtype);
 }
 
 // Removes from `between` what the side in front does not take, so that the side behind does not
@@ -285,6 +291,7 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
       .add_process_group = add<bp_process_group_ops, &bp_registrar::add_process_group>,
       .add_profiler = add<bp_profiler_ops, &bp_registrar::add_profiler>,
       .add_semaphore = add<bp_semaphore_ops, &bp_registrar::add_semaphore>,
+      .add_dtype = add_dtype,
   };
   hide_absent(front, between);
   backend.layer_->on_registrar(between);

@@ -65,6 +65,8 @@ class LayeredBackend {
   static bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices,
                                uint64_t kernel_count, const bp_kernel* const* kernels,
                                bp_add_result* out_results) noexcept;
+  static bp_status add_dtype(void* self, const char* name, uint32_t bits,
+                             bp_dtype* out_dtype) noexcept;
   static void hide_absent(const bp_registrar& front, bp_registrar& between);
   static bp_status register_all(void* self, const bp_registrar* registrar) noexcept;
   static bp_status shutdown(void* self, uint64_t timeout_ns) noexcept;

@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/files/json_depth.hpp"
 #include "registry/files/read_file.hpp"
@@ -31,11 +33,9 @@ class MaskLayer final : public Layer {
       if (status != BP_OK) return status;
     }
     for (const std::string& name : hidden_[kDtypes]) {
-      const bp_dtype dtype = bp_dtype_from_name(name.c_str());
-      if (dtype == 0) {
-        return fail(BP_INVALID_ARGUMENT, "layer mask: '" + name + "' is no dtype, such as bf16");
-      }
-      dtypes_ |= uint64_t{1} << dtype;
+      // A backend may add the dtype of a vendor later.
+      if (is_vendor_name(name) || bp_dtype_from_name(name.c_str()) != 0) continue;
+      return fail(BP_INVALID_ARGUMENT, "layer mask: '" + name + "' is no dtype, such as bf16");
     }
     return BP_OK;
   }
@@ -60,7 +60,7 @@ class MaskLayer final : public Layer {
     if (fits(kKernels, k.name == nullptr ? "" : k.name) || fits(kKernels, op_words(k.op))) {
       return false;
     }
-    if (dtypes_ == 0) return true;
+    if (hidden_[kDtypes].empty()) return true;
     if (k.dtype_rows == nullptr || k.dtype_count == 0) {
       replace<&MaskLayer::supports>(k.supports);
       return true;
@@ -93,7 +93,10 @@ class MaskLayer final : public Layer {
                                [&](const std::string& glob) { return fits_glob(name, glob); });
   }
 
-  bool is_hidden(bp_dtype dtype) const { return dtype < 64 && (dtypes_ >> dtype & 1) != 0; }
+  bool is_hidden(bp_dtype dtype) const {
+    const char* const name = bp_dtype_name(dtype);
+    return name != nullptr && std::ranges::count(hidden_[kDtypes], name) != 0;
+  }
 
   bool has_hidden(const void* args, const core::TensorArgument& argument) const {
     if (!core::has_member(args, argument.offset)) return false;
@@ -160,7 +163,6 @@ class MaskLayer final : public Layer {
   }
 
   std::vector<std::string> hidden_[std::size(kKeys)];
-  uint64_t dtypes_ = 0;  // Bit d: dtype d is hidden.
   PropertiesCopies copies_;
   std::vector<std::unique_ptr<std::vector<bp_dtype>>> rows_;  // The rows of changed claims.
 };

@@ -1,6 +1,7 @@
 #include "registry/layers/properties.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/prefix.hpp"
@@ -43,6 +44,11 @@ std::unique_ptr<ShownProperties> copy_properties(const bp_device_properties& the
   for (uint64_t i = 0; i < p.heap_count; ++i) {
     const auto& heap = *reinterpret_cast<const bp_heap*>(bytes + i * p.heap_stride_bytes);
     bp_heap& ours = shown->heaps.emplace_back();
+    if (heap.struct_size > core::kMaxStructBytes) {
+      std::memcpy(&ours, &heap,
+                  sizeof(bp_struct_header));  // The host rejects the heap for its size.
+      continue;
+    }
     core::copy_prefix(heap, ours);
     ours.struct_size = std::min<uint32_t>(heap.struct_size, sizeof(ours));
   }

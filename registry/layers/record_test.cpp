@@ -63,9 +63,9 @@ class RecordLayer : public testing::Test {
   }
 
   // Launches y = a + b over two elements, all in one buffer.
-  bp_status add(bp_buffer* buffer) {
+  bp_status add(bp_buffer* buffer, bp_dtype dtype = BP_F32) {
     const int64_t shape[] = {2}, strides[] = {1};
-    bp_tensor a{.buffer = buffer, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+    bp_tensor a{.buffer = buffer, .shape = shape, .strides = strides, .ndim = 1, .dtype = dtype};
     bp_tensor b = a, y = a;
     b.byte_offset = 8;
     y.byte_offset = 16;
@@ -184,6 +184,16 @@ TEST_F(RecordLayer, WritesCallsInTheirOrder) {
   EXPECT_EQ(payload(lines_of("memory.copy_to_host").front()), floats({11, 22}));
   EXPECT_EQ(lines_of("memory.fill").front().at("pattern"), "0000");
   EXPECT_EQ(lines_of("end").front().at("launches"), 1);
+}
+
+TEST_F(RecordLayer, NamesTheDtypesOfVendors) {
+  bp_dtype dtype = 0;
+  ASSERT_EQ(bp_dtype_add("acme.recorded", 32, &dtype), BP_OK) << bp_error_text();
+  load();
+  bp_buffer* const buffer = allocate(24);
+  ASSERT_EQ(add(buffer, dtype), BP_OK) << bp_error_text();
+  EXPECT_EQ(lines_of("kernel.launch").front().at("args").at("a").at("dtype"), "acme.recorded");
+  free(buffer);
 }
 
 TEST_F(RecordLayer, KeepsEqualBytesOnce) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <filesystem>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/number_text.hpp"
+#include "registry/boundary/tables.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
@@ -212,6 +214,8 @@ class TraceLayer final : public Layer {
 
   // Writes one piece of work, in the row of its stream.
   static void take_activity(void* self, const bp_activity* activity) {
+    constexpr uint32_t kFirst = offsetof(bp_activity, reserved) + sizeof(bp_activity::reserved);
+    if (!core::struct_defect(activity, BP_STRUCT_ACTIVITY, kFirst).empty()) return;
     const auto& device = *static_cast<const Device*>(self);
     const auto time = [&](int64_t device_ns) {
       return Clock::time_point(std::chrono::nanoseconds(device_ns + device.offset_ns));

@@ -38,8 +38,7 @@ std::string words(const bp_buffer_ref& range) {
 }
 
 std::string words(const bp_tensor& tensor) {
-  const char* dtype = bp_dtype_name(tensor.dtype);
-  std::string text = dtype == nullptr ? "dtype " + std::to_string(tensor.dtype) : dtype;
+  std::string text = core::dtype_text(tensor.dtype);
   text += list_words(tensor.shape, tensor.ndim);
   if (tensor.buffer != nullptr) {
     text += " at " + words(tensor.buffer) + "+" + std::to_string(tensor.byte_offset);

@@ -22,6 +22,8 @@ namespace {
 constexpr uint32_t kFirstProperties =
     offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
 
+constexpr uint32_t kFirstHeap = offsetof(bp_heap, reserved) + sizeof(bp_heap::reserved);
+
 constexpr uint64_t kMaxHeaps = 64;  // A heap_mask has a bit for each.
 
 // Returns a failure of the backend with the backend's own text.
@@ -39,7 +41,26 @@ std::string missing_tables(const RegisteredDevice& device) {
   return missing;
 }
 
-bp_status read_properties(Target& target) {
+// Rejects each heap and each dtype that this host cannot read or does not know, and says so in
+// `refusals`. A heap leaves its place empty, because masks count on the places of the others. The
+// first heap has been checked.
+void reject_parts(Target& target, std::string& refusals) {
+  layers::ShownProperties& shown = *target.own_properties;
+  for (size_t i = 1; i < shown.heaps.size(); ++i) {
+    const std::string defect = struct_defect(&shown.heaps[i], BP_STRUCT_HEAP, kFirstHeap);
+    if (defect.empty()) continue;
+    refusals += target.own_name + "/heap " + std::to_string(i) + ": rejected: " + defect + "\n";
+    shown.heaps[i] = {};
+  }
+  std::erase_if(shown.dtypes, [&](bp_dtype dtype) {
+    if (is_known_dtype(dtype)) return false;
+    refusals += target.own_name + "/dtypes: rejected: dtype " + std::to_string(dtype) +
+                " is not known to this host\n";
+    return true;
+  });
+}
+
+bp_status read_properties(Target& target, std::string& refusals) {
   const bp_device_properties* theirs = nullptr;
   const bp_device_ops& devices = target.own_tables.devices;
   const bp_status status = devices.properties(devices.self, target.device, &theirs);
@@ -57,7 +78,12 @@ bp_status read_properties(Target& target) {
                                  std::to_string(theirs->heap_count) + " heaps; at most " +
                                  std::to_string(kMaxHeaps) + " are allowed");
   }
+  const std::string heap_defect = struct_defect(theirs->heaps, BP_STRUCT_HEAP, kFirstHeap);
+  if (!heap_defect.empty()) {
+    return fail(BP_INTERNAL, target.own_name + ": its properties: heap 0: " + heap_defect);
+  }
   target.own_properties = layers::copy_properties(*theirs);
+  reject_parts(target, refusals);
   target.own_properties->seal();
   target.own_properties->properties.struct_size = sizeof(bp_device_properties);
   target.properties = &target.own_properties->properties;
@@ -103,7 +129,7 @@ void set_tables(Target& target) {
   }
 }
 
-bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
+bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   const RegisteredDevice& device = r.devices[index];
   auto added = std::make_unique<Target>();
   Target& target = *added;
@@ -123,7 +149,7 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   target.device = device.device;
   target.index = index;
   set_tables(target);
-  bp_status status = read_properties(target);
+  bp_status status = read_properties(target, r.refusals);
   if (status == BP_OK) status = read_default_stream(target);
   if (status != BP_OK) return status;
   watch_stream_ends(target);

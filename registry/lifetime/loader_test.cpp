@@ -47,7 +47,8 @@ TEST(Loader, SaysWhyAFileIsNotLoaded) {
       {text.string(), BP_INCOMPATIBLE, ": not a plugin: it is not a shared library"},
       {plugin("no_entry"), BP_INCOMPATIBLE, ": not a plugin: it does not export bp_backend_entry"},
       {plugin("other_major"), BP_INCOMPATIBLE,
-       ": this backend serves ABI 7.0 to 7.3 (this host serves " BP_TEST_SERVED ")"},
+       ": this backend serves ABI 7.0 to 8.3 (this host serves " BP_TEST_SERVED
+       "; the backend is for the majors 7 to 8)"},
       {plugin("empty_yes"), BP_INTERNAL, ": its entry returned BP_OK, but no backend"},
   };
   for (const Row& row : rows) {

@@ -21,15 +21,6 @@ namespace {
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstBackend = offsetof(bp_backend, status_class) + sizeof(void*);
 
-// Returns whether `name` has the form "vendor.backend", which keeps names of two vendors apart.
-bool is_valid_name(const char* name) {
-  if (name == nullptr) return false;
-  const std::string_view text(name);
-  const size_t dot = text.find('.');
-  return dot != std::string_view::npos && is_word(text.substr(0, dot)) &&
-         is_word(text.substr(dot + 1));
-}
-
 std::string version(uint32_t major, uint32_t minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
@@ -54,7 +45,7 @@ bool is_shared_library(const std::string& path) {
 std::string backend_defect(const bp_backend& backend) {
   std::string defect = struct_defect(&backend, BP_STRUCT_BACKEND, kFirstBackend);
   if (!defect.empty()) return "bp_backend: " + defect;
-  if (!is_valid_name(backend.name)) {
+  if (backend.name == nullptr || !is_vendor_name(backend.name)) {
     return "its name is " + (backend.name == nullptr ? "NULL" : clean_name(backend.name)) +
            ", not vendor.backend with both in [a-z0-9_]+";
   }
@@ -62,6 +53,16 @@ std::string backend_defect(const bp_backend& backend) {
     return "register_all or shutdown is NULL";
   }
   return "";
+}
+
+// Returns what to add to a refusal of a backend that is for other majors than this host, or "". A
+// backend of ABI 0.2 or older does not say its majors, which is 0.
+std::string foreign_majors(const bp_entry_reply& reply) {
+  const uint32_t ours = BP_ABI_MAJOR, first = reply.abi_major_min, last = reply.abi_major_max;
+  if (first <= ours && ours <= last) return "";
+  return "; the backend is for " +
+         (first == last ? "major " + std::to_string(first) + " alone"
+                        : "the majors " + std::to_string(first) + " to " + std::to_string(last));
 }
 
 bool is_served(const bp_entry_reply& reply) {
@@ -87,7 +88,7 @@ bp_status ask(const std::string& name, bp_backend_entry_fn* entry, const bp_host
   if (const bp_status status = entry(&request, &reply); status != BP_OK) {
     std::string words = take_error();
     if (words.empty()) words = "refused without a reason, " + std::string(bp_status_name(status));
-    if (status == BP_INCOMPATIBLE) words += " (" + kServed + ")";
+    if (status == BP_INCOMPATIBLE) words += " (" + kServed + foreign_majors(reply) + ")";
     return fail(status, name + ": " + words);
   }
   if (reply.backend == nullptr) {

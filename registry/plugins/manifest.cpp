@@ -78,13 +78,17 @@ const std::string kServed = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(
                             std::to_string(BP_ABI_MINOR);
 
 bool serves(const Manifest& m) {
-  if (m.abi_major != BP_ABI_MAJOR) return false;
-  return BP_ABI_MAJOR != 0 || (m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR_MIN <= m.abi_minor);
+  const uint32_t ours = BP_ABI_MAJOR;
+  if (ours < m.abi_major_min || m.abi_major < ours) return false;
+  // Before the freeze minors decide, and major 0 stands alone.
+  return BP_ABI_MAJOR != 0 ||
+         (m.abi_major == 0 && m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR_MIN <= m.abi_minor);
 }
 
 std::string served_range(const Manifest& m) {
-  const std::string major = std::to_string(m.abi_major) + ".";
-  return major + std::to_string(m.abi_minor_min) + " to " + major + std::to_string(m.abi_minor);
+  const bool has_one = m.abi_major_min == m.abi_major;
+  return std::to_string(m.abi_major_min) + "." + std::to_string(has_one ? m.abi_minor_min : 0) +
+         " to " + std::to_string(m.abi_major) + "." + std::to_string(m.abi_minor);
 }
 
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
@@ -107,7 +111,9 @@ void read(const fs::path& file, Manifest& m) {
   const nlohmann::json json = nlohmann::json::parse(text);
   m.own_name = clean_text(json.at("name").get<std::string>(), LineBreaks::kEscape, kMaxPluginName);
   const nlohmann::json& abi = json.at("abi");
-  m.abi_major = version_number(abi, "major");
+  m.abi_major = m.abi_major_min = version_number(abi, "major");
+  if (abi.contains("major_min")) m.abi_major_min = version_number(abi, "major_min");
+  if (m.abi_major_min > m.abi_major) throw std::runtime_error("abi.major_min is above abi.major");
   m.abi_minor_min = version_number(abi, "minor_min");
   m.abi_minor = version_number(abi, "minor");
   const fs::path library = file.parent_path() / json.at("library").get<std::string>();
@@ -146,7 +152,7 @@ void add_static_backends(Manifests& manifests) {
     m->own_name = kStaticBackends[i].name;
     m->own_file = "(static)";
     m->entry = kStaticBackends[i].entry;
-    m->abi_major = BP_ABI_MAJOR;
+    m->abi_major = m->abi_major_min = BP_ABI_MAJOR;
     m->abi_minor_min = m->abi_minor = BP_ABI_MINOR;
     manifests.push_back(std::move(m));
   }

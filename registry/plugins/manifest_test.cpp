@@ -186,6 +186,29 @@ TEST_F(Discovery, RefusesVersionsThatAreNoNumbersOf32Bits) {
   }
 }
 
+TEST_F(Discovery, SaysWhichMajorsAManifestIsFor) {
+  const struct {
+    const char* abi;
+    const char* problem;
+  } rows[] = {
+      {R"({"major_min": 1, "major": 2, "minor_min": 0, "minor": 4})",
+       "it serves ABI 1.0 to 2.4, this host " BP_TEST_SERVED},
+      {R"({"major_min": 0, "major": 1, "minor_min": 0, "minor": 9})",
+       "it serves ABI 0.0 to 1.9, this host " BP_TEST_SERVED},
+      {R"({"major": 1, "minor_min": 0, "minor": 4})",
+       "it serves ABI 1.0 to 1.4, this host " BP_TEST_SERVED},
+      {R"({"major_min": 2, "major": 1, "minor_min": 0, "minor": 4})",
+       "not a manifest: abi.major_min is above abi.major"},
+  };
+  for (const auto& [abi, problem] : rows) {
+    write("a.json",
+          R"({"name": "test.a", "library": "../good.so", "abi": )" + std::string(abi) + "}");
+    const Manifests found = discover(search_path());
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0]->own_problem, problem);
+  }
+}
+
 TEST_F(Discovery, ListsWhatIsNoRegularFileWithoutWaitingForIt) {
   ASSERT_EQ(mkfifo((folder / "backends.d" / "a_fifo.json").c_str(), 0600), 0);
   fs::create_directories(folder / "backends.d" / "b_folder.json");

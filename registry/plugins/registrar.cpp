@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "backplane/host.h"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
@@ -11,9 +12,6 @@
 
 namespace bp::core {
 namespace {
-
-// The end of the last member of the first release: it must not grow when the struct does.
-constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
 
 // A name that can be a template argument.
 struct Name {
@@ -233,6 +231,9 @@ Outcome add_kernel(Registration& r, const RegisteredKernel& added) {
     return other.kernel->priority < kernel.priority;
   };
   r.kernels.insert(std::ranges::find_if(r.kernels, is_worse), added);
+  for (const std::string& row : rejected_rows(kernel)) {
+    r.refusals += r.name + "/" + kernel.name + ": rejected: " + row + "\n";
+  }
   return {};
 }
 
@@ -265,6 +266,10 @@ bp_status add_kernels(void* self, uint64_t device_count, bp_device* const* devic
   });
 }
 
+bp_status add_dtype(void* /*self*/, const char* name, uint32_t bits, bp_dtype* out_dtype) noexcept {
+  return bp_dtype_add(name, bits, out_dtype);
+}
+
 }  // namespace
 
 bp_registrar make_registrar(Registration* registration) {
@@ -285,7 +290,8 @@ bp_registrar make_registrar(Registration* registration) {
       .add_compiler = add_one<bp_compiler_ops, &Tables::compiler, "compiler">,
       .add_process_group = add_one<bp_process_group_ops, &Tables::process_groups, "process_groups">,
       .add_profiler = add_one<bp_profiler_ops, &Tables::profiler, "profiler">,
-      .add_semaphore = add_one<bp_semaphore_ops, &Tables::semaphores, "semaphores">};
+      .add_semaphore = add_one<bp_semaphore_ops, &Tables::semaphores, "semaphores">,
+      .add_dtype = add_dtype};
 }
 
 }  // namespace bp::core

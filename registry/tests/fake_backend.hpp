@@ -36,6 +36,8 @@ struct FakeBackend {
   bp_status register_status = BP_OK;
   bool adds_devices = true, adds_allocator = true, adds_streams = true;
   bool adds_guard = false;
+  const char* dtype_name = nullptr;        // Added, with 16 bits, if the test sets it.
+  bp_dtype dtype = 0;                      // What the host gave for it.
   const bp_layout_ops* layouts = nullptr;  // Added if the test sets it.
   const bp_compiler_ops* compiler = nullptr;
   const bp_profiler_ops* profiler = nullptr;
@@ -104,6 +106,7 @@ struct FakeBackend {
   static bp_status entry(const bp_entry_request* request, bp_entry_reply* reply) {
     FakeBackend& f = *current;
     f.host = request->host;
+    reply->abi_major_min = reply->abi_major_max = BP_ABI_MAJOR;
     if (f.entry_status != BP_OK) {
       if (f.entry_words != nullptr) f.host->set_error(f.host->self, f.entry_status, f.entry_words);
       return f.entry_status;
@@ -134,6 +137,7 @@ struct FakeBackend {
     if (f.leaked_bytes != 0) h.allocate(h.self, f.leaked_bytes, 64, &memory);
     std::unique_ptr<void, decltype(&std::free)> no_leak_for_sanitizers(memory, std::free);
     if (f.register_status != BP_OK) return h.set_error(h.self, f.register_status, "no driver");
+    if (f.dtype_name != nullptr) r->add_dtype(r->self, f.dtype_name, 16, &f.dtype);
     if (f.adds_devices) r->add_device(r->self, 0, nullptr, &f.device_ops, nullptr);
     if (f.adds_allocator) {
       r->add_allocator(r->self, 0, nullptr, &f.allocator, &f.allocator_results[0]);

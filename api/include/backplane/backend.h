@@ -70,8 +70,8 @@ typedef struct bp_registrar {
   const void* next;
   void* self;
 
-  /* Adds devices and their functions. The backend calls it before the others. A device_count of 0
-   * adds all devices that devices->enumerate() lends. */
+  /* Adds devices and their functions. The backend calls it before those that take a device_list. A
+   * device_count of 0 adds all devices that devices->enumerate() lends. */
   bp_status (*add_device)(void* self, uint64_t device_count, bp_device* const* device_list,
                           const bp_device_ops* devices, bp_add_result* out_result);
 
@@ -112,6 +112,16 @@ typedef struct bp_registrar {
                             const bp_profiler_ops* profiler, bp_add_result* out_result);
   bp_status (*add_semaphore)(void* self, uint64_t device_count, bp_device* const* device_list,
                              const bp_semaphore_ops* semaphores, bp_add_result* out_result);
+
+  /* Gives the number of a vendor's dtype. The name is "vendor.name", both [a-z0-9_]+, and an
+   * element has `bits` bits: 4, or a multiple of 8 up to 1,024. The backend calls add_dtype()
+   * before it adds a kernel that names the dtype.
+   *
+   * [REG-5] For one name a host gives one number to all of its backends, and it gives this number
+   * to no other name. [REG-6] add_dtype() returns BP_ALREADY_EXISTS if the name has another number
+   * of bits, and BP_INVALID_ARGUMENT for another form of the name or of `bits`. A host hands out at
+   * least 1,024 numbers, and then returns BP_UNSUPPORTED. */
+  bp_status (*add_dtype)(void* self, const char* name, uint32_t bits, bp_dtype* out_dtype);
 } bp_registrar;
 
 /* One instance of a backend. An offer, valid until shutdown(). */
@@ -147,7 +157,11 @@ typedef struct bp_backend {
   bp_status (*status_class)(void* self, bp_status code, bp_status* out_class);
 } bp_backend;
 
-/* What the host can serve. An offer: a newer one is never an error. */
+/* What the host can serve. An offer: a newer one is never an error.
+ *
+ * A refusal needs words that both sides understand. So these stay as they are in every major: the
+ * name and the type of the entry, the members of the request and of the reply, and bp_host up to
+ * set_error. */
 typedef struct bp_entry_request {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_ENTRY_REQUEST. */
@@ -170,6 +184,12 @@ typedef struct bp_entry_reply {
   uint32_t abi_minor; /* The minor that the backend was built against. [ENTRY-1] From major 1 on,
                          the minor of a backend may be newer than that of the host. */
   const bp_backend* backend;
+
+  /* The majors that the backend can serve, both ends included. [ENTRY-8] An entry that
+   * can read the reply sets abi_major_min and abi_major_max, whatever it returns. [ENTRY-9] A build
+   * for major 0 serves no other major, and hosts of other majors do not serve it. */
+  uint32_t abi_major_min;
+  uint32_t abi_major_max;
 } bp_entry_reply;
 
 /* The type of the one symbol a backend exports. [ENTRY-3] Each successful call of the entry makes

@@ -20,6 +20,16 @@
  *
  * In a _desc, and in members appended to a frame, zero means "not given".
  *
+ * [OFFER-1] A reader of an offer ignores each flag that it does not know. [OFFER-2] If a reader of
+ * an offer does not know a value of an enumeration, it rejects the smallest part that has the
+ * value, such as one row of dtypes or one kernel, says why, and takes the rest.
+ *
+ * Vendors add values to these enumerations: the struct types, bp_external_type, bp_layout_kind,
+ * bp_collective_kind, bp_reduction and bp_activity_kind. Their values begin at BP_VENDOR_FIRST.
+ * Each vendor has a block of BP_VENDOR_BLOCK values, the same one in all of these enumerations
+ * (api/docs/versioning.md). Dtypes of vendors are handed out by the host, and the flags of heaps
+ * have bits of their own; bp_dtype and bp_heap_flags say which.
+ *
  * Pointers have 64 bits, since the offsets of members and the exchange of addresses as uint64_t
  * rely on it. Bytes are in little-endian order, since scalars, blobs, patterns and recordings hold
  * values as bytes. No other target compiles these headers (api/docs/platforms.md).
@@ -43,6 +53,14 @@
 #define BP_ABI_MAJOR 0
 #define BP_ABI_MINOR 3
 #define BP_ABI_MINOR_MIN 3
+
+/* No struct is ever larger, and no `next` chain longer; SIZE-1 says what readers do with more. */
+#define BP_MAX_STRUCT_BYTES 65536u
+#define BP_MAX_LINKS 64u
+
+/* The first value that vendors may add to an enumeration, and how many each of them has. */
+#define BP_VENDOR_FIRST 0x01000000u
+#define BP_VENDOR_BLOCK 0x00010000u
 
 #if UINTPTR_MAX != UINT64_MAX
 #error "Backplane needs a target whose pointers have 64 bits"
@@ -101,7 +119,12 @@ typedef const char* bp_reason;
 /* The type of an element. An element takes whole bytes, except that those of the sub-byte types are
  * packed in bytes, the low nibble first. A BP_BOOL is one byte, 0 or 1. Floating-point types are
  * IEEE 754 binary formats; bf16 is the upper half of f32; the f8 and f4 formats are those of the
- * OCP specifications; those named "FNUZ" have no infinities and no negative zero. */
+ * OCP specifications; those named "FNUZ" have no infinities and no negative zero.
+ *
+ * A dtype has 16 bits. Those from BP_DTYPE_VENDOR_FIRST on belong to vendors: the host hands them
+ * out by name (bp_registrar::add_dtype), and another host, or the next process, may give the same
+ * name another number. [DTYPE-1] What another process may read, such as a file, a blob or a
+ * recording, names the dtype of a vendor, and never holds its number. */
 typedef uint32_t bp_dtype;
 enum {
   BP_BOOL = 1,
@@ -127,6 +150,8 @@ enum {
   BP_F8E5M2FNUZ = 21,
   BP_F4E2M1 = 22
 };
+#define BP_DTYPE_VENDOR_FIRST 0x8000u
+#define BP_DTYPE_VENDOR_LAST 0xFFFFu
 
 /* Each extensible struct begins with these members; a reader follows a `next` chain by them. This
  * struct is frozen. */
@@ -137,8 +162,7 @@ typedef struct bp_struct_header {
   const void* next; /* NULL, or an extensible struct that qualifies this one. */
 } bp_struct_header;
 
-/* Identities of the extensible structs. Blocks of 0x10000 from 0x01000000 on are given to vendors
- * for their extensions. */
+/* Identities of the extensible structs. */
 enum {
   BP_STRUCT_HOST = 1,
   BP_STRUCT_ENTRY_REQUEST = 2,
@@ -285,7 +309,7 @@ typedef struct bp_external_handle {
  * before it calls this function. */
 static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
                                        uint32_t our_size_bytes, uint32_t* out_offset) {
-  const uint32_t most_bytes = 65536, most_links = 64;
+  const uint32_t most_bytes = BP_MAX_STRUCT_BYTES, most_links = BP_MAX_LINKS;
   const bp_struct_header* link;
   uint32_t size_bytes, i;
   if (theirs == NULL || ours == NULL) {

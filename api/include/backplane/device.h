@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 /* The kind of a device. Hosts decide by it only where they need a device of class BP_DEVICE_HOST,
- * for the fallback; they ask the device for everything else. */
+ * for the fallback; they ask the device for everything else. A host takes a class that it does not
+ * know for BP_DEVICE_ACCELERATOR. */
 typedef uint32_t bp_device_class;
 enum {
   BP_DEVICE_HOST = 1,        /* Runs on the host's processors, in its memory. */
@@ -26,7 +27,7 @@ enum {
   BP_DEVICE_SIMULATED = 5
 };
 
-/* What the memory of a heap can do. */
+/* What the memory of a heap can do. The bits 24 to 31 are the backend's own. */
 typedef uint32_t bp_heap_flags;
 enum {
   BP_HEAP_DEVICE_LOCAL = 1u << 0,    /* Fastest for the device. */
@@ -72,13 +73,16 @@ typedef struct bp_device_properties {
   uint32_t max_rank;           /* [DEVICE-2] max_rank is at least 4 and at most BP_MAX_RANK. */
 
   /* The heaps, each `heap_stride_bytes` behind the one before. [DEVICE-3] A device has at least one
-   * heap and at most 64, and allocate() uses the first heap that has the wanted flags. */
+   * heap and at most 64, and allocate() uses the first heap that has the wanted flags. A heap that
+   * the host cannot read keeps its index: the host shows it as all zero, and does not use it. The
+   * host must be able to read the first heap. */
   const bp_heap* heaps;
   uint64_t heap_count;
   uint64_t heap_stride_bytes;
 
   /* The dtypes that tensors of this device may have. A backend that claims a profile needs each
-   * mandatory op of the profile for those of these dtypes that the op has. */
+   * mandatory op of the profile for those of these dtypes that the op has. A host leaves out those
+   * that it does not know. */
   const bp_dtype* dtypes;
   uint64_t dtype_count;
 

@@ -22,6 +22,7 @@
 extern "C" {
 #endif
 
+/* A reader takes a kind that it does not know for BP_LAYOUT_KIND_VENDOR. */
 typedef uint32_t bp_layout_kind;
 enum {
   BP_LAYOUT_KIND_TILED = 1,     /* The elements in another order, perhaps padded. */

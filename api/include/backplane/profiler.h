@@ -50,14 +50,16 @@ typedef struct bp_activity {
  * nothing of the backend. */
 typedef void bp_activity_fn(void* user_data, const bp_activity* activity);
 
-/* What to record. A request. */
+/* What to record. A request. [PROFILER-8] start() returns BP_UNSUPPORTED for a kind that the
+ * backend does not know. */
 typedef struct bp_profile_desc {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PROFILE_DESC. */
   const void* next;
   bp_activity_fn* sink;
   void* user_data;
-  uint64_t kinds; /* Bit k stands for activities of kind k; 0: all. */
+  uint64_t kind_count;           /* 0: all kinds. */
+  const bp_activity_kind* kinds; /* Borrowed during the call. */
 } bp_profile_desc;
 
 /* The functions of one backend. An offer. */

@@ -3,7 +3,8 @@
  *
  * usage: host BACKEND OLDEST_MINOR    the oldest minor that this host serves while the major is 0
  *
- * Prints one line: "served 0.1", "refused: why" or "FAILED: what". */
+ * Prints one line: "served 0.1", "refused: why; majors 0 to 0" or "FAILED: what". A host of ABI 0.2
+ * or older cannot read the majors. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,18 @@ static bp_host make_host(void) {
   return host;
 }
 
+/* Prints why the backend refuses, and the majors for which it is, as the reply says. A backend of
+ * ABI 0.2 or older leaves them as they were, which is major 0. */
+static void print_refusal(const bp_entry_reply* reply) {
+#if BP_ABI_MAJOR == 0 && BP_ABI_MINOR < 3
+  (void)reply;
+  printf("refused: %s\n", words);
+#else
+  printf("refused: %s; majors %u to %u\n", words, (unsigned)reply->abi_major_min,
+         (unsigned)reply->abi_major_max);
+#endif
+}
+
 /* Negotiates with the backend. If the backend refuses, prints why and ends the program. */
 static bp_entry_reply negotiate(bp_backend_entry_fn* entry, const bp_host* host, uint32_t oldest) {
   const bp_entry_request request = {.struct_size = sizeof(bp_entry_request),
@@ -166,7 +179,7 @@ static bp_entry_reply negotiate(bp_backend_entry_fn* entry, const bp_host* host,
   const bp_status status = entry(&request, &reply);
   if (status == BP_INCOMPATIBLE) {
     if (words[0] == 0) failed("the backend refused without a word");
-    printf("refused: %s\n", words);
+    print_refusal(&reply);
     exit(0);
   }
   expect_ok(status, "bp_backend_entry");

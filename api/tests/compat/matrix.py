@@ -16,10 +16,10 @@ SOURCE, compiled with the released headers that are served and with the headers 
 LIBRARY.
 
 A cell is "served" or "refused", as the rules of api/docs/versioning.md say, and else red. A refusal
-must name the backend's version. A cell that must be served is also red if a struct that both sides
-know has members in other places. The exit status is 1 if a cell is red. --break (see future.py)
-changes the headers of `future` and 1.1, and the table must turn red. FLAGS are the compiler flags
-of LIBRARY, such as the flags of a sanitizer.
+must name the backend's version, and its reply the backend's majors. A cell that must be served is
+also red if a struct that both sides know has members in other places. The exit status is 1 if a
+cell is red. --break (see future.py) changes the headers of `future` and 1.1, and the table must
+turn red. FLAGS are the compiler flags of LIBRARY, such as the flags of a sanitizer.
 """
 import argparse
 import dataclasses
@@ -68,6 +68,7 @@ class Column:
     command: list[str] | str
     rules: HeaderSet
     seen_by: HeaderSet  # The program was compiled with the structs of this set.
+    tells_majors: bool  # A refusal ends with the majors of the backend's reply.
 
 
 def is_served(backend: HeaderSet, host: HeaderSet) -> bool:
@@ -188,7 +189,8 @@ class Matrix:
                 [HERE / "host.c", HERE / "exercise.c"], folder / "host", "-ldl")
             command = (header_set.host if isinstance(header_set.host, str)
                        else [str(header_set.host), "{}", str(header_set.headers.oldest_minor)])
-            columns.append(Column(header_set.label, command, header_set, header_set))
+            columns.append(Column(header_set.label, command, header_set, header_set,
+                                  header_set.version >= (0, 3)))
         return columns
 
     def library_columns(self, library: str, source: str, include: str) -> list[Column]:
@@ -209,7 +211,7 @@ class Matrix:
                                 folder / "library_host", str(path), f"-Wl,-rpath,{path.parent}")
             columns.append(Column(f"lib, {header_set.label}",
                                   program if isinstance(program, str) else [str(program), "{}"],
-                                  self.now, header_set))
+                                  self.now, header_set, False))
         return columns
 
     def run(self, backend: HeaderSet, column: Column) -> str:
@@ -231,9 +233,13 @@ class Matrix:
         """Returns the word of a cell, and why it is red, or "" if it is not."""
         said = self.run(backend, column)
         if not is_served(backend, column.rules):
-            if said.startswith("refused: ") and f"ABI {backend.name}" in said:
+            told = f"; majors {backend.version[0]} to {backend.version[0]}"
+            told = told if column.tells_majors else ""
+            if (said.startswith("refused: ") and f"ABI {backend.name}" in said
+                    and said.endswith(told)):
                 return "refused", ""
-            return "RED", f"expected a refusal that names ABI {backend.name}, got: {said}"
+            return "RED", (f"expected a refusal that names ABI {backend.name} and ends with "
+                           f"'{told}', got: {said}")
         reasons = [] if said == f"served {backend.name}" else [said]
         reasons += moved_members(backend, column.seen_by)
         return ("RED", joined(reasons)) if reasons else ("served", "")

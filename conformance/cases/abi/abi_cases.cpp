@@ -10,22 +10,73 @@
 namespace bp::conformance {
 namespace {
 
+constexpr uint32_t kNotSet = 0x5EED;
+
+// Returns a reply whose majors no backend has set.
+bp_entry_reply reply_without_majors() {
+  bp_entry_reply reply = blank_reply();
+  reply.abi_major_min = reply.abi_major_max = kNotSet;
+  return reply;
+}
+
+void expect_own_major(Context& t, const bp_entry_reply& reply, const std::string& where) {
+  const uint32_t own = BP_ABI_MAJOR;
+  t.expect(
+      reply.abi_major_min <= own && own <= reply.abi_major_max && reply.abi_major_max != kNotSet,
+      where + ": the majors are " + std::to_string(reply.abi_major_min) + " to " +
+          std::to_string(reply.abi_major_max) + ", and the suite's own is not among them");
+}
+
+// Calls the entry for a host that the backend does not serve.
+void expect_refused(Context& t, const PluginEntry& entry, TestHost& host,
+                    const bp_entry_request& request, const std::string& what) {
+  bp_entry_reply reply = reply_without_majors();
+  const bp_status status = entry.get()(&request, &reply);
+  t.expect_eq(status, bp_status{BP_INCOMPATIBLE}, what);
+  const std::string text = host.take_text();
+  t.expect(!text.empty(), what + ": the refusal has a text");
+  t.expect(text.find("0.") != std::string::npos, what + ": the text says which version it serves");
+  t.expect(reply.backend == nullptr, what + ": the reply after a refusal");
+  if (status == BP_OK) reply.backend->shutdown(reply.backend->self, UINT64_MAX);
+  expect_own_major(t, reply, what);
+}
+
 void foreign_versions_are_refused_in_words(Context& t) {
   const PluginEntry entry = open_entry(t);
   TestHost host(t.subject().options);
   bp_entry_request foreign_major = entry_request(host), dropped_minor = entry_request(host);
   foreign_major.abi_major_min = foreign_major.abi_major_max = 999;
   dropped_minor.abi_minor = dropped_minor.abi_minor_min = 999;
-  for (const bp_entry_request* r : {&foreign_major, &dropped_minor}) {
-    bp_entry_reply reply = blank_reply();
-    const bp_status status = entry.get()(r, &reply);
-    t.expect_eq(status, bp_status{BP_INCOMPATIBLE}, "a version that the backend does not serve");
-    const std::string text = host.take_text();
-    t.expect(!text.empty(), "the refusal has a text");
-    t.expect(text.find("0.") != std::string::npos, "the text says which version it serves");
-    t.expect(reply.backend == nullptr, "the reply after a refusal");
-    if (status == BP_OK) reply.backend->shutdown(reply.backend->self, UINT64_MAX);
+  expect_refused(t, entry, host, foreign_major, "a major that the backend does not serve");
+  expect_refused(t, entry, host, dropped_minor, "a minor that the backend does not serve");
+}
+
+// A host of major 1 is none for a build of major 0, also if it serves both.
+void hosts_of_major_1_are_refused(Context& t) {
+  if (BP_ABI_MAJOR != 0) t.skip("the suite is of major " + std::to_string(BP_ABI_MAJOR));
+  const PluginEntry entry = open_entry(t);
+  TestHost host(t.subject().options);
+  for (const uint32_t lowest : {0u, 1u}) {
+    bp_entry_request request = entry_request(host);
+    request.abi_major_min = lowest;
+    request.abi_major_max = 1;
+    request.abi_minor_min = 0;
+    expect_refused(t, entry, host, request,
+                   "a host of the majors " + std::to_string(lowest) + " to 1");
   }
+}
+
+void majors_are_told(Context& t) {
+  const PluginEntry entry = open_entry(t);
+  TestHost host(t.subject().options);
+  const bp_entry_request request = entry_request(host);
+  bp_entry_reply reply = reply_without_majors();
+  const bp_status status = entry.get()(&request, &reply);
+  if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
+  t.require(status == BP_OK, "the entry: " + host.take_text());
+  expect_own_major(t, reply, "a reply that is BP_OK");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
+              "shutdown");
 }
 
 void newer_host_is_served(Context& t) {
@@ -94,13 +145,16 @@ void shutdown_gives_host_memory_back(Context& t) {
 }  // namespace
 
 void add_abi_cases(std::vector<Case>& cases) {
-  add_api_cases(cases, "abi",
-                {
-                    {"foreign_versions_are_refused_in_words",
-                     {"ENTRY-2"},
-                     foreign_versions_are_refused_in_words},
-                    {"newer_host_is_served", {"ENTRY-1", "SIZE-2"}, newer_host_is_served},
-                });
+  add_api_cases(
+      cases, "abi",
+      {
+          {"foreign_versions_are_refused_in_words",
+           {"ENTRY-2", "ENTRY-8"},
+           foreign_versions_are_refused_in_words},
+          {"hosts_of_major_1_are_refused", {"ENTRY-9", "ENTRY-2"}, hosts_of_major_1_are_refused},
+          {"majors_are_told", {"ENTRY-8"}, majors_are_told},
+          {"newer_host_is_served", {"ENTRY-1", "SIZE-2"}, newer_host_is_served},
+      });
 }
 
 void add_load_cases(std::vector<Case>& cases) {

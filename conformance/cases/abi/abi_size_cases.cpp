@@ -31,7 +31,10 @@ struct Variation {
   std::byte tail;        // The value of the bytes behind those of this build.
   uint32_t link;         // The struct_type of a link, or 0.
   bp_status want;
+  uint32_t link_count = 1;  // The links, if there is one.
 };
+
+constexpr uint32_t kTooLong = BP_MAX_STRUCT_BYTES + 1, kMostLinks = BP_MAX_LINKS;
 
 // Returns the variations. A reader of a request may ignore nothing, but a reader of an offer may.
 std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_offer) {
@@ -44,7 +47,10 @@ std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_of
       {"of its first release", first, first, {}, 0, BP_OK},
       {"8 bytes longer, these zero", longer, longer, {}, 0, BP_OK},
       {"8 bytes longer, these not zero", longer, longer, std::byte{0x5A}, 0, of_tail},
+      {"65,537 bytes long", kTooLong, own_bytes, {}, 0, BP_INCOMPATIBLE},
       {"a link of an unknown type", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
+      {"64 links", own_bytes, own_bytes, {}, kUnknownLink, BP_OK, kMostLinks},
+      {"65 links", own_bytes, own_bytes, {}, kUnknownLink, BP_INCOMPATIBLE, kMostLinks + 1},
       {"a link that must be understood",
        own_bytes,
        own_bytes,
@@ -57,14 +63,17 @@ std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_of
 // Lays out the struct of a variation, and keeps what the struct refers to.
 class Laid {
  public:
-  Laid(const SizedCall& call, const Variation& v)
-      : place_(v.given_bytes), link_{sizeof(link_), v.link, nullptr} {
+  Laid(const SizedCall& call, const Variation& v) : place_(v.given_bytes), links_(v.link_count) {
     const size_t own = std::min(call.bytes.size(), v.given_bytes);
     std::copy_n(call.bytes.data(), own, place_.data());
     std::fill(place_.data() + own, place_.data() + place_.size(), v.tail);
     std::memcpy(place_.data(), &v.struct_size, sizeof(v.struct_size));
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const void* const next = i + 1 < links_.size() ? &links_[i + 1] : nullptr;
+      links_[i] = {sizeof(bp_struct_header), v.link, next};
+    }
     if (v.link != 0) {
-      const void* const next = &link_;
+      const void* const next = links_.data();
       std::memcpy(place_.data() + offsetof(bp_struct_header, next), &next, sizeof(next));
     }
     before_.assign(place_.data(), place_.data() + place_.size());
@@ -79,7 +88,7 @@ class Laid {
 
  private:
   PageEnd place_;
-  bp_struct_header link_;
+  std::vector<bp_struct_header> links_;
   std::vector<std::byte> before_;
 };
 
@@ -108,6 +117,8 @@ void check_read(Context& t, const Row& row, bool is_offer) {
   const SizedCall call = row.make(t);
   const auto own_bytes = static_cast<uint32_t>(call.bytes.size());
   for (const Variation& v : variations(row, own_bytes, is_offer)) {
+    // The stride of an array of values is below this size, which is refused as well.
+    if (v.struct_size == kTooLong && row.type == "bp_program_value") continue;
     t.progress(v.what);
     Laid laid(call, v);
     const bp_status status = call.run(laid.data());
@@ -123,13 +134,15 @@ void check_filled(Context& t, const Row& row) {
   const SizedCall call = row.make(t);
   const auto own_bytes = static_cast<uint32_t>(call.bytes.size());
   const uint32_t first = row.first_size_bytes, longer = own_bytes + 64;
-  const std::array<Variation, 6> all = {{
+  const std::array<Variation, 8> all = {{
       {"of this build", own_bytes, own_bytes, {}, 0, BP_OK},
       {"struct_size 0", 0, own_bytes, {}, 0, BP_INCOMPATIBLE},
       {"shorter than its first release", first - 8, own_bytes, {}, 0, BP_INCOMPATIBLE},
       {"of its first release", first, first, {}, 0, BP_OK},
       {"64 bytes longer", longer, longer, std::byte{0x5A}, 0, BP_OK},
+      {"65,537 bytes long", kTooLong, own_bytes, {}, 0, BP_INCOMPATIBLE},
       {"a link of an unknown type", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
+      {"65 links", own_bytes, own_bytes, {}, kUnknownLink, BP_INCOMPATIBLE, kMostLinks + 1},
   }};
   for (const Variation& v : all) {
     t.progress(v.what);

@@ -250,6 +250,7 @@ void stores_of_other_builds(Context& t) {
                           {"of its first release", first, first, true},
                           {"8 bytes longer", kOwn + 8, kOwn + 8, true},
                           {"shorter than its first release", first - 8, kOwn, false},
+                          {"of 65,537 bytes", 65537, kOwn, false},
                           {"of size 0", 0, kOwn, false}};
   const bp_store own = empty_store();
   for (const Build& build : builds) {

@@ -30,12 +30,14 @@ struct Record {
 // A profile of the device. The destructor stops it if it still runs.
 class Profile {
  public:
-  explicit Profile(Context& t, uint64_t kinds = 0) : context_(t), ops_(profiler_table(t)) {
+  explicit Profile(Context& t, const std::vector<bp_activity_kind>& kinds = {})
+      : context_(t), ops_(profiler_table(t)) {
     const bp_profile_desc desc{.struct_size = sizeof(desc),
                                .struct_type = BP_STRUCT_PROFILE_DESC,
                                .sink = take,
                                .user_data = this,
-                               .kinds = kinds};
+                               .kind_count = kinds.size(),
+                               .kinds = kinds.data()};
     t.require_ok(ops_.start(ops_.self, t.target().device, &desc), "start");
   }
   ~Profile() { static_cast<void>(ops_.stop(ops_.self, context_.target().device, UINT64_MAX)); }
@@ -211,12 +213,27 @@ void kinds_are_chosen(Context& t) {
   profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize), b = make_buffer(t, kSize);
-  Profile profile(t, uint64_t{1} << BP_ACTIVITY_COPY);
+  Profile profile(t, {BP_ACTIVITY_KERNEL, BP_ACTIVITY_COPY});
   fill(t, stream.get(), range(a, 0, kSize));
   copy(t, stream.get(), range(b, 0, kSize), range(a, 0, kSize));
   profile.stop();
   const std::vector<Record> records = profile.records();
   t.expect(records.size() == 1 && records[0].data.kind == BP_ACTIVITY_COPY, "copies alone");
+}
+
+void unknown_kinds_are_refused(Context& t) {
+  const bp_profiler_ops& profiler = profiler_table(t);
+  for (const bp_activity_kind kind : {0u, 64u, 0x7FFF0001u, UINT32_MAX}) {
+    const bp_activity_kind kinds[] = {BP_ACTIVITY_COPY, kind};
+    const bp_profile_desc desc{.struct_size = sizeof(desc),
+                               .struct_type = BP_STRUCT_PROFILE_DESC,
+                               .sink = [](void*, const bp_activity*) {},
+                               .kind_count = 2,
+                               .kinds = kinds};
+    t.expect_refused(profiler.start(profiler.self, t.target().device, &desc), BP_UNSUPPORTED,
+                     "start with kind " + std::to_string(kind));
+  }
+  Profile profile(t);  // A start that was refused records nothing.
 }
 
 void correlation_ids_nest(Context& t) {
@@ -320,9 +337,9 @@ void wrong_arguments_are_refused(Context& t) {
   refused(profiler.calibrate(profiler.self, nullptr, &ns, &ns, &ns), "calibrate: device");
   refused(profiler.calibrate(profiler.self, device, nullptr, &ns, &ns), "calibrate: out_device_ns");
   t.expect_eq(ns, int64_t{7}, "out parameters after a failure");
-  desc.kinds = uint64_t{1} << 63;
-  refused(profiler.start(profiler.self, device, &desc), "start: an unknown kind");
-  desc.kinds = 0;
+  desc.kind_count = 1;
+  refused(profiler.start(profiler.self, device, &desc), "start: kinds");
+  desc.kind_count = 0;
   desc.sink = nullptr;
   refused(profiler.start(profiler.self, device, &desc), "start: sink");
 }
@@ -342,6 +359,7 @@ void add_profiler_cases(std::vector<Case>& cases) {
           {"stop_can_run_out_of_time", {"PROFILER-7"}, stop_can_run_out_of_time},
           {"flush_delivers_what_has_completed", {"PROFILER-1"}, flush_delivers_what_has_completed},
           {"kinds_are_chosen", {"PROFILER-1"}, kinds_are_chosen},
+          {"unknown_kinds_are_refused", {"PROFILER-8"}, unknown_kinds_are_refused},
           {"correlation_ids_nest", {"PROFILER-5"}, correlation_ids_nest},
           {"two_moments_map_all_times", {"PROFILER-6"}, two_moments_map_all_times},
           {"wrong_arguments_are_refused", {"ERROR-1", "ERROR-3"}, wrong_arguments_are_refused},

@@ -451,6 +451,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   if (strcmp(load, "nothing") == 0) return BP_OK;
   out_reply->abi_major = strcmp(load, "major") == 0 ? BP_ABI_MAJOR + 7 : BP_ABI_MAJOR;
   out_reply->abi_minor = BP_ABI_MINOR;
+  out_reply->abi_major_min = out_reply->abi_major_max = out_reply->abi_major;
   out_reply->backend = &the_backend;
   return BP_OK;
 }

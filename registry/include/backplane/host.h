@@ -63,6 +63,11 @@ BP_API bp_dtype bp_dtype_from_name(const char* name);
 /* Returns the bits of one element: 32 for BP_F32, 4 for BP_I4; 0 for an unknown dtype. */
 BP_API uint32_t bp_dtype_bits(bp_dtype dtype);
 
+/* Gives the number of the vendor's dtype `name`, as bp_registrar::add_dtype does, with the same
+ * failures. A program needs it for names in files that it reads before it loads the backend. The
+ * functions above know the dtype from then on. */
+BP_API bp_status bp_dtype_add(const char* name, uint32_t bits, bp_dtype* out_dtype);
+
 /* bp_op_name() returns "softmax" for BP_OP_SOFTMAX, or NULL for an unknown op. bp_op_from_name() is
  * the way back, and returns 0 for an unknown name. */
 BP_API const char* bp_op_name(uint32_t op);
@@ -123,7 +128,8 @@ typedef struct bp_manifest {
   const char* library; /* Absolute path of the plugin; NULL for one that is linked in. */
   const char* file;    /* Absolute path of the manifest, or "(static)". */
   const char* problem; /* NULL, or why this one cannot be used. */
-  uint32_t abi_major, abi_minor_min, abi_minor, reserved;
+  /* The majors from abi_major_min to abi_major are served. The minors are those of abi_major. */
+  uint32_t abi_major, abi_minor_min, abi_minor, abi_major_min;
 } bp_manifest;
 
 /* Reads the manifests in the search path, sorted by file name, backends linked into the program
@@ -142,7 +148,8 @@ typedef struct bp_plugin {
   const char* name;     /* "vendor.backend". */
   const char* version;  /* The vendor's. */
   const char* path;     /* Absolute path of its file, or "(static)". */
-  const char* refusals; /* A line for each entry that was shadowed or rejected; "" if none. */
+  const char* refusals; /* A line for each entry that was shadowed or rejected, also in part; "" if
+                           none. */
   uint32_t abi_major, abi_minor;
   uint64_t target_count;
   uint64_t kernel_count; /* Accepted kernels. */

@@ -9,6 +9,7 @@
 static inline bp_status accept(bp_entry_reply* reply, const bp_backend* backend) {
   reply->abi_major = BP_ABI_MAJOR;
   reply->abi_minor = BP_ABI_MINOR;
+  reply->abi_major_min = reply->abi_major_max = BP_ABI_MAJOR;
   reply->backend = backend;
   return BP_OK;
 }

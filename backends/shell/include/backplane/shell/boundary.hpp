@@ -44,13 +44,12 @@ bp_status guarded(const bp_host& host, Body&& body) noexcept {
 // Throws StatusError if a link behind `next` has BP_STRUCT_MUST_UNDERSTAND. `name` names the struct
 // that the links qualify.
 inline void check_links(const void* next, const std::string& name) {
-  constexpr int kMaxLinks = 64;  // As bp_struct_read() allows.
-  int count = 0;
+  uint32_t count = 0;
   for (auto* link = static_cast<const bp_struct_header*>(next); link != nullptr;
        link = static_cast<const bp_struct_header*>(link->next)) {
-    if (++count > kMaxLinks) {
+    if (++count > BP_MAX_LINKS) {
       throw StatusError(BP_INCOMPATIBLE, name + ": its chain has more than " +
-                                             std::to_string(kMaxLinks) +
+                                             std::to_string(BP_MAX_LINKS) +
                                              " links, or leads back into itself");
     }
     if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) != 0) {
@@ -102,12 +101,11 @@ inline void check_stride(const void* item, uint64_t stride_bytes, const std::str
 template <typename Offer>
 void check_offer(const Offer* theirs, uint32_t first_size_bytes, const std::string& name) {
   if (theirs == nullptr) throw StatusError(BP_INVALID_ARGUMENT, name + " is NULL");
-  constexpr uint32_t kMaxBytes = 65536;  // As bp_struct_read() allows.
-  if (theirs->struct_size < first_size_bytes || theirs->struct_size > kMaxBytes) {
+  if (theirs->struct_size < first_size_bytes || theirs->struct_size > BP_MAX_STRUCT_BYTES) {
     throw StatusError(BP_INCOMPATIBLE, name + ": struct_size is " +
                                            std::to_string(theirs->struct_size) + "; " +
                                            std::to_string(first_size_bytes) + " to " +
-                                           std::to_string(kMaxBytes) + " are allowed");
+                                           std::to_string(BP_MAX_STRUCT_BYTES) + " are allowed");
   }
   check_links(theirs->next, name);
 }

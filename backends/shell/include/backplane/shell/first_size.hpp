@@ -35,7 +35,7 @@ BP_FIRST_SIZE(bp_capture_desc, slot_count);
 BP_FIRST_SIZE(bp_capture_info, is_origin);
 BP_FIRST_SIZE(bp_collective_call, root);
 BP_FIRST_SIZE(bp_compile_desc, reserved);
-BP_FIRST_SIZE(bp_entry_reply, backend);
+BP_FIRST_SIZE(bp_entry_reply, abi_major_max);
 BP_FIRST_SIZE(bp_event_desc, reserved);
 BP_FIRST_SIZE(bp_executable_info, code_bytes);
 BP_FIRST_SIZE(bp_external_handle, bytes);
@@ -47,8 +47,9 @@ BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);
 BP_FIRST_SIZE(bp_program_node, reserved);
 BP_FIRST_SIZE(bp_program_value, reserved);
-BP_FIRST_SIZE(bp_registrar, add_semaphore);
+BP_FIRST_SIZE(bp_registrar, add_dtype);
 BP_FIRST_SIZE(bp_semaphore_desc, reserved);
+BP_FIRST_SIZE(bp_store, put);
 BP_FIRST_SIZE(bp_stream_desc, priority);
 
 #undef BP_FIRST_SIZE

@@ -26,12 +26,15 @@ bp_status answer_entry(const char* name, const bp_entry_request* request, bp_ent
   const bp_host& host = *request->host;
   return guarded(host, [&]() -> bp_status {
     require(out_reply, "entry: out_reply");
-    if (!bp_abi_is_served(request)) {
+    const bool is_served = bp_abi_is_served(request) != 0;
+    // A host that is not served may have a shorter reply, and then gets the text alone.
+    if (is_served || out_reply->struct_size >= kFirstSize<bp_entry_reply>) {
+      check_offer(out_reply, kFirstSize<bp_entry_reply>, "entry: out_reply");
+      out_reply->abi_major_min = out_reply->abi_major_max = BP_ABI_MAJOR;
+    }
+    if (!is_served) {
       refuse(BP_INCOMPATIBLE, std::string(name) + " serves ABI " + std::to_string(BP_ABI_MAJOR) +
                                   "." + std::to_string(BP_ABI_MINOR) + " only");
-    }
-    if (out_reply->struct_size < kFirstSize<bp_entry_reply>) {
-      refuse(BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     out_reply->backend = std::forward<Make>(make)(host);
     out_reply->abi_major = BP_ABI_MAJOR;
