@@ -79,8 +79,8 @@ std::string operand_dtype_refusal(const OpRow& row, const bp_kernel& kernel, con
   if (argument.kind != Kind::operand || is_inline(key.fact(i))) return "";
   const bp_dtype own = dtype_of(key.fact(i)), x = dtype_of(key.fact(argument.like));
   if (own == x || own != acc_dtype(x) || takes_acc_operand(kernel)) return "";
-  return std::string(argument.name) + ": dtype " + dtype_name(own) + " is not claimed beside " +
-         dtype_name(x);
+  return std::string(argument.name) + ": dtype " + dtype_text(own) + " is not claimed beside " +
+         dtype_text(x);
 }
 
 std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key) {
@@ -299,7 +299,7 @@ std::string operand_value_refusal(const OpRow& row, const bp_kernel& kernel, con
     if (!has_inline_scalar(argument, frame)) continue;
     const bp_dtype x = tensor_at(frame, row.tensors[argument.like])->dtype;
     if (!is_narrow(x) || holds_scalar(scalar_at(frame, argument), x)) continue;
-    return std::string(argument.name) + ": " + dtype_name(x) +
+    return std::string(argument.name) + ": " + dtype_text(x) +
            " does not hold the scalar, and the kernel takes no operand in f32";
   }
   return "";
