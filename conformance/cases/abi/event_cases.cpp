@@ -285,7 +285,7 @@ struct Calls {
 void add_callback(Context& t, const OwnedEvent& event, Calls& calls) {
   const bp_event_ops& events = *t.target().events;
   require_offered(t, events.on_complete(events.self, event.get(), Calls::note, &calls),
-                  "on_complete", 3);
+                  "on_complete");
 }
 
 void callback_runs_when_the_event_has_completed(Context& t) {
