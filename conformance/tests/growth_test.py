@@ -115,9 +115,10 @@ class Growth(unittest.TestCase):
         self.assert_killed("abi.size.stream.create", "Fail", "the out parameter after a failure")
 
     def test_one_that_offers_less_than_was_released(self):
-        self.change("backend/device.c", ".struct_size = sizeof(bp_heap)", ".struct_size = 56")
+        self.change("backend/kernels/add.c", ".struct_size = sizeof(bp_kernel)",
+                    ".struct_size = 56")
         self.assert_killed("abi.offers_are_whole", "Fail",
-                           "bp_heap: struct_size is 56, its first release has 64")
+                           "bp_kernel: struct_size is 56, its first release has 152")
 
     def test_one_that_changes_what_it_was_given(self):
         self.change("backend/memory.c", "  if (problem != NULL) return invalid(i, problem);",
