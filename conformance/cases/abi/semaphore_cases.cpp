@@ -151,6 +151,7 @@ void waiting_stream_gets_the_failure(Context& t) {
   submit_wait(t, early, s, 1);
   signal(t, s, 1);
   submit_signal(t, failed, s, 2);
+  t.expect_refused(wait_for(t, s, 2), BP_ABORTED, "synchronize for the failed stream's value");
   signal(t, s, 3);
   finish(t, early.get(), "synchronize of a stream that waits for an earlier value");
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kTimeoutNs), BP_ABORTED,

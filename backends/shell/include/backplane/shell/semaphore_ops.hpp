@@ -15,8 +15,7 @@
 //                                         before, when that has ended, also after a failure; what
 //                                         the task throws fails the stream
 //   file_kind(instance)                   optional: the name of the files of exported semaphores,
-//   or
-//                                         NULL if they are not offered
+//                                         or NULL if they are not offered
 #pragma once
 
 #include <cstdint>
