@@ -269,8 +269,12 @@ std::optional<LayoutForm> find_preferred_form(const FullInstance& i, const bp_ke
 
 void put_blocked_products(FullInstance& i) {
   for (bp_kernel& kernel : i.kernels) {
-    if (kernel.op == BP_OP_LINEAR) LayoutKernel<BlockedTraits<bp_linear_args>>::put(kernel);
-    if (kernel.op == BP_OP_MATMUL) LayoutKernel<BlockedTraits<bp_matmul_args>>::put(kernel);
+    // Only the kernels that take f32 have blocked forms.
+    if (kernel.launch == kernels::kLinear.launch) {
+      LayoutKernel<BlockedTraits<bp_linear_args>>::put(kernel);
+    } else if (kernel.launch == kernels::kMatmul.launch) {
+      LayoutKernel<BlockedTraits<bp_matmul_args>>::put(kernel);
+    }
   }
 }
 

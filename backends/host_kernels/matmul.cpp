@@ -5,19 +5,28 @@
 namespace bp::kernels {
 namespace {
 
+template <Subnormals subnormals>
 uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
-  return product_workspace_size_bytes(product_of(args), env);
+  return product_workspace_size_bytes(product_of(args), env, subnormals);
 }
 
+template <Subnormals subnormals>
 bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
-  return submit_product(product_of(args), launch);
+  return submit_product(product_of(args), launch, subnormals);
 }
+
+bp_reason dot_bf16_supports(const bp_matmul_args& /*args*/) { return dot_bf16_refusal(); }
 
 }  // namespace
 
+constinit const bp_kernel kMatmulDotBf16 =
+    make_kernel<bp_matmul_args, matmul_launch<Subnormals::flushed>, dot_bf16_supports,
+                matmul_workspace<Subnormals::flushed>>(dot_bf16_row(
+        kernel_row_of_any_shape("matmul.dot_bf16", BP_OP_MATMUL, {kDotBf16Dtypes, 3})));
+
 constinit const bp_kernel kMatmul =
-    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace,
-                ProductOpPlan<bp_matmul_args, product_of>>(
+    make_kernel<bp_matmul_args, matmul_launch<Subnormals::kept>, nullptr,
+                matmul_workspace<Subnormals::kept>, ProductOpPlan<bp_matmul_args, product_of>>(
         kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));
 
 }  // namespace bp::kernels

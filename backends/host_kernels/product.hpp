@@ -31,7 +31,29 @@ bool is_one_dense_product(Product& p);
 // given. It runs after oneDNN, whose own relu turns NaN into 0.
 void run_activation(const Product& p, int thread_count);
 
-uint64_t product_workspace_size_bytes(const Product& product, const Env& env);
-bp_status submit_product(const Product& product, const Launch& launch);
+// What a kernel declares about subnormals. vdpbf16ps of AVX512_BF16 takes them for 0.
+enum class Subnormals { kept, flushed };
+
+uint64_t product_workspace_size_bytes(const Product& product, const Env& env,
+                                      Subnormals subnormals = Subnormals::kept);
+bp_status submit_product(const Product& product, const Launch& launch,
+                         Subnormals subnormals = Subnormals::kept);
+
+// ---- Kernels for products of bf16 by vdpbf16ps -------------------------------------------------
+
+// The dtypes of (a, b, y) that they take, and what they declare.
+inline constexpr bp_dtype kDotBf16Dtypes[] = {BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_F32};
+inline constexpr bp_numerics kDotBf16Numerics = {.struct_size = sizeof(bp_numerics),
+                                                 .struct_type = BP_STRUCT_NUMERICS,
+                                                 .flush = BP_FLUSH_INPUTS | BP_FLUSH_OUTPUTS};
+
+// Returns why oneDNN has no such product on this processor, or NULL.
+bp_reason dot_bf16_refusal();
+
+// Returns a kernel's row with these numerics.
+constexpr bp_kernel dot_bf16_row(bp_kernel row) {
+  row.numerics = &kDotBf16Numerics;
+  return row;
+}
 
 }  // namespace bp::kernels
