@@ -37,7 +37,8 @@ inline Device second_test_device() {
   static const bp_target* const found = [] {
     const bp_target& first = test_device().target();
     const bp_registry_desc desc{.struct_size = sizeof(desc),
-                                .struct_type = BP_STRUCT_REGISTRY_DESC};
+                                .struct_type = BP_STRUCT_REGISTRY_DESC,
+                                .flags = BP_REGISTRY_COMPILE_OPS};
     bp_registry* registry = nullptr;  // Never destroyed, like the default registry.
     check(bp_registry_create(&desc, &registry), "registry.create");
     check(bp_registry_load(registry, first.plugin->name, 0, nullptr, nullptr), "registry.load");

@@ -65,7 +65,8 @@ nlohmann::json to_json(const DispatchCounts& counts) {
   return {{"native", counts.native},
           {"decomposed", counts.decomposed},
           {"host", counts.host},
-          {"copied_scalars", counts.copied_scalars}};
+          {"copied_scalars", counts.copied_scalars},
+          {"compiled", counts.compiled}};
 }
 
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name) {
@@ -73,7 +74,7 @@ DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::
                                                  // does not overflow.
   const JsonObject told(json, name);
   return {told.count("native", kMost), told.count("decomposed", kMost), told.count("host", kMost),
-          told.count("copied_scalars", kMost)};
+          told.count("copied_scalars", kMost), told.count("compiled", kMost, 0)};
 }
 
 nlohmann::json to_json(const Result& result) {

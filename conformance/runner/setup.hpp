@@ -38,12 +38,14 @@ struct WorkerSetup {
 // The counts of calls that went through a registry: bp_dispatch_statistics.
 struct DispatchCounts {
   uint64_t native = 0, decomposed = 0, host = 0, copied_scalars = 0;
+  uint64_t compiled = 0;  // The part of `native` that ran as programs of one op.
 
   void add(const DispatchCounts& other) {
     native += other.native;
     decomposed += other.decomposed;
     host += other.host;
     copied_scalars += other.copied_scalars;
+    compiled += other.compiled;
   }
 };
 

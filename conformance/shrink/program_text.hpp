@@ -181,7 +181,8 @@ int main(int argc, char** argv) {
   const bp_registry_desc desc = {
       .struct_size = sizeof(desc),
       .struct_type = BP_STRUCT_REGISTRY_DESC,
-      .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION};
+      .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION |
+               BP_REGISTRY_COMPILE_OPS};
   bp_registry* registry = NULL;
   const bp_plugin* plugin = NULL;
   bp_status status = bp_registry_create(&desc, &registry);

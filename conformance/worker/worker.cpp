@@ -108,10 +108,11 @@ class Worker {
     // A recording was made of a program that had these services.
     const bp_registry_flags is_pure =
         BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION;
+    const bool is_replay = !setup_.recording.path.empty();
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
-        .flags = setup_.recording.path.empty() ? is_pure : 0,
+        .flags = BP_REGISTRY_COMPILE_OPS | (is_replay ? 0 : is_pure),
         .log_line = take_line,
         .user_data = this,
         .layers = setup_.layers.empty() ? nullptr : setup_.layers.c_str(),
@@ -192,7 +193,7 @@ class Worker {
     seen.struct_size = sizeof(seen);
     if (bp_target_statistics(target_, 0, &seen) != BP_OK) return {};
     return {seen.native_count, seen.decomposed_count, seen.host_fallback_count,
-            seen.copied_scalar_count};
+            seen.copied_scalar_count, seen.compiled_count};
   }
 
   // Returns NULL if there is no such case.

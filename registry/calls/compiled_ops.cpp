@@ -240,7 +240,7 @@ struct CompiledOps::Program {
 };
 
 CompiledOps::CompiledOps(const bp_compiler_ops& compiler, bp_device* device)
-    : compiler_(compiler), device_(device) {
+    : compiler_(compiler), device_(device), launch_counts_(op_rows().size()) {
   for (const OpRow& row : op_rows()) ops_.push_back({this, &row});
   for (const Op& op : ops_) kernels_.push_back(make_kernel(op));
 }
@@ -407,7 +407,11 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     frame.struct_size = sizeof(frame);
     frame.tensors = arguments.data();
     frame.tensor_count = arguments.size();
-    return program->kernel->launch(program->kernel, launch, &frame);
+    const bp_status status = program->kernel->launch(program->kernel, launch, &frame);
+    if (status == BP_OK) {
+      op.owner->launch_counts_[op.row->index].fetch_add(1, std::memory_order_relaxed);
+    }
+    return status;
   });
 }
 

@@ -3,6 +3,7 @@
 // attributes, and is kept for later frames.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,6 +29,11 @@ class CompiledOps {
   // as tensors, an operand in acc(x). They are inputs of the program, so one program serves every
   // value.
   const bp_kernel* kernel(const OpRow& row) const { return &kernels_[row.index]; }
+
+  // Returns how many launches of an op were submitted.
+  uint64_t launch_count(const OpRow& row) const {
+    return launch_counts_[row.index].load(std::memory_order_relaxed);
+  }
 
   // Releases all programs. Each is compiled again when it is needed.
   void forget_programs();
@@ -71,7 +77,8 @@ class CompiledOps {
   const bp_compiler_ops compiler_;
   bp_device* const device_;
   std::vector<Op> ops_;
-  std::vector<bp_kernel> kernels_;  // OpRow::index is their index.
+  std::vector<bp_kernel> kernels_;                    // OpRow::index is their index.
+  std::vector<std::atomic<uint64_t>> launch_counts_;  // The same.
 
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<const Program>> programs_;  // mutex_ guards it.

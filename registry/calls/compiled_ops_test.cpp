@@ -119,7 +119,7 @@ class FakeCompiler {
 
 class CompiledOpsTest : public ::testing::Test {
  protected:
-  CompiledOpsTest() {
+  explicit CompiledOpsTest(bp_registry_flags flags = BP_REGISTRY_COMPILE_OPS) : r_(flags) {
     compiler_.backend = &fake_;
     fake_.compiler = &compiler_.ops;
     EXPECT_EQ(fake_.load(r_.registry, &plugin_), BP_OK) << bp_error_text();
@@ -157,6 +157,42 @@ TEST_F(CompiledOpsTest, RunACallAsAProgramOfOneNode) {
   EXPECT_EQ(tensors[0].buffer, call_.a.buffer);
   EXPECT_EQ(tensors[1].buffer, call_.b.buffer);
   EXPECT_EQ(tensors[2].buffer, call_.y.buffer);
+}
+
+TEST_F(CompiledOpsTest, AreCounted) {
+  expect_launched(call_, 1, "the first");
+  expect_launched(call_, 1, "the second");
+  bp_dispatch_statistics seen{.struct_size = sizeof(seen)};
+  EXPECT_EQ(bp_target_statistics(target_, BP_OP_ADD, &seen), BP_OK);
+  EXPECT_EQ(seen.compiled_count, 2u);
+  EXPECT_EQ(seen.native_count, 2u);
+}
+
+// A registry that does not compile what it is not asked to compile.
+class UnaskedTest : public CompiledOpsTest {
+ protected:
+  UnaskedTest() : CompiledOpsTest(0) {}
+};
+
+TEST_F(UnaskedTest, LaunchesAreRefusedInWords) {
+  EXPECT_EQ(launch(call_), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("BP_REGISTRY_COMPILE_OPS"), std::string::npos)
+      << bp_error_text();
+  bp_kernel_choice choice{};
+  EXPECT_EQ(bp_kernel_find(target_, 0, 0, BP_OP_ADD, &call_.args, &choice), BP_UNSUPPORTED);
+  EXPECT_EQ(compiler_.compiles, 0);
+}
+
+TEST_F(UnaskedTest, PreparedCallsAreCompiledWhenTheyArePrepared) {
+  bp_prepared* prepared = nullptr;
+  ASSERT_EQ(bp_op_prepare(target_, nullptr, 0, BP_OP_ADD, &call_.args, 0, &prepared), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(compiler_.compiles, 1);
+  EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call_.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(compiler_.launches.size(), 1u);
+  EXPECT_EQ(compiler_.compiles, 1);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+  EXPECT_EQ(launch(call_), BP_UNSUPPORTED) << "only the prepared call is served";
 }
 
 TEST_F(CompiledOpsTest, AreCompiledOnceForEachKindOfFrame) {

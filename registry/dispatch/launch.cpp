@@ -23,7 +23,7 @@ namespace {
 
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstStatistics =
-    offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
+    offsetof(bp_dispatch_statistics, compiled_count) + sizeof(uint64_t);
 
 bool is_kernel(const bp_kernel& kernel) {
   return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
@@ -154,6 +154,8 @@ bp_status bp_target_statistics(const bp_target* target, uint32_t op,
     sum.decomposed_count += counts.decomposed;
     sum.host_fallback_count += counts.host_fallback;
     sum.copied_scalar_count += counts.copied_scalars;
+    if (impl(target).compiled == nullptr) continue;
+    sum.compiled_count += impl(target).compiled->launch_count(each);
   }
   return write_out(sum, out_statistics, kFirstStatistics, "out_statistics");
 }

@@ -173,7 +173,21 @@ bp_status make_plan(Prepared& p, const void* frame) {
   return p.info.packed_size_bytes == 0 ? BP_OK : pack(p, frame);
 }
 
+// Returns whether the call becomes a program of one op, and compiles it. The device has no kernel
+// of the op then.
+bool compiles(Prepared& p, const Reading& r) {
+  if (p.target->compiled == nullptr || !p.target->kernels.by_op[r.row->index].empty()) return false;
+  const bp_kernel* const kernel = p.target->compiled->kernel(*r.row);
+  if (!claims_refusal(*r.row, *kernel, r.key).empty()) return false;
+  if (!accepts(*p.target, *r.row, *kernel, p.flags, r.frame)) return false;
+  p.kernel = kernel;
+  p.source = BP_KERNEL_NATIVE;
+  p.needs_scalar_tensors = needs_scalar_tensors(*r.row, *kernel, r.key);
+  return true;
+}
+
 bp_status choose_kernel(Prepared& p, const Reading& r) {
+  if (compiles(p, r)) return BP_OK;
   const bp_kernel_sources sources = allowed_sources(*p.target);
   for (const Candidate& candidate : choose(*p.target, *r.row, r.key, r.frame)->candidates) {
     if (!is_taken(*p.target, *r.row, candidate, sources, p.flags, r.frame)) continue;

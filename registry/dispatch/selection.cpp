@@ -154,6 +154,11 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   std::string text = call_text(target, row, key);
   bool is_decided = false;
   const auto& kernels = target.kernels.by_op[row.index];
+  if (target.is_compile_only) {
+    return text + "\n  " + std::string(target.plugin->name) +
+           ": the device runs compiled programs alone, and nothing is compiled unasked; prepare "
+           "the call, compile a program, or make the registry with BP_REGISTRY_COMPILE_OPS";
+  }
   if (kernels.empty()) {
     text += "\n  " + std::string(target.plugin->name) + ": has no kernel for this op";
   }

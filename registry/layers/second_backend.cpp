@@ -70,7 +70,7 @@ bp_status read_parts(const bp_allocator_ops& memory, bp_stream* stream, Parts& p
 }
 
 bp_status SecondBackend::load(const Setup& setup, const std::string& name_or_path) {
-  bp_registry_flags flags = BP_REGISTRY_FORBID_HOST_FALLBACK;
+  bp_registry_flags flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_COMPILE_OPS;
   if (setup.ignores_environment) flags |= BP_REGISTRY_IGNORE_ENVIRONMENT;
   const bp_registry_desc desc{
       .struct_size = sizeof(bp_registry_desc),

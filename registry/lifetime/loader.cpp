@@ -110,6 +110,10 @@ void add_kernels(const Registration& r, Target& target) {
   }
   if (!target.has_table(BP_STRUCT_COMPILER_OPS)) return;
   target.compiled = std::make_unique<CompiledOps>(target.own_tables.compiler, target.device);
+  if ((impl(target.registry).flags & BP_REGISTRY_COMPILE_OPS) == 0) {
+    target.is_compile_only = target.kernels.all.empty();
+    return;
+  }
   for (const OpRow& row : op_rows()) {
     auto& kernels = target.kernels.by_op[row.index];
     if (kernels.empty()) kernels.push_back(target.compiled->kernel(row));

@@ -17,7 +17,7 @@ constexpr uint32_t kFirstDesc = offsetof(bp_registry_desc, user_data) + sizeof(v
 
 constexpr bp_registry_flags kKnownFlags = BP_REGISTRY_FORBID_HOST_FALLBACK |
                                           BP_REGISTRY_FORBID_DECOMPOSITION |
-                                          BP_REGISTRY_IGNORE_ENVIRONMENT;
+                                          BP_REGISTRY_COMPILE_OPS | BP_REGISTRY_IGNORE_ENVIRONMENT;
 
 bp_status read_desc(const bp_registry_desc* theirs, bp_registry_desc& ours) {
   uint32_t offset = 0;

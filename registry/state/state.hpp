@@ -77,6 +77,7 @@ struct Target final : bp_target {
   StreamFailures stream_failures;
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.
+  bool is_compile_only = false;           // No kernel serves a launch that was not prepared.
   Selection selection;
   std::unique_ptr<DispatchCounts[]> counts;              // OpRow::index is the index.
   std::unique_ptr<services::Cache, CacheRelease> cache;  // NULL after the unload.
@@ -141,6 +142,7 @@ inline bp_status classify(const Target& target, bp_status status) {
 
 // Returns the sources of kernels that the registry's flags allow for calls of `target`.
 inline bp_kernel_sources allowed_sources(const Target& target) {
+  if (target.is_compile_only) return BP_KERNEL_NATIVE;
   const bp_registry_flags flags = impl(target.registry).flags;
   bp_kernel_sources sources = BP_KERNEL_NATIVE;
   if ((flags & BP_REGISTRY_FORBID_DECOMPOSITION) == 0) sources |= BP_KERNEL_DECOMPOSED;

@@ -126,6 +126,7 @@ bp_registry* default_registry() {
     log_threshold();
     const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
+                                .flags = BP_REGISTRY_COMPILE_OPS,
                                 .log_line = print_line};
     bp_registry* made = nullptr;
     check(bp_registry_create(&desc, &made), "registry.create");
@@ -172,8 +173,11 @@ std::string Device::report(bool has_ops) const {
     check(bp_target_statistics(target_, op, &s), "target.statistics");
     is_native = s.decomposed_count == 0 && s.host_fallback_count == 0;
     const uint64_t all = s.native_count + s.decomposed_count + s.host_fallback_count;
-    return std::to_string(all) + " launches: " + std::to_string(s.native_count) + " native, " +
-           std::to_string(s.decomposed_count) + " decomposed, " +
+    const std::string compiled =
+        s.compiled_count == 0 ? ""
+                              : " (" + std::to_string(s.compiled_count) + " as programs of one op)";
+    return std::to_string(all) + " launches: " + std::to_string(s.native_count) + " native" +
+           compiled + ", " + std::to_string(s.decomposed_count) + " decomposed, " +
            std::to_string(s.host_fallback_count) + " on the host";
   };
   bool is_native = false;

@@ -1,8 +1,8 @@
 /* backplane/compiler.h - whole programs, compiled ahead and run as one kernel.
  *
- * An optional table. Devices that only run compiled graphs run everything through it: if a device
- * has a compiler and no kernel for an op, the op becomes a program of one node, which the registry
- * keeps.
+ * An optional table. Devices that only run compiled graphs run everything through it. A registry
+ * that was made with BP_REGISTRY_COMPILE_OPS makes a program of one node of each op that has no
+ * kernel, and keeps it; other registries compile an op only in bp_op_prepare().
  *
  *   compile(device, {"backplane.graph", &program}) -> executable
  *   executable_kernel(executable) -> kernel; launch it with a bp_program_args as its frame

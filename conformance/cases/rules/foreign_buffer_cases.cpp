@@ -34,12 +34,12 @@ class WatchedInstance {
  public:
   explicit WatchedInstance(Context& t) : t_(t) {
     const std::string options = watch_options(t.subject().layer_options);
-    const bp_registry_desc desc{
-        .struct_size = sizeof(bp_registry_desc),
-        .struct_type = BP_STRUCT_REGISTRY_DESC,
-        .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION,
-        .layers = "validate",
-        .layer_options = options.c_str()};
+    const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
+                                .struct_type = BP_STRUCT_REGISTRY_DESC,
+                                .flags = BP_REGISTRY_FORBID_HOST_FALLBACK |
+                                         BP_REGISTRY_FORBID_DECOMPOSITION | BP_REGISTRY_COMPILE_OPS,
+                                .layers = "validate",
+                                .layer_options = options.c_str()};
     bp_registry* made = nullptr;
     t.require_ok(bp_registry_create(&desc, &made), "bp_registry_create");
     registry_.reset(made);

@@ -89,6 +89,12 @@ enum {
   BP_REGISTRY_FORBID_HOST_FALLBACK = 1u << 0, /* A missing kernel is an error. */
   BP_REGISTRY_FORBID_DECOMPOSITION = 1u << 1,
   BP_REGISTRY_IGNORE_ENVIRONMENT = 1u << 2, /* Not even BACKPLANE_BACKENDS is read. */
+
+  /* An op for which a device has a compiler and no kernel is compiled when it is launched, as a
+   * program of one node. Without this flag only bp_op_prepare() compiles. Devices that have kernels
+   * then decompose such an op, or the host computes it. On a device without any kernel, launches
+   * and bp_kernel_find() return BP_UNSUPPORTED. */
+  BP_REGISTRY_COMPILE_OPS = 1u << 3,
 };
 
 typedef struct bp_registry_desc {
@@ -334,6 +340,7 @@ typedef struct bp_dispatch_statistics {
   uint64_t decomposed_count;
   uint64_t host_fallback_count;
   uint64_t copied_scalar_count; /* Inline scalars that became tensors. */
+  uint64_t compiled_count;      /* The part of native_count that ran as programs of one op. */
 } bp_dispatch_statistics;
 
 /* Gives the counts of `op` on `target`; op 0 is the sum of all ops. The caller sets struct_size. */
