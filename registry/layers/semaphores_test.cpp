@@ -137,7 +137,8 @@ TEST_F(SemaphoreLayers, ValidateRefusesOneThatHasEnded) {
   bp_semaphore* const s = make();
   EXPECT_EQ(ops().destroy(ops().self, s), BP_OK);
   EXPECT_EQ(ops().submit_wait(ops().self, first_, s, 1), BP_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(bp_error_text()).find("[SEMAPHORE-9] semaphore.submit_wait"), std::string::npos)
+  EXPECT_NE(std::string(bp_error_text()).find("[SEMAPHORE-9] semaphore.submit_wait"),
+            std::string::npos)
       << bp_error_text();
 }
 
