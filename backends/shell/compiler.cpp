@@ -10,6 +10,7 @@
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/kernel_choice.hpp"
+#include "backplane/shell/partitions.hpp"
 
 namespace bp {
 namespace {
@@ -106,19 +107,29 @@ bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
 }
 
 bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
-                          bp_reason* out_reasons) const {
+                          uint32_t* out_partitions, bp_reason* out_reasons,
+                          uint64_t* out_partition_count) const {
   const bp_compile_desc ours = read(device, desc, "query");
   const Program program(static_cast<const bp_program*>(ours.data));
-  if (capacity < program.nodes.size() || out_reasons == nullptr) {
-    invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
-            std::to_string(program.nodes.size()) + " nodes; or out_reasons is NULL");
+  const size_t count = program.nodes.size();
+  if (out_partitions == nullptr || out_reasons == nullptr || out_partition_count == nullptr) {
+    invalid("query: out_partitions, out_reasons or out_partition_count is NULL");
   }
-  for (size_t i = 0; i < program.nodes.size(); ++i) {
+  if (capacity < count) {
+    invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
+            std::to_string(count) + " nodes");
+  }
+  std::vector<bool> is_taken(count);
+  for (size_t i = 0; i < count; ++i) {
     bp_reason reason = nullptr;
     choose_kernel(backend_.kernels, device, ours.flags, program.nodes[i].frame,
                   program.nodes[i].is_in_place(), reason);
     out_reasons[i] = reason;
+    is_taken[i] = reason == nullptr;
   }
+  const Partitions partitions = partition_nodes(program, is_taken);
+  std::ranges::copy(partitions.of_node, out_partitions);
+  *out_partition_count = partitions.count;
   return BP_OK;
 }
 
@@ -203,9 +214,11 @@ bp_compiler_ops Compiler::table() {
     return guarded(*c.backend_.host, [&] { return c.formats(device, out_count, out_names); });
   };
   ops.query = [](void* self, bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
-                 bp_reason* out_reasons) {
+                 uint32_t* out_partitions, bp_reason* out_reasons, uint64_t* out_partition_count) {
     const Compiler& c = compiler(self);
-    return guarded(*c.backend_.host, [&] { return c.query(device, desc, capacity, out_reasons); });
+    return guarded(*c.backend_.host, [&] {
+      return c.query(device, desc, capacity, out_partitions, out_reasons, out_partition_count);
+    });
   };
   ops.compile = [](void* self, bp_device* device, const bp_compile_desc* desc,
                    bp_executable** out_executable) {

@@ -19,10 +19,14 @@ class CompilerTest : public ProgramTest {
 
   // Returns why the compiler does not take `node`, or "" if it does.
   std::string reason_of(ProgramMaker& of, size_t node, bp_launch_flags flags = 0) {
+    std::vector<uint32_t> partitions(of.nodes.size(), 77);
     std::vector<bp_reason> reasons(of.nodes.size(), "not written");
-    EXPECT_EQ(ops.query(ops.self, device.handle(), of.desc(flags), reasons.size(), reasons.data()),
+    uint64_t count = 0;
+    EXPECT_EQ(ops.query(ops.self, device.handle(), of.desc(flags), reasons.size(),
+                        partitions.data(), reasons.data(), &count),
               BP_OK)
         << device.text;
+    EXPECT_EQ(partitions[node] == BP_NO_PARTITION, reasons[node] != nullptr);
     return reasons[node] == nullptr ? "" : reasons[node];
   }
   // Returns the reason for a program of one node, whose frame `change` has changed.
@@ -259,11 +263,19 @@ TEST_F(CompilerTest, RefusesADescThatItDoesNotUnderstand) {
             "compile: desc: struct_type is 0, not 32");
   EXPECT_EQ(refusal(BP_INCOMPATIBLE, [](bp_compile_desc& d) { d.struct_size = 40; }),
             "compile: desc: at byte 40 it differs from what this backend can read");
-  bp_reason reason = "as it was";
-  EXPECT_EQ(ops.query(ops.self, device.handle(), maker.desc(), 1, &reason), BP_INVALID_ARGUMENT);
-  EXPECT_STREQ(reason, "as it was");
-  EXPECT_EQ(device.text,
-            "query: capacity is 1, and the program has 2 nodes; or out_reasons is NULL");
+  bp_reason reasons[2] = {"as it was"};
+  uint32_t partitions[2] = {};
+  uint64_t count = 7;
+  const auto query = [&](uint64_t capacity, uint64_t* out_count) {
+    return ops.query(ops.self, device.handle(), maker.desc(), capacity, partitions, reasons,
+                     out_count);
+  };
+  EXPECT_EQ(query(1, &count), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(device.text, "query: capacity is 1, and the program has 2 nodes");
+  EXPECT_EQ(query(2, nullptr), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(device.text, "query: out_partitions, out_reasons or out_partition_count is NULL");
+  EXPECT_STREQ(reasons[0], "as it was");
+  EXPECT_EQ(count, 7u);
   EXPECT_EQ(ops.compile(ops.self, device.handle(), maker.desc(), nullptr), BP_INVALID_ARGUMENT);
 }
 

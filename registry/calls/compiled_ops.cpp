@@ -270,7 +270,13 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::compile(
   program->compiler = &compiler_;
   const OneNode node(row, args, tensors);
   const bp_compile_desc desc = node.desc(flags);
-  program->status = compiler_.query(compiler_.self, device_, &desc, 1, &program->reason);
+  uint32_t partition = BP_NO_PARTITION;
+  uint64_t partition_count = 0;
+  program->status = compiler_.query(compiler_.self, device_, &desc, 1, &partition, &program->reason,
+                                    &partition_count);
+  if (program->status == BP_OK && partition == BP_NO_PARTITION && program->reason == nullptr) {
+    program->reason = "query() puts it into no partition, and gives no reason";
+  }
   if (program->status == BP_OK && program->reason != nullptr) return program;
   if (program->status == BP_OK) {
     program->status = compiler_.compile(compiler_.self, device_, &desc, &program->executable);

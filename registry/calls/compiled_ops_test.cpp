@@ -45,10 +45,12 @@ class FakeCompiler {
   FakeCompiler() {
     ops.self = this;
     ops.query = [](void* self, bp_device*, const bp_compile_desc*, uint64_t capacity,
-                   bp_reason* out) -> bp_status {
+                   uint32_t* out_partitions, bp_reason* out, uint64_t* out_count) -> bp_status {
       ++from(self).queries;
       EXPECT_EQ(capacity, 1u);
       *out = from(self).reason;
+      *out_count = *out == nullptr ? 1 : 0;
+      *out_partitions = *out == nullptr ? 0 : BP_NO_PARTITION;
       return BP_OK;
     };
     ops.compile = [](void* self, bp_device*, const bp_compile_desc* desc,

@@ -69,6 +69,7 @@ typedef struct bp_program_node {
 } bp_program_node;
 
 #define BP_NO_VALUE 0xFFFFFFFFu
+#define BP_NO_PARTITION 0xFFFFFFFFu
 
 /* A program of format "backplane.graph". A request. [COMPILER-1] The nodes of a program run as if
  * one after the other, in the order of `nodes`; a value is written by the nodes that have it as an
@@ -128,13 +129,22 @@ typedef struct bp_compiler_ops {
   bp_status (*formats)(void* self, bp_device* device, uint64_t* out_count,
                        const char* const** out_names);
 
-  /* Gives for each node of a "backplane.graph", in order, NULL if compile() takes it, else why not,
-   * a static string. [COMPILER-3] If query() takes all nodes of a program, they compile together.
-   * `capacity` is at least the count of nodes. query() reads only shapes. */
+  /* Divides a "backplane.graph" into partitions, each of which a host gives to compile() as a
+   * program of its own. For node i, out_partitions[i] is the number of its partition, below
+   * *out_partition_count, and out_reasons[i] is NULL; or these are BP_NO_PARTITION and the reason
+   * why the compiler does not take the node, a static string. `capacity` is at least the count of
+   * nodes. query() reads only shapes.
+   *
+   * [COMPILER-3] A partition is convex: a node on a path from one of its nodes to another is in it
+   * too. Each partition has a node, and waits for no partition with a higher number. */
   bp_status (*query)(void* self, bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
-                     bp_reason* out_reasons);
+                     uint32_t* out_partitions, bp_reason* out_reasons,
+                     uint64_t* out_partition_count);
 
-  /* A node that query() refuses, or a format that formats() lacks, is BP_UNSUPPORTED. */
+  /* A program with a node that query() refuses, and a format that formats() lacks, are
+   * BP_UNSUPPORTED. A partition of query() may be BP_UNSUPPORTED too, such as for its memory; the
+   * text says why, and the host runs its nodes in another way. So may be a
+   * whole program that has several partitions. */
   bp_status (*compile)(void* self, bp_device* device, const bp_compile_desc* desc,
                        bp_executable** out_executable);
 

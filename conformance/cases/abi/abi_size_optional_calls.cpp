@@ -143,8 +143,10 @@ SizedCall make_bp_compiler_ops_query(Context& t) {
   const auto p = make_program(t);
   const bp_compiler_ops& compiler = *t.target().compiler;
   return sized_call<bp_compile_desc>(p->desc(&p->program), [&t, &compiler, p](bp_compile_desc* at) {
+    uint32_t partition = 0;
     bp_reason reason = nullptr;
-    return compiler.query(compiler.self, t.target().device, at, 1, &reason);
+    uint64_t count = 0;
+    return compiler.query(compiler.self, t.target().device, at, 1, &partition, &reason, &count);
   });
 }
 

@@ -112,7 +112,7 @@ void formats_name_the_graph(Context& t) {
   t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
 }
 
-// The compiler may refuse a node of this dtype: query() must predict what compile() does.
+// The compiler may refuse a node of this dtype: compile() must then refuse it too.
 void query_tells_what_compiles(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   Chain chain(t);
@@ -123,21 +123,48 @@ void query_tells_what_compiles(Context& t) {
                  b = odd.add_value(BP_VALUE_INPUT), z = odd.add_value(BP_VALUE_OUTPUT);
   odd.add_node(BP_OP_ADD, b, b, z);
   odd.add_node(BP_OP_MAXIMUM, a, a, y);
-  const std::vector<bp_reason> reasons = query_program(t, odd);
-  t.expect(reasons[0] == nullptr, "the first node is taken");
+  Partitioning seen = query_program(t, odd);
+  t.expect(seen.reasons[0] == nullptr, "the first node is taken");
   bp_executable* executable = nullptr;
   const bp_status status =
       compiler.compile(compiler.self, t.target().device, &odd.desc(), &executable);
-  if (reasons[1] == nullptr) {
+  if (seen.reasons[1] == nullptr) {
     t.require_ok(status, "compile of nodes that are all taken");
     t.require_ok(compiler.release(compiler.self, executable), "release");
   } else {
-    t.expect(reasons[1][0] != '\0', "a reason in words");
     t.expect_refused(status, BP_UNSUPPORTED, "compile of a node that query() refuses");
   }
   t.expect_refused(compiler.query(compiler.self, t.target().device, &odd.desc(), 1,
-                                  const_cast<bp_reason*>(reasons.data())),
+                                  seen.partitions.data(), seen.reasons.data(), &seen.count),
                    BP_INVALID_ARGUMENT, "query with too little room");
+}
+
+// Each node reads what the node before it wrote. If the compiler refuses one in the middle, those
+// before and behind it are in different partitions.
+void partitions_are_convex(Context& t) {
+  constexpr uint32_t kOps[] = {BP_OP_ADD, BP_OP_MAXIMUM, BP_OP_ADD, BP_OP_MINIMUM, BP_OP_MUL};
+  for (const bp_dtype dtype : {BP_C64, BP_C128, BP_BOOL, BP_F32}) {
+    ProgramMaker maker;
+    uint32_t from = maker.add_value(BP_VALUE_INPUT, nullptr, dtype);
+    for (const uint32_t op : kOps) {
+      const bool is_last = op == BP_OP_MUL;
+      const uint32_t to =
+          maker.add_value(is_last ? BP_VALUE_OUTPUT : BP_VALUE_TEMPORARY, nullptr, dtype);
+      maker.add_node(op, from, from, to);
+      from = to;
+    }
+    const std::vector<uint32_t> seen = query_program(t, maker).partitions;
+    uint32_t last = BP_NO_PARTITION, least = 0;
+    for (const uint32_t partition : seen) {
+      if (partition == BP_NO_PARTITION) {
+        least = last == BP_NO_PARTITION ? 0 : last + 1;
+        continue;
+      }
+      t.expect(partition >= least, "the partition behind a refused node is a later one");
+      t.expect(last == BP_NO_PARTITION || partition >= last, "partitions follow each other");
+      last = partition;
+    }
+  }
 }
 
 void broken_programs_are_refused(Context& t) {
@@ -300,6 +327,7 @@ void add_compiler_cases(std::vector<Case>& cases) {
            constants_belong_to_the_executable},
           {"formats_name_the_graph", {"COMPILER-2"}, formats_name_the_graph},
           {"query_tells_what_compiles", {"COMPILER-3"}, query_tells_what_compiles},
+          {"partitions_are_convex", {"COMPILER-3"}, partitions_are_convex},
           {"broken_programs_are_refused", {"COMPILER-1", "ERROR-1"}, broken_programs_are_refused},
           {"frames_of_later_hosts_are_taken", {"COMPILER-7"}, frames_of_later_hosts_are_taken},
           {"kernel_keeps_the_rules_of_kernels", {"COMPILER-4"}, kernel_keeps_the_rules_of_kernels},

@@ -23,7 +23,8 @@ class Compiler {
  private:
   bp_status formats(bp_device* device, uint64_t* out_count, const char* const** out_names) const;
   bp_status query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
-                  bp_reason* out_reasons) const;
+                  uint32_t* out_partitions, bp_reason* out_reasons,
+                  uint64_t* out_partition_count) const;
   bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
   bp_status info(bp_executable* executable, bp_executable_info* out_info) const;
   bp_status serialize(bp_executable* executable, uint64_t capacity, void* out_data,
