@@ -142,9 +142,9 @@ typedef struct bp_compiler_ops {
                      uint64_t* out_partition_count);
 
   /* A program with a node that query() refuses, and a format that formats() lacks, are
-   * BP_UNSUPPORTED. A partition of query() may be BP_UNSUPPORTED too, such as for its memory; the
-   * text says why, and the host runs its nodes in another way. So may be a
-   * whole program that has several partitions. */
+   * BP_UNSUPPORTED. A partition of query() may be BP_UNSUPPORTED too, such as for its memory, and
+   * so may a whole program that has several partitions; the text says why. The host then runs the
+   * nodes in another way. */
   bp_status (*compile)(void* self, bp_device* device, const bp_compile_desc* desc,
                        bp_executable** out_executable);
 
