@@ -161,6 +161,46 @@ TEST_F(Infer, SoftmaxBoundsItsAxis) {
             "invalid argument: softmax: axis is -1; allowed: 0 <= axis < 2");
 }
 
+TEST_F(Infer, ATensorWithoutAxesTakesAxis0) {
+  auto softmax = frame<bp_softmax_args>();
+  softmax.x = tensors.make({});
+  EXPECT_EQ(infer(BP_OP_SOFTMAX, softmax), "f32");
+  softmax.axis = 1;
+  EXPECT_EQ(infer(BP_OP_SOFTMAX, softmax),
+            "invalid argument: softmax: axis is 1; allowed: 0 <= axis < 1");
+  const int64_t axes[] = {0};
+  auto sum = frame<bp_sum_args>();
+  sum.x = tensors.make({});
+  sum.axes = axes;
+  sum.axes_count = 1;
+  sum.keepdims = 1;
+  EXPECT_EQ(infer(BP_OP_SUM, sum), "f32");
+  auto topk = frame<bp_topk_args>();
+  topk.x = tensors.make({});
+  topk.k = 1;
+  EXPECT_EQ(infer(BP_OP_TOPK, topk), "f32; i64");
+  topk.k = 0;
+  EXPECT_EQ(infer(BP_OP_TOPK, topk),
+            "invalid argument: topk: x is (), k is 0; allowed: k >= 1 - x.ndim (an x without axes "
+            "gives its one element)");
+}
+
+TEST_F(Infer, AReductionOfNoElementsIsDefinedOrRefused) {
+  const int64_t axes[] = {0};
+  auto sum = frame<bp_sum_args>();
+  sum.x = tensors.make({0, 3});
+  sum.axes = axes;
+  sum.axes_count = 1;
+  EXPECT_EQ(infer(BP_OP_SUM, sum), "f32 3");
+  auto argmax = frame<bp_argmax_args>();
+  argmax.x = tensors.make({0, 3});
+  EXPECT_EQ(infer(BP_OP_ARGMAX, argmax),
+            "invalid argument: argmax: x is (0, 3); allowed: numel(x) >= min(numel(y), 1) "
+            "(no elements have no largest one)");
+  argmax.axis = 1;
+  EXPECT_EQ(infer(BP_OP_ARGMAX, argmax), "i64 0");
+}
+
 TEST_F(Infer, SumChoosesItsDtypeAndReducesAnyAxes) {
   auto args = frame<bp_sum_args>();
   const int64_t axes[] = {2, 0};

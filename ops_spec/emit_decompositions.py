@@ -151,6 +151,22 @@ class Function:
                 *self.lines, "}", ""]
 
 
+def applies(op):
+    """Returns the C++ of the function that tells whether the decomposition serves a frame."""
+    tests = [f"f.{name} != {'nullptr' if op.arg(name).is_tensor else 0}"
+             for name in op.decompose_where_given]
+    return [f"bool {op.c_name}_applies(const void* frame) {{",
+            f"  const auto& f = *static_cast<const bp_{op.c_name}_args*>(frame);",
+            f"  return {' || '.join(tests)};", "}", ""]
+
+
+def row(op):
+    where = op.decompose_where_given
+    text = "the op has a decomposition only where it is given " + " or ".join(where)
+    guard = f'{op.c_name}_applies, "{text}"' if where else 'nullptr, ""'
+    return f"    {{BP_OP_{op.c_name.upper()}, sizeof(bp_{op.c_name}_args), {op.c_name}, {guard}}},"
+
+
 def source(ops):
     ops = [op for op in ops if op.decomposition]
     out = [generate.banner("ops_spec/ops", "emit_decompositions.py", "Do not edit."),
@@ -158,9 +174,10 @@ def source(ops):
            "namespace bp::services {", "namespace {", ""]
     for op in ops:
         out += Function(op).text()
+        if op.decompose_where_given:
+            out += applies(op)
     out += ["}  // namespace", "", "const Decomposition kDecompositions[] = {"]
-    out += [f"    {{BP_OP_{op.c_name.upper()}, sizeof(bp_{op.c_name}_args), {op.c_name}}},"
-            for op in ops]
+    out += [row(op) for op in ops]
     out += ["};", f"const size_t kDecompositionCount = {len(ops)};", "",
             "}  // namespace bp::services", ""]
     return "\n".join(out)

@@ -227,6 +227,14 @@ class FormulaTest(Folder):
         text = text.replace("z = square(x", "y = square(y")
         self.assertIn("has no value yet", self.refusal(text))
 
+    def test_a_decomposition_for_some_calls_names_what_they_give(self):
+        decompose = "  decompose: |\n    y = square(x, axis=axis)\n"
+        for name, formula in (("x", decompose), ("alpha", "")):
+            text = SQUARE.replace(
+                "  backward:", f"{formula}  decompose_where_given: [{name}]\n  backward:")
+            self.assertIn(f"decompose_where_given: '{name}'", self.refusal(text))
+        self.assertEqual(self.ops["matmul"].decompose_where_given, ["addend", "alpha"])
+
     def test_a_backward_op_is_bound_by_name(self):
         gradients = self.ops["relu"].gradients
         self.assertEqual(gradients.gradients, {"x": "grad_x"})

@@ -92,6 +92,15 @@ def outputs(op):
     return [Parameter("const Tensor&", a.name) for a in op.outputs]
 
 
+def last_ones(op):
+    """Returns the names of the arguments that come last: an optional tensor behind the outputs, and
+    all arguments behind it. Ops grow by them, so the parameters before keep their places."""
+    names = [a.name for a in op.args]
+    behind = max((names.index(a.name) for a in op.outputs), default=len(names)) + 1
+    first = next((i for i in range(behind, len(names)) if op.args[i].kind == "tensor?"), len(names))
+    return names[first:]
+
+
 def signature(op, is_out):
     """Returns the Parameters of bp::NAME or bp::NAME_out, in order."""
     parameters = outputs(op) if is_out else []
@@ -105,7 +114,8 @@ def signature(op, is_out):
     if not is_out:
         tail += [Parameter("Tensor*", a.name, "nullptr") for a in op.outputs if a.is_optional]
     own = inputs(op) + [attribute(a) for a in op.attributes]
-    own += tail
+    last = last_ones(op)
+    own = [p for p in own if p.name not in last] + tail + [p for p in own if p.name in last]
     parameters += [p for p in own if p.default is None] + [p for p in own if p.default is not None]
     return parameters
 

@@ -130,7 +130,14 @@ class Arg:
     def is_axis(self):
         """Whether the argument is an axis of a tensor, or a list of axes. Wrappers resolve negative
         ones."""
-        return isinstance(self.below, str) and self.below.endswith(".ndim")
+        return self.axis_of is not None
+
+    @property
+    def axis_of(self):
+        """The name of the tensor that the argument is an axis of, or None. The bound
+        max(x.ndim, 1) gives an x without axes one axis, which has one element."""
+        match = re.fullmatch(r"max\((\w+)\.ndim, 1\)|(\w+)\.ndim", str(self.below))
+        return match and (match[1] or match[2])
 
     @property
     def is_free(self):
@@ -169,6 +176,8 @@ class Op:
     compute: str                   # "" if the op is not element-wise, or its formula is not given.
     reduce: dict                   # {} if the op is no reduction by a formula.
     decompose: str                 # "" if the op is core.
+    # The formula serves calls that give one of these arguments; every call if there is none.
+    decompose_where_given: list
     backward: object               # As written; `gradients` has it parsed.
     numerics: str                  # A key of classes.CLASSES; the formula may decide it.
     samples: str                   # The data of the cases of an element-wise op, else "".
@@ -317,6 +326,7 @@ def _make_op(name, entry, path, lines):
               args=args, requires=requires, compute=entry.get("compute", ""),
               reduce=entry.get("reduce", {}),
               decompose=entry.get("decompose", "").rstrip(),
+              decompose_where_given=entry.get("decompose_where_given", []),
               backward=entry["backward"], numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
               since=since, lines=own)
@@ -473,6 +483,12 @@ def _parse_expressions(op, ops):
     op.reduction = parse(lambda: reduce.parse_reduce(op), "reduce")
     classes.resolve(op)
     op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
+    for name in op.decompose_where_given:
+        arg = op.arg(name)
+        if op.decomposition is None or arg is None or not (
+                arg.kind == "tensor?" or arg.kind in ("i32", "i64", "u64", "f64")):
+            raise op.error(f"decompose_where_given: '{name}' is no optional tensor and no number "
+                           "of a decomposed op", "decompose_where_given")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 
 

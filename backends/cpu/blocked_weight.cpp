@@ -97,6 +97,9 @@ BlockedCall<Args> read_call(const FullInstance& i, const Args& args, const Env& 
                                           "\", which the kernel does not take there; allowed: "
                                           "strides");
   }
+  if (const bp_reason reason = scaled_sum_reason(args)) {
+    throw StatusError(BP_UNSUPPORTED, op + ": " + reason);
+  }
   Args copy = args;
   const LayoutForm form = i.layouts->form_of(*weight_of(copy), op + ": the weight");
   if (form.variant != variant_of(static_cast<const Args*>(nullptr))) {

@@ -264,7 +264,7 @@ bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
   Reshaped x(*args.x, *args.y);
   x.set_stride(axis, 0);
   return submit_gather("gather", *args.y, x, Reshaped(*args.indices, *args.y),
-                       {args.x->shape[axis], args.x->strides[axis]}, launch);
+                       {axis_extent(*args.x, axis), axis_stride(*args.x, axis)}, launch);
 }
 
 bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) {

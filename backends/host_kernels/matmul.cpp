@@ -12,10 +12,18 @@ uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
 
 template <Subnormals subnormals>
 bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = scaled_sum_reason(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("matmul: ") + reason);
+  }
   return submit_product(product_of(args), launch, subnormals);
 }
 
-bp_reason dot_bf16_supports(const bp_matmul_args& /*args*/) { return dot_bf16_refusal(); }
+bp_reason matmul_supports(const bp_matmul_args& args) { return scaled_sum_reason(args); }
+
+bp_reason dot_bf16_supports(const bp_matmul_args& args) {
+  if (const bp_reason reason = dot_bf16_refusal()) return reason;
+  return matmul_supports(args);
+}
 
 }  // namespace
 
@@ -25,7 +33,7 @@ constinit const bp_kernel kMatmulDotBf16 =
         kernel_row_of_any_shape("matmul.dot_bf16", BP_OP_MATMUL, {kDotBf16Dtypes, 3})));
 
 constinit const bp_kernel kMatmul =
-    make_kernel<bp_matmul_args, matmul_launch<Subnormals::kept>, nullptr,
+    make_kernel<bp_matmul_args, matmul_launch<Subnormals::kept>, matmul_supports,
                 matmul_workspace<Subnormals::kept>, ProductOpPlan<bp_matmul_args, product_of>>(
         kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));
 

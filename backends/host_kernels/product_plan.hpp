@@ -35,7 +35,7 @@ template <typename Args, Product (*product_of)(const Args&)>
 class ProductOpPlan : private ProductPlan {
  public:
   ProductOpPlan(const Args& args, const PlanRequest& request, const Env& env)
-      : ProductPlan(product_of(args), (request.constant_args >> 1 & 1) != 0, env) {}
+      : ProductPlan(product_of(plain(args)), (request.constant_args >> 1 & 1) != 0, env) {}
 
   using ProductPlan::algorithm, ProductPlan::packed_size_bytes, ProductPlan::workspace_size_bytes;
 
@@ -44,6 +44,12 @@ class ProductOpPlan : private ProductPlan {
   }
   bp_status launch(const Args& args, const Launch& launch, std::byte* packed) const {
     return ProductPlan::launch(product_of(args), launch, packed);
+  }
+
+ private:
+  static const Args& plain(const Args& args) {
+    if (const bp_reason reason = scaled_sum_reason(args)) throw StatusError(BP_UNSUPPORTED, reason);
+    return args;
   }
 };
 

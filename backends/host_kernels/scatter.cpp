@@ -175,7 +175,7 @@ Method method_of(const bp_scatter_reduce_args& args, bool is_long) {
 // Whether sums may need f64, so that the indices of each element are to be counted.
 template <typename Args>
 bool may_be_long(const Args& args) {
-  return args.indices->shape[args.axis] > kShortSum &&
+  return axis_extent(*args.indices, static_cast<size_t>(args.axis)) > kShortSum &&
          method_of(args, true).sum_size_bytes > method_of(args, false).sum_size_bytes;
 }
 
@@ -212,11 +212,11 @@ uint64_t scatter_workspace(const Args& args, const Env&) {
 template <typename Args>
 Loop lines_of(const Args& args, const bp_tensor& target, Axis& axis) {
   const auto number = static_cast<size_t>(args.axis);
-  axis.extent = target.shape[number];
-  axis.count = args.indices->shape[number];
-  axis.y_stride = target.strides[number] * dtype_size_bytes(target.dtype);
-  axis.index_stride = args.indices->strides[number] * dtype_size_bytes(args.indices->dtype);
-  axis.src_stride = args.src->strides[number] * dtype_size_bytes(args.src->dtype);
+  axis.extent = axis_extent(target, number);
+  axis.count = axis_extent(*args.indices, number);
+  axis.y_stride = axis_stride(target, number) * dtype_size_bytes(target.dtype);
+  axis.index_stride = axis_stride(*args.indices, number) * dtype_size_bytes(args.indices->dtype);
+  axis.src_stride = axis_stride(*args.src, number) * dtype_size_bytes(args.src->dtype);
   Reshaped y(target, *args.indices), indices(*args.indices, *args.indices),
       src(*args.src, *args.indices);
   y.collapse(number);

@@ -35,7 +35,7 @@ uint32_t order_axes(std::span<View> views, uint32_t axis) {
 }
 
 SoftmaxExtents softmax_extents(const View& view, uint32_t axis) {
-  SoftmaxExtents e{1, view.shape[axis], 1};
+  SoftmaxExtents e{1, view.ndim == 0 ? 1 : view.shape[axis], 1};
   for (uint32_t i = 0; i < axis; ++i) e.outer *= view.shape[i];
   for (uint32_t i = axis + 1; i < view.ndim; ++i) e.inner *= view.shape[i];
   return e;

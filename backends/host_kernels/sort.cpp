@@ -288,7 +288,7 @@ Operand operand_of(const bp_tensor* tensor, size_t axis) {
   if (tensor == nullptr) return operand;
   const int64_t size_bytes = dtype_size_bytes(tensor->dtype);
   operand.address = data<std::byte>(*tensor);
-  operand.stride = tensor->strides[axis] * size_bytes;
+  operand.stride = axis_stride(*tensor, axis) * size_bytes;
   size_t next = 0;
   for (size_t i = 0; i < tensor->ndim; ++i) {
     if (i != axis) operand.line_strides[next++] = tensor->strides[i] * size_bytes;
@@ -304,8 +304,8 @@ SortPlan plan_of(const bp_tensor& x, const bp_tensor& y, const bp_tensor* indice
   plan.y = operand_of(&y, axis);
   plan.indices = operand_of(indices, axis);
   plan.is_descending = is_descending;
-  plan.extent = x.shape[axis];
-  plan.k = y.shape[axis];
+  plan.extent = axis_extent(x, axis);
+  plan.k = axis_extent(y, axis);
   for (size_t i = 0; i < x.ndim; ++i) {
     if (i == axis) continue;
     plan.extents[plan.axes++] = x.shape[i];

@@ -7,6 +7,7 @@
 #include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/layout.h"
+#include "backplane/ops.h"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
@@ -32,8 +33,9 @@ Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string&
   return b;
 }
 
+// A kernel of copy takes every offset; `any_offset` says that it is one.
 void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const FrameMember& member,
-                const Stream& stream) {
+                const Stream& stream, bool any_offset) {
   // Only plan_pack() gets tensors without a buffer, which are the arguments that are not packed.
   if (t == nullptr || t->buffer == nullptr || element_count(*t) == 0) return;
   const std::string what = std::string("argument ") + member.name;
@@ -46,10 +48,10 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const FrameMember& m
   const uint64_t alignment = b.device->heap(b.heap).tensor_offset_alignment_bytes;
   // A wrapped or registered buffer may itself begin at any address.
   const uint64_t first_address = reinterpret_cast<uintptr_t>(b.address()) + t->byte_offset;
-  if (first_address % alignment != 0) {
-    refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": byte_offset is " +
-                                    std::to_string(t->byte_offset) + ", no multiple of " +
-                                    std::to_string(alignment) + ", which the heap asks for");
+  if (!any_offset && first_address % alignment != 0) {
+    refuse(BP_UNSUPPORTED, "launch: " + what + ": byte_offset is " +
+                               std::to_string(t->byte_offset) + ", no multiple of " +
+                               std::to_string(alignment) + ", which the heap asks for");
   }
   const Extent extent = extent_in_buffer(*t, b.size_bytes, ("launch: " + what).c_str());
   const auto begin = static_cast<uint64_t>(extent.begin);
@@ -63,15 +65,16 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const FrameMember& m
 
 std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream) {
   std::vector<Use> uses;
+  const bool any_offset = op == BP_OP_COPY;
   for (const FrameMember& member : frame_members(op)) {
     if (!member.is_argument()) continue;
     if (!member.is_list()) {
-      add_tensor(uses, value_at<const bp_tensor*>(args, member.offset), member, stream);
+      add_tensor(uses, value_at<const bp_tensor*>(args, member.offset), member, stream, any_offset);
       continue;
     }
     const auto count = value_at<uint64_t>(args, member.offset - sizeof(uint64_t));
     const auto* const list = value_at<const bp_tensor* const*>(args, member.offset);
-    for (uint64_t k = 0; k < count; ++k) add_tensor(uses, list[k], member, stream);
+    for (uint64_t k = 0; k < count; ++k) add_tensor(uses, list[k], member, stream, any_offset);
   }
   return uses;
 }

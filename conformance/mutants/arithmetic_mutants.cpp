@@ -109,7 +109,7 @@ bp_status softmax_without_maximum(const Call& call, std::string_view strength, c
   for (uint32_t i = static_cast<uint32_t>(frame.axis) + 1; i < frame.x->ndim; ++i) {
     inner *= static_cast<size_t>(frame.x->shape[i]);
   }
-  const auto n = static_cast<size_t>(frame.x->shape[frame.axis]);
+  const size_t n = frame.x->ndim == 0 ? 1 : static_cast<size_t>(frame.x->shape[frame.axis]);
   for (size_t first = 0; first < y.size(); ++first) {
     if (first / inner % n != 0) continue;  // The element does not begin a line.
     float shift = 0, total = 0;
@@ -304,7 +304,7 @@ bp_status last_of_ties(const Call& call, std::string_view, const void* args) {
   for (uint32_t i = static_cast<uint32_t>(frame.axis) + 1; i < frame.x->ndim; ++i) {
     inner *= static_cast<size_t>(frame.x->shape[i]);
   }
-  const auto n = static_cast<size_t>(frame.x->shape[frame.axis]);
+  const size_t n = frame.x->ndim == 0 ? 1 : static_cast<size_t>(frame.x->shape[frame.axis]);
   for (size_t at = 0; at < y.size(); ++at) {
     const size_t first = at / inner * n * inner + at % inner;
     const double largest = x[first + static_cast<size_t>(y[at]) * inner];

@@ -148,7 +148,7 @@ bp_status sum_with_other_stride(const Call& call, std::string_view, const void* 
 // 8: counts the axis from the wrong end.
 bp_status count_axis_from_the_end(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_softmax_args*>(args);
-  frame.axis = static_cast<int32_t>(frame.x->ndim) - 1 - frame.axis;
+  if (frame.x->ndim != 0) frame.axis = static_cast<int32_t>(frame.x->ndim) - 1 - frame.axis;
   return call.run(&frame);
 }
 

@@ -33,15 +33,22 @@ struct Array {
   const N& operator[](int64_t index) const { return data[static_cast<size_t>(index)]; }
 };
 
+// Returns the tensor with an axis of one element if it has no axes, else the tensor itself.
+template <typename N>
+Array<N> at_least_1d(Array<N> x) {
+  if (x.shape.empty()) x.shape = {1};
+  return x;
+}
+
 // A tensor seen along one axis: element (outer, i, inner) lies at (outer * extent + i) * inner_size
-// + inner.
+// + inner. A tensor without axes has axis 0, which has one element.
 struct AxisView {
   int64_t outer_size = 1, extent = 1, inner_size = 1;
 
   AxisView(std::span<const int64_t> shape, size_t axis)
       : outer_size(element_count(shape.first(axis))),
-        extent(shape[axis]),
-        inner_size(element_count(shape.subspan(axis + 1))) {}
+        extent(shape.empty() ? 1 : shape[axis]),
+        inner_size(shape.empty() ? 1 : element_count(shape.subspan(axis + 1))) {}
 
   int64_t at(int64_t outer, int64_t i, int64_t inner) const {
     return (outer * extent + i) * inner_size + inner;

@@ -1,6 +1,8 @@
 // Oracles of matmul and linear.
 #pragma once
 
+#include <cmath>
+
 #include "conformance/reference/array.hpp"
 
 namespace bp::conformance::reference {
@@ -27,9 +29,9 @@ Array<N> matmul(const Array<N>& a, const Array<N>& b) {
   return y;
 }
 
-// x is (..., k), weight is (n, k), and bias is (n) or has no elements.
+// x is (..., k), weight is (n, k), and bias is (n) or NULL. The product is multiplied with alpha.
 template <typename N>
-Array<N> linear(const Array<N>& x, const Array<N>& weight, const Array<N>* bias) {
+Array<N> linear(const Array<N>& x, const Array<N>& weight, const Array<N>* bias, double alpha = 0) {
   const int64_t n = weight.shape[0], k = weight.shape[1];
   Shape shape(x.shape.begin(), x.shape.end() - 1);
   const int64_t rows = element_count(shape);
@@ -37,12 +39,32 @@ Array<N> linear(const Array<N>& x, const Array<N>& weight, const Array<N>* bias)
   Array<N> y(shape);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < n; ++column) {
-      N total = bias == nullptr ? N(0) : (*bias)[column];
+      N total = bias == nullptr || alpha != 0 ? N(0) : (*bias)[column];
       for (int64_t i = 0; i < k; ++i) total = total + x[row * k + i] * weight[column * k + i];
+      if (alpha != 0) total = total * N(alpha) + (bias == nullptr ? N(0) : (*bias)[column]);
       y[row * n + column] = total;
     }
   }
   return y;
+}
+
+// The numbers of a scaled sum. A 0 stands for 1.
+struct Scales {
+  double alpha = 0, beta = 0;
+
+  bool are_given() const { return alpha != 0 || beta != 0; }
+  Scales absolute() const { return {std::fabs(alpha), std::fabs(beta)}; }
+};
+
+// Returns alpha * product + beta * addend. The addend may be NULL.
+template <typename N>
+Array<N> scaled_sum(Array<N> product, const Array<N>* addend, Scales scales) {
+  for (int64_t i = 0; i < product.size(); ++i) {
+    N& y = product[i];
+    if (scales.alpha != 0) y = y * N(scales.alpha);
+    if (addend != nullptr) y = y + (*addend)[i] * N(scales.beta == 0 ? 1 : scales.beta);
+  }
+  return product;
 }
 
 }  // namespace bp::conformance::reference

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "conformance/reference/array.hpp"
@@ -28,13 +29,17 @@ Array<N> cat(const std::vector<Array<N>>& xs, size_t axis) {
   return y;
 }
 
+// The functions below give a tensor without axes one axis, also in their results.
+
 // An index out of range leaves a result undefined; the oracle then reads the nearest element.
 inline int64_t nearest_index(int64_t index, int64_t extent) {
   return std::max<int64_t>(0, std::min(index, extent - 1));
 }
 
 template <typename N>
-Array<N> gather(const Array<N>& x, const Array<int64_t>& indices, size_t axis) {
+Array<N> gather(const Array<N>& given, const Array<int64_t>& chosen, size_t axis) {
+  const Array<N> x = at_least_1d(given);
+  const Array<int64_t> indices = at_least_1d(chosen);
   Array<N> y(indices.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
     Shape place = coordinates(i, indices.shape);
@@ -47,8 +52,10 @@ Array<N> gather(const Array<N>& x, const Array<int64_t>& indices, size_t axis) {
 // Calls combine(element of x, element of src) in row-major order of src. If indices are equal, the
 // last one along the axis comes last.
 template <typename N, typename Combine>
-Array<N> scatter_with(Array<N> x, const Array<int64_t>& indices, const Array<N>& src, size_t axis,
+Array<N> scatter_with(Array<N> x, Array<int64_t> indices, const Array<N>& src, size_t axis,
                       Combine combine) {
+  x = at_least_1d(std::move(x));
+  indices = at_least_1d(std::move(indices));
   for (int64_t i = 0; i < src.size(); ++i) {
     Shape place = coordinates(i, indices.shape);
     place[axis] = nearest_index(indices[i], x.shape[axis]);
@@ -90,9 +97,10 @@ struct Sorted {
 };
 
 // Returns the first `count` elements of each line along `axis`, sorted. Equal elements keep their
-// order, and NaN is larger than every number.
+// order, and NaN is larger than every number. The result of an x without axes has one axis.
 template <typename N>
-Sorted<N> sorted(const Array<N>& x, size_t axis, int64_t count, bool is_descending) {
+Sorted<N> sorted(const Array<N>& given, size_t axis, int64_t count, bool is_descending) {
+  const Array<N> x = at_least_1d(given);
   Shape shape = x.shape;
   shape[axis] = count;
   Sorted<N> result{Array<N>(shape), Array<int64_t>(shape)};

@@ -13,6 +13,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 #include "registry/dispatch/widening.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstStatistics =
-    offsetof(bp_dispatch_statistics, compiled_count) + sizeof(uint64_t);
+    offsetof(bp_dispatch_statistics, realigned_count) + sizeof(uint64_t);
 
 bool is_kernel(const bp_kernel& kernel) {
   return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
@@ -41,6 +42,7 @@ bp_status not_a_kernel(const bp_kernel& kernel) {
 bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == widening(kernel.op)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == realigning(kernel.op)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;
 }
@@ -154,6 +156,7 @@ bp_status bp_target_statistics(const bp_target* target, uint32_t op,
     sum.decomposed_count += counts.decomposed;
     sum.host_fallback_count += counts.host_fallback;
     sum.copied_scalar_count += counts.copied_scalars;
+    sum.realigned_count += counts.realigned;
     if (impl(target).compiled == nullptr) continue;
     sum.compiled_count += impl(target).compiled->launch_count(each);
   }

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "backplane/registry.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/tests/fake_backend.hpp"
 
@@ -203,6 +204,47 @@ TEST_F(Launch, LeavesInlineScalarsAloneWhereTheKernelTakesThem) {
   EXPECT_EQ(seen.args.b, nullptr);
   EXPECT_EQ(fake.fills, 0);
   EXPECT_EQ(statistics().copied_scalar_count, 0);
+}
+
+// Copies six floats.
+bp_status copy_six(const bp_kernel*, const bp_launch*, const void* args) {
+  const auto& a = *static_cast<const bp_copy_args*>(args);
+  std::memcpy(fake_bytes({a.y->buffer, a.y->byte_offset, 24}),
+              fake_bytes({a.x->buffer, a.x->byte_offset, 24}), 24);
+  return BP_OK;
+}
+
+// Sets y to a, and takes only offsets that are multiples of 64.
+bp_status copy_aligned(const bp_kernel*, const bp_launch*, const void* args) {
+  const auto& a = *static_cast<const bp_add_args*>(args);
+  for (const bp_tensor* t : {a.a, a.b, a.y}) {
+    if (t->byte_offset % 64 != 0) return fail(BP_UNSUPPORTED, "an offset is no multiple of 64");
+  }
+  const bp_copy_args copy{.x = a.a, .y = a.y};
+  return copy_six(nullptr, nullptr, &copy);
+}
+
+TEST_F(Launch, CopiesTensorsToPlacesThatTheHeapAllows) {
+  fake.heap.tensor_offset_alignment_bytes = 64;
+  bp_kernel add = make_kernel("add"), copy = make_kernel("copy", BP_OP_COPY, sizeof(bp_copy_args));
+  add.launch = copy_aligned;
+  copy.launch = copy_six;
+  load({&add, &copy});
+  float memory[16] = {0, 1, 2, 3, 4, 5, 6};
+  call.a.buffer = call.y.buffer = reinterpret_cast<bp_buffer*>(memory);
+  call.a.byte_offset = 4;
+  call.y.byte_offset = 32;
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(memory[8 + i], memory[1 + i]);
+  EXPECT_EQ(statistics().realigned_count, 1);
+  EXPECT_EQ(statistics().decomposed_count, 1);
+  EXPECT_EQ(statistics(BP_OP_COPY).native_count, 2);
+  EXPECT_EQ(statistics(BP_OP_COPY).realigned_count, 0);
+  EXPECT_NE(bp::explain(*target, 0, BP_OP_ADD, &call.args)
+                .find("/add: a: its byte offset is no multiple of 64, which the heap asks for\n"
+                      "  realigned: taken"),
+            std::string::npos);
+  EXPECT_EQ(bp_kernel_launch(target, nullptr, 0, &add, &call.args), BP_UNSUPPORTED);
 }
 
 TEST_F(Launch, GivesTheWorkspaceThatIsPreferred) {

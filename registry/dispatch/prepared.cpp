@@ -14,6 +14,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 
@@ -244,7 +245,8 @@ bp_status check_call(const Prepared& p, const void* frame) {
   if (status == BP_OK) status = check_frame(p, frame);
   if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
   if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
-  std::string refusal = claims_refusal(*p.row, *p.kernel, key);
+  std::string refusal = offset_refusal(*p.target, *p.row, key);
+  if (refusal.empty()) refusal = claims_refusal(*p.row, *p.kernel, key);
   if (refusal.empty()) refusal = call_refusal(*p.target, *p.row, *p.kernel, p.flags, frame);
   if (refusal.empty()) return BP_OK;
   return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": the prepared kernel " +

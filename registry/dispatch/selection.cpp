@@ -7,6 +7,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/widening.hpp"
 #include "registry/services/decompose.hpp"
 
@@ -53,11 +54,18 @@ std::string decomposition_refusal(const Target& target, const OpRow& row, const 
   return is_forbidden ? "the flags of the registry forbid it" : "";
 }
 
-// Returns why no kernel of the device is asked to run the call in f32, or "" if one is.
-std::string widening_refusal(const Target& target, const OpRow& row, const Key& key) {
+// Returns why the host does not run the call by copies of its tensors, in f32 or at other offsets,
+// or "" if it does.
+std::string copies_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
+}
+
+// Returns why the host does not copy the tensors to aligned places, or "" if it does.
+std::string realigning_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (target.kernels.by_op[row.index].empty()) return "the device has no kernel for this op";
+  return copies_refusal(target, row, key);
 }
 
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
@@ -82,8 +90,9 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   const bool has_layouts = has_own_layouts(row, key);
   // The key does not have the values of scalars, on which it depends whether x can hold them.
   const bool is_narrow = has_narrow_operand(row, key);
+  const bool is_misplaced = !offset_refusal(target, row, key).empty();
   for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
-    if (!claims_refusal(row, *kernel, key).empty()) continue;
+    if (is_misplaced || !claims_refusal(row, *kernel, key).empty()) continue;
     const bool asks =
         has_layouts || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
     if (!asks && kernel->supports != nullptr &&
@@ -97,10 +106,13 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
     choices->candidates.push_back(
         {kernel, source, kernel->supports != nullptr, needs_scalar_tensors(row, *kernel, key)});
   };
+  if (is_misplaced && realigning_refusal(target, row, key).empty()) {
+    add_service(realigning(row.op), BP_KERNEL_DECOMPOSED);
+  }
   if (decomposition_refusal(target, row, key).empty()) {
     add_service(services::decomposition(row.op), BP_KERNEL_DECOMPOSED);
   }
-  if (is_narrow && widening_refusal(target, row, key).empty()) {
+  if (is_narrow && copies_refusal(target, row, key).empty()) {
     add_service(widening(row.op), BP_KERNEL_DECOMPOSED);
   }
   if (host_fallback_refusal(target, row, key).empty()) {
@@ -162,14 +174,22 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   if (kernels.empty()) {
     text += "\n  " + std::string(target.plugin->name) + ": has no kernel for this op";
   }
+  const std::string misplaced = offset_refusal(target, row, key);
   for (const bp_kernel* kernel : kernels) {
-    std::string refusal = claims_refusal(row, *kernel, key);
+    std::string refusal = misplaced.empty() ? claims_refusal(row, *kernel, key) : misplaced;
     if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key.flags(), args);
     add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
   }
-  add_line(text, "decomposition", decomposition_refusal(target, row, key), is_decided);
+  if (!misplaced.empty()) {
+    add_line(text, "realigned", realigning_refusal(target, row, key), is_decided);
+  }
+  std::string undecomposed = decomposition_refusal(target, row, key);
+  if (undecomposed.empty()) {
+    undecomposed = call_refusal(target, row, *services::decomposition(row.op), key.flags(), args);
+  }
+  add_line(text, "decomposition", undecomposed, is_decided);
   if (has_narrow_operand(row, key)) {
-    add_line(text, "in f32", widening_refusal(target, row, key), is_decided);
+    add_line(text, "in f32", copies_refusal(target, row, key), is_decided);
   }
   add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
   return text;

@@ -7,6 +7,7 @@
 #include "registry/services/caching_allocator.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
 #include <string>
 #include <utility>
@@ -26,6 +27,17 @@ bp_status was_freed(const char* what) {
   return fail(BP_INVALID_ARGUMENT, std::string("block.") + what +
                                        ": the block was freed before; a block that was freed must "
                                        "not be used again");
+}
+
+uint64_t offset_alignment(const bp_target& target) {
+  const bp_device_properties& p = *target.properties;
+  const auto* heap = reinterpret_cast<const std::byte*>(p.heaps);
+  uint64_t alignment = 1;
+  for (uint64_t i = 0; i < p.heap_count; ++i, heap += p.heap_stride_bytes) {
+    const auto& h = *reinterpret_cast<const bp_heap*>(heap);
+    alignment = std::max(alignment, h.tensor_offset_alignment_bytes);
+  }
+  return alignment;
 }
 
 bool BySize::operator()(const Block* a, const Block* b) const {

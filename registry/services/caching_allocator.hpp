@@ -89,6 +89,10 @@ struct Pool {
 // Refuses a block that was freed before. `what` is the function that got it, such as "free".
 bp_status was_freed(const char* what);
 
+// Returns the alignment that a kernel may ask of the offset of a tensor. Not every caller knows
+// from which heap a buffer is, so this is the largest alignment of all heaps.
+uint64_t offset_alignment(const bp_target& target);
+
 // The cache of one target. It is thread-safe. It calls the backend without holding a lock. So a
 // slow backend stops only the threads that need its answer, and a backend may call the cache.
 class Cache {
@@ -97,8 +101,9 @@ class Cache {
   Cache(const bp_target& target, bool has_graphs)
       : target_(target),
         has_graphs_(has_graphs),
-        rounding_(std::bit_ceil(std::clamp(target.properties->heaps->map_granularity_bytes,
-                                           kRounding, kLargeRounding))) {}
+        rounding_(std::bit_ceil(std::clamp(
+            std::max(target.properties->heaps->map_granularity_bytes, offset_alignment(target)),
+            kRounding, kLargeRounding))) {}
   Cache(const Cache&) = delete;
 
   bp_status allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);

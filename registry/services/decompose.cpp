@@ -25,6 +25,11 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
   });
 }
 
+bp_reason supports(const bp_kernel* self, bp_device*, bp_launch_flags, const void* args) {
+  const auto& decomposition = *static_cast<const Decomposition*>(self->state);
+  return decomposition.applies(args) ? nullptr : decomposition.refusal;
+}
+
 std::vector<bp_kernel> make_kernels() {
   std::vector<bp_kernel> kernels;
   for (size_t i = 0; i < kDecompositionCount; ++i) {
@@ -40,6 +45,7 @@ std::vector<bp_kernel> make_kernels() {
     kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
     kernel.layouts = BP_LAYOUT_ANY;
     kernel.launch = launch;
+    if (d.applies != nullptr) kernel.supports = supports;
     kernels.push_back(kernel);
   }
   return kernels;

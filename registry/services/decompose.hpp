@@ -96,6 +96,9 @@ struct Decomposition {
   uint32_t op;
   uint32_t args_size_bytes;
   void (*run)(Evaluator& e, const void* frame);
+  // Returns whether the formula serves the call; NULL if it serves every call.
+  bool (*applies)(const void* frame);
+  const char* refusal;  // Why it does not.
 };
 extern const Decomposition kDecompositions[];
 extern const size_t kDecompositionCount;

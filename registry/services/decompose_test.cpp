@@ -65,6 +65,31 @@ TYPED_TEST(Decompositions, OfMeanOverNoElementsIsNan) {
   this->compare(BP_OP_MEAN, args, &bp_mean_args::y, {4});
 }
 
+TYPED_TEST(Decompositions, OfMatmulServeScaledSumsAlone) {
+  Tensor<TypeParam> a(*this->host, {2, 3}), b(*this->host, {3, 4}), addend(*this->host, {2, 4}),
+      product(*this->host, {2, 4}), y(*this->host, {2, 4});
+  a.set(random_values<TypeParam>(6));
+  b.set(random_values<TypeParam>(12));
+  addend.set(random_values<TypeParam>(8));
+  bp_matmul_args args{.struct_size = sizeof(args), .a = a.get(), .b = b.get(), .y = product.get()};
+  bp_kernel_choice choice{};
+  EXPECT_EQ(bp_kernel_find(this->host, 0, BP_KERNEL_DECOMPOSED, BP_OP_MATMUL, &args, &choice),
+            BP_UNSUPPORTED);
+  this->launch(BP_KERNEL_NATIVE, BP_OP_MATMUL, args);
+  args.y = y.get();
+  args.addend = addend.get();
+  args.alpha = 0.5;
+  args.beta = -2;
+  EXPECT_EQ(bp_kernel_find(this->host, 0, BP_KERNEL_NATIVE, BP_OP_MATMUL, &args, &choice),
+            BP_UNSUPPORTED);
+  this->launch(BP_KERNEL_DECOMPOSED, BP_OP_MATMUL, args);
+  std::vector<TypeParam> expected = product.elements();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = TypeParam(0.5) * expected[i] - 2 * addend.elements()[i];
+  }
+  expect_close(y.elements(), expected);
+}
+
 TYPED_TEST(Decompositions, OfLinearEqualsTheKernel) {
   // The rows of x are columns of its block, so the decomposition must copy x before it reshapes.
   Tensor<TypeParam> x(*this->host, {2, 3, 5}, {1, 2, 6}, 0, 30), weight(*this->host, {4, 5}),

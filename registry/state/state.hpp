@@ -33,6 +33,7 @@ struct Target;
 // Counts how calls of one op on one target were served. Each op has its own cache line.
 struct alignas(64) DispatchCounts {
   std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
+  std::atomic<uint64_t> realigned = 0;
 };
 
 // Releases a cache whose status nobody needs. end_plugin() calls release() itself, for the status.

@@ -96,6 +96,14 @@ std::vector<GradientCase> matrix_gradient_cases() {
       {"matmul, batched",
        {{2, 1, 2, 3}, {3, 3, 2}},
        [](Inputs x) { return matmul(x[0], x[1].unsqueeze(0)); }},
+      {"matmul, scaled and added to",
+       {{2, 3}, {3, 4}, {2, 4}},
+       [](Inputs x) { return matmul(x[0], x[1], 0, x[2], 0.5, -2); }},
+      {"linear, scaled and added to",
+       {{2, 3}, {4, 3}, {4}, {2, 4}},
+       [](Inputs x) {
+         return linear(x[0], x[1] - 1, x[2], Activation::kSilu, 0, nullptr, x[3], 0.5, -2);
+       }},
       {"linear", {{2, 2, 3}, {4, 3}, {4}}, [](Inputs x) { return linear(x[0], x[1], x[2]); }},
       {"linear, without bias", {{2, 3}, {4, 3}}, [](Inputs x) { return linear(x[0], x[1]); }},
       {"linear, relu", {{2, 3}, {4, 3}, {4}}, linear_with(Activation::kRelu)},

@@ -220,7 +220,7 @@ dims::Dims resolve_axes(const char* op, const char* name, IntList given, int64_t
   }
   dims::Dims axes = to_dims(op, name, given);
   for (int64_t i = 0; i < axes.count; ++i) {
-    axes.data[i] = resolve_axis(op, name, axes.data[i], ndim);
+    axes.data[i] = resolve_axis(op, name, axes.data[i], std::max<int64_t>(ndim, 1));
   }
   return axes;
 }

@@ -198,10 +198,9 @@ TEST_F(Ops, SayWhatIsGivenAndWhatIsAllowed) {
             "cat: y has no shape where xs has 2 tensors of shapes (2, 3), (2, 4), axis is 0; "
             "allowed: at least one tensor, and extents that differ along the axis alone, in "
             "concatenated(xs, axis)");
-  EXPECT_EQ(
-      message_of([&] { gather(x, z({4}, BP_I64), 1); }),
-      "gather: indices has shape (4); allowed: x.shape[:axis] + [indices.shape[axis]] + "
-      "x.shape[axis + 1:], which does not exist where x is (2, 3), indices is (4), axis is 1");
+  EXPECT_EQ(message_of([&] { gather(x, z({4}, BP_I64), 1); }),
+            "gather: indices has 1 axis; allowed: 2, which is x.ndim");
+  EXPECT_EQ(message_of([&] { softmax(z({}), 1); }), "softmax: axis is 1; allowed: -1 <= axis < 1");
   EXPECT_EQ(message_of([&] { layer_norm(x, z({4}), z({4}), 1, 1e-5); }),
             "layer_norm: gamma has shape (4); allowed: (3), which is x.shape[x.ndim - "
             "normalized_ndim:]");
@@ -233,6 +232,17 @@ TEST_F(Ops, ReduceOverAnyAxes) {
   EXPECT_EQ(argmax(x, 1).to_vector<int64_t>(), (std::vector<int64_t>{2, 2}));
 }
 
+TEST_F(Ops, TakeAxis0AndMinus1OfATensorWithoutAxes) {
+  const Tensor one = sum(x);
+  for (const int64_t axis : {0, -1}) {
+    EXPECT_EQ(sum(one, {axis}).item<float>(), 15);
+    EXPECT_EQ(softmax(one, axis).item<float>(), 1);
+    EXPECT_EQ(argmax(one, axis).item<int64_t>(), 0);
+    EXPECT_EQ(sort(one, axis).shape(), IntList());
+    EXPECT_EQ(gather(one, argmax(one, axis), axis).item<float>(), 15);
+  }
+}
+
 TEST_F(Ops, MultiplyMatricesWithBroadcastBatches) {
   EXPECT_EQ(matmul(x, x.transpose()).to_vector<float>(), (Floats{5, 14, 14, 50}));
   const Tensor batch = x.reshape({2, 1, 3});
@@ -252,6 +262,20 @@ TEST_F(Ops, ApplyLinearLayers) {
   EXPECT_EQ(linear(x, weight, bias, Activation::kRelu).to_vector<float>(),
             (Floats{0.5, 0, 3.5, 0}));
   EXPECT_EQ(linear(x, weight).to_vector<float>(), (Floats{0, -1, 3, -4}));
+}
+
+TEST_F(Ops, ScaleAProductAndAddToIt) {
+  const Tensor weight = from_host<float>({1, 0, 0, 0, -1, 0}, {2, 3}, device);
+  const Tensor bias = from_host<float>({0.5, 1}, {2}, device);
+  const Tensor addend = from_host<float>({1, 2}, {2}, device).expand({2, 2});
+  EXPECT_EQ(matmul(x, weight.transpose(), 0, addend).to_vector<float>(), (Floats{1, 1, 4, -2}));
+  EXPECT_EQ(matmul(x, weight.transpose(), 0, addend, 2, -1).to_vector<float>(),
+            (Floats{-1, -4, 5, -10}));
+  EXPECT_EQ(matmul(x, weight.transpose(), 0, {}, 2).to_vector<float>(), (Floats{0, -2, 6, -8}));
+  EXPECT_EQ(linear(x, weight, bias, Activation::kNone, 0, nullptr, addend, 2).to_vector<float>(),
+            (Floats{1.5, 1, 7.5, -5}));
+  EXPECT_EQ(linear(x, weight, bias, Activation::kRelu, 0, nullptr, {}, 2).to_vector<float>(),
+            (Floats{0.5, 0, 6.5, 0}));
 }
 
 TEST_F(Ops, FillUpShortLists) {

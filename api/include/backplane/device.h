@@ -46,7 +46,10 @@ typedef struct bp_heap {
   /* [HEAP-1] A request for more than max_allocation_bytes of a heap returns BP_OUT_OF_MEMORY. */
   uint64_t max_allocation_bytes;
   /* [HEAP-2] Kernels take tensors at every multiple of tensor_offset_alignment_bytes, a power of
-   * two from 1 to 4096. The offset of a tensor is a multiple of its dtype's size as well. */
+   * two from 1 to 4096. The offset of a tensor is a multiple of its dtype's size as well. [HEAP-4]
+   * Kernels of copy take every multiple of the dtype's size. [HEAP-5] No other kernel is offered a
+   * tensor at an offset below this alignment: the host copies the tensor to an aligned place and
+   * back, and counts the call. A launch() that meets such an offset returns BP_UNSUPPORTED. */
   uint64_t tensor_offset_alignment_bytes;
   uint64_t suballocation_granularity_bytes; /* 0: buffers can only be used whole. */
   /* A power of two; 1 if the heap is host_coherent, 0 if it is not host_visible. [HEAP-3] flush()

@@ -136,11 +136,11 @@ enum { BP_OP_GATHER = 8, BP_GATHER_ARGS_SIZE_R3 = 40 };
 typedef struct bp_gather_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Any, 1-D to 8-D. */
-  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* x; /* Any. */
+  /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* y;  /* Out, like(x), shape indices.shape. */
-  int32_t axis;        /* At least 0, below x.ndim. */
+  int32_t axis;        /* At least 0, below max(x.ndim, 1). */
   uint32_t reserved_0; /* 0. */
 } bp_gather_args;
 
@@ -153,12 +153,12 @@ enum { BP_OP_SCATTER = 9, BP_SCATTER_ARGS_SIZE_R3 = 48 };
 typedef struct bp_scatter_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Any, 1-D to 8-D. */
-  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* x; /* Any. */
+  /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* src; /* Like(x), shape indices.shape. */
   const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
-  int32_t axis;         /* At least 0, below x.ndim. */
+  int32_t axis;         /* At least 0, below max(x.ndim, 1). */
   uint32_t reserved_0;  /* 0. */
 } bp_scatter_args;
 
@@ -173,12 +173,12 @@ enum {
 typedef struct bp_scatter_reduce_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
-  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* src; /* Like(x), shape indices.shape. */
   const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
-  int32_t axis;         /* At least 0, below x.ndim. */
+  int32_t axis;         /* At least 0, below max(x.ndim, 1). */
   uint32_t reduction;   /* One of the constants above. */
 } bp_scatter_reduce_args;
 
@@ -205,12 +205,13 @@ typedef struct bp_index_select_args {
 enum { BP_OP_TOPK = 12, BP_TOPK_ARGS_SIZE_R3 = 48 };
 typedef struct bp_topk_args {
   uint32_t struct_size;
-  uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
-  const bp_tensor* y;       /* Out, like(x), shape x.shape[:axis] + [k] + x.shape[axis + 1:]. */
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  /* Out, like(x), shape x.shape[:axis] + [k] * min(x.ndim, 1) + x.shape[axis + 1:]. */
+  const bp_tensor* y;
   const bp_tensor* indices; /* Out or NULL, i64, shape y.shape. */
-  int64_t k;                /* At least 0, at most x.shape[axis]. */
-  int32_t axis;             /* At least 0, below x.ndim. */
+  int64_t k;                /* At least 0, at most numel(x.shape[axis:axis + 1]). */
+  int32_t axis;             /* At least 0, below max(x.ndim, 1). */
   int32_t is_largest;       /* At least 0, at most 1. */
 } bp_topk_args;
 
@@ -221,10 +222,10 @@ enum { BP_OP_SORT = 13, BP_SORT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_sort_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64. */
   const bp_tensor* y;       /* Out, like(x), shape x.shape. */
   const bp_tensor* indices; /* Out or NULL, i64, shape x.shape. */
-  int32_t axis;             /* At least 0, below x.ndim. */
+  int32_t axis;             /* At least 0, below max(x.ndim, 1). */
   int32_t is_descending;    /* At least 0, at most 1. */
 } bp_sort_args;
 
@@ -555,7 +556,7 @@ typedef struct bp_sum_args {
   /* Out, f32, f64, f16, bf16, i32 or i64, shape reduced(x.shape, axes, keepdims). */
   const bp_tensor* y;
   uint64_t axes_count;
-  const int64_t* axes; /* At least 0, below x.ndim, all different. */
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
   int32_t keepdims;    /* At least 0, at most 1. */
   uint32_t reserved_0; /* 0. */
 } bp_sum_args;
@@ -570,14 +571,14 @@ typedef struct bp_mean_args {
   const bp_tensor* x;  /* Float. */
   const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
   uint64_t axes_count;
-  const int64_t* axes; /* At least 0, below x.ndim, all different. */
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
   int32_t keepdims;    /* At least 0, at most 1. */
   uint32_t reserved_0; /* 0. */
 } bp_mean_args;
 
 /* amax: The largest element over axes; x itself if there are none. NaN if one of them is NaN. -0
  * equals 0: of both, either may be y. Where several are the largest, the gradient is shared between
- * them.
+ * them. No elements have no largest one: a y with elements, of an x without, is refused.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_AMAX = 302, BP_AMAX_ARGS_SIZE_R3 = 48 };
 typedef struct bp_amax_args {
@@ -586,13 +587,14 @@ typedef struct bp_amax_args {
   const bp_tensor* x;  /* F32, f64, f16, bf16, i32 or i64. */
   const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
   uint64_t axes_count;
-  const int64_t* axes; /* At least 0, below x.ndim, all different. */
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
   int32_t keepdims;    /* At least 0, at most 1. */
   uint32_t reserved_0; /* 0. */
 } bp_amax_args;
 
 /* argmax: The index along axis of the largest element, the first of equal ones; the first NaN if
- * there is one.
+ * there is one. An x without axes takes axis 0 and gives 0. A y with elements, of an x without, is
+ * refused.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_ARGMAX = 303, BP_ARGMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_argmax_args {
@@ -600,7 +602,7 @@ typedef struct bp_argmax_args {
   uint32_t flags;     /* None defined: 0. */
   const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
   const bp_tensor* y; /* Out, i64, shape reduced(x.shape, [axis], keepdims). */
-  int32_t axis;       /* At least 0, below x.ndim. */
+  int32_t axis;       /* At least 0, below max(x.ndim, 1). */
   int32_t keepdims;   /* At least 0, at most 1. */
 } bp_argmax_args;
 
@@ -615,28 +617,34 @@ typedef struct bp_logsumexp_args {
   const bp_tensor* x;  /* Float. */
   const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
   uint64_t axes_count;
-  const int64_t* axes; /* At least 0, below x.ndim, all different. */
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
   int32_t keepdims;    /* At least 0, at most 1. */
   uint32_t reserved_0; /* 0. */
 } bp_logsumexp_args;
 
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
- * before them, which a and b share.
+ * before them, which a and b share: y is alpha * (a b) + beta * addend. An alpha or beta of 0
+ * stands for 1, and without addend beta is not used. The product is scaled and added to in acc(y),
+ * and rounded once to the dtype of y. Strides of 0 broadcast an addend.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_MATMUL = 400, BP_MATMUL_ARGS_SIZE_R3 = 32 };
+enum { BP_OP_MATMUL = 400, BP_MATMUL_ARGS_SIZE_R3 = 56 };
 typedef struct bp_matmul_args {
   uint32_t struct_size;
-  uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* Float, 2-D to 8-D. */
-  const bp_tensor* b; /* Float, shape a.shape[:-2] + [a.shape[-1], b.shape[-1]]. */
-  const bp_tensor* y; /* Out, float, shape a.shape[:-1] + [b.shape[-1]]. */
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* a;      /* Float, 2-D to 8-D. */
+  const bp_tensor* b;      /* Float, shape a.shape[:-2] + [a.shape[-1], b.shape[-1]]. */
+  const bp_tensor* y;      /* Out, float, shape a.shape[:-1] + [b.shape[-1]]. */
+  const bp_tensor* addend; /* Or NULL, like(y), shape a.shape[:-1] + [b.shape[-1]]. */
+  double alpha;
+  double beta;
 } bp_matmul_args;
 
-/* linear: activation(x weight^T + bias) over the last axis of x: x is (..., k), weight (n, k), bias
- * (n) and y (..., n). preactivation is x weight^T + bias, which the gradients of gelu (with erf)
- * and silu need.
+/* linear: activation(alpha * (x weight^T) + bias + beta * addend) over the last axis of x: x is
+ * (..., k), weight (n, k), bias (n), and addend and y (..., n). preactivation is the argument of
+ * activation, which the gradients of gelu (with erf) and silu need. An alpha or beta of 0 stands
+ * for 1, and without addend beta is not used.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_LINEAR = 401, BP_LINEAR_ARGS_SIZE_R3 = 56 };
+enum { BP_OP_LINEAR = 401, BP_LINEAR_ARGS_SIZE_R3 = 80 };
 enum {
   BP_LINEAR_ACTIVATION_NONE = 1,
   BP_LINEAR_ACTIVATION_RELU = 2,
@@ -653,6 +661,9 @@ typedef struct bp_linear_args {
   uint32_t activation;            /* One of the constants above. */
   uint32_t reserved_0;            /* 0. */
   const bp_tensor* preactivation; /* Out or NULL, like(y), shape y.shape. */
+  const bp_tensor* addend;        /* Or NULL, like(y), shape x.shape[:-1] + [weight.shape[0]]. */
+  double alpha;
+  double beta;
 } bp_linear_args;
 
 /* convolution: Cross-correlation over the 1 to 3 spatial axes of x, the kernel not flipped: x is
@@ -831,7 +842,7 @@ typedef struct bp_softmax_args {
   uint32_t flags;      /* None defined: 0. */
   const bp_tensor* x;  /* Float. */
   const bp_tensor* y;  /* Out, like(x), shape x.shape; may alias x. */
-  int32_t axis;        /* At least 0, below x.ndim. */
+  int32_t axis;        /* At least 0, below max(x.ndim, 1). */
   uint32_t reserved_0; /* 0. */
 } bp_softmax_args;
 
@@ -844,7 +855,7 @@ typedef struct bp_log_softmax_args {
   uint32_t flags;      /* None defined: 0. */
   const bp_tensor* x;  /* Float. */
   const bp_tensor* y;  /* Out, like(x), shape x.shape; may alias x. */
-  int32_t axis;        /* At least 0, below x.ndim. */
+  int32_t axis;        /* At least 0, below max(x.ndim, 1). */
   uint32_t reserved_0; /* 0. */
 } bp_log_softmax_args;
 
@@ -858,7 +869,7 @@ typedef struct bp_softmax_backward_args {
   const bp_tensor* grad_y; /* Float. */
   const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
   const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
-  int32_t axis;            /* At least 0, below grad_y.ndim. */
+  int32_t axis;            /* At least 0, below max(grad_y.ndim, 1). */
   uint32_t reserved_0;     /* 0. */
 } bp_softmax_backward_args;
 
@@ -872,7 +883,7 @@ typedef struct bp_log_softmax_backward_args {
   const bp_tensor* grad_y; /* Float. */
   const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
   const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
-  int32_t axis;            /* At least 0, below grad_y.ndim. */
+  int32_t axis;            /* At least 0, below max(grad_y.ndim, 1). */
   uint32_t reserved_0;     /* 0. */
 } bp_log_softmax_backward_args;
 

@@ -97,7 +97,7 @@ bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
   std::copy_n(args.indices->strides, args.indices->ndim, indices.begin());
   x[axis] = 0;
   return submit(launch, *args.y, *args.x, x, *args.indices, indices,
-                {args.x->shape[axis], args.x->strides[axis]});
+                {axis_extent(*args.x, axis), axis_stride(*args.x, axis)});
 }
 
 bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) {

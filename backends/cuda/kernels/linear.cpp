@@ -13,7 +13,7 @@ namespace {
 bp_reason linear_supports(const bp_linear_args& args) {
   const bool is_known =
       args.activation >= BP_LINEAR_ACTIVATION_NONE && args.activation <= BP_LINEAR_ACTIVATION_SILU;
-  return is_known ? nullptr : "the activation is not known";
+  return is_known ? scaled_sum_reason(args) : "the activation is not known";
 }
 
 bp_status tiles_launch(const bp_linear_args& args, Launch& launch) {

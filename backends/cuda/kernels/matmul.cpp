@@ -5,7 +5,12 @@
 namespace bp::cuda {
 namespace {
 
+bp_reason tiles_supports(const bp_matmul_args& args) { return scaled_sum_reason(args); }
+
 bp_status tiles_launch(const bp_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = tiles_supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("matmul: ") + reason);
+  }
   return launch_product_tiles(product_of(args), launch);
 }
 
@@ -20,7 +25,7 @@ constinit const bp_kernel kMatmulLibraryNarrow =
 constinit const bp_kernel kMatmulLibraryTf32 =
     make_library_kernel<bp_matmul_args, ProductKernel<bp_matmul_args, true>>(
         product_row("matmul.cublaslt_tf32", BP_OP_MATMUL, kTf32Dtypes, 2, &kTf32Numerics));
-constinit const bp_kernel kMatmulTiles = make_kernel<bp_matmul_args, tiles_launch>(
+constinit const bp_kernel kMatmulTiles = make_kernel<bp_matmul_args, tiles_launch, tiles_supports>(
     product_row("matmul.tiles", BP_OP_MATMUL, kProductDtypes, 0));
 
 }  // namespace bp::cuda

@@ -33,6 +33,7 @@ bp_status launch_product(const Product& product, const ChosenProduct& chosen, La
 template <typename Args, bool kAllowsTf32>
 struct ProductKernel {
   static bp_reason supports(const Args& args, bp_launch_flags flags, const Env& env) {
+    if (const bp_reason reason = scaled_sum_reason(args)) return reason;
     return supports_product(product_of(args), kAllowsTf32, flags, env);
   }
 
@@ -43,10 +44,10 @@ struct ProductKernel {
   }
 
   static bp_status launch(const Args& args, Launch& launch) {
-    const Product product = product_of(args);
-    if (const bp_reason reason = supports_product(product, kAllowsTf32, launch.flags(), launch)) {
+    if (const bp_reason reason = supports(args, launch.flags(), launch)) {
       return launch.refuse(BP_UNSUPPORTED, reason);
     }
+    const Product product = product_of(args);
     return launch_product(
         product, choose_product(product, kAllowsTf32, is_aligned(product), launch), launch);
   }
@@ -56,10 +57,8 @@ struct ProductKernel {
   class Plan : public LibraryPlan {
    public:
     Plan(const Args& args, const Env& env) {
+      if (const bp_reason reason = supports(args, 0, env)) refuse_plan(reason);
       const Product product = product_of(args);
-      if (const bp_reason reason = supports_product(product, kAllowsTf32, 0, env)) {
-        refuse_plan(reason);
-      }
       aligned_ = choose_product(product, kAllowsTf32, true, env);
       other_ = choose_product(product, kAllowsTf32, false, env);
       if (aligned_.plan == nullptr || other_.plan == nullptr) {

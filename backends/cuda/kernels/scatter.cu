@@ -69,7 +69,7 @@ ScatterPlan plan_of(const Args& args) {
   const RowExtents extents = row_extents(*args.y, axes);
   plan.lines = extents.rows;
   plan.extent = extents.count;
-  plan.count = args.indices->shape[args.axis];
+  plan.count = axis_extent(*args.indices, static_cast<size_t>(args.axis));
   return plan;
 }
 

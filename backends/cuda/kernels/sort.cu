@@ -71,7 +71,7 @@ bp_status submit(const Args& args, bool is_descending, Launch& launch) {
   const RowExtents extents = row_extents(*args.x, axes);
   plan.lines = extents.rows;
   plan.count = extents.count;
-  plan.kept = args.y->shape[args.axis];
+  plan.kept = axis_extent(*args.y, static_cast<size_t>(args.axis));
   if (plan.lines == 0 || plan.kept == 0) return BP_OK;
   return with_number(args.x->dtype, [&]<typename T>(T) { return sort_rows<T>(plan, launch); });
 }

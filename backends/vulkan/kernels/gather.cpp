@@ -40,10 +40,10 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
   record.x = address_of(launch, &s.x);
   record.indices = launch.device_address(s.indices);
   record.failure = launch.failure_address(
-      wrong_index(s.op, "indices", s.indices, record.indices, s.x.shape[s.axis]));
+      wrong_index(s.op, "indices", s.indices, record.indices, axis_extent(s.x, s.axis)));
   record.count = static_cast<uint64_t>(walk.count);
-  record.axis_stride = s.x.strides[s.axis] * item;
-  record.axis_extent = s.x.shape[s.axis];
+  record.axis_stride = axis_stride(s.x, s.axis) * item;
+  record.axis_extent = axis_extent(s.x, s.axis);
   std::fill_n(record.extents, BP_MAX_RANK, 1u);
   for (size_t i = 0; i < walk.rank; ++i) {
     record.extents[i] = static_cast<uint32_t>(walk.extents[i]);

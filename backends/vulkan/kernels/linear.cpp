@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/vulkan/kernels/product.hpp"
+#include "backplane/shell/product.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -54,6 +55,7 @@ bp_reason linear_supports(const bp_linear_args& args) {
   if (args.activation < BP_LINEAR_ACTIVATION_NONE || args.activation > BP_LINEAR_ACTIVATION_SILU) {
     return "the activation is not known";
   }
+  if (const bp_reason reason = scaled_sum_reason(args)) return reason;
   const bool is_plain = args.bias == nullptr && args.preactivation == nullptr &&
                         args.activation == BP_LINEAR_ACTIVATION_NONE;
   if (!is_plain && args.weight->shape[1] > kMostOfProduct) return "k is larger than 65536";

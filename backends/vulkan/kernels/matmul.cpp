@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/vulkan/kernels/product.hpp"
+#include "backplane/shell/product.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -26,11 +27,14 @@ Product product_of(const bp_matmul_args& args) {
   return p;
 }
 
+bp_reason matmul_supports(const bp_matmul_args& args) { return scaled_sum_reason(args); }
+
 uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
   return product_workspace(env, product_of(args));
 }
 
 bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = matmul_supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
   Product p = product_of(args);
   p.a.address = address_of(launch, args.a);
   p.a.tensor = args.a;
@@ -45,7 +49,7 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kMatmul =
-    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>(
+    make_kernel<bp_matmul_args, matmul_launch, matmul_supports, matmul_workspace>(
         kernel_row("matmul", BP_OP_MATMUL, {kShaderProductDtypes, 3}));
 
 }  // namespace bp::vulkan

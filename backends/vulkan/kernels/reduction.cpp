@@ -45,7 +45,7 @@ bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
 }
 
 bp_reason argmax_supports(const bp_argmax_args& args) {
-  const bool is_short = args.x->shape[args.axis] <= int64_t{1} << 21;
+  const bool is_short = axis_extent(*args.x, static_cast<size_t>(args.axis)) <= int64_t{1} << 21;
   return is_short ? nullptr : "the axis has more than 2^21 elements";
 }
 

@@ -147,11 +147,11 @@ Scatter scatter_along(const Args& args, const char* op, const bp_tensor& y) {
     s.src.line[s.line_ndim] = args.src->strides[i];
     s.indices.line[s.line_ndim++] = args.indices->strides[i];
   }
-  s.walk_shape[0] = args.indices->shape[axis];
-  s.src.walk[0] = args.src->strides[axis];
-  s.indices.walk[0] = args.indices->strides[axis];
-  s.place_shape[0] = y.shape[axis];
-  s.place[0] = y.strides[axis];
+  s.walk_shape[0] = axis_extent(*args.indices, axis);
+  s.src.walk[0] = axis_stride(*args.src, axis);
+  s.indices.walk[0] = axis_stride(*args.indices, axis);
+  s.place_shape[0] = axis_extent(y, axis);
+  s.place[0] = axis_stride(y, axis);
   return s;
 }
 

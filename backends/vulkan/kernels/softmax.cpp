@@ -69,8 +69,7 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
   const auto along = static_cast<uint32_t>(axis);
   const int64_t item = dtype_size_bytes(to.dtype);
   Walk rows = make_row_walk(tensors, along, 1);
-  // A scalar is a row of one element.
-  const int64_t row_size = to.ndim == 0 ? 1 : to.shape[along];
+  const int64_t row_size = axis_extent(to, along);
   if (rows.count == 0 || row_size == 0) return BP_OK;
   SoftmaxRecord record{};
   record.row_size = static_cast<uint64_t>(row_size);
@@ -79,7 +78,7 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
   size_t k = 0;
   for (const bp_tensor* t : tensors) {
     record.addresses[k] = launch.device_address(*t);
-    record.steps[k] = to.ndim == 0 ? 0 : t->strides[along] * item;
+    record.steps[k] = axis_stride(*t, along) * item;
     bound[k] = t;
     if (k++ != 0) reads.add(t);
   }
@@ -124,8 +123,8 @@ bp_status backward_launch(const Args& args, Launch& launch) {
 }
 
 bp_reason row_reason(const bp_tensor& x, int32_t axis) {
-  if (x.ndim == 0) return nullptr;
-  return x.shape[axis] <= kMostLanes * kMostTrips ? nullptr : kRowTooLong;
+  const int64_t row_size = axis_extent(x, static_cast<size_t>(axis));
+  return row_size <= kMostLanes * kMostTrips ? nullptr : kRowTooLong;
 }
 
 template <typename Args>

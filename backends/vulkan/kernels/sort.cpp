@@ -52,13 +52,13 @@ SortRecord record_of(Launch& launch, const Sort& s, const Walk& rows) {
   record.x = launch.device_address(s.x);
   record.y = launch.device_address(s.y);
   record.indices = address_of(launch, s.indices);
-  record.x_step = s.x.strides[s.axis] * dtype_size_bytes(s.x.dtype);
-  record.y_step = s.y.strides[s.axis] * dtype_size_bytes(s.y.dtype);
+  record.x_step = axis_stride(s.x, s.axis) * dtype_size_bytes(s.x.dtype);
+  record.y_step = axis_stride(s.y, s.axis) * dtype_size_bytes(s.y.dtype);
   if (s.indices != nullptr) {
-    record.index_step = s.indices->strides[s.axis] * dtype_size_bytes(BP_I64);
+    record.index_step = axis_stride(*s.indices, s.axis) * dtype_size_bytes(BP_I64);
   }
-  record.size = static_cast<uint32_t>(s.x.shape[s.axis]);
-  record.written = static_cast<uint32_t>(s.y.shape[s.axis]);
+  record.size = static_cast<uint32_t>(axis_extent(s.x, s.axis));
+  record.written = static_cast<uint32_t>(axis_extent(s.y, s.axis));
   copy_extents(rows, record.extents);
   std::ranges::copy(rows.strides[0], record.x_strides);
   std::ranges::copy(rows.strides[1], record.y_strides);

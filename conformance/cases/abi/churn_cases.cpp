@@ -177,16 +177,15 @@ void ranges_begin_at_every_byte(Context& t) {
   }
 }
 
-// Copies a row of elements between tensors at all offsets that the heap allows, up to a page.
-void kernels_take_every_allowed_offset(Context& t) {
+// Copies a row of elements between tensors at all offsets of whole elements, up to a page.
+void copy_takes_every_offset(Context& t) {
   const OwnedStream stream = make_stream(t);
   constexpr int64_t kCount = 37;
   constexpr uint64_t kLast = 4096, kBytes = kCount * 4;
   const OwnedBuffer from = make_buffer(t, kLast + kBytes), to = make_buffer(t, kLast + kBytes);
   const std::vector<uint8_t> source = random_bytes(t, kLast + kBytes);
   write(t, stream.get(), range(from, 0, source.size()), source);
-  const uint64_t step =
-      std::max<uint64_t>(4, t.target().properties->heaps->tensor_offset_alignment_bytes);
+  const uint64_t step = 4;
   const int64_t stride = 1;
   bp_tensor x{
       .buffer = from.get(), .shape = &kCount, .strides = &stride, .ndim = 1, .dtype = BP_F32};
@@ -207,6 +206,46 @@ void kernels_take_every_allowed_offset(Context& t) {
              "copy from byte " + std::to_string(x.byte_offset) + " to byte " +
                  std::to_string(y.byte_offset) + ", and the bytes around it");
   }
+}
+
+// Launches an op with a tensor at an offset that the heap does not allow.
+void other_offsets_are_copied(Context& t) {
+  constexpr int64_t kCount = 37;
+  constexpr uint64_t kItem = sizeof(float), kBytes = (kCount + 1) * kItem;
+  const uint64_t alignment = t.target().properties->heaps->tensor_offset_alignment_bytes;
+  if (alignment <= kItem) t.not_supported("the heap allows every offset of a float");
+  const OwnedStream stream = make_stream(t);
+  const OwnedBuffer from = make_buffer(t, kBytes), to = make_buffer(t, kBytes);
+  std::vector<uint8_t> source(kBytes), expected = random_bytes(t, kBytes, 1);
+  for (int64_t i = 0; i <= kCount; ++i) {
+    const auto value = static_cast<float>(i - kCount / 3);
+    std::memcpy(source.data() + static_cast<uint64_t>(i) * kItem, &value, kItem);
+  }
+  write(t, stream.get(), range(from, 0, kBytes), source);
+  write(t, stream.get(), range(to, 0, kBytes), expected);
+  const int64_t stride = 1;
+  bp_tensor x{
+      .buffer = from.get(), .shape = &kCount, .strides = &stride, .ndim = 1, .dtype = BP_F32};
+  bp_tensor y = x;
+  y.buffer = to.get();
+  const bp_neg_args args{.struct_size = sizeof(args), .flags = 0, .x = &x, .y = &y};
+  bp_kernel_choice choice{};
+  if (bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, BP_OP_NEG, &args, &choice) != BP_OK) {
+    t.not_supported("the backend has no kernel for neg.f32");
+  }
+  x.byte_offset = y.byte_offset = kItem;
+  t.expect_refused(bp_kernel_launch(&t.target(), stream.get(), 0, choice.kernel, &args),
+                   BP_UNSUPPORTED, "a launch with an offset that the heap does not allow");
+  t.require_ok(bp_op_launch(&t.target(), stream.get(), 0, BP_OP_NEG, &args), "launch of neg");
+  for (uint64_t i = kItem; i < kBytes; ++i) {  // The last byte of a float has its sign.
+    expected[i] = static_cast<uint8_t>(source[i] ^ (i % kItem == kItem - 1 ? 0x80 : 0));
+  }
+  t.expect(read(t, stream.get(), range(to, 0, kBytes)) == expected,
+           "neg at byte 4, and the bytes before it");
+  bp_dispatch_statistics counts{.struct_size = sizeof(bp_dispatch_statistics),
+                                .struct_type = BP_STRUCT_DISPATCH_STATISTICS};
+  t.require_ok(bp_target_statistics(&t.target(), BP_OP_NEG, &counts), "statistics");
+  t.expect(counts.realigned_count > 0, "the host counts the call");
 }
 
 // Checks the status and the text of a request that cannot be met.
@@ -268,15 +307,16 @@ void add_churn_cases(std::vector<Case>& cases) {
            {"STREAM-3", "MEMORY-10", "MEMORY-3"},
            churn_keeps_every_pattern},
           {"ranges_begin_at_every_byte", {"MEMORY-1", "MEMORY-11"}, ranges_begin_at_every_byte},
-          {"kernels_take_every_allowed_offset",
-           {"HEAP-2", "TENSOR-1"},
-           kernels_take_every_allowed_offset},
+          {"copy_takes_every_offset", {"HEAP-2", "HEAP-4", "TENSOR-1"}, copy_takes_every_offset},
+          {"other_offsets_are_copied", {"HEAP-5"}, other_offsets_are_copied},
           {"full_heap_is_out_of_memory", {"MEMORY-4", "HEAP-1"}, full_heap_is_out_of_memory},
       });
   for (Case& c : cases) {
     if (c.id == "memory.churn_keeps_every_pattern") c.tier = Tier::kQuick;
     if (c.id == "memory.full_heap_is_out_of_memory") c.is_exclusive = true;
-    if (c.id == "memory.kernels_take_every_allowed_offset") c.dtype = "f32";
+    const bool is_of_offsets =
+        c.id == "memory.copy_takes_every_offset" || c.id == "memory.other_offsets_are_copied";
+    if (is_of_offsets) c.dtype = "f32";
   }
 }
 

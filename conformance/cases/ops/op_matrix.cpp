@@ -1,4 +1,6 @@
 // Cases of matmul and linear.
+#include <cmath>
+
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
@@ -79,11 +81,40 @@ Shape matrix(const Size& size, int64_t rows, int64_t columns) {
   return shape;
 }
 
+using reference::Scales;
+
+// Cases without an addend and scales need not give these.
+Scales scales_of(const CallData& data) {
+  return {data.has_attribute("alpha") ? data.number("alpha") : 0,
+          data.has_attribute("beta") ? data.number("beta") : 0};
+}
+
+bool is_scaled(const CallData& data) { return data.has("addend") || scales_of(data).are_given(); }
+
+// Returns the number of roundings of a sum of `depth` terms. A scaled sum has five more: alpha,
+// beta, a product with each, and the sum of both.
+double terms_of(int64_t depth, const CallData& data) {
+  return static_cast<double>(depth + (is_scaled(data) ? 5 : 0));
+}
+
+template <typename N>
+Array<N> with_addend(const CallData& data, Array<N> product, Scales scales, bool is_magnitude) {
+  if (!data.has("addend")) return reference::scaled_sum<N>(std::move(product), nullptr, scales);
+  Array<N> addend = data.array<N>("addend");
+  if (is_magnitude) addend = absolute(std::move(addend));
+  return reference::scaled_sum<N>(std::move(product), &addend, scales);
+}
+
 std::vector<Expected> expected_matmul(const CallData& data, const Numerics& numerics) {
   return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
     const Array<N> a = data.array<N>("a"), b = data.array<N>("b");
-    return judged_sum(data, reference::matmul(a, b), reference::matmul(absolute(a), absolute(b)),
-                      static_cast<double>(a.shape.back()), numerics);
+    const Scales scales = scales_of(data);
+    const Array<N> y = with_addend(data, reference::matmul(a, b), scales, false);
+    const Array<N> magnitude =
+        with_addend(data, reference::matmul(absolute(a), absolute(b)), scales.absolute(), true);
+    Known known = summed(y, magnitude, terms_of(a.shape.back(), data), numerics);
+    known.is_one_sided = is_scaled(data);  // An alpha that was rounded shifts all results alike.
+    return judged(data, std::move(known));
   });
 }
 
@@ -100,6 +131,50 @@ void add_matmul(OpCases& cases, bp_dtype dtype, const std::string& fill, const S
   made.is_exact = fill != "random";
   made.varies = size.m * size.n > 8 && size.k > 0 && lies.a == kDense && lies.b == kDense;
   cases.push_back(std::move(made));
+}
+
+// A sum of a product and an addend, which may be broadcast.
+struct ScaledRow {
+  bool has_addend;
+  Scales scales;
+  Layout addend = kDense;
+};
+
+const std::vector<ScaledRow>& scaled_rows() {
+  static const std::vector<ScaledRow> rows = {
+      {true, {}},
+      {true, {0.5, -2}},
+      {true, {1.7, 0.3}, kBroadcastFirst},
+      {true, {1, 1}, kBroadcastLast},
+      {true, {0, -0.6}, kBroadcastAll},
+      {false, {-1.3, 0}},
+      {false, {1, 0}},
+  };
+  return rows;
+}
+
+std::string scaled_text(const ScaledRow& row) {
+  std::string text = row.has_addend ? "_addend" : "";
+  if (row.scales.alpha != 0) text += "_alpha" + std::to_string(row.scales.alpha);
+  if (row.scales.beta != 0) text += "_beta" + std::to_string(row.scales.beta);
+  return text;
+}
+
+// Makes a scaled sum of a plain case whose y has this shape.
+void scale(OpCase& made, const ScaledRow& row, bp_dtype dtype, const Shape& y) {
+  made.detail += scaled_text(row);
+  if (row.addend != kDense) made.layout += std::string("_") + layout_text(row.addend) + "_addend";
+  if (row.has_addend) made.input("addend", dtype, y, kRandom, row.addend);
+  made.set("alpha", row.scales.alpha).set("beta", row.scales.beta);
+}
+
+void add_scaled_matmul(OpCases& cases, bp_dtype dtype) {
+  for (const Size& size : {Size{17, 33, 19, {}}, Size{5, 7, 3, {2}}, Size{4, 0, 5, {}}}) {
+    for (const ScaledRow& row : scaled_rows()) {
+      add_matmul(cases, dtype, "random", size, {}, false);
+      scale(cases.back(), row, dtype, matrix(size, size.m, size.n));
+    }
+  }
 }
 
 // ---- linear ---------------------------------------------------------------------------------- //
@@ -155,10 +230,18 @@ std::vector<Expected> expected_linear(const CallData& data, const Numerics& nume
     Array<N> bias, bias_magnitude;
     if (data.has("bias")) bias = data.array<N>("bias"), bias_magnitude = absolute(bias);
     const bool has_bias = data.has("bias");
-    const Array<N> y = reference::linear(x, weight, has_bias ? &bias : nullptr);
-    const Array<N> magnitude =
-        reference::linear(absolute(x), absolute(weight), has_bias ? &bias_magnitude : nullptr);
-    Known known = summed(y, magnitude, static_cast<double>(x.shape.back() + has_bias), numerics);
+    // linear() applies alpha, because it does not scale the bias.
+    const Scales scales = scales_of(data), only_beta{0, scales.beta};
+    const Array<N> y =
+        with_addend(data, reference::linear(x, weight, has_bias ? &bias : nullptr, scales.alpha),
+                    only_beta, false);
+    const Array<N> magnitude = with_addend(
+        data,
+        reference::linear(absolute(x), absolute(weight), has_bias ? &bias_magnitude : nullptr,
+                          std::fabs(scales.alpha)),
+        only_beta.absolute(), true);
+    Known known = summed(y, magnitude, terms_of(x.shape.back() + has_bias, data), numerics);
+    known.is_one_sided = is_scaled(data);
     add_preactivation(data, known);
     std::vector<Expected> expected = judged(data, std::move(known));
     expected[0] = activated(expected[0], data.integer("activation"), dtype);
@@ -252,6 +335,21 @@ void add_linear(OpCases& cases, bp_dtype dtype, bool is_exact, bool is_smoke) {
   }
 }
 
+void add_scaled_linear(OpCases& cases, bp_dtype dtype) {
+  for (const ScaledRow& row : scaled_rows()) {
+    for (const bool has_bias : {true, false}) {
+      OpCase made = make_case(BP_OP_LINEAR, dtype, "random",
+                              std::string("17x33_n19") + (has_bias ? "_bias" : ""), "dense");
+      made.input("x", dtype, {17, 33}, kRandom).input("weight", dtype, {19, 33}, kRandom);
+      if (has_bias) made.input("bias", dtype, {19}, kRandom);
+      made.output("y", dtype, {17, 19}).reference = expected_linear;
+      made.set("activation", kNone).varies = false;
+      scale(made, row, dtype, {17, 19});
+      cases.push_back(std::move(made));
+    }
+  }
+}
+
 }  // namespace
 
 void add_matrix(OpCases& cases) {
@@ -269,6 +367,8 @@ void add_matrix(OpCases& cases) {
       add_matmul(cases, dtype, "exact_dense", wide, lies, is_smoke);
       add_matmul(cases, dtype, "random", batched, lies, is_smoke);
     }
+    add_scaled_matmul(cases, dtype);
+    add_scaled_linear(cases, dtype);
     add_linear(cases, dtype, true, is_smoke);
     add_linear(cases, dtype, false, is_smoke);
   }

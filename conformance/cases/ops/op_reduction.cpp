@@ -26,6 +26,8 @@ struct Row {
 const std::vector<Row>& all_rows() {
   static const std::vector<Row> rows = {
       {{}, {}},
+      {{}, {0}},
+      {{}, {0}, true},
       {{1}, {0}},
       {{7}, {0}},
       {{8}, {0}},

@@ -163,6 +163,7 @@ const std::vector<Row>& all_rows() {
       {{2, 3, 4, 5}, 3, 7}, {{5, 3}, 0, 0},
       {{5, 0}, 0, 4},       {{0, 3}, 1, 2},
       {{0}, 0, 0},          {{2, 1, 2, 1, 2, 1, 2, 3}, 7, 4},
+      {{}, 0, 1},
   };
   return rows;
 }
@@ -173,11 +174,13 @@ std::string detail_of(const Row& row) {
 
 Shape chosen_shape(const Row& row) {
   Shape shape = row.x;
-  shape[static_cast<size_t>(row.axis)] = row.chosen;
+  if (!shape.empty()) shape[static_cast<size_t>(row.axis)] = row.chosen;
   return shape;
 }
 
-Fill indices_of(const Row& row) { return index_fill(row.x[static_cast<size_t>(row.axis)]); }
+Fill indices_of(const Row& row) {
+  return index_fill(AxisView(row.x, static_cast<size_t>(row.axis)).extent);
+}
 
 // Returns a plain row, from which others are made.
 OpCase start(uint32_t op, bp_dtype dtype, const std::string& fill, const Row& row,
@@ -242,6 +245,7 @@ void add_gather(OpCases& cases, bp_dtype dtype) {
     gather.input("indices", BP_I64, chosen_shape(row), indices_of(row));
     gather.output("y", dtype, chosen_shape(row));
     cases.push_back(std::move(gather));
+    if (row.x.empty()) continue;  // index_select needs an axis.
 
     OpCase select = start(BP_OP_INDEX_SELECT, dtype, "coord", row, expected_index_select);
     select.input("x", dtype, row.x, kCoord);

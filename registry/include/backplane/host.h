@@ -341,6 +341,7 @@ typedef struct bp_dispatch_statistics {
   uint64_t host_fallback_count;
   uint64_t copied_scalar_count; /* Inline scalars that became tensors. */
   uint64_t compiled_count;      /* The part of native_count that ran as programs of one op. */
+  uint64_t realigned_count;     /* Calls whose tensors were copied to an aligned place (HEAP-5). */
 } bp_dispatch_statistics;
 
 /* Gives the counts of `op` on `target`; op 0 is the sum of all ops. The caller sets struct_size. */

@@ -70,6 +70,13 @@ inline constexpr bp_dtype kBiasDtypes[] = {
 // Returns the address of the first element of a tensor.
 using AddressOf = std::byte* (*)(const bp_tensor& tensor);
 
+// Returns why a kernel that computes activation(a b + bias) does not take the call, or NULL.
+template <typename Args>
+bp_reason scaled_sum_reason(const Args& args) {
+  const bool is_plain = args.addend == nullptr && (args.alpha == 0 || args.alpha == 1);
+  return is_plain ? nullptr : "alpha and addend are not taken";
+}
+
 // Return the products that the ops compute.
 Product product_of(const bp_matmul_args& args, AddressOf address_of);
 Product product_of(const bp_linear_args& args, AddressOf address_of);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -76,6 +77,15 @@ inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
   return count;
 }
 inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
+
+// These functions return the extent and the stride of an axis. A tensor without axes has axis 0,
+// which has one element.
+inline int64_t axis_extent(const bp_tensor& t, size_t axis) {
+  return t.ndim == 0 ? 1 : t.shape[axis];
+}
+inline int64_t axis_stride(const bp_tensor& t, size_t axis) {
+  return t.ndim == 0 ? 0 : t.strides[axis];
+}
 
 // Returns the bytes of the elements, each of item_bytes, without gaps. Throws TooManyElements.
 inline int64_t dense_size_bytes(uint32_t ndim, const int64_t* shape, int64_t item_bytes) {

@@ -1,0 +1,135 @@
+#include "registry/dispatch/realigning.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/services/decompose.hpp"
+
+namespace bp::core {
+namespace {
+
+using services::Evaluator;
+
+bp_op_output like(const bp_tensor& x) {
+  bp_op_output made{};
+  made.dtype = x.dtype;
+  made.ndim = x.ndim;
+  std::copy_n(x.shape, x.ndim, made.shape);
+  return made;
+}
+
+// One call, and the copies of its tensors.
+class Copies {
+ public:
+  Copies(Evaluator& e, uint64_t alignment) : e_(e), alignment_(alignment) {}
+
+  // Replaces the tensors of `frame` that need a copy.
+  void replace(const TensorArgument& argument, std::byte* frame) {
+    if (!argument.is_list()) {
+      const bp_tensor* const tensor = place(argument.kind, tensor_at(frame, argument));
+      std::memcpy(frame + argument.offset, &tensor, sizeof(tensor));
+      return;
+    }
+    const TensorList given = list_at(frame, argument);
+    std::vector<const bp_tensor*>& items = lists_.emplace_back();
+    for (uint64_t i = 0; i < given.count; ++i) {
+      items.push_back(place(argument.kind, given.items[i]));
+    }
+    const bp_tensor* const* const data = items.data();
+    std::memcpy(frame + argument.offset, &data, sizeof(data));
+  }
+
+  void store_results() {
+    for (const auto& [own, given] : results_) e_.store(own, given);
+  }
+
+ private:
+  const bp_tensor* place(Kind kind, const bp_tensor* given) {
+    if (given == nullptr || given->byte_offset % alignment_ == 0) return given;
+    const bool is_output = kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list;
+    const bool is_written = is_output || kind == Kind::inout || kind == Kind::inout_list;
+    const bp_tensor* const own = is_output ? e_.make(like(*given)) : e_.cast(given, given->dtype);
+    if (is_written) results_.emplace_back(own, given);
+    return own;
+  }
+
+  Evaluator& e_;
+  const uint64_t alignment_;
+  std::deque<std::vector<const bp_tensor*>> lists_;
+  std::vector<std::pair<const bp_tensor*, const bp_tensor*>> results_;  // A copy, the caller's.
+};
+
+void run(const Target& target, Evaluator& e, const OpRow& row, const void* args) {
+  alignas(8) std::array<std::byte, kMaxFrameBytes> frame;
+  std::memcpy(frame.data(), args, row.frame_size_bytes);
+  Copies copies(e, services::offset_alignment(target));
+  for (uint32_t i = 0; i < row.tensor_count; ++i) copies.replace(row.tensors[i], frame.data());
+  e.launch(row.op, frame.data());
+  copies.store_results();
+}
+
+bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const auto* given = static_cast<const bp_target*>(launch->next);
+  if (given == nullptr) return fail(BP_INVALID_ARGUMENT, "realigned: the launch has no target");
+  return guarded([&]() -> bp_status {
+    try {
+      const auto& row = *static_cast<const OpRow*>(self->state);
+      Target& target = impl(given);
+      Evaluator e(target, launch->stream, launch->flags);
+      run(target, e, row, args);
+      target.counts[row.index].realigned.fetch_add(1, std::memory_order_relaxed);
+      return BP_OK;
+    } catch (const services::Failed& failed) {
+      return failed.status;
+    }
+  });
+}
+
+// Makes a kernel for each op, in the order of op_rows().
+std::vector<bp_kernel> make_kernels() {
+  std::vector<bp_kernel> kernels;
+  for (const OpRow& row : op_rows()) {
+    bp_kernel kernel{};
+    kernel.struct_size = sizeof(bp_kernel);
+    kernel.struct_type = BP_STRUCT_KERNEL;
+    kernel.state = const_cast<OpRow*>(&row);  // Nobody writes to it.
+    kernel.name = "realigned";
+    kernel.op = row.op;
+    kernel.spec_revision = BP_OPS_REVISION;
+    kernel.args_size_bytes = row.frame_size_bytes;
+    kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
+    kernel.layouts = BP_LAYOUT_ANY;
+    kernel.launch = launch;
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+}  // namespace
+
+std::string offset_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (row.op == BP_OP_COPY) return "";
+  const uint64_t alignment = services::offset_alignment(target);
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const Fact fact = key.fact(i);
+    if (!is_given(fact) || alignment_of(fact) >= alignment) continue;
+    return std::string(row.tensors[i].name) + ": its byte offset is no multiple of " +
+           std::to_string(alignment) + ", which the heap asks for";
+  }
+  return "";
+}
+
+const bp_kernel* realigning(uint32_t op) {
+  static const std::vector<bp_kernel> kernels = make_kernels();
+  const OpRow* const row = find_op(op);
+  return row == nullptr ? nullptr : &kernels[row->index];
+}
+
+}  // namespace bp::core
