@@ -282,8 +282,9 @@ class Page {
       const DispatchCounts& calls = *report_.dispatch;
       out_ << "; calls through the registry: " << calls.native << " native";
       if (calls.compiled != 0) out_ << " (" << calls.compiled << " as programs of one op)";
-      out_ << ", " << calls.decomposed << " decomposed, " << calls.host << " on the host, "
-           << calls.copied_scalars << " scalars copied";
+      out_ << ", " << calls.decomposed << " decomposed";
+      if (calls.realigned != 0) out_ << " (" << calls.realigned << " on copies at aligned offsets)";
+      out_ << ", " << calls.host << " on the host, " << calls.copied_scalars << " scalars copied";
     }
     const bool is_replay = !header_.session.setup.recording.path.empty();
     if (report_.dispatch && !is_replay) out_ << "; only a case that asks for a fallback gets one";

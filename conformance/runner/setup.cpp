@@ -62,19 +62,18 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
 }
 
 nlohmann::json to_json(const DispatchCounts& counts) {
-  return {{"native", counts.native},
-          {"decomposed", counts.decomposed},
-          {"host", counts.host},
-          {"copied_scalars", counts.copied_scalars},
-          {"compiled", counts.compiled}};
+  return {{"native", counts.native},     {"decomposed", counts.decomposed},
+          {"host", counts.host},         {"copied_scalars", counts.copied_scalars},
+          {"compiled", counts.compiled}, {"realigned", counts.realigned}};
 }
 
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name) {
   constexpr uint64_t kMost = uint64_t{1} << 48;  // The limit is so small that a sum of many counts
                                                  // does not overflow.
   const JsonObject told(json, name);
-  return {told.count("native", kMost), told.count("decomposed", kMost), told.count("host", kMost),
-          told.count("copied_scalars", kMost), told.count("compiled", kMost, 0)};
+  return {told.count("native", kMost),      told.count("decomposed", kMost),
+          told.count("host", kMost),        told.count("copied_scalars", kMost),
+          told.count("compiled", kMost, 0), told.count("realigned", kMost, 0)};
 }
 
 nlohmann::json to_json(const Result& result) {

@@ -38,7 +38,8 @@ struct WorkerSetup {
 // The counts of calls that went through a registry: bp_dispatch_statistics.
 struct DispatchCounts {
   uint64_t native = 0, decomposed = 0, host = 0, copied_scalars = 0;
-  uint64_t compiled = 0;  // The part of `native` that ran as programs of one op.
+  uint64_t compiled = 0;   // The part of `native` that ran as programs of one op.
+  uint64_t realigned = 0;  // The part of `decomposed` that ran on copies at other offsets.
 
   void add(const DispatchCounts& other) {
     native += other.native;
@@ -46,6 +47,7 @@ struct DispatchCounts {
     host += other.host;
     copied_scalars += other.copied_scalars;
     compiled += other.compiled;
+    realigned += other.realigned;
   }
 };
 

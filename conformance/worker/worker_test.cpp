@@ -92,7 +92,8 @@ TEST_F(WorkerTest, RunsTheCasesThatItIsToldUntilTheGoodbye) {
   EXPECT_EQ(idle.at("status"), "Pass") << idle;
   const json added = run({{"case", "op.add.f32.random.17.dense"}});
   EXPECT_EQ(added.at("status"), "Pass") << added;
-  for (const char* count : {"native", "decomposed", "host", "copied_scalars", "compiled"}) {
+  for (const char* count :
+       {"native", "decomposed", "host", "copied_scalars", "compiled", "realigned"}) {
     EXPECT_GE(added.at("dispatch").at(count), idle.at("dispatch").at(count))
         << count << ": the counts are those of all calls so far";
   }
