@@ -133,6 +133,8 @@ struct OpCase {
   bool is_smoke = true;
   bool is_exact = false;  // The data need no rounding: bounds are 0 whatever the class is.
   bool varies = true;     // The outputs of a right kernel are neither constant nor mostly zero.
+  // What the call gives that kernels may leave to the decomposition of the op; "": nothing.
+  std::string optional_part;
   bool fails_on_device = false;  // The data are wrong on purpose: the stream must fail.
   std::vector<TensorArgument> tensors;
   std::vector<Attribute> attributes;

@@ -50,6 +50,9 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
   if (op_case.layout != "dense" && is_served(t, op_case, data, dense, BP_KERNEL_NATIVE)) {
     t.not_supported("layout not claimed: " + reasons);
   }
+  if (!op_case.optional_part.empty()) {
+    t.not_supported(op_case.optional_part + " not claimed: " + reasons);
+  }
   const std::string profile(info.profile);
   if (!claims_profile(*t.target().properties, profile)) {
     t.not_supported("profile not claimed: " + profile);

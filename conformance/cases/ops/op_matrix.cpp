@@ -166,6 +166,7 @@ void scale(OpCase& made, const ScaledRow& row, bp_dtype dtype, const Shape& y) {
   if (row.addend != kDense) made.layout += std::string("_") + layout_text(row.addend) + "_addend";
   if (row.has_addend) made.input("addend", dtype, y, kRandom, row.addend);
   made.set("alpha", row.scales.alpha).set("beta", row.scales.beta);
+  made.optional_part = "addend and alpha";
 }
 
 void add_scaled_matmul(OpCases& cases, bp_dtype dtype) {
