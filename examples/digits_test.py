@@ -29,7 +29,8 @@ def run(*arguments, expect=0, stdout=subprocess.PIPE):
 def accuracy_of(text):
     """Returns the line of the accuracy. The line behind it says where the ops ran."""
     *_, line, report = text.splitlines()
-    served = r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host"
+    compiled = r"( \(\d+ as programs of one op\))?"
+    served = rf"\S+: \d+ launches: \d+ native{compiled}, \d+ decomposed, \d+ on the host"
     assert re.fullmatch(served, report), report
     return line
 

@@ -174,8 +174,10 @@ TEST_F(Dispatch, NamesTheAxesThatAreWrong) {
             }).find("sum: axes"),
             std::string::npos)
       << "an axis twice";
-  EXPECT_EQ(message_of([&] { softmax(scalar(1, BP_F32), 0); }),
-            "softmax: axis is 0; allowed: none, the tensor has no axes");
+  EXPECT_EQ(message_of([&] { softmax(scalar(1, BP_F32), 1); }),
+            "softmax: axis is 1; allowed: -1 <= axis < 1");
+  EXPECT_EQ(message_of([&] { cat({scalar(1, BP_F32)}, 0); }),
+            "cat: axis is 0; allowed: none, the tensor has no axes");
   const Shape many(17, 0);
   EXPECT_EQ(message_of([&] { sum(x, many); }), "sum: axes has 17 numbers; allowed: up to 16");
 }

@@ -70,10 +70,10 @@ bp_status add(const bp_add_args& a, Launch& launch) {
 }
 
 bp_status gather(const bp_gather_args& a, Launch& launch) {
-  const int64_t count = element_count(*a.y);
+  const int64_t count = element_count(*a.y), extent = axis_extent(*a.x, 0);
   return launch.launch(gather_elements, count == 0 ? 0 : 1, kThreads, 0, data<float>(*a.y),
-                       data<const float>(*a.x), data<const int64_t>(*a.indices), count,
-                       a.x->shape[0], launch.reporter(*a.indices, "indices", a.x->shape[0]));
+                       data<const float>(*a.x), data<const int64_t>(*a.indices), count, extent,
+                       launch.reporter(*a.indices, "indices", extent));
 }
 
 constexpr bp_dtype kAddDtypes[] = {BP_I32, BP_F32};
