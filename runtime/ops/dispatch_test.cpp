@@ -176,7 +176,7 @@ TEST_F(Dispatch, NamesTheAxesThatAreWrong) {
       << "an axis twice";
   EXPECT_EQ(message_of([&] { softmax(scalar(1, BP_F32), 1); }),
             "softmax: axis is 1; allowed: -1 <= axis < 1");
-  EXPECT_EQ(message_of([&] { cat({scalar(1, BP_F32)}, 0); }),
+  EXPECT_EQ(message_of([&] { cat(std::vector<Tensor>{scalar(1, BP_F32)}, 0); }),
             "cat: axis is 0; allowed: none, the tensor has no axes");
   const Shape many(17, 0);
   EXPECT_EQ(message_of([&] { sum(x, many); }), "sum: axes has 17 numbers; allowed: up to 16");
