@@ -238,6 +238,7 @@ TEST_F(Dispatch, GivesEachThreadItsOwnResultsAndItsOwnWords) {
   std::vector<Floats> results(kThreads);
   std::vector<std::string> words(kThreads);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       const DeviceGuard here(device);

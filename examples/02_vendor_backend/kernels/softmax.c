@@ -37,14 +37,14 @@ static void softmax_row(const float* x, float* y, int64_t count) {
 
 static bp_status launch_softmax(const bp_kernel* self, const bp_launch* launch, const void* args) {
   const bp_softmax_args* a = args;
-  const int64_t count = a->x->shape[a->axis];
   const float* x = data(a->x);
   float* y = data(a->y);
-  int64_t rows = 1, row;
+  int64_t rows = 1, count, row;
   int32_t axis;
   if (softmax_supports(self, launch->device, launch->flags, args) != NULL) {
     return fail(self->state, BP_UNSUPPORTED, "softmax: not along the last axis, or a flag is new");
   }
+  count = a->x->shape[a->axis]; /* x has axes, else supports() would have refused it. */
   for (axis = 0; axis < a->axis; ++axis) rows *= a->x->shape[axis];
   for (row = 0; row < rows; ++row) softmax_row(x + row * count, y + row * count, count);
   return BP_OK;
