@@ -39,6 +39,10 @@ bp_semaphore_ops semaphore_table() {
 class SemaphoreLayers : public testing::Test {
  protected:
   SemaphoreLayers() { fake_.semaphores = &table_; }
+  ~SemaphoreLayers() override {
+    r_.reset();
+    for (bp_stream* const stream : {first_, second_}) delete reinterpret_cast<char*>(stream);
+  }
 
   void load(const char* layer, const char* options = nullptr) {
     r_ = std::make_unique<TestRegistry>(0, layer, options);
