@@ -52,9 +52,12 @@ Device::Device(const bp_host& host, const Options& options)
 // Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Device::~Device() {
   executor_.wait_idle();
+  callbacks_.wait_idle();
   abandon_work();
   executor_.wait_idle();
+  callbacks_.wait_idle();
   executor_.stop();
+  callbacks_.stop();
   delete_all();
   memories_.delete_all();
 }
@@ -74,6 +77,13 @@ Stream* Device::default_stream() {
 Stream* Device::create_stream() {
   executor_.start();
   return streams_.add(make_stream(false));
+}
+
+Stream* Device::create_callback_stream() {
+  callbacks_.start();
+  auto stream = std::make_unique<Stream>(*this);
+  stream->queue = std::make_shared<Queue>(host_, callbacks_, false);
+  return streams_.add(std::move(stream));
 }
 
 Stream* Device::wrap_stream(const void* native) {

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/backend.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/queue.hpp"
 #include "backplane/shell/test_fault.hpp"
@@ -36,7 +37,10 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
   // Blocks until no work runs. Returns false if timeout_ns passed first. Work that waits for a
   // signal of the host does not run.
-  bool wait_for_work(uint64_t timeout_ns) { return executor_.wait_idle(timeout_ns); }
+  bool wait_for_work(uint64_t timeout_ns) {
+    const Deadline deadline(timeout_ns);
+    return executor_.wait_idle(timeout_ns) && callbacks_.wait_idle(deadline.left_ns());
+  }
 
   // Returns whether the host has handles of this device.
   bool is_in_use() const;
@@ -47,6 +51,9 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
   Stream* default_stream();
   Stream* create_stream();
+
+  // Makes a stream for the callback of an event. Other threads than those of streams run it.
+  Stream* create_callback_stream();
 
   // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
   // has no such queue.
@@ -70,7 +77,8 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
   bp_device_properties properties_{};
   std::atomic<int> thread_count_;
   FailingAllocation allocations_;
-  Executor executor_;
+  Executor executor_;       // It has one thread, because a kernel takes all processors.
+  Executor callbacks_{64};  // A callback may hold its thread for long.
 
   HandleSet<MemoryOwner> memories_;
 };

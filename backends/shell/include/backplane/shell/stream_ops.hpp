@@ -34,6 +34,8 @@
 //   native_handle(stream)                 optional: a void*
 //   is_capturing(stream)                  optional: whether the device's own library captures it
 //
+//   callback_stream(device)               optional: a Stream* for the callback of an event, which
+//                                         may hold it for long; else create_stream() makes it
 //   check_event(device, flags)            optional: throws StatusError for what the device lacks
 //   make_moment(event, stream)            the moment that record() is about to submit
 //   record(stream, event, moment)         submits it
@@ -373,6 +375,14 @@ class EventOps {
     });
   }
 
+  // Returns a stream whose callback holds no other stream up.
+  static auto callback_stream(Device& d) {
+    if constexpr (requires { Traits::callback_stream(d); })
+      return Traits::callback_stream(d);
+    else
+      return Traits::create_stream(d, {});
+  }
+
   // A stream of its own waits for the event, so that the callback holds nobody else's work. The
   // handle of the stream ends at once; its work goes on.
   static bp_status on_complete(void* self, bp_event* handle, bp_stream_callback_fn* callback,
@@ -383,7 +393,7 @@ class EventOps {
       const std::shared_ptr<Moment> moment = e.latest();
       using Stream = typename Traits::Stream;
       const auto end = [](Stream* stream) { Traits::destroy_stream(*stream); };
-      const std::unique_ptr<Stream, decltype(end)> own(Traits::create_stream(*e.device, {}), end);
+      const std::unique_ptr<Stream, decltype(end)> own(callback_stream(*e.device), end);
       if (moment != nullptr) static_cast<void>(Traits::wait_for(*own, moment));
       return Traits::add_callback(*own, callback, user_data);
     });
