@@ -25,6 +25,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/calls/op_rows.hpp"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/service_kernels.hpp"
 #include "registry/state/state.hpp"
 #include "registry/tensors/strides.hpp"
 
@@ -299,30 +300,11 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
   return guarded([&] { return Run(*target, *host, row, launch->stream)(launch->flags, args); });
 }
 
-// Makes a kernel for each op, in the order of op_rows().
-std::vector<bp_kernel> make_kernels() {
-  std::vector<bp_kernel> kernels;
-  for (const OpRow& row : op_rows()) {
-    bp_kernel kernel{};
-    kernel.struct_size = sizeof(bp_kernel);
-    kernel.struct_type = BP_STRUCT_KERNEL;
-    kernel.state = const_cast<OpRow*>(&row);  // Nobody writes to it.
-    kernel.name = "host_fallback";
-    kernel.op = row.op;
-    kernel.spec_revision = BP_OPS_REVISION;
-    kernel.args_size_bytes = row.frame_size_bytes;
-    kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
-    kernel.layouts = BP_LAYOUT_ANY;
-    kernel.launch = launch;
-    kernels.push_back(kernel);
-  }
-  return kernels;
-}
-
 }  // namespace
 
 const bp_kernel* host_fallback(uint32_t op) {
-  static const std::vector<bp_kernel> kernels = make_kernels();
+  static const std::vector<bp_kernel> kernels =
+      services::make_services("host_fallback", launch, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR);
   const OpRow* row = find_op(op);
   return row == nullptr ? nullptr : &kernels[row->index];
 }

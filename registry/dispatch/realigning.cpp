@@ -1,6 +1,5 @@
 #include "registry/dispatch/realigning.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -8,22 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "registry/boundary/fail.hpp"
-#include "registry/boundary/guard.hpp"
 #include "registry/services/decompose.hpp"
+#include "registry/services/service_kernels.hpp"
 
 namespace bp::core {
 namespace {
 
 using services::Evaluator;
-
-bp_op_output like(const bp_tensor& x) {
-  bp_op_output made{};
-  made.dtype = x.dtype;
-  made.ndim = x.ndim;
-  std::copy_n(x.shape, x.ndim, made.shape);
-  return made;
-}
 
 // One call, and the copies of its tensors.
 class Copies {
@@ -55,7 +45,8 @@ class Copies {
     if (given == nullptr || given->byte_offset % alignment_ == 0) return given;
     const bool is_output = kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list;
     const bool is_written = is_output || kind == Kind::inout || kind == Kind::inout_list;
-    const bp_tensor* const own = is_output ? e_.make(like(*given)) : e_.cast(given, given->dtype);
+    const bp_tensor* const own =
+        is_output ? e_.make_like(*given, given->dtype) : e_.cast(given, given->dtype);
     if (is_written) results_.emplace_back(own, given);
     return own;
   }
@@ -76,40 +67,12 @@ void run(const Target& target, Evaluator& e, const OpRow& row, const void* args)
 }
 
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
-  const auto* given = static_cast<const bp_target*>(launch->next);
-  if (given == nullptr) return fail(BP_INVALID_ARGUMENT, "realigned: the launch has no target");
-  return guarded([&]() -> bp_status {
-    try {
-      const auto& row = *static_cast<const OpRow*>(self->state);
-      Target& target = impl(given);
-      Evaluator e(target, launch->stream, launch->flags);
-      run(target, e, row, args);
-      target.counts[row.index].realigned.fetch_add(1, std::memory_order_relaxed);
-      return BP_OK;
-    } catch (const services::Failed& failed) {
-      return failed.status;
-    }
+  const auto& row = *static_cast<const OpRow*>(self->state);
+  return services::evaluate(*launch, self->name, [&](Evaluator& e) {
+    Target& target = impl(static_cast<const bp_target*>(launch->next));
+    run(target, e, row, args);
+    target.counts[row.index].realigned.fetch_add(1, std::memory_order_relaxed);
   });
-}
-
-// Makes a kernel for each op, in the order of op_rows().
-std::vector<bp_kernel> make_kernels() {
-  std::vector<bp_kernel> kernels;
-  for (const OpRow& row : op_rows()) {
-    bp_kernel kernel{};
-    kernel.struct_size = sizeof(bp_kernel);
-    kernel.struct_type = BP_STRUCT_KERNEL;
-    kernel.state = const_cast<OpRow*>(&row);  // Nobody writes to it.
-    kernel.name = "realigned";
-    kernel.op = row.op;
-    kernel.spec_revision = BP_OPS_REVISION;
-    kernel.args_size_bytes = row.frame_size_bytes;
-    kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
-    kernel.layouts = BP_LAYOUT_ANY;
-    kernel.launch = launch;
-    kernels.push_back(kernel);
-  }
-  return kernels;
 }
 
 }  // namespace
@@ -127,7 +90,7 @@ std::string offset_refusal(const Target& target, const OpRow& row, const Key& ke
 }
 
 const bp_kernel* realigning(uint32_t op) {
-  static const std::vector<bp_kernel> kernels = make_kernels();
+  static const std::vector<bp_kernel> kernels = services::make_services("realigned", launch);
   const OpRow* const row = find_op(op);
   return row == nullptr ? nullptr : &kernels[row->index];
 }

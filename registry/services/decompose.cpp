@@ -3,26 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "registry/boundary/fail.hpp"
-#include "registry/boundary/guard.hpp"
+#include "registry/services/service_kernels.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::services {
 namespace {
 
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
-  const auto* target = static_cast<const bp_target*>(launch->next);
-  if (target == nullptr) return fail(BP_INVALID_ARGUMENT, "decomposition: launch has no target");
   const auto& decomposition = *static_cast<const Decomposition*>(self->state);
-  return core::guarded([&]() -> bp_status {
-    try {
-      Evaluator e(*target, launch->stream, launch->flags);
-      decomposition.run(e, args);
-      return BP_OK;
-    } catch (const Failed& failed) {
-      return failed.status;
-    }
-  });
+  return evaluate(*launch, self->name, [&](Evaluator& e) { decomposition.run(e, args); });
 }
 
 bp_reason supports(const bp_kernel* self, bp_device*, bp_launch_flags, const void* args) {
@@ -34,17 +23,7 @@ std::vector<bp_kernel> make_kernels() {
   std::vector<bp_kernel> kernels;
   for (size_t i = 0; i < kDecompositionCount; ++i) {
     const Decomposition& d = kDecompositions[i];
-    bp_kernel kernel{};
-    kernel.struct_size = sizeof(bp_kernel);
-    kernel.struct_type = BP_STRUCT_KERNEL;
-    kernel.state = const_cast<Decomposition*>(&d);  // Nobody writes to it.
-    kernel.name = "decomposition";
-    kernel.op = d.op;
-    kernel.spec_revision = BP_OPS_REVISION;
-    kernel.args_size_bytes = d.args_size_bytes;
-    kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
-    kernel.layouts = BP_LAYOUT_ANY;
-    kernel.launch = launch;
+    bp_kernel kernel = make_service("decomposition", d.op, d.args_size_bytes, &d, launch);
     if (d.applies != nullptr) kernel.supports = supports;
     kernels.push_back(kernel);
   }
@@ -99,6 +78,14 @@ const bp_tensor* Evaluator::make(const bp_op_output& like) {
                  .flags = 0,
                  .reserved = 0};
   return &made.tensor;
+}
+
+const bp_tensor* Evaluator::make_like(const bp_tensor& x, bp_dtype dtype) {
+  bp_op_output output{};
+  output.dtype = dtype;
+  output.ndim = x.ndim;
+  std::copy_n(x.shape, x.ndim, output.shape);
+  return make(output);
 }
 
 const bp_tensor* Evaluator::cast(const bp_tensor* x, bp_dtype dtype) {

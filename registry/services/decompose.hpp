@@ -4,10 +4,13 @@
 
 #include <cstring>
 #include <deque>
+#include <string>
 
 #include "backplane/host.h"
 #include "backplane/ops.h"
 #include "ops_spec/dims.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
 #include "registry/services/caching_allocator.hpp"
 
 namespace bp::services {
@@ -57,8 +60,10 @@ class Evaluator {
   // Copies `value` to the output `y`, unless it was computed there or is not wanted.
   void store(const bp_tensor* value, const bp_tensor* y);
 
-  // Returns a new tensor, or one with the elements of `x` in `dtype`.
+  // make() and make_like() return a new tensor, the latter of the shape of `x`. cast() returns one
+  // with the elements of `x` in `dtype`.
   const bp_tensor* make(const bp_op_output& like);
+  const bp_tensor* make_like(const bp_tensor& x, bp_dtype dtype);
   const bp_tensor* cast(const bp_tensor* x, bp_dtype dtype);
 
   // Runs `op` with a frame whose tensors all exist.
@@ -80,6 +85,24 @@ class Evaluator {
   bp_launch_flags flags_;
   std::deque<Stored> tensors_;  // A deque does not move its elements.
 };
+
+// Runs body(Evaluator&) for a launch of the host's kernel `name`.
+template <typename Body>
+bp_status evaluate(const bp_launch& launch, const char* name, Body&& body) {
+  const auto* target = static_cast<const bp_target*>(launch.next);
+  if (target == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, std::string(name) + ": the launch has no target");
+  }
+  return core::guarded([&]() -> bp_status {
+    try {
+      Evaluator e(*target, launch.stream, launch.flags);
+      body(e);
+      return BP_OK;
+    } catch (const Failed& failed) {
+      return failed.status;
+    }
+  });
+}
 
 // Returns a copy of a list, which lives longer than the expression that made the list.
 inline dims::Dims to_dims(dims::View view) { return dims::Dims(view); }
