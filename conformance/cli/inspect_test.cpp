@@ -2,7 +2,11 @@
 // workers that behave as a script says (scripted_worker.hpp).
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string_view>
+
 #include "backplane/ops.h"
+#include "conformance/tags.hpp"
 #include "conformance/tests/verbs_fixture.hpp"
 
 namespace bp::conformance {
@@ -94,6 +98,18 @@ TEST_F(Inspection, ExplainTakesATagInAnyCaseAndListsTwentyCases) {
   EXPECT_TRUE(printed_.starts_with("[KERNEL-8] ")) << printed_;
   EXPECT_TRUE(has_printed("\n  ... and ")) << printed_;
   EXPECT_EQ(lines_in(printed_), 23u) << printed_;
+}
+
+TEST_F(Inspection, ExplainKnowsTheTagsOfEveryCase) {
+  std::set<std::string_view> known, missing;
+  for (const TagRow& row : tag_rows()) known.insert(row.tag);
+  const CaseList suite = CaseList::whole_suite();
+  for (const Case& each : suite.cases()) {
+    for (const std::string_view tag : each.tags) {
+      if (!known.contains(tag)) missing.insert(tag);
+    }
+  }
+  EXPECT_EQ(missing, std::set<std::string_view>());
 }
 
 TEST_F(Inspection, ExplainNamesTheTagsOfTheSameNoun) {
