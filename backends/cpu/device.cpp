@@ -51,39 +51,33 @@ Device::Device(const bp_host& host, const Options& options)
 
 // Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Device::~Device() {
-  executor_.wait_idle();
-  callbacks_.wait_idle();
+  executors_.wait_idle();
   abandon_work();
-  executor_.wait_idle();
-  callbacks_.wait_idle();
-  executor_.stop();
-  callbacks_.stop();
+  executors_.wait_idle();
+  executors_.stop();
   delete_all();
   memories_.delete_all();
 }
 
 bool Device::is_in_use() const { return DeviceHandles::is_in_use() || !memories_.is_empty(); }
 
-std::unique_ptr<Stream> Device::make_stream(bool is_inline) {
+std::unique_ptr<Stream> Device::make_stream(Executor& executor, bool is_inline) {
   auto stream = std::make_unique<Stream>(*this);
-  stream->queue = std::make_shared<Queue>(host_, executor_, is_inline);
+  stream->queue = std::make_shared<Queue>(host_, executor, is_inline);
   return stream;
 }
 
 Stream* Device::default_stream() {
-  return streams_.default_stream([this] { return make_stream(true); });
+  return streams_.default_stream([this] { return make_stream(executors_.streams, true); });
 }
 
 Stream* Device::create_stream() {
-  executor_.start();
-  return streams_.add(make_stream(false));
+  executors_.streams.start();
+  return streams_.add(make_stream(executors_.streams, false));
 }
 
 Stream* Device::create_callback_stream() {
-  callbacks_.start();
-  auto stream = std::make_unique<Stream>(*this);
-  stream->queue = std::make_shared<Queue>(host_, callbacks_, false);
-  return streams_.add(std::move(stream));
+  return streams_.add(make_stream(executors_.callbacks, false));
 }
 
 Stream* Device::wrap_stream(const void* native) {

@@ -7,7 +7,6 @@
 
 #include "backends/cpu/backend.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/queue.hpp"
 #include "backplane/shell/test_fault.hpp"
@@ -37,10 +36,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
   // Blocks until no work runs. Returns false if timeout_ns passed first. Work that waits for a
   // signal of the host does not run.
-  bool wait_for_work(uint64_t timeout_ns) {
-    const Deadline deadline(timeout_ns);
-    return executor_.wait_idle(timeout_ns) && callbacks_.wait_idle(deadline.left_ns());
-  }
+  bool wait_for_work(uint64_t timeout_ns) { return executors_.wait_idle(timeout_ns); }
 
   // Returns whether the host has handles of this device.
   bool is_in_use() const;
@@ -69,7 +65,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
   void remove(MemoryOwner* memory) { memories_.remove(memory); }
 
  private:
-  std::unique_ptr<Stream> make_stream(bool is_inline);
+  std::unique_ptr<Stream> make_stream(Executor& executor, bool is_inline);
 
   const bp_host& host_;
   std::string name_;
@@ -77,8 +73,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
   bp_device_properties properties_{};
   std::atomic<int> thread_count_;
   FailingAllocation allocations_;
-  Executor executor_;       // It has one thread, because a kernel takes all processors.
-  Executor callbacks_{64};  // A callback may hold its thread for long.
+  Executors executors_;  // Streams share a thread, because a kernel takes all processors.
 
   HandleSet<MemoryOwner> memories_;
 };

@@ -11,8 +11,6 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
 
   static const char* file_kind(const Instance&) { return "backplane.cpu.semaphore"; }
 
-  static Stream* callback_stream(Device& d) { return d.create_callback_stream(); }
-
   // The native handle of a stream is the address of its queue.
   static Stream* wrap_native(Device& d, void* native) { return d.wrap_stream(native); }
   static void* native_handle(const Stream& s) { return s.queue.get(); }

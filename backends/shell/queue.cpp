@@ -118,6 +118,21 @@ void Executor::run() {
   }
 }
 
+// Work and callbacks may schedule each other.
+bool Executors::wait_idle(uint64_t timeout_ns) {
+  const Deadline deadline(timeout_ns);
+  do {
+    if (!streams.wait_idle(deadline.left_ns())) return false;
+    if (!callbacks.wait_idle(deadline.left_ns())) return false;
+  } while (!streams.wait_idle(0));
+  return true;
+}
+
+void Executors::stop() {
+  streams.stop();
+  callbacks.stop();
+}
+
 // ---- Queue --------------------------------------------------------------------------------------
 
 bp_status Queue::enqueue(Item item) {

@@ -33,7 +33,7 @@ Instance::Instance(const bp_host* its_host)
                        .semaphores = &kSemaphores,
                        .faults = &kFaults}),
       options(read_options(*its_host)),
-      executor(options.has_shared_queue ? 1 : kMaxWorkers),
+      executors(options.has_shared_queue ? 1 : kMaxWorkers),
       collectives(std::make_unique<Collectives>(*this)) {
   plain_kernels.assign(std::begin(kernels::kElementwiseKernels),
                        std::end(kernels::kElementwiseKernels));
@@ -61,12 +61,12 @@ Instance::~Instance() {
   compiler.reset();
   shared_events.reset();
   captures.reset();
-  executor.wait_idle();
+  executors.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
-  executor.wait_idle();
-  // A loss that another instance reports schedules work, which the executor takes until it stops.
+  executors.wait_idle();
+  // A loss that another instance reports schedules work, which the executors take until they stop.
   for (const std::unique_ptr<Device>& device : cards) device->leave_card();
-  executor.stop();
+  executors.stop();
 }
 
 }  // namespace bp::sim

@@ -36,14 +36,14 @@ struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
   ~Instance();
 
-  bool wait_for_work(uint64_t timeout_ns) { return executor.wait_idle(timeout_ns); }
+  bool wait_for_work(uint64_t timeout_ns) { return executors.wait_idle(timeout_ns); }
 
   const Options options;
   std::vector<const bp_kernel*> plain_kernels;  // The originals of `kernels`.
-  Executor executor;  // Runs the work of all devices, because their streams may wait for each
-                      // other.
+  Executors executors;  // Run the work of all devices, because their streams may wait for each
+                        // other.
   std::vector<std::unique_ptr<Device>> cards;
-  std::unique_ptr<Collectives> collectives;         // It ends before the executor.
+  std::unique_ptr<Collectives> collectives;         // It ends before the executors.
   std::shared_ptr<kernels::ProgramCache> programs;  // NULL in a build without oneDNN.
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;

@@ -48,7 +48,7 @@ Device::Device(Instance& instance, uint32_t index)
   card_->attach(this);
 }
 
-// The executor has stopped, so nothing uses what is deleted here.
+// The executors have stopped, so nothing uses what is deleted here.
 Device::~Device() {
   leave_card();
   delete_all();
@@ -82,21 +82,25 @@ void Device::set_option(std::string_view key, std::string_view value) {
   delays_.set(delays);
 }
 
-std::unique_ptr<Stream> Device::make_stream() {
+std::unique_ptr<Stream> Device::make_stream(Executor& executor) {
   auto stream = std::make_unique<Stream>(*this);
-  stream->queue = std::make_shared<Queue>(*instance_.host, instance_.executor, false);
+  stream->queue = std::make_shared<Queue>(*instance_.host, executor, false);
   stream->lane = std::make_shared<Lane>(delays_, uint64_t{index_} << 32 | stream_count_++);
   return stream;
 }
 
 Stream* Device::default_stream() {
-  return streams_.default_stream([this] { return make_stream(); });
+  return streams_.default_stream([this] { return make_stream(instance_.executors.streams); });
 }
 
-Stream* Device::create_stream() { return streams_.add(make_stream()); }
+Stream* Device::create_stream() { return streams_.add(make_stream(instance_.executors.streams)); }
+
+Stream* Device::create_callback_stream() {
+  return streams_.add(make_stream(instance_.executors.callbacks));
+}
 
 void Device::renew_default_stream() {
-  streams_.renew_default_stream([this] { return make_stream(); });
+  streams_.renew_default_stream([this] { return make_stream(instance_.executors.streams); });
 }
 
 Stream* Device::wrap_stream(const void* native) {

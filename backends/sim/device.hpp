@@ -64,6 +64,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
   Stream* default_stream();
   Stream* create_stream();
+  Stream* create_callback_stream();  // Other threads than those of streams run it.
 
   // Lets the default stream go on after a reset.
   void renew_default_stream();
@@ -101,7 +102,7 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
  private:
   size_t set_heaps();  // How many there are.
-  std::unique_ptr<Stream> make_stream();
+  std::unique_ptr<Stream> make_stream(Executor& executor);
 
   Instance& instance_;
   const uint32_t index_;

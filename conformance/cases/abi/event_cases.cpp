@@ -276,6 +276,11 @@ struct Calls {
   }
   static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
+  // Waits until a callback has begun.
+  void wait_for_begin() const {
+    for (int i = 0; i < 10'000 && count == 0; ++i) pause();
+  }
+
   // Waits for the return of a callback that was added.
   void settle() const {
     for (int i = 0; i < 10'000 && !has_returned; ++i) pause();
@@ -343,6 +348,7 @@ void callback_holds_no_stream(Context& t) {
   t.require_ok(events.record(events.self, event.get(), stream.get()), "record");
   add_callback(t, event, calls);
   gate.open();
+  calls.wait_for_begin();
   write(t, stream.get(), whole, std::vector<uint8_t>(64, 3));
   const bool has_returned = calls.has_returned;
   calls.holds = false;

@@ -110,6 +110,20 @@ class Executor {
   std::vector<std::thread> threads_;
 };
 
+// The threads of a backend. A callback of an event may hold its thread for long, so it runs beside
+// the threads of streams, which may be few.
+class Executors {
+ public:
+  explicit Executors(size_t max_stream_threads = 1) : streams(max_stream_threads) {}
+
+  // Blocks until no queue is scheduled. Returns false if timeout_ns passed first.
+  bool wait_idle(uint64_t timeout_ns = UINT64_MAX);
+
+  void stop();
+
+  Executor streams, callbacks{64};
+};
+
 // One ordered queue of tasks. A task is a callable without arguments; it fails by throwing
 // StatusError or anything else. The first failure stays, and the tasks behind it do not run. After
 // a DataFailure, tasks that are already in the queue run, and only later submissions do not.

@@ -9,7 +9,8 @@
 // With a type Semaphore, they serve semaphore_ops.hpp too.
 //
 // A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
-// is_default_stream(stream) and destroy_stream(stream). lose_work() is for such streams too.
+// is_default_stream(stream) and destroy_stream(stream), and create_callback_stream() if its streams
+// have fewer threads than callbacks of events may hold. lose_work() is for such streams too.
 #pragma once
 
 #include <functional>
@@ -60,6 +61,12 @@ struct StreamHandles : Cards<Instance, Device> {
 template <typename Instance, typename Device, typename Stream, typename Event>
 struct QueueStreams : StreamHandles<Instance, Device, Stream, Event> {
   static Stream* create_stream(Device& d, const bp_stream_desc&) { return d.create_stream(); }
+  static Stream* callback_stream(Device& d) {
+    if constexpr (requires { d.create_callback_stream(); })
+      return d.create_callback_stream();
+    else
+      return d.create_stream();
+  }
   static Stream* default_stream(Device& d) { return d.default_stream(); }
   static bool is_default_stream(const Stream& s) { return s.device->is_default_stream(&s); }
   static void destroy_stream(Stream& s) { s.device->destroy_stream(&s); }
