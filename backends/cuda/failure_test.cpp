@@ -288,6 +288,18 @@ TEST(Probing, AsksCudaWhereADeviceIsInParts) {
   EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 1u);
 }
 
+TEST(Probing, ShowsWhatTheEnvironmentDoesNotHide) {
+  const std::pair<const char*, size_t> rows[] = {{"", 0}, {"1", 1}, {"GPU-1", 1}, {"1,0", 2}};
+  for (const auto& [visible, count] : rows) {
+    reset();
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    const TestBackend backend(enter_fake);
+    EXPECT_EQ(backend.all_devices.size(), count) << visible;
+    EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 0u);
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
   reset();
   TestBackend backend(enter_fake);

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
+
+#include "backends/cuda/visible.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -13,6 +17,7 @@ constexpr int kLowestMajor = 8;  // What this build has code for: 8.0 and, by wa
 struct Found {
   Site site;
   int major, minor;
+  std::string uuid;  // If NVML described the device.
 };
 
 std::string version_text(int version) {
@@ -46,12 +51,13 @@ std::string short_bus_id(const char* text) {
 std::optional<Found> find_by_nvml(const Driver& driver, unsigned index) {
   NvmlDevice device = nullptr;
   NvmlPciInfo place{};
-  std::array<char, 96> name{};
+  std::array<char, 96> name{}, uuid{};
   Found found{};
   unsigned is_in_parts = 0, pending = 0;
   const auto is_ok = [](int code) { return code == kNvmlSuccess; };
   if (!is_ok(driver.nvmlDeviceGetHandleByIndex(index, &device)) ||
       !is_ok(driver.nvmlDeviceGetName(device, name.data(), name.size())) ||
+      !is_ok(driver.nvmlDeviceGetUUID(device, uuid.data(), uuid.size())) ||
       !is_ok(driver.nvmlDeviceGetPciInfo(device, &place)) ||
       !is_ok(driver.nvmlDeviceGetCudaComputeCapability(device, &found.major, &found.minor))) {
     return std::nullopt;
@@ -59,7 +65,23 @@ std::optional<Found> find_by_nvml(const Driver& driver, unsigned index) {
   const int mig = driver.nvmlDeviceGetMigMode(device, &is_in_parts, &pending);
   if (mig != kNvmlNotSupported && (mig != kNvmlSuccess || is_in_parts != 0)) return std::nullopt;
   found.site = {.name = name.data(), .bus_id = short_bus_id(place.bus_id)};
+  found.uuid = uuid.data();
   return found;
+}
+
+// Returns the devices of `list` that CUDA shows, or nothing if only CUDA can tell.
+std::optional<std::vector<Found>> only_visible(const std::vector<Found>& list) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return list;
+  const char* const order = std::getenv("CUDA_DEVICE_ORDER");
+  const bool has_bus_order = order != nullptr && std::string_view(order) == "PCI_BUS_ID";
+  std::vector<Listed> listed;
+  for (const Found& found : list) listed.push_back({found.site.name, found.uuid});
+  const std::optional<std::vector<size_t>> places = visible_devices(visible, has_bus_order, listed);
+  if (!places.has_value()) return std::nullopt;
+  std::vector<Found> shown;
+  for (const size_t place : *places) shown.push_back(list[place]);
+  return shown;
 }
 
 // Returns nothing if NVML is missing, or does not know which devices CUDA would show.
@@ -82,7 +104,7 @@ std::optional<std::vector<Found>> list_by_nvml(const Driver& driver, std::string
     }
   }
   driver.nvmlShutdown();
-  return list;
+  return list.has_value() ? only_visible(*list) : std::nullopt;
 }
 
 // ---- Devices by CUDA ----------------------------------------------------------------------------

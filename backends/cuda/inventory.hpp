@@ -17,7 +17,8 @@ struct Site {
 };
 
 // Returns the devices for which this build has code, in the order of their bus ids. If NVML is
-// missing, or if a device is divided into parts, they are in CUDA's order. `reasons` gets a
+// missing, if a device is divided into parts, or if CUDA_VISIBLE_DEVICES chooses devices, they are
+// in CUDA's order, and only those that CUDA shows are returned. `reasons` gets a
 // sentence for each device that is left out, and one if there is no device. Throws StatusError if
 // an option names a device that does not exist.
 //

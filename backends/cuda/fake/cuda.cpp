@@ -159,6 +159,11 @@ int nvmlDeviceGetName(NvmlDevice device, char* text, unsigned size) {
   return kNvmlSuccess;
 }
 
+int nvmlDeviceGetUUID(NvmlDevice device, char* text, unsigned size) {
+  std::snprintf(text, size, "GPU-%d0000000-fa4e", ordinal_of(device));
+  return kNvmlSuccess;
+}
+
 int nvmlDeviceGetPciInfo(NvmlDevice device, NvmlPciInfo* info) {
   std::memset(info, 0, sizeof(*info));
   std::snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", ordinal_of(device));

@@ -1,4 +1,4 @@
-"""Runs the cases of worker.cpp in eager PyTorch on its CUDA device. compare.py talks to it.
+"""Runs the cases of device_cases.cpp in eager PyTorch on its CUDA device. compare.py talks to it.
 
 usage: torch_peer.py
 """
@@ -23,6 +23,14 @@ def x(shape, s=0, dtype="f32"):
     i = torch.arange(count, device="cuda", dtype=torch.int64)
     values = ((7919 * i + 104729 * s) % 2003 - 501).to(torch.float32) / 1001
     return values.reshape(shape).to(DTYPES[dtype])
+
+
+def i(shape, n):
+    """Returns the indices below n that every peer works on."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return (7919 * torch.arange(count, device="cuda", dtype=torch.int64) % n).reshape(shape)
 
 
 def case(name, setup, allows_tf32=False):
@@ -50,6 +58,74 @@ def compute_bound():
         case(f"convolution {t} 32x64x56x56, 64 of 3x3",
              lambda t=t: (lambda a, w: F.conv2d(a, w, None, 1, 1), x((32, 64, 56, 56), 0, t),
                           x((64, 64, 3, 3), 1, t)))
+
+
+def attention():
+    shape = (1, 32, 4096, 128)
+
+    def forward(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def backward():
+        inputs = tuple(x(shape, s, "bf16").requires_grad_() for s in range(3))
+        grad = x(shape, 3, "bf16")
+        with torch.enable_grad():
+            y = forward(*inputs)
+        return (lambda: torch.autograd.grad(y, inputs, grad, retain_graph=True)[0],)
+    case("attention bf16 32x4096x128, causal",
+         lambda: (forward, *(x(shape, s, "bf16") for s in range(3))))
+    case("attention backward bf16 32x4096x128, causal", backward)
+
+
+def layer_norm_backward():
+    a, gamma, grad = x((8192, 4096)), x((4096,), 1), x((8192, 4096), 3)
+    _, mean, rstd = torch.ops.aten.native_layer_norm(a, (4096,), gamma, None, 1e-5)
+    beta = torch.zeros_like(gamma)
+    return (lambda: torch.ops.aten.native_layer_norm_backward(
+        grad, a, (4096,), mean, rstd, gamma, beta, (True, True, True))[0],)
+
+
+def norms_and_losses():
+    case("rms_norm bf16 8192x4096",
+         lambda: (lambda a, g: F.rms_norm(a, (4096,), g, 1e-5), x((8192, 4096), 0, "bf16"),
+                  x((4096,), 1, "bf16")))
+    case("layer_norm backward f32 8192x4096", layer_norm_backward)
+    case("softmax f32 8x1048576", lambda: (lambda a: torch.softmax(a, 1), x((8, 1 << 20))))
+    case("cross_entropy bf16 8192x32000",
+         lambda: (F.cross_entropy, x((8192, 32000), 0, "bf16"), i((8192,), 32000)))
+
+
+def reductions_and_order():
+    big, rows = (1 << 26,), (16384, 4096)
+    case("sum f32 67108864", lambda: (torch.sum, x(big)))
+    case("sum f32 16384x4096, axis 0", lambda: (lambda a: torch.sum(a, 0), x(rows)))
+    case("transpose f32 16384x4096", lambda: (lambda a: a.t().contiguous(), x(rows)))
+    case("sort f32 16777216", lambda: (lambda a: torch.sort(a)[0], x((1 << 24,))))
+    case("topk f32 64x32000, 50", lambda: (lambda a: torch.topk(a, 50)[0], x((64, 32000))))
+
+
+def embedding_backward():
+    tokens, grad = i((32768,), 32000), x((32768, 1024))
+    tokens[::2] = 0
+    return (lambda: torch.ops.aten.embedding_dense_backward(grad, tokens, 32000, -1, False),)
+
+
+def adamw():
+    parameters = [torch.nn.Parameter(x((1 << 22,), s)) for s in range(8)]
+    for s, parameter in enumerate(parameters):
+        parameter.grad = x((1 << 22,), s + 8)
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+
+    def run():
+        optimizer.step()
+        return parameters[0]
+    return (run,)
+
+
+def indices_and_updates():
+    case("embedding backward f32 32768x1024, half padding", embedding_backward)
+    case("dropout bf16 33554432", lambda: (lambda a: F.dropout(a, 0.5), x((1 << 25,), 0, "bf16")))
+    case("adamw f32 8 of 4194304", adamw)
 
 
 class Peer:
@@ -104,6 +180,10 @@ def main():
         return 1
     memory_bound()
     compute_bound()
+    attention()
+    norms_and_losses()
+    reductions_and_order()
+    indices_and_updates()
     case("eager add f32 64", lambda: (torch.add, x((64,)), x((64,), 1)))
     peer = Peer()
     with torch.no_grad():

@@ -12,94 +12,18 @@
 #include <iostream>
 #include <sstream>
 
-#include "runtime/bench/peers/inputs.hpp"
+#include "runtime/bench/device/device_cases.hpp"
 
 namespace bp::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Op = std::function<Tensor()>;
 
 // The time of a group of calls that are waited for together.
 constexpr double kGroupSeconds = 4e-3;
 
-struct DeviceCase {
-  std::string name;
-  double bytes = 0, flops = 0;
-  std::function<Op()> setup;
-};
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-struct Dtype {
-  const char* name;
-  bp_dtype dtype;
-  double size_bytes;
-};
-constexpr Dtype kF32 = {"f32", BP_F32, 4}, kBf16 = {"bf16", BP_BF16, 2}, kF16 = {"f16", BP_F16, 2};
-
-void add_memory_bound(std::vector<DeviceCase>& cases) {
-  constexpr int64_t kBig = 1 << 26, kRows = 16384, kCols = 4096;
-  cases.push_back({"copy f32 67108864", 8.0 * kBig, 0,
-                   [] { return [x = input({kBig})] { return x.clone(); }; }});
-  for (const Dtype& t : {kF32, kBf16}) {
-    const std::string name = t.name;
-    cases.push_back({"add " + name + " 67108864", 3 * t.size_bytes * kBig, kBig, [t] {
-                       return [a = input({kBig}, 0, t.dtype), b = input({kBig}, 1, t.dtype)] {
-                         return add(a, b);
-                       };
-                     }});
-    const double both = 2 * t.size_bytes * kRows * kCols;
-    cases.push_back({"softmax " + name + " 16384x4096", both, 5.0 * kRows * kCols, [t] {
-                       return [x = input({kRows, kCols}, 0, t.dtype)] { return softmax(x, 1); };
-                     }});
-    cases.push_back({"layer_norm " + name + " 16384x4096", both, 8.0 * kRows * kCols, [t] {
-                       return
-                           [x = input({kRows, kCols}, 0, t.dtype),
-                            gamma = input({kCols}, 1, t.dtype), beta = input({kCols}, 2, t.dtype)] {
-                             return layer_norm(x, gamma, beta, 1, 1e-5);
-                           };
-                     }});
-  }
-}
-
-void add_product(std::vector<DeviceCase>& cases, const std::string& name, const Dtype& t,
-                 int64_t n) {
-  const double size = static_cast<double>(n);
-  cases.push_back({"matmul " + name + " " + std::to_string(n) + "^3",
-                   3 * t.size_bytes * size * size, 2 * size * size * size, [t, n] {
-                     return [a = input({n, n}, 0, t.dtype), b = input({n, n}, 1, t.dtype)] {
-                       return matmul(a, b);
-                     };
-                   }});
-}
-
-void add_compute_bound(std::vector<DeviceCase>& cases) {
-  add_product(cases, "f32", kF32, 4096);
-  add_product(cases, "tf32", kF32, 4096);
-  add_product(cases, "bf16", kBf16, 8192);
-  add_product(cases, "f16", kF16, 8192);
-  for (const Dtype& t : {kF32, kBf16}) {
-    const double elements = 2.0 * 32 * 64 * 56 * 56 + 64.0 * 64 * 9;
-    cases.push_back({std::string("convolution ") + t.name + " 32x64x56x56, 64 of 3x3",
-                     t.size_bytes * elements, 2.0 * 32 * 64 * 56 * 56 * 64 * 9, [t] {
-                       return [x = input({32, 64, 56, 56}, 0, t.dtype),
-                               w = input({64, 64, 3, 3}, 1, t.dtype)] {
-                         return convolution(x, w, {}, {1}, {1}, {1}, 1);
-                       };
-                     }});
-  }
-}
-
-std::vector<DeviceCase> device_cases() {
-  std::vector<DeviceCase> cases;
-  add_memory_bound(cases);
-  add_compute_bound(cases);
-  cases.push_back({"eager add f32 64", 12.0 * 64, 64,
-                   [] { return [a = input({64}, 0), b = input({64}, 1)] { return add(a, b); }; }});
-  return cases;
 }
 
 class Worker {
