@@ -60,8 +60,12 @@ class DnnDescriptor {
   DnnDescriptor& set(cudnnBackendAttributeName_t name, int64_t value) {
     return set(name, CUDNN_TYPE_INT64, 1, &value);
   }
-  DnnDescriptor& set(cudnnBackendAttributeName_t name, double value) {
-    return set(name, CUDNN_TYPE_DOUBLE, 1, &value);
+  // Sets a factor of an operation. The library reads a float, or a double if the operation computes
+  // in f64, from the bytes that it is given, whatever type they are said to have.
+  DnnDescriptor& set_factor(cudnnBackendAttributeName_t name, double value, bp_dtype dtype) {
+    const auto narrow = static_cast<float>(value);
+    return dtype == BP_F64 ? set(name, CUDNN_TYPE_DOUBLE, 1, &value)
+                           : set(name, CUDNN_TYPE_FLOAT, 1, &narrow);
   }
   DnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnDataType_t value) {
     return set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
@@ -171,8 +175,8 @@ std::vector<DnnDescriptor> make_graph(const Cudnn& library, cudnnHandle_t handle
       .set(names.weight, made[1])
       .set(names.y, made[2])
       .set(names.convolution, made[3])
-      .set(names.alpha, 1.0)
-      .set(names.beta, p.adds ? 1.0 : 0.0);
+      .set_factor(names.alpha, 1, p.dtype)
+      .set_factor(names.beta, p.adds ? 1 : 0, p.dtype);
   if (!operation.is_taken()) return {};
   made.push_back(std::move(operation));
   DnnDescriptor graph(library, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

@@ -29,7 +29,7 @@ struct FakeDescriptor {
   cudnnBackendDescriptorType_t type;
   int engine = -1;
   std::map<int, std::vector<int64_t>> numbers;
-  std::map<int, double> factors;
+  std::map<int, float> factors;
 };
 
 struct Fake {
@@ -66,8 +66,8 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
   if (type == CUDNN_TYPE_INT64) {
     const auto* const numbers = static_cast<const int64_t*>(values);
     d.numbers[name].assign(numbers, numbers + count);
-  } else if (type == CUDNN_TYPE_DOUBLE) {
-    d.factors[name] = *static_cast<const double*>(values);
+  } else if (type == CUDNN_TYPE_FLOAT) {
+    d.factors[name] = *static_cast<const float*>(values);
   } else if (type == CUDNN_TYPE_HEUR_MODE) {
     fake->mode = *static_cast<const cudnnBackendHeurMode_t*>(values);
   } else if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {

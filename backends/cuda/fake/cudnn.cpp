@@ -1,6 +1,9 @@
 #include "backends/cuda/fake/cudnn.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -29,7 +32,7 @@ struct Descriptor {
   bool is_final = false;
   Engine engine = Engine::kPlain;
   std::map<int, std::vector<int64_t>> words;  // The numbers and enumerators, by attribute.
-  std::map<int, double> factors;
+  std::map<int, std::array<std::byte, sizeof(double)>> factors;  // As they were given.
   std::map<int, std::vector<void*>> pointers;
   std::map<int, std::shared_ptr<Descriptor>> parts;
 
@@ -73,8 +76,11 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
     case CUDNN_TYPE_HEUR_MODE:
       read(cudnnBackendHeurMode_t{});
       return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_FLOAT:
+      std::memcpy(d.factors[name].data(), values, sizeof(float));
+      return CUDNN_STATUS_SUCCESS;
     case CUDNN_TYPE_DOUBLE:
-      d.factors[name] = *static_cast<const double*>(values);
+      std::memcpy(d.factors[name].data(), values, sizeof(double));
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_TYPE_HANDLE:
       return CUDNN_STATUS_SUCCESS;
@@ -207,6 +213,16 @@ bool is_operation(const Descriptor& d) {
          d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
 }
 
+// The library reads a factor as a float, or as a double if the operation computes in f64, whatever
+// type its bytes were said to have. Seen with cuDNN 9 on an H200.
+double factor_of(const Descriptor& operation, int name, cudaDataType_t type) {
+  const auto& bytes = operation.factors.at(name);
+  if (type == CUDA_R_64F) return std::bit_cast<double>(bytes);
+  float factor = 0;
+  std::memcpy(&factor, bytes.data(), sizeof(factor));
+  return factor;
+}
+
 Convolution convolution_of(const Descriptor& operation) {
   const Names names = names_of(operation.type);
   const Descriptor& how = operation.part(names.convolution);
@@ -218,8 +234,8 @@ Convolution convolution_of(const Descriptor& operation) {
   c.dilation = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_DILATIONS));
   c.low = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS));
   c.high = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS));
-  c.alpha = operation.factors.at(names.alpha);
-  c.beta = operation.factors.at(names.beta);
+  c.alpha = factor_of(operation, names.alpha, c.x.type);
+  c.beta = factor_of(operation, names.beta, c.x.type);
   return c;
 }
 
