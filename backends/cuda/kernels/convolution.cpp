@@ -130,6 +130,32 @@ DnnProblem library_convolution(const Convolution& c, bool allows_tf32, bool is_a
 
 namespace {
 
+uint64_t wide_bytes(const bp_tensor& t) {
+  return rounded_part(static_cast<uint64_t>(element_count(t)) * sizeof(float));
+}
+
+// Returns whether y would be rounded twice if cuDNN added its sums to the bias: on tensor cores it
+// rounds them to 16 bits first (seen with cuDNN 9 on an H200). Then the convolution runs in f32 on
+// wide copies. With TF32 that is exact: a number of 16 bits has no more digits than TF32 keeps.
+bool needs_wide_sums(const Convolution& c) {
+  return c.bias != nullptr && (c.y->dtype == BP_F16 || c.y->dtype == BP_BF16);
+}
+
+// Describes what cuDNN is asked for.
+DnnProblem problem_of(const Convolution& c, bool allows_tf32, bool is_aligned) {
+  if (!needs_wide_sums(c)) return library_convolution(c, allows_tf32, is_aligned);
+  DnnProblem p = library_convolution(c, true, true);
+  p.dtype = BP_F32;
+  p.adds = false;
+  return p;
+}
+
+uint64_t workspace_of(const Convolution& c, const DnnPlan& plan) {
+  if (!needs_wide_sums(c)) return plan.workspace_size_bytes();
+  return rounded_part(plan.workspace_size_bytes()) + wide_bytes(*c.x) + wide_bytes(*c.weight) +
+         wide_bytes(*c.y);
+}
+
 bp_reason supports_convolution(const Convolution& c, bool allows_tf32, bp_launch_flags flags,
                                const Env& env) {
   if (allows_tf32 && !env.options().allows_tf32) return "option tf32 is not \"yes\"";
@@ -137,22 +163,41 @@ bp_reason supports_convolution(const Convolution& c, bool allows_tf32, bp_launch
   if (const bp_reason reason = refuse_library_convolution(c)) return reason;
   DnnEngine* const engine = env.engines().dnn(env.device());
   if (engine == nullptr) return "cuDNN is missing; the log says why";
-  const bool has_plan = engine->find(library_convolution(c, allows_tf32, is_aligned(c))) != nullptr;
+  const bool has_plan = engine->find(problem_of(c, allows_tf32, is_aligned(c))) != nullptr;
   return has_plan ? nullptr : "cuDNN has no deterministic engine for this shape";
 }
 
+bp_status run_library(const DnnPlan& plan, const DnnAddresses& at, Launch& launch) {
+  return launch.call([&]() -> bp_status {
+    launch.engines().dnn(launch.device())->run(plan, at, launch.stream());
+    return BP_OK;
+  });
+}
+
+bp_status launch_wide(const Convolution& c, const DnnPlan& plan, Launch& launch) {
+  std::byte* const x = launch.workspace() + rounded_part(plan.workspace_size_bytes());
+  std::byte* const weight = x + wide_bytes(*c.x);
+  std::byte* const y = weight + wide_bytes(*c.weight);
+  bp_status status = launch_widening(*c.x, x, launch);
+  if (status == BP_OK) status = launch_widening(*c.weight, weight, launch);
+  if (status == BP_OK) status = run_library(plan, {x, weight, y, launch.workspace()}, launch);
+  if (status != BP_OK) return status;
+  DnnTensor dense;
+  read_dense(*c.y, dense);
+  return launch_bias_rounding(c, y, dense.strides.data(), launch);
+}
+
 bp_status launch_convolution(const Convolution& c, const DnnPlan& plan, Launch& launch) {
-  check_workspace(launch.workspace_ref(), plan.workspace_size_bytes(), "launch");
+  check_workspace(launch.workspace_ref(), workspace_of(c, plan), "launch");
+  if (needs_wide_sums(c)) return launch_wide(c, plan, launch);
   if (c.bias != nullptr) {  // The sums are added to it.
     const bp_status status = launch_bias_fill(c, launch);
     if (status != BP_OK) return status;
   }
-  return launch.call([&]() -> bp_status {
-    const DnnAddresses at{data<std::byte>(*c.x), data<std::byte>(*c.weight), data<std::byte>(*c.y),
-                          launch.workspace()};
-    launch.engines().dnn(launch.device())->run(plan, at, launch.stream());
-    return BP_OK;
-  });
+  return run_library(plan,
+                     {data<std::byte>(*c.x), data<std::byte>(*c.weight), data<std::byte>(*c.y),
+                      launch.workspace()},
+                     launch);
 }
 
 template <typename Args, bool kAllowsTf32>
@@ -164,7 +209,7 @@ struct ConvolutionKernel {
   static uint64_t workspace(const Args& args, const Env& env) {
     const Convolution c = convolution_of(args);
     if (supports_convolution(c, kAllowsTf32, 0, env) != nullptr) return 0;
-    return find(c, env)->workspace_size_bytes();
+    return workspace_of(c, *find(c, env));
   }
 
   static bp_status launch(const Args& args, Launch& launch) {
@@ -189,8 +234,7 @@ struct ConvolutionKernel {
       if (aligned_ == nullptr || other_ == nullptr) {
         refuse_plan("cuDNN does not take every alignment");
       }
-      workspace_size_bytes_ =
-          std::max(aligned_->workspace_size_bytes(), other_->workspace_size_bytes());
+      workspace_size_bytes_ = std::max(workspace_of(c, *aligned_), workspace_of(c, *other_));
     }
 
     const char* algorithm() const { return "cuDNN, by its heuristics"; }
@@ -203,7 +247,7 @@ struct ConvolutionKernel {
    private:
     static std::shared_ptr<const DnnPlan> choose(const Convolution& c, bool is_aligned,
                                                  const Env& env) {
-      DnnProblem problem = library_convolution(c, kAllowsTf32, is_aligned);
+      DnnProblem problem = problem_of(c, kAllowsTf32, is_aligned);
       problem.may_compile = true;
       return env.engines().dnn(env.device())->find(problem);
     }
@@ -212,9 +256,7 @@ struct ConvolutionKernel {
 
  private:
   static std::shared_ptr<const DnnPlan> find(const Convolution& c, const Env& env) {
-    return env.engines()
-        .dnn(env.device())
-        ->find(library_convolution(c, kAllowsTf32, is_aligned(c)));
+    return env.engines().dnn(env.device())->find(problem_of(c, kAllowsTf32, is_aligned(c)));
   }
 };
 

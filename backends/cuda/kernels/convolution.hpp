@@ -46,5 +46,10 @@ DnnProblem library_convolution(const Convolution& c, bool allows_tf32, bool is_a
 bp_status launch_convolution_direct(const Convolution& c, Launch& launch);
 // Sets y to the bias, along the second axis.
 bp_status launch_bias_fill(const Convolution& c, Launch& launch);
+// Copies a tensor without gaps to f32, in the order of its memory.
+bp_status launch_widening(const bp_tensor& from, std::byte* to, Launch& launch);
+// Sets y to the sums in f32, which have these strides in elements, plus the bias, rounded once.
+bp_status launch_bias_rounding(const Convolution& c, const std::byte* sums, const int64_t* strides,
+                               Launch& launch);
 
 }  // namespace bp::cuda

@@ -178,6 +178,18 @@ bp_status launch_direct(const Convolution& c, Launch& launch) {
   return run<weight_kernel<Sum>>(launch, blocks, kBlockThreads, 0, plan, count);
 }
 
+struct WidenElement {
+  template <typename T>
+  __device__ float operator()(T x) const {
+    return static_cast<float>(widen(x));
+  }
+};
+
+template <typename T>
+struct AddAndRound {
+  __device__ T operator()(float sum, T bias) const { return narrow<T>(sum + widen(bias)); }
+};
+
 struct KeepElement {
   template <typename T>
   __host__ __device__ T operator()(T x) const {
@@ -234,6 +246,30 @@ bp_status launch_bias_fill(const Convolution& c, Launch& launch) {
       make_loop(c.y->ndim, c.y->shape, {operand(c.y), {data<std::byte>(*c.bias), strides, item}});
   return with_width(item, [&]<typename T>(T) {
     return submit_map<KeepElement, T, T>(launch, KeepElement(), loop);
+  });
+}
+
+bp_status launch_widening(const bp_tensor& from, std::byte* to, Launch& launch) {
+  const int64_t count = element_count(from), one = 1;
+  const Loop loop = make_loop(1, &count,
+                              {{to, &one, sizeof(float)},
+                               {data<std::byte>(from), &one, dtype_size_bytes(from.dtype)}});
+  return with_float(from.dtype, [&]<typename T>(T) {
+    return submit_map<WidenElement, float, T>(launch, WidenElement(), loop);
+  });
+}
+
+bp_status launch_bias_rounding(const Convolution& c, const std::byte* sums, const int64_t* strides,
+                               Launch& launch) {
+  int64_t of_bias[BP_MAX_RANK] = {};
+  of_bias[1] = c.bias->strides[0];
+  const Loop loop = make_loop(
+      c.y->ndim, c.y->shape,
+      {operand(c.y),
+       {sums, strides, sizeof(float)},
+       {data<std::byte>(*c.bias), of_bias, dtype_size_bytes(c.bias->dtype)}});
+  return with_float(c.y->dtype, [&]<typename T>(T) {
+    return submit_map<AddAndRound<T>, T, float, T>(launch, AddAndRound<T>(), loop);
   });
 }
 

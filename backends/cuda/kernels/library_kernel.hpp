@@ -17,6 +17,9 @@
 
 namespace bp::cuda {
 
+// Rounds the size of a part of a workspace, so that the next part is aligned as allocations are.
+constexpr uint64_t rounded_part(uint64_t size_bytes) { return (size_bytes + 255) / 256 * 256; }
+
 class LibraryPlan {
  public:
   uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }

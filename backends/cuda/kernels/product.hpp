@@ -62,6 +62,9 @@ bp_status launch_product_tiles(const Product& product, Launch& launch);
 // Applies the activation to the sums and stores the result in y. The sums lie in the preactivation
 // if there is one, else in y.
 bp_status launch_activation(const Product& product, Launch& launch);
+// Adds the bias to sums in f32, rounds them to the preactivation, if the call wants it, and their
+// activation to y.
+bp_status launch_rounding(const Product& product, const ProductOperand& sums, Launch& launch);
 // Copies the bias to dense memory.
 bp_status launch_bias_copy(const Product& product, std::byte* to, Launch& launch);
 

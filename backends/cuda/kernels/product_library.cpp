@@ -6,12 +6,7 @@
 namespace bp::cuda {
 namespace {
 
-constexpr uint64_t kBlockBytes = 256;  // The alignment of places in the workspace.
 constexpr uint64_t kBiasAlignment = 16;
-
-uint64_t round_up(uint64_t size_bytes) {
-  return (size_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-}
 
 // Calls fn(a, b, y), the byte offsets of the matrices of each index of the axes that are looped
 // over.
@@ -37,21 +32,75 @@ bool needs_bias_copy(const Product& p) {
                         reinterpret_cast<uint64_t>(p.bias) % kBiasAlignment != 0);
 }
 
+// Returns whether y would be rounded twice if the library wrote it. An activation reads rounded
+// sums then; only relu gives the same. And with bf16 factors whose rows do not begin at multiples
+// of 16 bytes, cuBLASLt adds the bias to rounded sums (seen with cuBLASLt 13.0 on an H200).
+bool needs_wide_sums(const Product& p, bool is_aligned) {
+  if (p.y.dtype != BP_F16 && p.y.dtype != BP_BF16) return false;
+  if (p.activation != BP_LINEAR_ACTIVATION_NONE && p.activation != BP_LINEAR_ACTIVATION_RELU) {
+    return true;
+  }
+  const auto has_aligned_rows = [](const ProductOperand& o) {
+    const int64_t stride = o.col_stride == 1 ? o.row_stride : o.col_stride;
+    return stride * dtype_size_bytes(o.dtype) % static_cast<int64_t>(kBiasAlignment) == 0;
+  };
+  return p.has_bias && !(is_aligned && has_aligned_rows(p.a) && has_aligned_rows(p.b));
+}
+
+// Returns the product alone, into dense sums in f32 at `sums`.
+Product wide_product(const Product& product, std::byte* sums) {
+  Product p = product;
+  p.has_bias = p.has_preactivation = false;
+  p.activation = BP_LINEAR_ACTIVATION_NONE;
+  p.y.address = sums;
+  p.y.dtype = BP_F32;
+  p.y.col_stride = 1;
+  p.y.row_stride = p.y.cols;
+  int64_t stride = p.y.rows * p.y.cols;
+  for (uint32_t i = p.batch_ndim; i-- > 0; stride *= p.batch[i]) p.y.batch_strides[i] = stride;
+  return p;
+}
+
+// Runs the algorithm on every matrix of the batch. The sums go where the preactivation lies, if
+// there is one.
+bp_status run_library(const Product& product, const ChosenProduct& chosen,
+                      const LtAddresses& places, Launch& launch) {
+  LtEngine& engine = *launch.engines().lt(launch.device());
+  const ProductOperand& sums = product.has_preactivation ? product.preactivation : product.y;
+  return launch.call([&]() -> bp_status {
+    LtAddresses at = places;
+    for_each_batch(product, sums, chosen.loop_ndim, [&](int64_t a, int64_t b, int64_t y) {
+      at.a = chosen.is_by_columns ? product.a.address + a : product.b.address + b;
+      at.b = chosen.is_by_columns ? product.b.address + b : product.a.address + a;
+      at.d = sums.address + y;
+      engine.run(*chosen.plan, at, launch.stream());
+    });
+    return BP_OK;
+  });
+}
+
 }  // namespace
 
 ChosenProduct choose_product(const Product& product, bool allows_tf32, bool is_aligned,
                              const Env& env) {
   LtEngine* const engine = env.engines().lt(env.device());
   if (engine == nullptr) refuse(BP_UNSUPPORTED, "cuBLASLt is missing");
-  const LibraryProduct shape = library_product(product, allows_tf32, is_aligned);
-  return {engine->find(shape.problem), shape.is_by_columns, shape.loop_ndim};
+  const bool is_wide = needs_wide_sums(product, is_aligned);
+  const LibraryProduct shape =
+      library_product(is_wide ? wide_product(product, nullptr) : product, allows_tf32, is_aligned);
+  return {engine->find(shape.problem), shape.is_by_columns, shape.loop_ndim, is_wide};
 }
 
 uint64_t workspace_of(const Product& product, const ChosenProduct& chosen) {
   if (chosen.plan == nullptr) return 0;
+  if (chosen.has_wide_sums) {
+    const int64_t count = product.batch_count() * product.y.rows * product.y.cols;
+    return rounded_part(chosen.plan->workspace_size_bytes) +
+           static_cast<uint64_t>(count) * sizeof(float);
+  }
   const uint64_t bias = static_cast<uint64_t>(product.y.cols) *
                         static_cast<uint64_t>(dtype_size_bytes(product.y.dtype));
-  return round_up(chosen.plan->workspace_size_bytes) + (product.has_bias ? bias : 0);
+  return rounded_part(chosen.plan->workspace_size_bytes) + (product.has_bias ? bias : 0);
 }
 
 bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_flags flags,
@@ -68,24 +117,20 @@ bp_status launch_product(const Product& product, const ChosenProduct& chosen, La
   check_workspace(launch.workspace_ref(), workspace_of(product, chosen), "launch");
   LtAddresses at;
   at.workspace = launch.workspace();
+  if (chosen.has_wide_sums) {
+    const Product wide =
+        wide_product(product, launch.workspace() + rounded_part(chosen.plan->workspace_size_bytes));
+    const bp_status status = run_library(wide, chosen, at, launch);
+    return status == BP_OK ? launch_rounding(product, wide.y, launch) : status;
+  }
   at.bias = product.bias;
   if (needs_bias_copy(product)) {
-    std::byte* const dense = launch.workspace() + round_up(chosen.plan->workspace_size_bytes);
+    std::byte* const dense = launch.workspace() + rounded_part(chosen.plan->workspace_size_bytes);
     const bp_status status = launch_bias_copy(product, dense, launch);
     if (status != BP_OK) return status;
     at.bias = dense;
   }
-  LtEngine& engine = *launch.engines().lt(launch.device());
-  const ProductOperand& sums = product.has_preactivation ? product.preactivation : product.y;
-  const bp_status status = launch.call([&]() -> bp_status {
-    for_each_batch(product, sums, chosen.loop_ndim, [&](int64_t a, int64_t b, int64_t y) {
-      at.a = chosen.is_by_columns ? product.a.address + a : product.b.address + b;
-      at.b = chosen.is_by_columns ? product.b.address + b : product.a.address + a;
-      at.d = sums.address + y;
-      engine.run(*chosen.plan, at, launch.stream());
-    });
-    return BP_OK;
-  });
+  const bp_status status = run_library(product, chosen, at, launch);
   return status == BP_OK ? launch_activation(product, launch) : status;
 }
 

@@ -15,13 +15,17 @@ struct ChosenProduct {
   std::shared_ptr<const LtPlan> plan;  // NULL if cuBLASLt has no algorithm.
   bool is_by_columns = false;
   uint32_t loop_ndim = 0;
+  // If true, the library gives the sums of 16-bit factors in f32, and a pass over them adds the
+  // bias, applies the activation and rounds once.
+  bool has_wide_sums = false;
 };
 
 // Chooses an algorithm. Throws StatusError, of BP_UNSUPPORTED if cuBLASLt is missing.
 ChosenProduct choose_product(const Product& product, bool allows_tf32, bool is_aligned,
                              const Env& env);
 
-// Returns the workspace of a launch: that of the algorithm, and a place for a dense bias.
+// Returns the workspace of a launch: that of the algorithm, and a place for wide sums or for a
+// dense bias.
 uint64_t workspace_of(const Product& product, const ChosenProduct& chosen);
 
 bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_flags flags,

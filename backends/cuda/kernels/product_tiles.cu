@@ -157,6 +157,14 @@ struct ActivateElement {
   }
 };
 
+template <typename T>
+struct RoundElement {
+  uint32_t activation;
+  __device__ T operator()(float sum, T bias) const {
+    return narrow<T>(activate(activation, sum + widen(bias)));
+  }
+};
+
 struct KeepElement {
   template <typename T>
   __host__ __device__ T operator()(T x) const {
@@ -221,6 +229,28 @@ bp_status launch_activation(const Product& product, Launch& launch) {
   return with_float(y.dtype, [&]<typename T>(T) {
     return submit_map<ActivateElement, T, T>(launch, {product.activation}, loop);
   });
+}
+
+bp_status launch_rounding(const Product& product, const ProductOperand& sums, Launch& launch) {
+  const OperandAxes from(product, sums);
+  int64_t along_cols[BP_MAX_RANK] = {};
+  along_cols[product.batch_ndim + 1] = product.bias_stride;
+  const auto round_to = [&](const ProductOperand& y, uint32_t activation) {
+    const OperandAxes to(product, y);
+    const int64_t item = dtype_size_bytes(y.dtype);
+    const Loop loop = make_loop(product.batch_ndim + 2, to.shape,
+                                {{y.address, to.strides, item},
+                                 {sums.address, from.strides, sizeof(float)},
+                                 {product.bias, along_cols, item}});
+    return with_float(y.dtype, [&]<typename T>(T) {
+      return submit_map<RoundElement<T>, T, float, T>(launch, {activation}, loop);
+    });
+  };
+  if (product.has_preactivation && product.preactivation.address != nullptr) {
+    const bp_status status = round_to(product.preactivation, BP_LINEAR_ACTIVATION_NONE);
+    if (status != BP_OK) return status;
+  }
+  return round_to(product.y, product.activation);
 }
 
 bp_status launch_bias_copy(const Product& product, std::byte* to, Launch& launch) {
