@@ -3,6 +3,7 @@
 // A thread makes one block of four words, and the elements that take them: element i, counted in
 // row-major order, takes word i % 4 of block i / 4, in f64 the two words 2 (i % 2) of block i / 2.
 // Every element depends on its number alone, so strides and launches do not change it.
+#include <cmath>
 #include <vector>
 
 #include "backends/cuda/kernels/list.hpp"
@@ -19,6 +20,8 @@ struct RandomPlan {
   const std::byte* x = nullptr;
   ScalarArgument seed, offset;
   double p = 0, mean = 0, std = 0;
+  uint32_t threshold = 0;  // p in units of 2^-24, rounded up.
+  float scale = 0;         // 1 / (1 - p).
   Axes<2> axes;
   bool is_dense = false;
   uint64_t first_block = 0;
@@ -77,7 +80,9 @@ struct Normal {
   }
 };
 
-// Every dtype has the same masks as f32. The quotient is computed in f64 and rounded once.
+// Every dtype has the same masks as f32. A uniform number of f32 is a multiple of 2^-24, so it is
+// compared as an integer. f64 is divided by 1 - p; other elements are multiplied in f32 by its
+// reciprocal, since a division in f64 for each element takes longer than the memory.
 struct Dropout {
   template <typename T>
   static constexpr int elements() {
@@ -85,10 +90,13 @@ struct Dropout {
   }
   template <typename T>
   __device__ static void change(const RandomPlan& plan, const PhiloxBlock& block, T (&values)[4]) {
-    const double kept = 1.0 - plan.p;
     for (int i = 0; i < 4; ++i) {
-      const bool is_kept = static_cast<double>(uniform_f32(block.words[i])) >= plan.p;
-      values[i] = is_kept ? narrow<T>(static_cast<double>(widen(values[i])) / kept) : T(0);
+      const bool is_kept = block.words[i] >> 8 >= plan.threshold;
+      if constexpr (std::is_same_v<T, double>) {
+        values[i] = is_kept ? values[i] / (1.0 - plan.p) : 0.0;
+      } else {
+        values[i] = is_kept ? narrow<T>(widen(values[i]) * plan.scale) : T(0);
+      }
     }
   }
 };
@@ -232,6 +240,8 @@ template <typename Args>
 bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
   RandomPlan plan;
   plan.p = args.p;
+  plan.threshold = static_cast<uint32_t>(std::ceil(args.p * 0x1p24));
+  plan.scale = static_cast<float>(1 / (1 - args.p));
   return with_float(y.dtype,
                     [&]<typename T>(T) { return submit<Dropout, T>(args, plan, y, x, launch); });
 }

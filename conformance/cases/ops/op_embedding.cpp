@@ -27,6 +27,7 @@ const std::vector<Row>& all_rows() {
       {5, 3, {0}},
       {5, 0, {4}},
       {9, 67, {70}},
+      {3, 5, {300}},  // Very many positions name the same row.
       {11, 17, {5, 3}, kTransposed},
       {11, 17, {5, 3}, kSliced},
       {11, 17, {15}, kStepped},
