@@ -73,6 +73,7 @@ __device__ __forceinline__ void put_result(const ReducePlan& plan, const Op& op,
 }
 
 constexpr int kReduceThreads = 256;
+constexpr uint32_t kLoads = 4;  // Loads of a thread that are under way at a time.
 
 // kWidth threads share an output: 32, or all of the block.
 template <class Op, typename X, int kWidth>
@@ -97,13 +98,26 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
       BP_UNROLL
       for (uint32_t k = 0; k < kVector; ++k) sums[k] = Op::identity();
       const uint32_t whole = begin + (end - begin) / kVector * kVector;
-      for (i = begin + lane * kVector; i < whole; i += kWidth * kVector) {
-        const auto values = *reinterpret_cast<const Vec<X, kVector>*>(x + i);
+      constexpr uint32_t kStep = kWidth * kVector;
+      const auto take = [&](const Vec<X, kVector>& values, uint32_t first) {
         BP_UNROLL
         for (uint32_t k = 0; k < kVector; ++k) {
-          sums[k] = op.take(sums[k], values.at[k], plan.first + i + k);
+          sums[k] = op.take(sums[k], values.at[k], plan.first + first + k);
         }
+      };
+      // Several loads are under way at a time: one 16-byte load of each thread does not fill the
+      // memory of a large device.
+      i = begin + lane * kVector;
+      for (; i < whole && whole - i > (kLoads - 1) * kStep; i += kLoads * kStep) {
+        Vec<X, kVector> values[kLoads];
+        BP_UNROLL
+        for (uint32_t n = 0; n < kLoads; ++n) {
+          values[n] = *reinterpret_cast<const Vec<X, kVector>*>(x + i + n * kStep);
+        }
+        BP_UNROLL
+        for (uint32_t n = 0; n < kLoads; ++n) take(values[n], i + n * kStep);
       }
+      for (; i < whole; i += kStep) take(*reinterpret_cast<const Vec<X, kVector>*>(x + i), i);
       BP_UNROLL
       for (uint32_t step = kVector / 2; step > 0; step /= 2) {
         BP_UNROLL
@@ -141,8 +155,8 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
     int64_t at[2];
     plan.kept.locate(output, at);
     const X* const x = reinterpret_cast<const X*>(plan.x) + at[1];
-    // There are four sums, so that additions do not wait for each other.
-    constexpr uint32_t kSums = 4;
+    // There are several sums, so that additions do not wait for each other, nor loads.
+    constexpr uint32_t kSums = 8;
     Acc parts[kSums];
     BP_UNROLL
     for (uint32_t k = 0; k < kSums; ++k) parts[k] = Op::identity();
@@ -157,7 +171,12 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
     for (; i < end; i += kAcrossRows) {
       parts[0] = op.take(parts[0], x[plan.reduced.offset(i)], plan.first + i);
     }
-    acc = Op::combine(Op::combine(parts[0], parts[1]), Op::combine(parts[2], parts[3]));
+    BP_UNROLL
+    for (uint32_t step = kSums / 2; step > 0; step /= 2) {
+      BP_UNROLL
+      for (uint32_t k = 0; k < step; ++k) parts[k] = Op::combine(parts[k], parts[k + step]);
+    }
+    acc = parts[0];
   }
   sums[row][lane] = acc;
   __syncthreads();
@@ -188,6 +207,26 @@ __global__ void __launch_bounds__(kBlockThreads) combine_parts_kernel(CombinePla
   for (int64_t i = 1; i < plan.part_count; ++i) {
     acc = Op::combine(acc, parts[i * plan.part_outputs]);
   }
+  int64_t at[2];
+  plan.kept.locate(output, at);
+  op_of<Op>(plan, output).write(acc, plan.result, at[0]);
+}
+
+// Combines the parts of few outputs: a block takes one, because a thread alone would wait for the
+// memory at each of very many parts.
+constexpr uint32_t kFewOutputs = 64;
+
+template <class Op>
+__global__ void __launch_bounds__(kReduceThreads) combine_few_kernel(CombinePlan plan) {
+  using Acc = typename Op::Acc;
+  const uint32_t output = blockIdx.x;
+  const Acc* const parts = static_cast<const Acc*>(plan.parts) + plan.first_output + output;
+  Acc acc = Op::identity();
+  for (int64_t i = threadIdx.x; i < plan.part_count; i += kReduceThreads) {
+    acc = Op::combine(acc, parts[i * plan.part_outputs]);
+  }
+  acc = block_reduce(acc, [](Acc a, Acc b) { return Op::combine(a, b); }, Op::identity());
+  if (threadIdx.x != 0) return;
   int64_t at[2];
   plan.kept.locate(output, at);
   op_of<Op>(plan, output).write(acc, plan.result, at[0]);
@@ -280,8 +319,11 @@ bp_status submit_reduce(Launch& launch, const Reduction& r, const ReduceResult& 
       plan.outputs = static_cast<uint32_t>(kept.count);
       plan.result = result;
       plan.result.y = const_cast<std::byte*>(kept.data[0]);
-      const bp_status status = run<combine_parts_kernel<Op>>(
-          launch, blocks_for(kept.count, kBlockThreads), kBlockThreads, 0, plan);
+      const bp_status status =
+          plan.outputs <= kFewOutputs
+              ? run<combine_few_kernel<Op>>(launch, plan.outputs, kReduceThreads, 0, plan)
+              : run<combine_parts_kernel<Op>>(launch, blocks_for(kept.count, kBlockThreads),
+                                              kBlockThreads, 0, plan);
       if (status != BP_OK) return status;
     }
     first_output += kept.count;
