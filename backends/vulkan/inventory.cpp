@@ -17,10 +17,13 @@ struct Properties {
     identity.pNext = &maintenance;
     maintenance.pNext = &subgroup;
     subgroup.pNext = &driver;
+    driver.pNext = &floats;
     instance.GetPhysicalDeviceProperties2(device, &core);
   }
   Properties(const Properties&) = delete;
 
+  VkPhysicalDeviceFloatControlsProperties floats{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
   VkPhysicalDeviceDriverProperties driver{.sType =
                                               VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
   VkPhysicalDeviceSubgroupProperties subgroup{
@@ -132,6 +135,7 @@ void copy_properties(const Properties& properties, Physical& p) {
   p.non_coherent_atom_bytes = limits.nonCoherentAtomSize;
   p.storage_alignment_bytes = limits.minStorageBufferOffsetAlignment;
   p.max_storage_bytes = limits.maxStorageBufferRange;
+  p.preserved_widths = preserved_widths(properties.floats);
 }
 
 // Fills `p`, or returns why the device cannot be used.
@@ -168,6 +172,11 @@ std::string read_physical(const VulkanInstance& instance, VkPhysicalDevice devic
 }
 
 }  // namespace
+
+bool keeps_subnormals(const Physical& p) {
+  const FloatWidths needed = p.has_f64 ? 32 | 64 : 32;
+  return p.type == VK_PHYSICAL_DEVICE_TYPE_CPU || (p.preserved_widths & needed) == needed;
+}
 
 std::string missing_features(const VkPhysicalDeviceFeatures& core,
                              const VkPhysicalDeviceVulkan11Features& v11,

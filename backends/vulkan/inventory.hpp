@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/vulkan/driver.hpp"
+#include "backends/vulkan/float_controls.hpp"
 #include "backplane/device.h"
 
 namespace bp::vulkan {
@@ -43,6 +44,7 @@ struct Physical {
   bool has_f64 = false, has_f16 = false, has_i8 = false;
   bool has_budget = false;  // The driver reports how much is free.
   bool has_push_descriptors = false;
+  FloatWidths preserved_widths = 0;  // Shaders may ask to keep subnormal numbers of these.
   std::array<uint8_t, VK_UUID_SIZE> cache_uuid{};
   std::vector<PhysicalHeap> heaps;
 };
@@ -52,6 +54,10 @@ struct Survey {
   std::vector<std::string> remarks;  // Why there are not more devices.
   bool has_validation_layer = false;
 };
+
+// Returns whether shaders keep subnormal numbers in all types in which they compute. Drivers on the
+// host's processors do so unasked: lavapipe has no mode for it.
+bool keeps_subnormals(const Physical& p);
 
 // Returns the names of required features that the device lacks.
 std::string missing_features(const VkPhysicalDeviceFeatures& core,

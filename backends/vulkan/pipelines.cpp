@@ -137,9 +137,11 @@ VkPipeline Pipelines::create(const Module& module, std::span<const uint32_t> con
   const DeviceFunctions& vk = context_->vk;
   VkShaderModule& shader = shaders_[&module];
   if (shader == nullptr) {
+    const std::vector<uint32_t> words =
+        keep_subnormals({module.words, module.word_count}, context_->physical.preserved_widths);
     const VkShaderModuleCreateInfo info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                        .codeSize = module.word_count * sizeof(uint32_t),
-                                        .pCode = module.words};
+                                        .codeSize = words.size() * sizeof(uint32_t),
+                                        .pCode = words.data()};
     check(vk.CreateShaderModule(context_->device, &info, nullptr, &shader), "vkCreateShaderModule");
   }
   std::vector<VkSpecializationMapEntry> map;
