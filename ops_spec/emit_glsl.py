@@ -20,10 +20,11 @@ OPERANDS = "abc"
 # Each primitive on a VALUE, the type that the shader computes in.
 ROWS = {
     "neg": "negative_of({0})", "abs": "magnitude_of({0})", "add": "({0} + {1})",
-    "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "ratio": "({0} / {1})",
+    "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "quotient_of({0}, {1})",
+    "ratio": "({0} / {1})",
     "fma": "({0} * {1} + {2})", "max": "larger_of({0}, {1})", "min": "smaller_of({0}, {1})",
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})", "signbit": "has_sign({0})",
-    "select": "({0} ? {1} : {2})", "sqrt": "sqrt({0})", "exp": "exp_of({0})",
+    "select": "({0} ? {1} : {2})", "sqrt": "root_of({0})", "exp": "exp_of({0})",
     "log": "log_of({0})", "tanh": "tanh_of({0})",
     "erfinv": "erfinv_of({0})",
 }

@@ -89,7 +89,8 @@ float decode_f32(uint dtype, uint bits) {
 uint encode_f32(uint dtype, float value) {
   if (dtype == BP_F16) return f32_to_f16(value);
   if (dtype == BP_BF16) return f32_to_bf16(value);
-  if (dtype == BP_BOOL) return value != 0.0 ? 1u : 0u;  // A NaN gives 1 too.
+  // A NaN gives 1 too. The bits are compared, because comparisons may take subnormal numbers for 0.
+  if (dtype == BP_BOOL) return (floatBitsToUint(value) & 0x7fffffffu) != 0u ? 1u : 0u;
   return floatBitsToUint(value);
 }
 

@@ -45,7 +45,8 @@ uint64_t key_of(uint64_t address) {
 #if defined(COMPUTE_F32)
   const float value = load_f32(kType, address);
   if (is_nan(value)) return ~0ul;
-  const uint bits = value == 0.0 ? 0u : floatBitsToUint(value);
+  uint bits = floatBitsToUint(value);
+  if ((bits & 0x7fffffffu) == 0u) bits = 0u;
   return uint64_t((bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u);
 #elif defined(COMPUTE_F64)
   uint64_t bits = Bytes8(address).value;
