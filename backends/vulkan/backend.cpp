@@ -1,5 +1,8 @@
 #include "backends/vulkan/backend.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/kernels/list.hpp"
 #include "backends/vulkan/stream.hpp"
@@ -38,6 +41,42 @@ void open_devices(Instance& i) {
   }
 }
 
+// ---- Devices that take subnormal numbers for 0 --------------------------------------------------
+
+constexpr bp_numerics kFlushing = {.struct_size = sizeof(bp_numerics),
+                                   .struct_type = BP_STRUCT_NUMERICS,
+                                   .flush = BP_FLUSH_INPUTS | BP_FLUSH_OUTPUTS};
+
+// Returns whether the kernels of an op handle the bits of elements and no floats, so that every
+// device keeps subnormal numbers.
+bool handles_bits(uint32_t op) {
+  constexpr uint32_t kOps[] = {BP_OP_FILL,         BP_OP_WHERE,     BP_OP_CAT,  BP_OP_GATHER,
+                               BP_OP_INDEX_SELECT, BP_OP_EMBEDDING, BP_OP_SORT, BP_OP_TOPK,
+                               BP_OP_NEG,          BP_OP_ABS};
+  return std::ranges::find(kOps, op) != std::end(kOps);
+}
+
+// Returns the devices that keep subnormal numbers, or those that do not.
+std::vector<bp_device*> devices_that(bool keep, const Instance& i) {
+  std::vector<bp_device*> devices;
+  for (const std::unique_ptr<Device>& device : i.cards) {
+    if (keeps_subnormals(device->physical()) == keep) {
+      devices.push_back(reinterpret_cast<bp_device*>(device.get()));
+    }
+  }
+  return devices;
+}
+
+// Makes the kernels of the devices that do not keep them, if there are any.
+void declare_flushing(Instance& i) {
+  if (devices_that(false, i).empty()) return;
+  i.flushing_kernels = i.kernels;
+  for (bp_kernel& kernel : i.flushing_kernels) {
+    if (!handles_bits(kernel.op)) kernel.numerics = &kFlushing;
+  }
+  i.offers_kernels = false;  // register_tables() adds both kinds.
+}
+
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
@@ -55,8 +94,20 @@ Instance::Instance(const bp_host* its_host)
   add_kernels(kElementwiseKernels);
   add_kernels(kKernels);
   open_devices(*this);
+  declare_flushing(*this);
   put_captures(*this);
   make_compiler(*this);
+}
+
+bp_status Instance::register_tables(const bp_registrar* registrar) const {
+  const bp_status status = BackendInstance::register_tables(registrar);
+  if (status != BP_OK || flushing_kernels.empty()) return status;
+  Registration to(registrar);
+  // An empty list of devices would stand for all of them.
+  const std::vector<bp_device*> keeping = devices_that(true, *this);
+  if (!keeping.empty()) to.add_kernels(kernels, keeping);
+  to.add_kernels(flushing_kernels, devices_that(false, *this));
+  return to.status();
 }
 
 bool Instance::wait_for_work(uint64_t timeout_ns) {

@@ -26,6 +26,10 @@ struct Instance : BackendInstance {
   explicit Instance(const bp_host* host);
   ~Instance();
 
+  // Registers the tables. Kernels are registered twice if there are devices that take subnormal
+  // numbers for 0: for these with numerics that say so, and for the others.
+  bp_status register_tables(const bp_registrar* registrar) const;
+
   // Waits until all work that can end without the host has ended. Returns false if timeout_ns
   // passed first.
   bool wait_for_work(uint64_t timeout_ns);
@@ -34,6 +38,7 @@ struct Instance : BackendInstance {
   const Survey survey;
   Executor executor;  // Runs callbacks, and work that streams hold back.
   std::vector<std::unique_ptr<Device>> cards;
+  std::vector<bp_kernel> flushing_kernels;  // Empty if all devices keep subnormal numbers.
   std::unique_ptr<Captures> captures;
   std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
 };

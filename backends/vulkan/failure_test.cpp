@@ -86,6 +86,21 @@ TEST_F(VulkanFailures, NameTheQueueOrTheMemoryThatADeviceLacks) {
             std::string::npos);
 }
 
+TEST_F(VulkanFailures, AreNoneIfADeviceFlushesAndItsKernelsSaySo) {
+  const size_t kernel_count = Vulkan().b.kernels.size();
+  control->reset({.flushes = true});
+  const Vulkan v;
+  ASSERT_TRUE(v.has_device());
+  EXPECT_EQ(v.b.kernels.size(), kernel_count);
+  const auto flush_of = [&](uint32_t op) {
+    const bp_numerics* const numerics = v.b.kernel(op)->numerics;
+    return numerics == nullptr ? 0 : numerics->flush;
+  };
+  EXPECT_EQ(flush_of(BP_OP_ADD), uint32_t{BP_FLUSH_INPUTS | BP_FLUSH_OUTPUTS});
+  EXPECT_EQ(flush_of(BP_OP_MATMUL), uint32_t{BP_FLUSH_INPUTS | BP_FLUSH_OUTPUTS});
+  EXPECT_EQ(flush_of(BP_OP_WHERE), 0u) << "its elements keep their bits";
+}
+
 // An allocation is tried again after ended work has freed its memory, so a single failure has no
 // effect.
 void expect_recovery(Vulkan& v, const fake::Control& control, uint64_t heap, VkResult result) {

@@ -88,6 +88,15 @@ void take_feature(VkPhysicalDeviceFeatures2& features) {
 
 void change(VkPhysicalDevice, VkPhysicalDeviceProperties2* properties) {
   if (state.orders.api_version != 0) properties->properties.apiVersion = state.orders.api_version;
+  if (!state.orders.flushes) return;
+  properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+  for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next != nullptr;
+       next = next->pNext) {
+    if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES) {
+      auto& controls = *reinterpret_cast<VkPhysicalDeviceFloatControlsProperties*>(next);
+      controls.shaderDenormPreserveFloat32 = controls.shaderDenormPreserveFloat64 = VK_FALSE;
+    }
+  }
 }
 
 void change(VkPhysicalDevice, VkPhysicalDeviceFeatures2* features) { take_feature(*features); }

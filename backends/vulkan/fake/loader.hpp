@@ -21,6 +21,7 @@ struct Orders {
   std::string missing_feature;  // Such as "timelineSemaphore".
   bool has_no_compute = false;  // Queues can only draw.
   bool has_no_coherent = false;
+  bool flushes = false;           // Devices are cards that take subnormal numbers for 0.
   bool has_no_functions = false;  // The loader is like one of Vulkan 1.0.
 };
 

@@ -118,11 +118,13 @@ class Registration {
     status_ = (registrar_.*entry)(registrar_.self, 0, nullptr, &ops, nullptr);
   }
 
-  void add_kernels(std::span<const bp_kernel> kernels) {
+  // Adds kernels for `devices`, or for all devices of the backend if that is empty.
+  void add_kernels(std::span<const bp_kernel> kernels, std::span<bp_device* const> devices = {}) {
     for (const bp_kernel& kernel : kernels) {
       const bp_kernel* const row = &kernel;
       if (status_ != BP_OK) return;
-      status_ = registrar_.add_kernels(registrar_.self, 0, nullptr, 1, &row, nullptr);
+      status_ =
+          registrar_.add_kernels(registrar_.self, devices.size(), devices.data(), 1, &row, nullptr);
     }
   }
 
