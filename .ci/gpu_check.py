@@ -351,7 +351,7 @@ def plan(check):
         (Part("info", 30, 5, ("build",)), check.info),
         (Part("cuda smoke", 120, 20, loaded), lambda p: check.conformance(p, "cuda", "smoke")),
         (Part("bench", 120, 30, loaded), check.bench),
-        (Part("vulkan smoke", 75, 20, ("build",)),
+        (Part("vulkan smoke", 120, 20, ("build",)),
          lambda p: check.conformance(p, "vulkan", "smoke")),
         (Part("cuda tf32", 40, 15, loaded),
          lambda p: check.conformance(p, "cuda", "smoke", "--option", "tf32=yes", "--filter", TF32)),
