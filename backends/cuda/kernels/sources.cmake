@@ -29,6 +29,7 @@ set(cuda_kernel_sources
   kernels/scatter.cu
   kernels/sdpa.cu
   kernels/sdpa_backward.cu
+  kernels/sdpa_mma.cu
   kernels/softmax.cu
   kernels/sort.cu
   kernels/transpose.cu
