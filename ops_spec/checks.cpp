@@ -151,14 +151,19 @@ bp_status bad_dtype(const Row& row, uint32_t index, int64_t item, bp_dtype given
 
 bp_status bad_scalar(const Row& row, uint32_t index, const bp_scalar& given, bp_dtype target) {
   return refuse([&] {
+    if (given.dtype != BP_C128 && given.imaginary_bits != 0) {
+      return head(row, index) + " is a number with imaginary_bits of " +
+             std::to_string(given.imaginary_bits) + "; allowed: 0, unless it is a c128";
+    }
     if (given.dtype == BP_BOOL) {
       return head(row, index) + " is a bool of value " + std::to_string(given.bits) +
              "; allowed: 0 or 1";
     }
-    const std::string allowed =
-        std::string("; allowed: a tensor, or a number of ") +
-        (is_integer(target) ? "bool, i64 or u64" : "bool, i64, u64 or f64") + ", for " +
-        dtype_text(target);
+    const std::string allowed = std::string("; allowed: a tensor, or a number of ") +
+                                (is_integer(target)   ? "bool, i64 or u64"
+                                 : is_complex(target) ? "bool, i64, u64, f64 or c128"
+                                                      : "bool, i64, u64 or f64") +
+                                ", for " + dtype_text(target);
     if (given.dtype == 0) return head(row, index) + " is NULL, without a number" + allowed;
     return head(row, index) + " is a number of " + dtype_text(given.dtype) + allowed;
   });

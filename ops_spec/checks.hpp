@@ -88,11 +88,16 @@ inline bool is_in(bp_dtype dtype, uint32_t set) { return dtype < 32 && (set >> d
 
 inline bool is_integer(bp_dtype dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
 
+inline bool is_complex(bp_dtype dtype) { return dtype == BP_C64 || dtype == BP_C128; }
+
 // Returns whether a value may be converted to `target`. A floating-point value is refused for an
-// integer; every other conversion is what the caller asked for.
+// integer, and a complex one for what is not complex; every other conversion is what the caller
+// asked for.
 inline bool is_scalar(const bp_scalar& scalar, bp_dtype target) {
-  return (scalar.dtype == BP_F64 && !is_integer(target)) || scalar.dtype == BP_I64 ||
-         scalar.dtype == BP_U64 || (scalar.dtype == BP_BOOL && scalar.bits <= 1);
+  if (scalar.dtype == BP_C128) return is_complex(target);
+  return scalar.imaginary_bits == 0 &&
+         ((scalar.dtype == BP_F64 && !is_integer(target)) || scalar.dtype == BP_I64 ||
+          scalar.dtype == BP_U64 || (scalar.dtype == BP_BOOL && scalar.bits <= 1));
 }
 
 inline bool is_list(const void* items, uint64_t count) { return count == 0 || items != nullptr; }

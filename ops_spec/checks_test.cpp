@@ -114,6 +114,14 @@ TEST_F(Infer, AddTakesATensorOrAScalar) {
             "i64 or u64, for i64");
   args.b_scalar = scalar(int64_t{-1});
   EXPECT_EQ(infer(BP_OP_ADD, args), "i64 4");
+  args.b_scalar.imaginary_bits = 7;
+  EXPECT_EQ(infer(BP_OP_ADD, args),
+            "invalid argument: add: b is a number with imaginary_bits of 7; allowed: 0, unless it "
+            "is a c128");
+  args.b_scalar.dtype = BP_C128;
+  EXPECT_EQ(infer(BP_OP_ADD, args),
+            "invalid argument: add: b is a number of c128; allowed: a tensor, or a number of bool, "
+            "i64 or u64, for i64");
 }
 
 TEST_F(Infer, AddRefusesOtherShapesAndDtypes) {

@@ -19,7 +19,7 @@ import spec
 ROOT = spec.HERE.parent
 API = ROOT / "api" / "include" / "backplane"
 WIDTH = 100
-SIZES = {"bp_scalar": 16, "uint32_t": 4, "int32_t": 4, "bp_dtype": 4}  # All others have 8 bytes.
+SIZES = {"bp_scalar": 24, "uint32_t": 4, "int32_t": 4, "bp_dtype": 4}  # All others have 8 bytes.
 
 
 def members(arg):

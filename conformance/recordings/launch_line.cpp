@@ -82,7 +82,8 @@ void read_member(const FrameMember& member, const json& value, RecordedLaunch& l
   if (value.is_array() && is_tensor_kind(member.kind)) {
     for (const json& item : value) launch.tensors.push_back(read_tensor(member, item));
   } else if (value.is_object() && value.contains("scalar")) {
-    const bp_scalar scalar{read_dtype(value.at("scalar")), 0, value.at("bits").get<uint64_t>()};
+    const bp_scalar scalar{read_dtype(value.at("scalar")), 0, value.at("bits").get<uint64_t>(),
+                           value.value("imaginary_bits", uint64_t{0})};
     launch.attributes.push_back({member.name, scalar});
   } else if (member.has_scalar() || is_tensor_kind(member.kind)) {
     launch.tensors.push_back(read_tensor(member, value));

@@ -314,7 +314,7 @@ class Program {
     } else {
       const auto& scalar = std::get<bp_scalar>(attribute.value);
       out_ << "  " << name << "_scalar = (bp_scalar){" << macro_of(scalar.dtype) << ", 0, UINT64_C("
-           << hex(scalar.bits) << ")};\n";
+           << hex(scalar.bits) << "), UINT64_C(" << hex(scalar.imaginary_bits) << ")};\n";
     }
   }
 

@@ -41,17 +41,38 @@ constexpr bool is_scalar_dtype(bp_dtype dtype) {
   return dtype == BP_F64 || dtype == BP_I64 || dtype == BP_BOOL || dtype == BP_U64;
 }
 
-// Returns whether the scalar at `argument` has a dtype of scalars, or there is none. An argument
-// that was appended to the frame may be absent, which is zero.
-bool has_usable_scalar(const TensorArgument& argument, const void* args) {
-  if (!argument.has_scalar()) return true;
-  const bp_dtype dtype = scalar_at(args, argument).dtype;
-  return is_scalar_dtype(dtype) || (argument.is_appended && dtype == 0);
+// Returns the dtype of the argument if it is complex, else 0. The tensor that the argument is like
+// may not have been checked yet.
+bp_dtype complex_dtype(const OpRow& row, const TensorArgument& argument, const void* args) {
+  bp_dtype dtype = argument.dtype;
+  if (argument.like != kNoArgument && !row.tensors[argument.like].is_list()) {
+    const bp_tensor* const like = tensor_at(args, row.tensors[argument.like]);
+    if (like != nullptr) dtype = like->dtype;
+  }
+  return dtype == BP_C64 || dtype == BP_C128 ? dtype : 0;
 }
 
-bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, bp_dtype dtype) {
+// Returns whether the scalar at `argument` is one that the argument may have, or there is none. An
+// argument that was appended to the frame may be absent, which is zero.
+bool has_usable_scalar(const OpRow& row, const TensorArgument& argument, const void* args) {
+  if (!argument.has_scalar()) return true;
+  const bp_scalar& scalar = scalar_at(args, argument);
+  if (scalar.dtype == BP_C128) return complex_dtype(row, argument, args) != 0;
+  return scalar.imaginary_bits == 0 &&
+         (is_scalar_dtype(scalar.dtype) || (argument.is_appended && scalar.dtype == 0));
+}
+
+bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, const bp_scalar& scalar) {
+  if (scalar.dtype == BP_C128) {
+    return refuse(row, argument, "is a complex scalar, and its argument is not complex");
+  }
+  if (scalar.imaginary_bits != 0 && is_scalar_dtype(scalar.dtype)) {
+    return refuse(row, argument,
+                  std::string("is a scalar of ") + dtype_text(scalar.dtype) +
+                      " with imaginary_bits; allowed is 0, unless the dtype is c128");
+  }
   return refuse(row, argument,
-                "is a scalar of dtype " + std::to_string(dtype) +
+                "is a scalar of dtype " + std::to_string(scalar.dtype) +
                     "; allowed are bool, i64, u64 and f64, or a tensor in its place");
 }
 
@@ -139,8 +160,8 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
       if (tensor == nullptr && (row.required_mask & bit) == 0) {
-        if (!has_usable_scalar(argument, args)) {
-          return refuse_scalar(row, argument, scalar_at(args, argument).dtype);
+        if (!has_usable_scalar(row, argument, args)) {
+          return refuse_scalar(row, argument, scalar_at(args, argument));
         }
         const bool is_absent = argument.has_scalar() && scalar_at(args, argument).dtype == 0;
         key.facts[i / 2] |= uint64_t{is_absent ? kIsAbsent : 0} << (i % 2 * 32);
@@ -229,7 +250,8 @@ bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const bp
           .dtype = dtype,
           .layout = nullptr,
           .flags = 0,
-          .reserved = 0};
+          .reserved = 0,
+          .next = nullptr};
 }
 
 bp_status unknown_op(uint32_t op) {

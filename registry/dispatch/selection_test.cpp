@@ -346,6 +346,22 @@ TEST(Selection, RefusesAScalarOfADtypeThatScalarsDoNotHave) {
   }
 }
 
+TEST(Selection, RefusesAnImaginaryPartWhereNothingIsComplex) {
+  bp_kernel kernel = make_kernel("add");
+  kernel.flags = BP_KERNEL_TAKES_SCALAR;
+  const Loaded l({&kernel});
+  AddCall call;
+  call.args.b = nullptr;
+  call.args.b_scalar = {BP_I64, 0, 1, 1};
+  EXPECT_EQ(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "add: b is a scalar of i64 with imaginary_bits; allowed is 0, unless the dtype is "
+               "c128");
+  call.args.b_scalar = {BP_C128, 0, 0, 0};
+  EXPECT_EQ(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "add: b is a complex scalar, and its argument is not complex");
+}
+
 TEST(Selection, RefusesADtypeThatNobodyKnowsInAList) {
   const bp_kernel kernel = make_kernel("cat", BP_OP_CAT, sizeof(bp_cat_args));
   const Loaded l({&kernel});

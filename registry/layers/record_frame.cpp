@@ -57,7 +57,9 @@ Json operand_json(const void* args, uint32_t offset, const NumberOf& number_of) 
   if (tensor != nullptr) return tensor_json(tensor, number_of);
   const auto scalar = value_at<bp_scalar>(args, offset + sizeof(void*));
   if (scalar.dtype == 0) return nullptr;
-  return {{"scalar", dtype_json(scalar.dtype)}, {"bits", scalar.bits}};
+  Json json = {{"scalar", dtype_json(scalar.dtype)}, {"bits", scalar.bits}};
+  if (scalar.dtype == BP_C128) json["imaginary_bits"] = scalar.imaginary_bits;
+  return json;
 }
 
 Json member_json(const FrameMember& m, const void* args, const NumberOf& number_of) {

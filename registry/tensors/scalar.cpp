@@ -20,17 +20,23 @@ uint64_t bits_of(double value) {
   return bits;
 }
 
+double double_of(uint64_t bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Returns the value, or the real part of a complex scalar.
 double as_double(const bp_scalar& scalar) {
+  if (scalar.dtype == BP_C128) return double_of(scalar.bits);
   if (scalar.dtype == BP_I64) return static_cast<double>(static_cast<int64_t>(scalar.bits));
   if (scalar.dtype != BP_F64) return static_cast<double>(scalar.bits);
-  double value;
-  std::memcpy(&value, &scalar.bits, sizeof(value));
-  return value;
+  return double_of(scalar.bits);
 }
 
 float as_float(const bp_scalar& scalar) {
   if (scalar.dtype == BP_I64) return static_cast<float>(static_cast<int64_t>(scalar.bits));
-  if (scalar.dtype != BP_F64) return static_cast<float>(scalar.bits);
+  if (scalar.dtype != BP_F64 && scalar.dtype != BP_C128) return static_cast<float>(scalar.bits);
   return static_cast<float>(as_double(scalar));
 }
 
@@ -71,9 +77,24 @@ std::optional<uint64_t> bits_in(const bp_scalar& scalar, bp_dtype dtype) {
   }
 }
 
+// Writes the real and the imaginary part.
+uint32_t complex_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out) {
+  const double imaginary = scalar.dtype == BP_C128 ? double_of(scalar.imaginary_bits) : 0;
+  if (dtype == BP_C128) {
+    const double parts[] = {as_double(scalar), imaginary};
+    std::memcpy(out, parts, sizeof(parts));
+    return sizeof(parts);
+  }
+  const float parts[] = {as_float(scalar), static_cast<float>(imaginary)};
+  std::memcpy(out, parts, sizeof(parts));
+  return sizeof(parts);
+}
+
 }  // namespace
 
 uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out) {
+  if (dtype == BP_C64 || dtype == BP_C128) return complex_bytes(scalar, dtype, out);
+  if (scalar.dtype == BP_C128) return 0;
   const std::optional<uint64_t> bits = bits_in(scalar, dtype);
   if (!bits) return 0;
   const uint32_t size = bp_dtype_bits(dtype) / 8;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -77,8 +78,20 @@ TEST(HoldsScalar, ComparesWithTheValueInF32) {
 
 TEST(ScalarBytes, RefuseDtypesWithoutSuchAnElement) {
   unsigned char bytes[16];
-  EXPECT_EQ(scalar_bytes(of(1), BP_C64, bytes), 0);
   EXPECT_EQ(scalar_bytes(of(1), BP_I4, bytes), 0);
+  EXPECT_EQ(scalar_bytes({.dtype = BP_C128}, BP_F64, bytes), 0) << "an imaginary part would go";
+}
+
+TEST(ScalarBytes, HaveBothPartsOfComplexDtypes) {
+  bp_scalar scalar = of(0.1);
+  scalar.dtype = BP_C128;
+  scalar.imaginary_bits = of(-2).bits;
+  using Doubles = std::array<double, 2>;
+  using Floats = std::array<float, 2>;
+  EXPECT_EQ(convert<Doubles>(scalar, BP_C128), (Doubles{0.1, -2}));
+  EXPECT_EQ(convert<Floats>(scalar, BP_C64), (Floats{0.1f, -2}));
+  EXPECT_EQ(convert<Doubles>(of(0.1), BP_C128), (Doubles{0.1, 0}));
+  EXPECT_EQ(convert<Floats>(of_i64(-3), BP_C64), (Floats{-3, 0}));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ extern "C" {
 
 /* fill: Sets every element of y to value.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_FILL = 1, BP_FILL_ARGS_SIZE_R3 = 40 };
+enum { BP_OP_FILL = 1, BP_FILL_ARGS_SIZE_R3 = 48 };
 typedef struct bp_fill_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -64,7 +64,7 @@ typedef struct bp_copy_args {
 /* arange: Sets element i of y to start + i * step, computed in f64 for a float and in i64 for an
  * integer, and rounded once to the dtype of y.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_ARANGE = 3, BP_ARANGE_ARGS_SIZE_R3 = 64 };
+enum { BP_OP_ARANGE = 3, BP_ARANGE_ARGS_SIZE_R3 = 80 };
 typedef struct bp_arange_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -117,7 +117,7 @@ typedef struct bp_cat_args {
 
 /* where: a where condition is true, else b.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_WHERE = 7, BP_WHERE_ARGS_SIZE_R3 = 56 };
+enum { BP_OP_WHERE = 7, BP_WHERE_ARGS_SIZE_R3 = 64 };
 typedef struct bp_where_args {
   uint32_t struct_size;
   uint32_t flags;             /* None defined: 0. */
@@ -434,7 +434,7 @@ typedef struct bp_erfinv_args {
 
 /* add: a + b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_ADD = 200, BP_ADD_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_ADD = 200, BP_ADD_ARGS_SIZE_R3 = 56 };
 typedef struct bp_add_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -446,7 +446,7 @@ typedef struct bp_add_args {
 
 /* sub: a - b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_SUB = 201, BP_SUB_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_SUB = 201, BP_SUB_ARGS_SIZE_R3 = 56 };
 typedef struct bp_sub_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -458,7 +458,7 @@ typedef struct bp_sub_args {
 
 /* mul: a * b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
-enum { BP_OP_MUL = 202, BP_MUL_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_MUL = 202, BP_MUL_ARGS_SIZE_R3 = 56 };
 typedef struct bp_mul_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -470,7 +470,7 @@ typedef struct bp_mul_args {
 
 /* div: a / b.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1d; stable since 0.1. */
-enum { BP_OP_DIV = 203, BP_DIV_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_DIV = 203, BP_DIV_ARGS_SIZE_R3 = 56 };
 typedef struct bp_div_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -483,7 +483,7 @@ typedef struct bp_div_args {
 /* maximum: The larger of a and b; NaN where either is NaN. Where both are equal, the gradient is
  * shared between them.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_MAXIMUM = 204, BP_MAXIMUM_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_MAXIMUM = 204, BP_MAXIMUM_ARGS_SIZE_R3 = 56 };
 typedef struct bp_maximum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -495,7 +495,7 @@ typedef struct bp_maximum_args {
 
 /* eq: Whether a equals b. NaN equals nothing, and -0 equals 0.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_EQ = 205, BP_EQ_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_EQ = 205, BP_EQ_ARGS_SIZE_R3 = 56 };
 typedef struct bp_eq_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -508,7 +508,7 @@ typedef struct bp_eq_args {
 /* minimum: The smaller of a and b; NaN where either is NaN. Where both are equal, the gradient is
  * shared between them.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_MINIMUM = 206, BP_MINIMUM_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_MINIMUM = 206, BP_MINIMUM_ARGS_SIZE_R3 = 56 };
 typedef struct bp_minimum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -520,7 +520,7 @@ typedef struct bp_minimum_args {
 
 /* lt: Whether a is less than b; false where either is NaN. -0 is not less than 0.
  * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_LT = 207, BP_LT_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_LT = 207, BP_LT_ARGS_SIZE_R3 = 56 };
 typedef struct bp_lt_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -533,7 +533,7 @@ typedef struct bp_lt_args {
 /* lerp: a + weight * (b - a): a where weight is 0, and b where it is 1. The weight may lie outside
  * of [0, 1]. b - a may overflow, and then so does y, or it is NaN.
  * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.3. */
-enum { BP_OP_LERP = 208, BP_LERP_ARGS_SIZE_R3 = 56 };
+enum { BP_OP_LERP = 208, BP_LERP_ARGS_SIZE_R3 = 64 };
 typedef struct bp_lerp_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1105,7 +1105,7 @@ typedef struct bp_rope_backward_args {
  * counts the elements in row-major order. The key is seed (low, high), the counter (block low,
  * block high, offset low, offset high).
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_RANDOM_BITS = 650, BP_RANDOM_BITS_ARGS_SIZE_R3 = 64 };
+enum { BP_OP_RANDOM_BITS = 650, BP_RANDOM_BITS_ARGS_SIZE_R3 = 80 };
 typedef struct bp_random_bits_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1120,7 +1120,7 @@ typedef struct bp_random_bits_args {
  * >> 21) * 2^-11 for f16, (w >> 24) * 2^-8 for bf16. f64 takes words 2 * (i % 2) and the next of
  * block i // 2, the first one low, and is (w64 >> 11) * 2^-53.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_UNIFORM = 651, BP_UNIFORM_ARGS_SIZE_R3 = 64 };
+enum { BP_OP_UNIFORM = 651, BP_UNIFORM_ARGS_SIZE_R3 = 80 };
 typedef struct bp_uniform_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1134,7 +1134,7 @@ typedef struct bp_uniform_args {
 /* dropout: Keeps element i of x, scaled by 1 / (1 - p), where the f32 uniform number i of (seed,
  * offset) is at least p, else sets it to 0. p = 1 gives zeros.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_DROPOUT = 652, BP_DROPOUT_ARGS_SIZE_R3 = 80 };
+enum { BP_OP_DROPOUT = 652, BP_DROPOUT_ARGS_SIZE_R3 = 96 };
 typedef struct bp_dropout_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1150,7 +1150,7 @@ typedef struct bp_dropout_args {
 /* dropout_backward: The gradient of dropout for its x; the mask is computed again from seed and
  * offset.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_DROPOUT_BACKWARD = 653, BP_DROPOUT_BACKWARD_ARGS_SIZE_R3 = 80 };
+enum { BP_OP_DROPOUT_BACKWARD = 653, BP_DROPOUT_BACKWARD_ARGS_SIZE_R3 = 96 };
 typedef struct bp_dropout_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
@@ -1167,7 +1167,7 @@ typedef struct bp_dropout_backward_args {
  * 1 and r = sqrt(-2 * log(1 - u1)), element 2k has r * cos(2 * pi * u2), element 2k + 1 has r *
  * sin(2 * pi * u2). f16 and bf16 use the uniform numbers of f32 and round once.
  * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
-enum { BP_OP_NORMAL = 654, BP_NORMAL_ARGS_SIZE_R3 = 80 };
+enum { BP_OP_NORMAL = 654, BP_NORMAL_ARGS_SIZE_R3 = 96 };
 typedef struct bp_normal_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -1185,7 +1185,7 @@ typedef struct bp_normal_args {
  * momentum * m + (1 - dampening) * g later, and g = g + momentum * m with nesterov, else g = m;
  * then p -= lr * g.
  * ops_spec/ops/optimizer.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_SGD_STEP = 700, BP_SGD_STEP_ARGS_SIZE_R3 = 136 };
+enum { BP_OP_SGD_STEP = 700, BP_SGD_STEP_ARGS_SIZE_R3 = 152 };
 typedef struct bp_sgd_step_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1212,7 +1212,7 @@ typedef struct bp_sgd_step_args {
  * * g^2 in exp_avg_sq; p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step
  * counts from 1.
  * ops_spec/ops/optimizer.yaml; profile train; numerics P; stable since 0.1. */
-enum { BP_OP_ADAMW_STEP = 701, BP_ADAMW_STEP_ARGS_SIZE_R3 = 152 };
+enum { BP_OP_ADAMW_STEP = 701, BP_ADAMW_STEP_ARGS_SIZE_R3 = 168 };
 typedef struct bp_adamw_step_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1238,7 +1238,7 @@ typedef struct bp_adamw_step_args {
  * if one of the elements was not finite before or after; found stays as it is otherwise. It undoes
  * the loss scale of training in mixed precision.
  * ops_spec/ops/optimizer.yaml; profile train; numerics E1; stable since 0.1. */
-enum { BP_OP_SCALE_AND_CHECK_FINITE = 702, BP_SCALE_AND_CHECK_FINITE_ARGS_SIZE_R3 = 56 };
+enum { BP_OP_SCALE_AND_CHECK_FINITE = 702, BP_SCALE_AND_CHECK_FINITE_ARGS_SIZE_R3 = 64 };
 typedef struct bp_scale_and_check_finite_args {
   uint32_t struct_size;
   uint32_t flags;    /* None defined: 0. */

@@ -49,17 +49,25 @@ typedef struct bp_tensor {
   const bp_layout* layout; /* NULL: the elements lie by strides, as above. */
   uint32_t flags;          /* None defined: 0. */
   uint32_t reserved;       /* 0. */
+  const void* next;        /* NULL, or links that qualify the tensor. */
 } bp_tensor;
 
 /* A value in the call itself, where a tensor of one element would be needed otherwise. Frozen.
  * [TENSOR-6] An inline operand acts at the precision in which its op computes: its value is rounded
  * once to acc(x), where x is the tensor that it is like, and not to the dtype of x. acc(x) is f32
  * for f16 and bf16, and the dtype of x for every other dtype. Any other inline scalar is rounded
- * once to the dtype of its argument. */
+ * once to the dtype of its argument.
+ *
+ * [TENSOR-7] The host refuses an inline scalar with imaginary_bits that are not 0, unless its dtype
+ * is BP_C128. It refuses a BP_C128 for an argument whose dtype is not complex, and no op has a
+ * complex argument yet. Therefore a kernel whose claims have no complex dtype never reads
+ * imaginary_bits. */
 typedef struct bp_scalar {
-  bp_dtype dtype;    /* BP_BOOL, BP_I64, BP_U64 or BP_F64. */
-  uint32_t reserved; /* 0. */
-  uint64_t bits;     /* The 8 bytes of an int64_t, uint64_t or double; 0 or 1 for BP_BOOL. */
+  bp_dtype dtype;          /* BP_BOOL, BP_I64, BP_U64, BP_F64 or BP_C128. */
+  uint32_t reserved;       /* 0. */
+  uint64_t bits;           /* The 8 bytes of an int64_t, uint64_t or double; 0 or 1 for BP_BOOL. For
+                              BP_C128 they are the double of the real part. */
+  uint64_t imaginary_bits; /* The 8 bytes of the double of the imaginary part; else 0. */
 } bp_scalar;
 
 #ifdef __cplusplus

@@ -288,7 +288,8 @@ void list_beyond_bounds(Context& t, const OpCase& row) {
 void scalar_of_unknown_dtype(Context& t, const OpCase& row) {
   for (const FrameMember& member : op_info(row.op).members) {
     if (!member.has_scalar()) continue;
-    for (const bp_scalar& scalar : {bp_scalar{}, bp_scalar{77, 0, 1}, bp_scalar{BP_BOOL, 0, 2}}) {
+    for (const bp_scalar& scalar :
+         {bp_scalar{}, bp_scalar{77, 0, 1}, bp_scalar{BP_BOOL, 0, 2}, bp_scalar{BP_I64, 0, 1, 1}}) {
       HostCall call(row);
       call.frame().set_scalar(member.name, scalar);
       expect_refused(t, call, row, member.name,
@@ -364,6 +365,7 @@ void add_bad_input_cases(std::vector<Case>& cases, const OpCases& rows) {
       entry.id =
           std::string("bad_input.") + rule.sentence + "." + std::string(op_info(base->op).name);
       entry.tags = {"ERROR-1"};
+      if (rule.run == scalar_of_unknown_dtype) entry.tags.emplace_back("TENSOR-7");
       entry.group = "bad input";
       entry.op = base->op;
       entry.run = [shared, &rule](Context& t) { rule.run(t, *shared); };

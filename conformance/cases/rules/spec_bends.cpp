@@ -21,6 +21,8 @@ const std::pair<bp_scalar, const char*> kScalars[] = {{float_scalar(0.5), "the n
                                                       {bp_scalar{BP_BOOL, 0, 1}, "true"},
                                                       {bp_scalar{BP_BOOL, 0, 2}, "a bool of 2"},
                                                       {bp_scalar{BP_F32, 0, 0}, "an f32"},
+                                                      {bp_scalar{BP_I64, 0, 1, 1}, "1 with 1 i"},
+                                                      {bp_scalar{BP_C128, 0, 0, 0}, "a complex 0"},
                                                       {bp_scalar{}, "nothing"}};
 
 class Bender {

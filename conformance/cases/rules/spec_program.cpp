@@ -132,8 +132,11 @@ void concatenate(Machine& machine, const Step& step) {
 
 bool is_integer(int64_t dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
 
-// A number with a fraction does not fit an integer dtype.
+// A number with a fraction does not fit an integer dtype, and a complex one fits a complex dtype
+// alone.
 bool fits(const bp_scalar& value, int64_t dtype) {
+  if (value.dtype == BP_C128) return dtype == BP_C64 || dtype == BP_C128;
+  if (value.imaginary_bits != 0) return false;
   if (value.dtype == BP_F64) return !is_integer(dtype);
   return value.dtype == BP_I64 || value.dtype == BP_U64 ||
          (value.dtype == BP_BOOL && value.bits <= 1);

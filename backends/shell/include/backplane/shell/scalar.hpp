@@ -11,7 +11,8 @@ namespace bp {
 // low bytes of the result. A conversion to a float rounds once, to the nearest, ties to even. A
 // conversion to an integer wraps integers and cuts floats towards zero; a NaN becomes 0, and a
 // float outside the range of 64 bits becomes the nearest integer in the range. Throws StatusError
-// for a dtype that a scalar cannot have.
+// for a dtype that a scalar cannot have, and for a complex one. It does not read imaginary_bits,
+// which are 0 in a scalar that is not complex (TENSOR-7).
 uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
 // Returns whether the operand of a call is a value in acc(x): an inline scalar, or a tensor as for
