@@ -15,13 +15,9 @@ ENUM = re.compile(r"\benum \{(.*?)\};", re.S)
 MACRO = re.compile(r"^#define (BP_\w+) (.+)$", re.M)
 FUNCTION = re.compile(r"^BP_API ([^;{]*?\b(bp_\w+)\(([^;{]*?)\));", re.M | re.S)
 POINTER = re.compile(r"\(\*(\w+)\)\((.*)\)$")
-FROZEN = {"bp_struct_header", "bp_buffer_ref", "bp_tensor", "bp_scalar", "bp_launch",
-          "bp_add_result", "bp_option"}
-# Frozen structs of host.h, which programs use and backends never see.
-FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_block",
-                   # The specification of DLPack freezes these.
-                   "bp_dlpack_device", "bp_dlpack_dtype", "bp_dlpack_tensor", "bp_dlpack_managed",
-                   "bp_dlpack_unversioned"}
+# The one list of frozen structs is a paragraph of base.h. It names those of host.h as well.
+FROZEN = re.compile(r"The list of frozen structs is:(.*?)\n \*\n", re.S)
+BASE = pathlib.Path(__file__).resolve().parent.parent / "include" / "backplane" / "base.h"
 # Constants that each minor changes by their meaning.
 VERSIONS = {"BP_ABI_MAJOR", "BP_ABI_MINOR", "BP_ABI_MINOR_MIN"}
 
@@ -55,6 +51,7 @@ class Boundary:
     includes: list[pathlib.Path]
     headers: list[str]
     structs: dict[str, Struct]
+    frozen: set[str]  # The names on the list of base.h.
     constants: list[str]
     functions: dict[str, str]  # Name to declaration.
     version: tuple[int, int]
@@ -89,14 +86,27 @@ def members(body: str) -> list[Member]:
     return found
 
 
-def kind_of(name: str, names: list[str]) -> str:
-    if name in FROZEN | FROZEN_OF_HOSTS:
+def frozen_structs(folder: pathlib.Path) -> set[str]:
+    """Returns the list in the base.h of this folder. Those of 0.1 and 0.2 had none, and what is
+    frozen now never was another kind of struct."""
+    base = folder / "backplane" / "base.h"
+    found = FROZEN.search(base.read_text(encoding="utf-8")) if base.exists() else None
+    found = found or FROZEN.search(BASE.read_text(encoding="utf-8"))
+    return set(re.findall(r"\bbp_\w+", found.group(1)))
+
+
+def kind_of(name: str, names: list[str], frozen: set[str]) -> str:
+    has_header = names[:3] == ["struct_size", "struct_type", "next"]
+    if name in frozen:
+        if has_header and name != "bp_struct_header":
+            sys.exit(f"{name} is on the list of frozen structs of base.h, and has a struct header")
         return "frozen"
     if names[:2] == ["struct_size", "flags"] and name.endswith("_args"):
         return "frame"
-    if names[:3] == ["struct_size", "struct_type", "next"]:
+    if has_header:
         return "extensible"
-    sys.exit(f"{name} is not frozen, not a frame, and does not begin with the struct header")
+    sys.exit(f"{name} is not on the list of frozen structs of base.h, is not a frame, and does not "
+             "begin with the struct header")
 
 
 def constants(text: str) -> list[str]:
@@ -109,13 +119,14 @@ def constants(text: str) -> list[str]:
 
 def read(*includes: pathlib.Path) -> Boundary:
     """Returns everything that the headers in these include folders declare."""
-    found = Boundary(list(includes), [], {}, [], {}, (0, 0), 0)
+    frozen = frozen_structs(includes[0])
+    found = Boundary(list(includes), [], {}, frozen, [], {}, (0, 0), 0)
     for header in [h for folder in includes for h in sorted(folder.glob("backplane/*.h"))]:
         text = COMMENT.sub("", header.read_text(encoding="utf-8"))
         found.headers.append(f"backplane/{header.name}")
         for name, body in STRUCT.findall(text):
             listed = members(body)
-            kind = kind_of(name, [member.name for member in listed])
+            kind = kind_of(name, [member.name for member in listed], frozen)
             found.structs[name] = Struct(name, header.name, kind, listed)
         found.constants += constants(text)
         for declaration, name, _ in FUNCTION.findall(text):

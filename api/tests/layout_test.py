@@ -55,7 +55,19 @@ class Layout(unittest.TestCase):
     def test_refuses_a_struct_of_no_kind(self):
         result = self.change("tensor.h", "/* Part of a buffer. Frozen. */",
                              "typedef struct bp_new {\n  uint64_t x;\n} bp_new;\n")
-        self.assertIn("bp_new is not frozen", result.stderr)
+        self.assertIn("bp_new is not on the list of frozen structs", result.stderr)
+
+    def test_refuses_a_frozen_struct_that_left_the_list(self):
+        result = self.change("base.h", " bp_launch,\n", "\n")
+        self.assertIn("bp_launch is not on the list of frozen structs", result.stderr)
+
+    def test_refuses_a_name_on_the_list_that_is_no_struct(self):
+        result = self.change("base.h", "is: bp_struct_header", "is: bp_nothing, bp_struct_header")
+        self.assertIn("names what no header defines: bp_nothing", result.stderr)
+
+    def test_refuses_an_extensible_struct_on_the_list(self):
+        result = self.change("base.h", "is: bp_struct_header", "is: bp_host, bp_struct_header")
+        self.assertIn("bp_host is on the list of frozen structs", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// Tests bp_struct_read and bp_abi_is_served, which are the only code in the headers.
+// Tests the functions that the headers define: those that read structs and links, and
+// bp_abi_is_served.
 #include <gtest/gtest.h>
 
 #include "backplane/backend.h"
@@ -65,6 +66,49 @@ TEST(StructRead, SkipsLinksExceptThoseThatMustBeUnderstood) {
   EXPECT_EQ(offset, offsetof(bp_stream_desc, next));
   EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_INCOMPATIBLE);
   EXPECT_EQ(ours.struct_size, 0u) << "nothing is written on failure";
+}
+
+TEST(StructRead, TakesTheLinksThatItsReaderKnows) {
+  bp_struct_header last{sizeof(last), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  const bp_struct_header first{sizeof(first), 78, &last};
+  const bp_stream_desc theirs{sizeof(bp_stream_desc), BP_STRUCT_STREAM_DESC, &first, 0, 7};
+  const uint32_t known[] = {76, 77};
+  bp_stream_desc ours{};
+  uint32_t offset = 99;
+  EXPECT_EQ(bp_struct_read_linked(&theirs, kFirst, &ours, sizeof(ours), known, 2, &offset), BP_OK);
+  EXPECT_EQ(ours.next, &first) << "the reader finds its links there";
+  EXPECT_EQ(offset, 99u);
+  EXPECT_EQ(bp_struct_read_linked(&theirs, kFirst, &ours, sizeof(ours), known, 1, &offset),
+            BP_INCOMPATIBLE);
+  EXPECT_EQ(offset, offsetof(bp_stream_desc, next));
+  EXPECT_EQ(bp_struct_read_linked(&theirs, kFirst, &ours, sizeof(ours), nullptr, 1, nullptr),
+            BP_INVALID_ARGUMENT);
+  last.next = &first;
+  EXPECT_EQ(bp_struct_read_linked(&theirs, kFirst, &ours, sizeof(ours), known, 2, &offset),
+            BP_INCOMPATIBLE)
+      << "the chain does not end";
+}
+
+TEST(LinksRead, LooksAtTheWholeChain) {
+  EXPECT_EQ(bp_links_read(nullptr, nullptr, 0), BP_OK);
+  const uint32_t known = 77;
+  EXPECT_EQ(bp_links_read(nullptr, nullptr, 1), BP_INVALID_ARGUMENT);
+  bp_struct_header last{sizeof(last), 77, nullptr};
+  const bp_struct_header first{sizeof(first), 78, &last};
+  EXPECT_EQ(bp_links_read(&first, nullptr, 0), BP_OK);
+  last.struct_type |= BP_STRUCT_MUST_UNDERSTAND;
+  EXPECT_EQ(bp_links_read(&first, nullptr, 0), BP_INCOMPATIBLE);
+  EXPECT_EQ(bp_links_read(&first, &known, 1), BP_OK);
+}
+
+TEST(LinkFind, FindsTheFirstLinkOfAType) {
+  const bp_struct_header last{sizeof(last), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  const bp_struct_header second{sizeof(second), 77, &last};
+  const bp_struct_header first{sizeof(first), 78, &second};
+  EXPECT_EQ(bp_link_find(&first, 77), &second);
+  EXPECT_EQ(bp_link_find(&last, 77), &last);
+  EXPECT_EQ(bp_link_find(&first, 79), nullptr);
+  EXPECT_EQ(bp_link_find(nullptr, 77), nullptr);
 }
 
 constexpr bp_host kHost{sizeof(bp_host), BP_STRUCT_HOST};

@@ -89,7 +89,8 @@ class Growth(unittest.TestCase):
         self.assert_killed("abi.size.stream.create", "Crash")
 
     def test_one_that_follows_chains_of_any_length(self):
-        self.change("include/backplane/base.h", "++i <= most_links &&", "most_links != 0 &&")
+        self.change("include/backplane/base.h", "if (++count > most_links)",
+                    "if (++count > most_links && most_links == 0)")
         self.assert_killed("abi.size.stream.create", "Fail", "65 links")
 
     def test_one_that_refuses_every_link(self):

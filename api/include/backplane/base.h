@@ -5,8 +5,7 @@
  *   Extensible  It begins with the three members of bp_struct_header. Members are only ever
  *               appended. In a table of functions `void* self` comes next: the first argument of
  *               each function.
- *   Frozen      It never changes. The frozen structs are bp_struct_header, bp_buffer_ref,
- *               bp_tensor, bp_scalar, bp_launch, bp_add_result and bp_option.
+ *   Frozen      It never changes. The list of frozen structs is below.
  *   Frame       It holds the arguments of one op (backplane/ops.h). It begins with `uint32_t
  *               struct_size; uint32_t flags;` for ever. Members are only ever appended.
  *
@@ -19,6 +18,27 @@
  *               silently.
  *
  * In a _desc, and in members appended to a frame, zero means "not given".
+ *
+ * The list of frozen structs is: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
+ * bp_add_result and bp_option; in host.h bp_op_output, bp_kernel_choice and bp_block; in dlpack.h,
+ * which DLPack froze, bp_dlpack_device, bp_dlpack_dtype, bp_dlpack_tensor, bp_dlpack_managed and
+ * bp_dlpack_unversioned.
+ *
+ * A link is an extensible struct in the chain behind the `next` of another struct, which it
+ * qualifies. Of the frozen structs, bp_tensor and bp_launch have such a chain. A link is one of
+ * two kinds:
+ *
+ *   Must-understand  Its struct_type has BP_STRUCT_MUST_UNDERSTAND. It changes what the struct
+ *                    means, so a reader that does not know its type rejects the struct. With such
+ *                    a link a tensor may say, for example, that its elements are scaled.
+ *   Ignorable        Every other link. [LINK-1] An ignorable link changes no result and no choice:
+ *                    it is a hint, such as that the rows of a tensor are sorted, and every reader
+ *                    may skip it.
+ *
+ * [LINK-2] Where a tensor is kept beyond a call, as in a capture, a recording or a program, its
+ * ignorable links are left out, since they are only lent to the call. A capture and a program
+ * refuse a tensor with a must-understand link with BP_UNSUPPORTED, and a recording says that it
+ * does not have the call.
  *
  * [OFFER-1] A reader of an offer ignores each flag that it does not know. [OFFER-2] If a reader of
  * an offer does not know a value of an enumeration, it rejects the smallest part that has the
@@ -295,6 +315,40 @@ typedef struct bp_external_handle {
   const void* bytes;   /* These bytes; else NULL. */
 } bp_external_handle;
 
+/* Reads the chain of links that begins at `first`, the `next` of a struct; NULL is an empty chain.
+ * A frozen struct has no header, and this function alone reads its links. It returns
+ * BP_INCOMPATIBLE for a must-understand link whose type, without BP_STRUCT_MUST_UNDERSTAND, is not
+ * among known_types, and for more than 64 links; and BP_INVALID_ARGUMENT if known_types is NULL and
+ * known_count is not 0. */
+static inline bp_status bp_links_read(const void* first, const uint32_t* known_types,
+                                      uint32_t known_count) {
+  const uint32_t most_links = BP_MAX_LINKS;
+  const bp_struct_header* link = (const bp_struct_header*)first;
+  uint32_t count = 0, i;
+  if (known_types == NULL && known_count != 0) return BP_INVALID_ARGUMENT;
+  for (; link != NULL; link = (const bp_struct_header*)link->next) {
+    if (++count > most_links) return BP_INCOMPATIBLE;
+    if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
+    i = 0;
+    while (i < known_count && (known_types[i] | BP_STRUCT_MUST_UNDERSTAND) != link->struct_type) {
+      ++i;
+    }
+    if (i == known_count) return BP_INCOMPATIBLE;
+  }
+  return BP_OK;
+}
+
+/* Returns the first link of the type `struct_type` in the chain that begins at `first`, whether it
+ * must be understood or not, or NULL. The chain is one that bp_links_read() takes, such as that of
+ * each tensor that the host passes to a kernel. The link is read with bp_struct_read_linked(). */
+static inline const void* bp_link_find(const void* first, uint32_t struct_type) {
+  const bp_struct_header* link = (const bp_struct_header*)first;
+  while (link != NULL && (link->struct_type & ~BP_STRUCT_MUST_UNDERSTAND) != struct_type) {
+    link = (const bp_struct_header*)link->next;
+  }
+  return link;
+}
+
 /* Reads `theirs`, an extensible struct of any build, into `ours`; nothing else compares sizes.
  * Members that `theirs` lacks become zero, and `ours` gets our size. [SIZE-1] A struct smaller than
  * first_size_bytes, its size in the first release, is refused with BP_INCOMPATIBLE. So is one above
@@ -305,13 +359,15 @@ typedef struct bp_external_handle {
  * given), members behind those that the reader knows must be zero, else the request is refused with
  * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A struct
  * with a link that has BP_STRUCT_MUST_UNDERSTAND is refused with BP_INCOMPATIBLE, and *out_offset
- * is then the byte of `next`; other links are skipped. A reader that knows a link looks for it
- * before it calls this function. */
-static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
-                                       uint32_t our_size_bytes, uint32_t* out_offset) {
-  const uint32_t most_bytes = BP_MAX_STRUCT_BYTES, most_links = BP_MAX_LINKS;
-  const bp_struct_header* link;
+ * is then the byte of `next`; other links are skipped. [SIZE-5] bp_struct_read_linked() takes the
+ * must-understand links whose types, without that bit, are among the known_types of the reader. */
+static inline bp_status bp_struct_read_linked(const void* theirs, uint32_t first_size_bytes,
+                                              void* ours, uint32_t our_size_bytes,
+                                              const uint32_t* known_types, uint32_t known_count,
+                                              uint32_t* out_offset) {
+  const uint32_t most_bytes = BP_MAX_STRUCT_BYTES;
   uint32_t size_bytes, i;
+  bp_status status;
   if (theirs == NULL || ours == NULL) {
     if (out_offset != NULL) *out_offset = 0;
     return BP_INVALID_ARGUMENT;
@@ -328,17 +384,20 @@ static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_b
     if (out_offset != NULL) *out_offset = size_bytes;
     return BP_INCOMPATIBLE;
   }
-  i = 0;
-  for (link = (const bp_struct_header*)theirs; link->next != NULL;) {
-    link = (const bp_struct_header*)link->next;
-    if (++i <= most_links && (link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
+  status = bp_links_read(((const bp_struct_header*)theirs)->next, known_types, known_count);
+  if (status != BP_OK) {
     if (out_offset != NULL) *out_offset = offsetof(bp_struct_header, next);
-    return BP_INCOMPATIBLE;
+    return status;
   }
   memset(ours, 0, our_size_bytes);
   memcpy(ours, theirs, size_bytes < our_size_bytes ? size_bytes : our_size_bytes);
   memcpy(ours, &our_size_bytes, sizeof(our_size_bytes));
   return BP_OK;
+}
+
+static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
+                                       uint32_t our_size_bytes, uint32_t* out_offset) {
+  return bp_struct_read_linked(theirs, first_size_bytes, ours, our_size_bytes, NULL, 0, out_offset);
 }
 
 #ifdef __cplusplus
