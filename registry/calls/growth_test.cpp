@@ -84,7 +84,7 @@ TEST_F(Growth, TakesKernelsOfEachRevision) {
   EXPECT_EQ(revision_defect(row, oldest), "");
   oldest.args_size_bytes = kSecondSize;
   EXPECT_EQ(revision_defect(row, oldest), "args_size_bytes is " + std::to_string(kSecondSize) +
-                                              ", and the frame of add has 48 bytes in revision 3")
+                                              ", and the frame of add has 56 bytes in revision 3")
       << "the kernel was compiled again, and its author read nothing";
 }
 
@@ -121,7 +121,7 @@ TEST_F(Growth, RefusesAFrameThatIsShorterThanTheFirst) {
   call.args.struct_size = kFirstSize - 8;
   alignas(8) std::byte storage[kMaxFrameBytes];
   EXPECT_EQ(known_frame(row, &call.args, storage), nullptr);
-  EXPECT_STREQ(bp_error_text(), "add: the frame has 40 bytes; in the first release it had 48");
+  EXPECT_STREQ(bp_error_text(), "add: the frame has 48 bytes; in the first release it had 56");
 }
 
 TEST_F(Growth, NamesATensorThatAnOldKernelDoesNotKnow) {

@@ -316,7 +316,7 @@ TEST_F(Launch, RefusesAnOlderKernelWhatItDoesNotKnow) {
   newer.appended = 7;
   EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &newer), BP_UNSUPPORTED);
   const std::string text = bp_error_text();
-  EXPECT_NE(text.find("byte 48 of the frame is not zero, and this host is too old to know it"),
+  EXPECT_NE(text.find("byte 56 of the frame is not zero, and this host is too old to know it"),
             std::string::npos)
       << text;
 }
