@@ -126,9 +126,6 @@ bp_status bad_tensor(const Row& row, uint32_t index, int64_t item, const bp_tens
       return name + " has " + std::to_string(tensor->ndim) + " axes; allowed: at most " +
              std::to_string(BP_MAX_RANK);
     }
-    if (tensor->flags != 0) {
-      return name + " has the flags " + std::to_string(tensor->flags) + "; allowed: 0";
-    }
     if (tensor->shape == nullptr) return name + " has no shape; allowed: one entry per axis";
     if (tensor->strides == nullptr) return name + " has no strides; allowed: one entry per axis";
     const dims::View shape = dims::shape(*tensor);

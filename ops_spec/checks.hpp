@@ -78,7 +78,7 @@ inline bool is_shape(const int64_t* shape, int64_t count) {
 }
 
 inline bool is_sound(const bp_tensor* tensor) {
-  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK && tensor->flags == 0 &&
+  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK &&
          (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr)) &&
          is_shape(tensor->shape, tensor->ndim);
 }

@@ -331,6 +331,11 @@ void Executable::check_args(const bp_program_args& args) const {
           BP_INVALID_ARGUMENT,
           name + " has not the dtype, shape and strides of value " + std::to_string(i));
     }
+    if (tensor.flags != 0 || bp_links_read(tensor.next, nullptr, 0) != BP_OK) {
+      throw StatusError(BP_UNSUPPORTED, name +
+                                            " has flags, a link that must be understood, or too "
+                                            "many links, and tensors of programs have none");
+    }
     if (tensor.buffer == nullptr && value.size_bytes() != 0) {
       throw StatusError(BP_INVALID_ARGUMENT, name + " has no buffer");
     }

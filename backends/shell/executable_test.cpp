@@ -365,6 +365,17 @@ TEST_F(LaunchTest, RefusesTensorsThatAreNotThoseOfTheProgram) {
             "program: tensor 1 has no buffer");
 }
 
+TEST_F(LaunchTest, RefusesFlagsAndLinksThatMustBeUnderstood) {
+  static constexpr bp_struct_header kHint{sizeof(kHint), 77, nullptr},
+      kStrict{sizeof(kStrict), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  const std::string text =
+      "program: tensor 0 has flags, a link that must be understood, or too many links, and tensors "
+      "of programs have none";
+  EXPECT_EQ(refusal(BP_UNSUPPORTED, [](ProgramCall& c) { c.tensors[0].flags = 1u << 24; }), text);
+  EXPECT_EQ(refusal(BP_UNSUPPORTED, [](ProgramCall& c) { c.tensors[0].next = &kStrict; }), text);
+  refusal(BP_OK, [](ProgramCall& c) { c.tensors[0].next = &kHint; });
+}
+
 TEST_F(LaunchTest, RefusesWhatTheProgramWasNotCompiledFor) {
   EXPECT_EQ(
       refusal(BP_UNSUPPORTED, [](ProgramCall& c) { c.launch.flags = BP_LAUNCH_DETERMINISTIC; }),

@@ -165,6 +165,13 @@ bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
   if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
     invalid(op_, "shape or strides of a tensor are NULL");
   }
+  // A copy outlives the links, which are lent to the call.
+  if (const bp_status status = bp_links_read(ours.next, nullptr, 0); status != BP_OK) {
+    throw StatusError(BP_UNSUPPORTED, std::string(op_name(op_)) +
+                                          ": a tensor has a link that must be understood, or too "
+                                          "many links, and a capture or program keeps no links");
+  }
+  ours.next = nullptr;
   if (ours.ndim == 0) return &ours;
   if (ours.shape != nullptr) {
     ours.shape = numbers_.emplace_back(ours.shape, ours.shape + ours.ndim).data();

@@ -168,6 +168,18 @@ TEST_F(Frame, RefusesWhatPointsNowhere) {
             invalid + "neg: the ndim of a tensor is 4294967295; at most 8 is allowed");
 }
 
+TEST_F(Frame, KeepsNoLinks) {
+  bp_struct_header link{sizeof(link), 77, nullptr};
+  a.tensor.next = &link;
+  const bp_neg_args args{.x = &a.tensor, .y = &y.tensor};
+  EXPECT_EQ(own(BP_OP_NEG, args).tensors()[0]->next, nullptr);
+  link.struct_type |= BP_STRUCT_MUST_UNDERSTAND;
+  EXPECT_EQ(failure_of([&] { own(BP_OP_NEG, args); }),
+            std::to_string(BP_UNSUPPORTED) +
+                " neg: a tensor has a link that must be understood, or too many links, and a "
+                "capture or program keeps no links");
+}
+
 TEST_F(Frame, IsOfAnOpThatThisBuildKnows) {
   const bp_neg_args args{.struct_size = sizeof(args), .x = &a.tensor, .y = &a.tensor};
   EXPECT_EQ(failure_of([&] { OwnedFrame(99999, &args, sizeof(args)); }),

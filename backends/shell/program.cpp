@@ -228,6 +228,11 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
       throw StatusError(BP_UNSUPPORTED, "program: " + name + ": dtype " +
                                             std::to_string(tensor->dtype) + " is not served");
     }
+    if (tensor->flags != 0) {
+      throw StatusError(BP_UNSUPPORTED, "program: " + name + ": it has the flags " +
+                                            std::to_string(tensor->flags) +
+                                            ", and tensors of programs have none");
+    }
     if (std::any_of(tensor->shape, tensor->shape + tensor->ndim, [](int64_t n) { return n < 0; })) {
       invalid(name + ": an extent is negative");
     }

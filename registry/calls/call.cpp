@@ -7,6 +7,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/prefix.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/calls/qualifiers.hpp"
 
 namespace bp::core {
 namespace {
@@ -86,8 +87,19 @@ bp_status check_buffer(const OpRow& row, const TensorArgument& argument, const b
                 "has elements and no buffer; allowed: NULL for a tensor without elements");
 }
 
+// What the tensors of a call have beside their facts.
+struct Extras {
+  bool has_null = false;    // A tensor has no buffer.
+  uint64_t qualifiers = 0;  // Not 0 if a tensor has flags or links.
+
+  void add(const bp_tensor& tensor) {
+    has_null |= tensor.buffer == nullptr;
+    qualifiers |= tensor.flags | reinterpret_cast<uintptr_t>(tensor.next);
+  }
+};
+
 bp_status read_list(const OpRow& row, const TensorArgument& argument, const void* args, Fact& fact,
-                    bool& has_null) {
+                    Extras& extras) {
   const TensorList list = list_at(args, argument);
   if (list.count != 0 && list.items == nullptr) {
     return refuse(row, argument, "is NULL, but its count is " + std::to_string(list.count));
@@ -95,7 +107,7 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   for (uint64_t i = 0; i < list.count; ++i) {
     const bp_status status = check_tensor(row, argument, list.items[i]);
     if (status != BP_OK) return status;
-    has_null = has_null || list.items[i]->buffer == nullptr;
+    extras.add(*list.items[i]);
     const Fact next = describe(*list.items[i]);
     if (i == 0) {
       fact = next;
@@ -149,13 +161,14 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
   key.head = row.op | uint64_t{flags} << 32;
   const bp_tensor* inputs[kMaxTensors];
   uint32_t input_count = 0, output_mask = 0;
-  bool has_null = false;
+  // read_list() gets an object of its own, so that this one stays in registers.
+  Extras extras, of_lists;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const TensorArgument& argument = row.tensors[i];
     const uint32_t bit = 1u << i;
     Fact fact = 0;
     if ((row.list_mask & bit) != 0) [[unlikely]] {
-      const bp_status status = read_list(row, argument, args, fact, has_null);
+      const bp_status status = read_list(row, argument, args, fact, of_lists);
       if (status != BP_OK) return status;
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
@@ -171,7 +184,7 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
         return check_tensor(row, argument, tensor);
       }
       fact = describe(*tensor);
-      has_null |= tensor->buffer == nullptr;
+      extras.add(*tensor);
       if ((row.output_mask & bit) == 0) {
         inputs[input_count++] = tensor;
       } else if (tensor->buffer != nullptr) {
@@ -191,7 +204,10 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     key.head |= Key::kInPlace;
     break;
   }
-  *out_has_null = has_null;
+  *out_has_null = extras.has_null || of_lists.has_null;
+  if ((extras.qualifiers | of_lists.qualifiers) != 0) [[unlikely]] {
+    return read_qualifiers(row, args, key);
+  }
   return BP_OK;
 }
 

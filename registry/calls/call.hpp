@@ -54,14 +54,16 @@ constexpr bool is_inline(Fact fact) { return fact == 0; }
 
 // The key under which a selection is remembered. Unused words at its end are zero.
 struct Key {
-  // The op, the launch flags, and whether an output is the memory of an input.
+  // The op, the launch flags, whether a tensor has flags or links that must be understood, and
+  // whether an output is the memory of an input.
   uint64_t head = 0;
   uint64_t facts[kMaxTensors / 2] = {};
 
-  static constexpr uint64_t kInPlace = uint64_t{1} << 63;
+  static constexpr uint64_t kQualified = uint64_t{1} << 62, kInPlace = uint64_t{1} << 63;
 
   Fact fact(uint32_t i) const { return static_cast<Fact>(facts[i / 2] >> (i % 2 * 32)); }
   bp_launch_flags flags() const { return static_cast<bp_launch_flags>(head >> 32) & 0xFFFF; }
+  bool is_qualified() const { return (head & kQualified) != 0; }
   bool is_in_place() const { return (head & kInPlace) != 0; }
   bool operator==(const Key&) const = default;
 

@@ -8,6 +8,7 @@
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/calls/qualifiers.hpp"
 #include "registry/tensors/scalar.hpp"
 
 namespace bp::core {
@@ -255,6 +256,8 @@ std::string kernel_defect(const bp_kernel& kernel) {
     return "min_byte_alignment_bytes is " + std::to_string(alignment) +
            ", allowed is a power of two up to 4096";
   }
+  const std::string qualifiers = qualifiers_defect(kernel);
+  if (!qualifiers.empty()) return qualifiers;
   if (knows_plans(kernel)) {
     const int given = (kernel.prepare != nullptr) + (kernel.plan_info != nullptr) +
                       (kernel.plan_pack != nullptr) + (kernel.plan_release != nullptr);

@@ -196,6 +196,7 @@ class OneNode {
       bp_tensor& view = views_.emplace_back(tensor == nullptr ? bp_tensor{} : *tensor);
       view.buffer = nullptr;
       view.byte_offset = 0;
+      view.next = nullptr;  // A program keeps no links.
       pointers_.push_back(tensor == nullptr ? nullptr : &view);
     }
     auto* const bytes = reinterpret_cast<std::byte*>(frame_.data());
@@ -408,7 +409,10 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     }
     const std::vector<const bp_tensor*> tensors = tensors_of(*op.row, args);
     std::vector<bp_tensor> arguments;
-    for (const uint32_t index : program->order) arguments.push_back(*tensors[index]);
+    for (const uint32_t index : program->order) {
+      arguments.push_back(*tensors[index]);
+      arguments.back().next = nullptr;  // Hints about one op say nothing to a program.
+    }
     bp_program_args frame{};
     frame.struct_size = sizeof(frame);
     frame.tensors = arguments.data();

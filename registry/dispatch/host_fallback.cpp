@@ -207,6 +207,7 @@ class Run {
     copy.original = tensor;
     copy.span = span_of(*tensor);
     copy.tensor = *tensor;
+    copy.tensor.next = nullptr;  // The links are hints for the device.
     copy.is_written = is_written;
     bp_block* block = nullptr;
     bp_status status = bp_block_allocate(&host_, host_stream_.get(), copy.span.size_bytes, &block);

@@ -11,6 +11,7 @@
 #include "registry/boundary/prefix.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/claims.hpp"
+#include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
@@ -47,14 +48,15 @@ bp_kernel_sources source_of(const bp_kernel& kernel) {
   return BP_KERNEL_NATIVE;
 }
 
-// Refuses a launch of a kernel that does not take the layouts of the call.
-bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                            const void* args) {
+// Refuses a launch of a kernel that does not take the layouts, flags or links of the call.
+bp_status check_unkeyed(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                        const void* args) {
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
   const void* const frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) return BP_OK;  // submit() refuses such a frame, with a text.
-  const std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  std::string refusal = qualifiers_refusal(row, kernel, frame);
+  if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
   if (refusal.empty()) return BP_OK;
   return fail(BP_UNSUPPORTED,
               std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
@@ -65,7 +67,7 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
   if (stream == nullptr) stream = target.default_stream;
   bool was_tried = false;
   for (const Candidate& candidate : choose(target, *r.row, r.key, r.frame)->candidates) {
-    if (!is_taken(target, *r.row, candidate, sources, flags, r.frame)) continue;
+    if (!is_taken(target, *r.row, candidate, sources, r.key, r.frame)) continue;
     const Launch l{target, stream, flags, *r.row, *candidate.kernel, candidate.source};
     bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
     if (status == BP_OK) [[likely]] {
@@ -93,7 +95,7 @@ bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags, bp_kern
     if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
     if (sources == 0) sources = allowed_sources(impl(target));
     for (const Candidate& candidate : choose(impl(target), *r.row, r.key, r.frame)->candidates) {
-      if (!is_taken(impl(target), *r.row, candidate, sources, flags, r.frame)) continue;
+      if (!is_taken(impl(target), *r.row, candidate, sources, r.key, r.frame)) continue;
       *out_choice = {candidate.kernel, candidate.source, 0};
       return BP_OK;
     }
@@ -130,8 +132,8 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
     if (status != BP_OK) return status;
     Target& t = impl(target);
-    if (has_own_layouts(*r.row, r.key)) [[unlikely]] {
-      const bp_status taken = check_own_layouts(t, *r.row, *kernel, r.frame);
+    if (r.key.is_qualified() || has_own_layouts(*r.row, r.key)) [[unlikely]] {
+      const bp_status taken = check_unkeyed(t, *r.row, *kernel, r.frame);
       if (taken != BP_OK) return taken;
     }
     const bp_kernel_sources source = source_of(*kernel);

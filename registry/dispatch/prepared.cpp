@@ -153,6 +153,10 @@ bp_status make_plan(Prepared& p, const void* frame) {
     p.algorithm = "an inline scalar becomes a tensor in each launch";
     return BP_OK;
   }
+  if (p.key.is_qualified()) {
+    p.algorithm = "a tensor has flags, or a link that must be understood";
+    return BP_OK;
+  }
   const bp_prepare_desc desc{.struct_size = sizeof(desc),
                              .struct_type = BP_STRUCT_PREPARE_DESC,
                              .next = nullptr,
@@ -180,7 +184,7 @@ bool compiles(Prepared& p, const Reading& r) {
   if (p.target->compiled == nullptr || !p.target->kernels.by_op[r.row->index].empty()) return false;
   const bp_kernel* const kernel = p.target->compiled->kernel(*r.row);
   if (!claims_refusal(*r.row, *kernel, r.key).empty()) return false;
-  if (!accepts(*p.target, *r.row, *kernel, p.flags, r.frame)) return false;
+  if (!accepts(*p.target, *r.row, *kernel, r.key, r.frame)) return false;
   p.kernel = kernel;
   p.source = BP_KERNEL_NATIVE;
   p.needs_scalar_tensors = needs_scalar_tensors(*r.row, *kernel, r.key);
@@ -191,7 +195,7 @@ bp_status choose_kernel(Prepared& p, const Reading& r) {
   if (compiles(p, r)) return BP_OK;
   const bp_kernel_sources sources = allowed_sources(*p.target);
   for (const Candidate& candidate : choose(*p.target, *r.row, r.key, r.frame)->candidates) {
-    if (!is_taken(*p.target, *r.row, candidate, sources, p.flags, r.frame)) continue;
+    if (!is_taken(*p.target, *r.row, candidate, sources, r.key, r.frame)) continue;
     p.kernel = candidate.kernel;
     p.source = candidate.source;
     p.needs_scalar_tensors = candidate.needs_scalar_tensors;
@@ -244,10 +248,18 @@ bp_status check_call(const Prepared& p, const void* frame) {
   bp_status status = read_call(*p.row, p.flags, frame, key, &has_null);
   if (status == BP_OK) status = check_frame(p, frame);
   if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
-  if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
+  if (status != BP_OK) return status;
+  if (key.is_qualified() != p.key.is_qualified()) {
+    return fail(BP_INVALID_ARGUMENT,
+                std::string(p.row->name) +
+                    ": only one of this frame and the prepared one has flags of tensors or links "
+                    "that must be understood; prepare the call anew with them");
+  }
+  const bool is_prepared = key == p.key && !key.is_qualified();
+  if (is_prepared || p.source != BP_KERNEL_NATIVE) return BP_OK;
   std::string refusal = offset_refusal(*p.target, *p.row, key);
   if (refusal.empty()) refusal = claims_refusal(*p.row, *p.kernel, key);
-  if (refusal.empty()) refusal = call_refusal(*p.target, *p.row, *p.kernel, p.flags, frame);
+  if (refusal.empty()) refusal = call_refusal(*p.target, *p.row, *p.kernel, key, frame);
   if (refusal.empty()) return BP_OK;
   return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": the prepared kernel " +
                                        p.kernel->name + " does not take these buffers: " + refusal +

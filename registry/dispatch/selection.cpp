@@ -5,6 +5,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/claims.hpp"
+#include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
@@ -46,10 +47,19 @@ std::string call_text(const Target& target, const OpRow& row, const Key& key) {
   return text + ") on " + target.name;
 }
 
+// Returns why the host's own kernels, which know neither layouts of a backend nor links and flags
+// of tensors, do not take the call, or "" if they do.
+std::string own_kernels_refusal(const OpRow& row, const Key& key) {
+  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
+  return key.is_qualified() ? "it knows no flags of tensors, and no links that must be understood"
+                            : "";
+}
+
 // Returns why the decomposition of the op is not a candidate, or "" if it is one.
 std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (services::decomposition(row.op) == nullptr) return "the op has none";
-  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
+  const std::string refusal = own_kernels_refusal(row, key);
+  if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
 }
@@ -57,7 +67,8 @@ std::string decomposition_refusal(const Target& target, const OpRow& row, const 
 // Returns why the host does not run the call by copies of its tensors, in f32 or at other offsets,
 // or "" if it does.
 std::string copies_refusal(const Target& target, const OpRow& row, const Key& key) {
-  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
+  const std::string refusal = own_kernels_refusal(row, key);
+  if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
 }
@@ -70,7 +81,8 @@ std::string realigning_refusal(const Target& target, const OpRow& row, const Key
 
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (host_fallback(row.op) == nullptr) return "the op has none";
-  if (has_own_layouts(row, key)) return "it takes tensors by strides alone";
+  const std::string refusal = own_kernels_refusal(row, key);
+  if (!refusal.empty()) return refusal;
   if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
     return "the flags of the registry forbid it";
   }
@@ -87,16 +99,17 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   choices->key = key;
   // The key says only that a tensor has a layout of the backend's own. It does not say which one,
   // so the kernel must be asked about every call.
-  const bool has_layouts = has_own_layouts(row, key);
+  // The same holds for links that must be understood, and for flags of tensors.
+  const bool has_unkeyed = has_own_layouts(row, key) || key.is_qualified();
   // The key does not have the values of scalars, on which it depends whether x can hold them.
   const bool is_narrow = has_narrow_operand(row, key);
   const bool is_misplaced = !offset_refusal(target, row, key).empty();
   for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
     if (is_misplaced || !claims_refusal(row, *kernel, key).empty()) continue;
     const bool asks =
-        has_layouts || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
+        has_unkeyed || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
     if (!asks && kernel->supports != nullptr &&
-        !call_refusal(target, row, *kernel, key.flags(), args).empty()) {
+        !call_refusal(target, row, *kernel, key, args).empty()) {
       continue;
     }
     choices->candidates.push_back(
@@ -139,7 +152,7 @@ const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uin
 }
 
 std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                         bp_launch_flags flags, const void* args) {
+                         const Key& key, const void* args) {
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
   const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
@@ -148,18 +161,19 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   }
   std::string refusal = later_value_refusal(row, kernel, frame);
   if (refusal.empty()) refusal = operand_value_refusal(row, kernel, frame);
+  if (refusal.empty() && key.is_qualified()) refusal = qualifiers_refusal(row, kernel, frame);
   if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
-  const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
+  const bp_reason reason = kernel.supports(&kernel, target.device, key.flags(), frame);
   // An empty text is a refusal too.
   return reason == nullptr ? ""
          : *reason == '\0' ? "it refuses without a reason"
                            : clean_text(reason, LineBreaks::kIndent);
 }
 
-bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
+bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, const Key& key,
              const void* args) {
-  return call_refusal(target, row, kernel, flags, args).empty();
+  return call_refusal(target, row, kernel, key, args).empty();
 }
 
 std::string explain(Target& target, const OpRow& row, const Key& key, const void* args) {
@@ -177,7 +191,7 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   const std::string misplaced = offset_refusal(target, row, key);
   for (const bp_kernel* kernel : kernels) {
     std::string refusal = misplaced.empty() ? claims_refusal(row, *kernel, key) : misplaced;
-    if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key.flags(), args);
+    if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key, args);
     add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
   }
   if (!misplaced.empty()) {
@@ -185,7 +199,7 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   }
   std::string undecomposed = decomposition_refusal(target, row, key);
   if (undecomposed.empty()) {
-    undecomposed = call_refusal(target, row, *services::decomposition(row.op), key.flags(), args);
+    undecomposed = call_refusal(target, row, *services::decomposition(row.op), key, args);
   }
   add_line(text, "decomposition", undecomposed, is_decided);
   if (has_narrow_operand(row, key)) {

@@ -26,24 +26,24 @@ inline const Choices* choose(Target& target, const OpRow& row, const Key& key, c
   return choose_anew(target, row, key, hash, args);
 }
 
-// Returns why `kernel` does not take this call, or "" if the frame and the layouts fit and
-// supports() accepts it.
+// Returns why `kernel` does not take this call, or "" if the frame, the layouts and the links fit
+// and supports() accepts it.
 std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                         bp_launch_flags flags, const void* args);
+                         const Key& key, const void* args);
 
 // Returns whether call_refusal() is empty.
-bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
+bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, const Key& key,
              const void* args);
 
 // Returns whether `candidate` may be launched for a call. Its source must be among `sources`, the
 // frame must fit, and supports() must accept the call if its answer is not remembered.
 inline bool is_taken(const Target& target, const OpRow& row, const Candidate& candidate,
-                     bp_kernel_sources sources, bp_launch_flags flags, const void* args) {
+                     bp_kernel_sources sources, const Key& key, const void* args) {
   if ((candidate.source & sources) == 0) return false;
   if (!candidate.asks_supports && frame_size(args) == candidate.kernel->args_size_bytes) {
     return true;
   }
-  return accepts(target, row, *candidate.kernel, flags, args);
+  return accepts(target, row, *candidate.kernel, key, args);
 }
 
 // Returns the text of bp_kernel_explain().

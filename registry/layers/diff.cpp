@@ -21,6 +21,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/number_text.hpp"
 #include "registry/calls/call.hpp"
+#include "registry/calls/qualifiers.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/elements.hpp"
@@ -176,6 +177,9 @@ class DiffLayer final : public Layer {
     }
     for (const FrameTensor& each : frame_tensors(*row, args)) {
       if (each.tensor->layout != nullptr) return each.name + " has a layout of the backend's own";
+      if (core::is_qualified(*each.tensor)) {
+        return each.name + " has flags, or a link that must be understood";
+      }
     }
     return "";
   }

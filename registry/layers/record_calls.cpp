@@ -2,6 +2,7 @@
 #include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
+#include "registry/calls/qualifiers.hpp"
 #include "registry/layers/footprint.hpp"
 #include "registry/layers/record.hpp"
 #include "registry/layers/record_frame.hpp"
@@ -19,6 +20,9 @@ std::string frame_defect(const core::OpRow* row, const void* args) {
   for (const FrameTensor& each : frame_tensors(*row, args)) {
     if (each.tensor != nullptr && each.tensor->layout != nullptr) {
       return each.name + " has a layout of the backend's own";
+    }
+    if (each.tensor != nullptr && core::is_qualified(*each.tensor)) {
+      return each.name + " has flags, or a link that must be understood";
     }
   }
   return "";

@@ -128,6 +128,7 @@ Status SecondBackend::submit(const core::OpRow& row, bp_launch_flags flags, cons
   fill_shadow(row, args, shadow, [&](const bp_tensor* tensor) -> const bp_tensor* {
     if (tensor == nullptr) return nullptr;
     bp_tensor& own = shadow.tensors.emplace_back(*tensor);
+    own.next = nullptr;  // The links are hints for the backend that is compared.
     const auto part = parts.find(tensor->buffer);
     if (part == parts.end()) {
       own.buffer = nullptr;  // The tensor has no elements.

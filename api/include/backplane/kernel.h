@@ -167,6 +167,15 @@ typedef struct bp_kernel {
   uint32_t max_rank;                 /* 0: every rank. */
   uint64_t min_byte_alignment_bytes; /* 0 or 1: every byte_offset; else only multiples of it. */
 
+  /* What the kernel understands of that which changes the meaning of a tensor (backplane/base.h).
+   * [KERNEL-12] A call with a must-understand link whose type is not among link_types, or with a
+   * flag of a tensor that is not in tensor_flags, never reaches the kernel, which does not check
+   * for them. It looks for its own links with bp_link_find(), and may look for ignorable links,
+   * which it does not list. */
+  const uint32_t* link_types; /* Without BP_STRUCT_MUST_UNDERSTAND; NULL if there are none. */
+  uint32_t link_type_count;
+  uint32_t tensor_flags;
+
   /* Optional, never stubbed; NULL means that the claims are complete. Returns NULL if launch()
    * would accept `args`, else the reason, a static string. [KERNEL-4] supports() also answers for
    * tensors without a buffer: hosts ask before they allocate. */

@@ -37,6 +37,9 @@ typedef struct bp_buffer_ref {
  * its claims exclude them.
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
  * For a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
+ *
+ * A flag changes what the tensor means, as a must-understand link does (backplane/base.h): the host
+ * offers the tensor to kernels alone that say that they understand it (bp_kernel::tensor_flags).
  */
 typedef struct bp_tensor {
   bp_buffer* buffer;      /* [TENSOR-4] The buffer of a tensor is NULL only for supports() and
@@ -47,9 +50,9 @@ typedef struct bp_tensor {
   uint32_t ndim;          /* At most BP_MAX_RANK; 0: the tensor is one element. */
   bp_dtype dtype;
   const bp_layout* layout; /* NULL: the elements lie by strides, as above. */
-  uint32_t flags;          /* None defined: 0. */
+  uint32_t flags;          /* None defined. Bits 24 to 31 belong to backends, each for itself. */
   uint32_t reserved;       /* 0. */
-  const void* next;        /* NULL, or links that qualify the tensor. */
+  const void* next;        /* NULL, or links that qualify the tensor (backplane/base.h). */
 } bp_tensor;
 
 /* A value in the call itself, where a tensor of one element would be needed otherwise. Frozen.

@@ -142,13 +142,6 @@ void shape_without_memory(Context& t, const OpCase& row) {
   });
 }
 
-void unknown_tensor_flags(Context& t, const OpCase& row) {
-  refuse_each(t, row, "unknown flags", [](HostCall& call, size_t i) {
-    call.tensor(i).flags = 1u << 31;
-    return true;
-  });
-}
-
 // ---- Outputs ----------------------------------------------------------------------------------
 
 // Returns whether the shape of the outputs follows from inputs.
@@ -329,7 +322,6 @@ const Rule kRules[] = {
     {"strides_that_overflow", strides_that_overflow, has_long_axis},
     {"offset_that_overflows", offset_that_overflows, always},
     {"shape_without_memory", shape_without_memory, always},
-    {"unknown_tensor_flags", unknown_tensor_flags, always},
     {"wrong_output_shape", wrong_output_shape, has_inputs},
     {"output_over_itself", output_over_itself, always},
     {"output_over_part_of_an_input", output_over_part_of_an_input, has_inputs},

@@ -61,15 +61,16 @@ struct FrameArgument {
   size_t x;             // The place of the tensor that an operand is like; else its own place.
 };
 
-// A copy of a frame, and of the tensors, shapes, strides and lists that it points to. The host
-// still owns buffers, layouts and names.
+// A copy of a frame, and of the tensors, shapes, strides and lists that it points to, without the
+// links of tensors. The host still owns buffers, layouts and names.
 class OwnedFrame {
  public:
   OwnedFrame() = default;
 
   // `op` is a BP_OP_* id with `size_bytes` of its frame, or 0 for a bp_program_args. Throws
-  // StatusError of BP_UNSUPPORTED for an op that this build does not know, and of
-  // BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank above BP_MAX_RANK.
+  // StatusError of BP_UNSUPPORTED for an op that this build does not know and for a link that must
+  // be understood, and of BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank
+  // above BP_MAX_RANK.
   OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes);
   OwnedFrame(OwnedFrame&&) = default;
   OwnedFrame& operator=(OwnedFrame&&) = default;
