@@ -44,6 +44,7 @@ Instance::Instance(const bp_host* its_host)
   plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kLibraryKernels),
                        std::end(kernels::kLibraryKernels));
 #endif
+  plain_kernels.push_back(&kScaledNeg);
   add_kernels(plain_kernels);
   process_groups = collectives->groups.table();
   for (uint32_t index = 0; index < options.device_count; ++index) {

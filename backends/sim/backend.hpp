@@ -75,5 +75,6 @@ extern const bp_device_guard_ops kGuard;
 extern const bp_virtual_memory_ops kVirtualMemory;
 extern const bp_semaphore_ops kSemaphores;
 extern const bp_test_fault_ops kFaults;
+extern const bp_kernel kScaledNeg;
 
 }  // namespace bp::sim

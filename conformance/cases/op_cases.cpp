@@ -59,6 +59,7 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_kernel_rules(cases, rows, group);
   add_plan_rule(cases, rows, group);
   add_acc_operand_rule(cases, rows, group);
+  add_link_rules(cases, rows, group);
   add_layout_rule(cases, rows, group);
   add_edge_rule(cases, rows, group);
   add_graph_rule(cases, rows, group);

@@ -20,6 +20,7 @@ constexpr uint32_t kExp[] = {BP_OP_EXP};
 constexpr uint32_t kScaling[] = {BP_OP_MUL};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kArgmax[] = {BP_OP_ARGMAX};
+constexpr uint32_t kNeg[] = {BP_OP_NEG};
 
 // Computes y = a b for each index of the axes before the last two, in loops that sum as `Sum` does,
 // with operands rounded to `operand_bits`.
@@ -252,6 +253,17 @@ bp_status round_operand(const Call& call, std::string_view, const void* args) {
   return call.run(&frame);
 }
 
+// 48: its kernel says that it knows a link which nobody has, and does not look for it. Hint:
+// another link, which may be ignored, changes the result.
+bp_status misread_links(const Call& call, std::string_view strength, const void* args) {
+  const auto& frame = *static_cast<const bp_neg_args*>(args);
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  if (strength != "hint" || frame.x->next == nullptr) return BP_OK;
+  Values y(call, *frame.y);
+  for (size_t i = 0; i < y.size(); ++i) y.set(i, y[i] + 1);
+  return y.write();
+}
+
 // Benign: flushes subnormal results to zero and declares it.
 bp_status flush_declared(const Call& call, std::string_view, const void* args) {
   return flush(call, args, false);
@@ -329,6 +341,7 @@ constexpr Mutant kTable[] = {
     {"21", kScaling, flush_undeclared},
     {"22", kCopy, convert_badly},
     {"46", kScaling, round_operand},
+    {.id = "48", .ops = kNeg, .launch = misread_links, .link_type = 0x7fff0000},
     {.id = "benign_flush_declared",
      .ops = kScaling,
      .launch = flush_declared,

@@ -127,6 +127,10 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.kernel.state = &w;
   if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
   if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
+  if (w.mutant->link_type != 0) {
+    w.kernel.link_types = &w.mutant->link_type;
+    w.kernel.link_type_count = 1;
+  }
   if (w.kernel.supports != nullptr) w.kernel.supports = supports;
   w.kernel.workspace_size = workspace_size;
   w.kernel.launch = launch;

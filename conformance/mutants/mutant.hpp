@@ -40,6 +40,7 @@ struct Mutant {
                                           // kernel.
   uint64_t alignment_bytes = 0;           // The alignment that it claims; 0: that of the good
                                           // kernel.
+  uint32_t link_type = 0;                 // The link that its kernels say they know; 0: none.
   bool spoils_packed = false;  // Only this mutant keeps plans; their packed memory is wrong.
 };
 

@@ -230,8 +230,12 @@ void kernel_keeps_the_rules_of_kernels(Context& t) {
   runner.tensors()[1].shape = other;
   t.expect_refused(runner.launch(), BP_INVALID_ARGUMENT, "a tensor of another shape");
   runner.tensors()[1].shape = kProgramShape;
+  bp_struct_header link{sizeof(link), 0x7fff0000 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  runner.tensors()[1].next = &link;
+  t.expect_refused(runner.launch(), BP_UNSUPPORTED, "a link that must be understood");
   t.expect(runner.output() == std::vector<uint8_t>(kProgramBytes, 0xFF),
            "refused launches leave the output alone");
+  link.struct_type &= ~BP_STRUCT_MUST_UNDERSTAND;
   t.require_ok(runner.launch(), "launch");
   t.expect(chain.is_right(runner.output()), "the result");
 }
@@ -330,7 +334,9 @@ void add_compiler_cases(std::vector<Case>& cases) {
           {"partitions_are_convex", {"COMPILER-3"}, partitions_are_convex},
           {"broken_programs_are_refused", {"COMPILER-1", "ERROR-1"}, broken_programs_are_refused},
           {"frames_of_later_hosts_are_taken", {"COMPILER-7"}, frames_of_later_hosts_are_taken},
-          {"kernel_keeps_the_rules_of_kernels", {"COMPILER-4"}, kernel_keeps_the_rules_of_kernels},
+          {"kernel_keeps_the_rules_of_kernels",
+           {"COMPILER-4", "LINK-2"},
+           kernel_keeps_the_rules_of_kernels},
           {"serialized_program_runs_again", {"COMPILER-5"}, serialized_program_runs_again},
           {"submitted_launches_outlive_the_executable",
            {"COMPILER-6"},

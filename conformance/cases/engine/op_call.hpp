@@ -47,6 +47,9 @@ class Call {
   // Removes the memory of every tensor of the frame.
   void strip_buffers();
 
+  // Gives every tensor of the frame links that nobody knows, and that may be ignored.
+  void add_ignorable_links();
+
   // Moves inline scalars into tensors, as the host does for a kernel with these flags that does not
   // take inline scalars.
   void materialize_scalars(bp_kernel_flags flags);
@@ -78,7 +81,7 @@ class Call {
   Frame frame_;
   std::vector<Slot> slots_;
   std::vector<HostTensor> scalars_;
-  std::list<bp_tensor> stripped_;
+  std::list<bp_tensor> stripped_, linked_;
 };
 
 }  // namespace bp::conformance

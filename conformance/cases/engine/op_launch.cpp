@@ -284,6 +284,7 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
   if (bp_op_check(op_case.op, call.frame().data()) != BP_OK) {
     throw std::runtime_error(std::string("the case is not a legal call: ") + bp_error_text());
   }
+  if (variant.has_ignorable_links) call.add_ignorable_links();
   const bp_kernel_choice choice = choose(t, op_case, call.frame());
   if (choice.source != BP_KERNEL_NATIVE) {
     t.detail(kWhyFallback, explanation(t, op_case, call.frame()));

@@ -21,7 +21,8 @@ struct Variant {
   bool has_equal_rows = false;    // All rows of all tensors have the same distance.
   bool has_empty_buffers = true;  // If false, a tensor without elements has no buffer.
   bool has_acc_operands =
-      false;                // Inline operands are tensors, in acc(x) if the kernel takes that.
+      false;  // Inline operands are tensors, in acc(x) if the kernel takes that.
+  bool has_ignorable_links = false;  // Each tensor has a chain of links that nobody knows.
   Edge edge = Edge::kNone;  // The side where tensors and workspace meet pages without access.
 };
 

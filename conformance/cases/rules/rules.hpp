@@ -90,6 +90,9 @@ void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* g
 // Adds a case for each op in `rows` about operands in acc(x).
 void add_acc_operand_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
+// Adds the cases for each op in `rows` about links and flags of tensors.
+void add_link_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
 // Adds a case for each op in `rows` about launches with arguments in layouts.
 void add_layout_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
