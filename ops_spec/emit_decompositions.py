@@ -160,11 +160,17 @@ def applies(op):
             f"  return {' || '.join(tests)};", "}", ""]
 
 
+def revision_of(op):
+    """Returns the revision of the formula, and the size that the frame has in it, as C++."""
+    changed = max(r for r in generate.frame(op)[1] if r <= op.decompose_revision)
+    return f"{op.decompose_revision}, BP_{op.c_name.upper()}_ARGS_SIZE_R{changed}"
+
+
 def row(op):
     where = op.decompose_where_given
     text = "the op has a decomposition only where it is given " + " or ".join(where)
     guard = f'{op.c_name}_applies, "{text}"' if where else 'nullptr, ""'
-    return f"    {{BP_OP_{op.c_name.upper()}, sizeof(bp_{op.c_name}_args), {op.c_name}, {guard}}},"
+    return f"    {{BP_OP_{op.c_name.upper()}, {revision_of(op)}, {op.c_name}, {guard}}},"
 
 
 def source(ops):

@@ -277,11 +277,16 @@ class FormulaParser:
 
 def parse_decomposition(op, ops, dtypes):
     """Returns the Formula of `decompose`, which gives every output of `op` a value, or None for a
-    core op."""
+    core op. The formula knows the arguments that its revision has, and no later ones."""
     if not op.decompose:
         return None
-    parser = FormulaParser(ops, scope_of(op), dtypes)
-    outputs = [a.name for a in op.args if a.is_out]
+    known = [a for a in op.args if a.since <= op.decompose_revision]
+    scope = scope_of(op)
+    for arg in op.args:
+        if arg not in known:
+            del scope[arg.name]
+    parser = FormulaParser(ops, scope, dtypes)
+    outputs = [a.name for a in known if a.is_out]
     parser.unset = set(outputs)
     statements = parser.assigns(op.decompose, outputs)
     if parser.unset:

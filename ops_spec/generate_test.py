@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 import unittest
 
+import emit_decompositions
 import emit_infer
 import emit_reference
 import expressions
@@ -234,6 +235,35 @@ class FormulaTest(Folder):
                 "  backward:", f"{formula}  decompose_where_given: [{name}]\n  backward:")
             self.assertIn(f"decompose_where_given: '{name}'", self.refusal(text))
         self.assertEqual(self.ops["matmul"].decompose_where_given, ["addend", "alpha"])
+
+    def grown(self, keys, formula="y = neg(x)"):
+        """Returns two ops. The second one has a decomposition, and later got a number and a
+        tensor."""
+        other = SQUARE.replace("square", "neg").replace("id: 7", "id: 8")
+        other = other.replace('    axis: {kind: i32, min: 0, below: "x.ndim", default: 0}\n', "")
+        text = SQUARE.replace("  backward:", "    n: {kind: i32, since: 4}\n"
+                              '    t: {kind: "tensor?", dtype: like(x), shape: "x.shape", since: 6}'
+                              f"\n{keys}  decompose: |\n    {formula}\n  backward:")
+        return text + other.replace(', axis=axis', '')
+
+    def test_a_decomposition_claims_the_revision_for_which_it_was_written(self):
+        for keys, row in (("", "3, BP_SQUARE_ARGS_SIZE_R3"),
+                          ("  decompose_revision: 5\n", "5, BP_SQUARE_ARGS_SIZE_R4"),
+                          ("  decompose_revision: 6\n", "6, BP_SQUARE_ARGS_SIZE_R6")):
+            text = emit_decompositions.source(self.load(self.grown(keys)))
+            self.assertIn(f"{{BP_OP_SQUARE, {row}, square, nullptr, \"\"}}", text)
+
+    def test_a_decomposition_knows_nothing_newer_than_its_revision(self):
+        self.assertIn("no such name here; there are axis, n, x, y",
+                      self.refusal(self.grown("  decompose_revision: 5\n", "y = neg(t)")))
+        self.load(self.grown("  decompose_revision: 6\n", "y = neg(t)"))
+        for keys, words in (
+                ("  decompose_revision: 7\n", "7 is not from 3, which brought the op, to 6, which"),
+                ("  decompose_revision: 2\n", "2 is not from 3, which brought the op, to 6, which"),
+                ("  decompose_where_given: [n]\n", "revision 4 brought 'n', and")):
+            self.assertIn(words, self.refusal(self.grown(keys)))
+        text = self.changed("  backward:", "  decompose_revision: 3\n  backward:")
+        self.assertIn("decompose_revision: the op has no decomposition", self.refusal(text))
 
     def test_a_backward_op_is_bound_by_name(self):
         gradients = self.ops["relu"].gradients

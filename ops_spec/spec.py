@@ -176,6 +176,7 @@ class Op:
     compute: str                   # "" if the op is not element-wise, or its formula is not given.
     reduce: dict                   # {} if the op is no reduction by a formula.
     decompose: str                 # "" if the op is core.
+    decompose_revision: int        # The revision for which it was written: it knows no more.
     # The formula serves calls that give one of these arguments; every call if there is none.
     decompose_where_given: list
     backward: object               # As written; `gradients` has it parsed.
@@ -326,6 +327,7 @@ def _make_op(name, entry, path, lines):
               args=args, requires=requires, compute=entry.get("compute", ""),
               reduce=entry.get("reduce", {}),
               decompose=entry.get("decompose", "").rstrip(),
+              decompose_revision=entry.get("decompose_revision", since),
               decompose_where_given=entry.get("decompose_where_given", []),
               backward=entry["backward"], numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
@@ -400,6 +402,23 @@ def _check_growth(op):
                 list(arg.enum_values[len(arg.enum_values) - len(later):]) != later:
             raise op.error(f"{arg.name}: values_since names values at the end of the list, with "
                            f"revisions after {arg.since}", "args", arg.name, "values_since")
+
+
+def _check_decompose_revision(op, newest):
+    """Checks that a decomposition claims no revision that does not exist yet, because its author
+    cannot have read what that one brings."""
+    key = "decompose_revision"
+    if (key,) in op.lines and not op.decompose:
+        raise op.error("decompose_revision: the op has no decomposition", key)
+    if not op.since <= op.decompose_revision <= newest:
+        raise op.error(f"decompose_revision: {op.decompose_revision} is not from {op.since}, which "
+                       f"brought the op, to {newest}, which is the newest", key)
+    for name in op.decompose_where_given:
+        arg = op.arg(name)
+        if arg and arg.since > op.decompose_revision:
+            raise op.error(f"decompose_where_given: revision {arg.since} brought '{name}', and "
+                           f"decompose_revision is {op.decompose_revision}",
+                           "decompose_where_given")
 
 
 def revisions(ops):
@@ -511,6 +530,7 @@ def load(folder=HERE / "ops", others=()):
         op.dtype_order = _order_dtypes(op)
     _check_ids([*others, *ops])
     for op in ops:
+        _check_decompose_revision(op, revisions(ops)[-1])
         _parse_expressions(op, {o.c_name: o for o in [*others, *ops]})
     for op in ops:
         classes.check(op)

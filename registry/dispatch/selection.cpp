@@ -117,7 +117,7 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   }
   const auto add_service = [&](const bp_kernel* kernel, bp_kernel_sources source) {
     choices->candidates.push_back(
-        {kernel, source, kernel->supports != nullptr, needs_scalar_tensors(row, *kernel, key)});
+        {kernel, source, !is_rememberable(row, *kernel), needs_scalar_tensors(row, *kernel, key)});
   };
   if (is_misplaced && realigning_refusal(target, row, key).empty()) {
     add_service(realigning(row.op), BP_KERNEL_DECOMPOSED);

@@ -24,6 +24,8 @@ std::vector<bp_kernel> make_kernels() {
   for (size_t i = 0; i < kDecompositionCount; ++i) {
     const Decomposition& d = kDecompositions[i];
     bp_kernel kernel = make_service("decomposition", d.op, d.args_size_bytes, &d, launch);
+    // The formula ignores what came later, so the host offers it no call that gives that.
+    kernel.spec_revision = d.spec_revision;
     if (d.applies != nullptr) kernel.supports = supports;
     kernels.push_back(kernel);
   }

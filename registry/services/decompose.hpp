@@ -117,7 +117,8 @@ inline bp_scalar to_scalar(double value) {
 // An emitted decomposition.
 struct Decomposition {
   uint32_t op;
-  uint32_t args_size_bytes;
+  uint32_t spec_revision;    // The revision for which the formula was written.
+  uint32_t args_size_bytes;  // The size of the frame in that revision.
   void (*run)(Evaluator& e, const void* frame);
   // Returns whether the formula serves the call; NULL if it serves every call.
   bool (*applies)(const void* frame);
