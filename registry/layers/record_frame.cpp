@@ -91,6 +91,14 @@ Json member_json(const FrameMember& m, const void* args, const NumberOf& number_
   }
 }
 
+// Returns whether a member that a later revision appended is absent, which is zero. A replay of an
+// older build does not know its name.
+bool is_absent(const core::OpRow& row, const FrameMember& m, const Json& value) {
+  if (core::first_byte(m) < row.first_size_bytes()) return false;
+  if (value.is_number_float()) return value == 0.0 && !std::signbit(value.get<double>());
+  return value.is_array() ? value.empty() : value.is_number() && value == 0;
+}
+
 }  // namespace
 
 std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args) {
@@ -120,7 +128,7 @@ Json frame_json(const core::OpRow& row, const void* args, const NumberOf& number
   for (const FrameMember& m : core::frame_members(row)) {
     if (!core::has_member(args, m.offset)) break;
     Json value = member_json(m, args, number_of);
-    if (!value.is_null()) json[m.name] = std::move(value);
+    if (!value.is_null() && !is_absent(row, m, value)) json[m.name] = std::move(value);
   }
   return json;
 }

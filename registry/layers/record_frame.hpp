@@ -22,8 +22,8 @@ struct FrameTensor {
 // Returns the tensors that are given.
 std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args);
 
-// Returns the members of the frame by name. A tensor has the number of its buffer. The frame has at
-// least this build's size.
+// Returns the members of the frame by name. A tensor has the number of its buffer. A member that a
+// later revision than that of the op brought is left out where it is absent.
 Json frame_json(const core::OpRow& row, const void* args,
                 const std::function<uint64_t(const bp_buffer*)>& number_of);
 

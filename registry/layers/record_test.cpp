@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "registry/layers/record_frame.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -409,6 +410,39 @@ TEST_F(RecordLayer, RefusesAFolderThatHoldsARecording) {
   FakeBackend last;
   EXPECT_EQ(last.load(fourth.registry), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(), "layer option record.outputs is '2', allowed are numbers up to 1");
+}
+
+// Returns the names of the members that a recording has of `args`, if a later revision appended to
+// the frame what is there from `first_size_bytes` on.
+std::string recorded_members(uint32_t op, const void* args, uint32_t first_size_bytes) {
+  OpRow row = *find_op(op);
+  row.sizes[0].size_bytes = first_size_bytes;
+  const auto number_of = [](const bp_buffer*) { return uint64_t{1}; };
+  const auto members = layers::frame_json(row, args, number_of);
+  std::string names;
+  for (const auto& [name, value] : members.items()) {
+    names += (names.empty() ? "" : " ") + name;
+  }
+  return names;
+}
+
+TEST(RecordFrame, HasAMemberThatCameLaterOnlyWhereItIsGiven) {
+  bp_linear_args linear{.struct_size = sizeof(linear)};
+  constexpr uint32_t kFirst = offsetof(bp_linear_args, activation);
+  EXPECT_EQ(recorded_members(BP_OP_LINEAR, &linear, kFirst), "");
+  EXPECT_EQ(recorded_members(BP_OP_LINEAR, &linear, sizeof(linear)), "activation alpha beta");
+  const bp_tensor tensor{.dtype = BP_F32};
+  linear.addend = &tensor;
+  linear.activation = 2;
+  linear.beta = -0.0;  // It is not zero as the host compares frames.
+  EXPECT_EQ(recorded_members(BP_OP_LINEAR, &linear, kFirst), "activation addend beta");
+
+  const int64_t axes[] = {0};
+  bp_mean_args mean{.struct_size = sizeof(mean), .axes_count = 0, .axes = axes};
+  constexpr uint32_t kShort = offsetof(bp_mean_args, axes_count);
+  EXPECT_EQ(recorded_members(BP_OP_MEAN, &mean, kShort), "");
+  mean.axes_count = 1;
+  EXPECT_EQ(recorded_members(BP_OP_MEAN, &mean, kShort), "axes");
 }
 
 TEST_F(RecordLayer, FollowsNoSymbolicLinkInPlaceOfItsStream) {
