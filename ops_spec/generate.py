@@ -69,7 +69,7 @@ def describe(arg):
     parts = [role(arg), describe_dtype(arg), describe_shape(arg), describe_bounds(arg)]
     text = ", ".join(p for p in parts if p)
     if arg.is_appended:
-        text += f"; since revision {arg.since}, 0 before"
+        text += f"{'; ' if text else ''}since revision {arg.since}, 0 before"
     if arg.may_alias:
         text += f"; may alias {' or '.join(arg.may_alias)}"
     return f"{text[0].upper()}{text[1:]}. {arg.doc}".strip() if text else arg.doc
@@ -169,7 +169,8 @@ def ids(op):
     name = op.c_name.upper()
     sizes = "".join(f", BP_{name}_ARGS_SIZE_R{revision} = {size}"
                     for revision, size in frame(op)[1].items())
-    return f"enum {{ BP_OP_{name} = {op.id}{sizes} }};"
+    line = f"enum {{ BP_OP_{name} = {op.id}{sizes} }};"
+    return "\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  "))
 
 
 def revision_name(source):
@@ -242,13 +243,14 @@ def rows(ops, source):
     out = [banner(source),
            *block("Define BP_OP(id, name, since, profile, core_or_decomposable, numerics) and "
                   "BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. "
-                  "`since` is the revision that brought the op. Two more may be defined, which "
+                  "`since` is the revision that brought the op. Three more may be defined, which "
                   "this file ends itself: BP_ARGS_SIZE(op, revision, bytes) is the size of the "
                   "frame since a revision. BP_VALUE_SINCE(op, member, name, value, revision) is a "
-                  "value of an enumeration that came later than its member."),
+                  "value of an enumeration that came later than its member. "
+                  "BP_LAST_VALUE(op, member, value) is the last value of an enumeration."),
            "#ifndef BP_ARGS_SIZE", "#define BP_ARGS_SIZE(op, revision, bytes)", "#endif",
            "#ifndef BP_VALUE_SINCE", "#define BP_VALUE_SINCE(op, member, name, value, revision)",
-           "#endif"]
+           "#endif", "#ifndef BP_LAST_VALUE", "#define BP_LAST_VALUE(op, member, value)", "#endif"]
     for op in ops:
         form = "decomposable" if op.decompose else "core"
         row = [op.id, op.c_name, op.since, op.profile, form, op.numerics]
@@ -260,7 +262,9 @@ def rows(ops, source):
         out += [f"BP_VALUE_SINCE({op.c_name}, {arg.name}, {value}, "
                 f"{arg.first_value + arg.enum_values.index(value)}, {revision})"
                 for arg in op.args for value, revision in arg.values_since.items()]
-    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE"]
+        out += [f"BP_LAST_VALUE({op.c_name}, {arg.name}, {arg.last_value})"
+                for arg in op.args if arg.kind == "enum"]
+    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", "#undef BP_LAST_VALUE"]
     return "\n".join(out) + "\n"
 
 

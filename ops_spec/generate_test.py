@@ -320,7 +320,8 @@ class GenerateTest(Folder):
         self.assertEqual(rows[rows.index("BP_OP(7"):].split("\n"), [
             "BP_OP(7, square, 3, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
             "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)",
-            "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", ""])
+            "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE",
+            "#undef BP_LAST_VALUE", ""])
 
     def grown(self, *appended):
         """Returns the op with arguments appended."""
@@ -344,7 +345,14 @@ class GenerateTest(Folder):
                                   'values_since: {hard: 5}}'))[0]
         self.assertEqual(list(generate.enums(op))[1:3],
                          ["  BP_SQUARE_M_NONE = 0,", "  BP_SQUARE_M_SOFT = 1,"])
-        self.assertIn("BP_VALUE_SINCE(square, m, hard, 2, 5)", generate.rows([op], "here"))
+        rows = generate.rows([op], "here")
+        self.assertIn("BP_VALUE_SINCE(square, m, hard, 2, 5)\nBP_LAST_VALUE(square, m, 2)\n", rows)
+
+    def test_what_is_appended_is_described(self):
+        op = self.load(self.grown("n: {kind: i64, since: 4}", *[
+            f"later_{i}: {{kind: i64, since: {i}}}" for i in range(5, 9)]))[0]
+        self.assertEqual(generate.describe(op.arg("n")), "Since revision 4, 0 before.")
+        self.assertTrue(all(len(line) <= 100 for line in generate.ids(op).split("\n")))
 
     def test_refuses_what_an_old_call_could_not_give(self):
         for line, words in (

@@ -152,6 +152,10 @@ class Arg:
         return 0 if self.is_appended else 1
 
     @property
+    def last_value(self):
+        return self.first_value + len(self.enum_values) - 1
+
+    @property
     def kind_token(self):
         return KINDS[self.kind]
 

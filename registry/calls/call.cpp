@@ -128,14 +128,38 @@ bool lacks_integers(const void* args, uint32_t offset) {
          *static_cast<const uint64_t*>(member(args, offset - 8)) != 0;
 }
 
+// Returns text like "linear: activation".
+std::string member_text(const OpRow& row, uint32_t offset) {
+  std::string text = std::string(row.name) + ": ";
+  for (const FrameMember& each : frame_members(row)) {
+    if (each.offset == offset) text += each.name;
+  }
+  return text;
+}
+
 bp_status refuse_integers(const OpRow& row, const void* args, uint32_t offset) {
   const auto count = *static_cast<const uint64_t*>(member(args, offset - 8));
-  const char* name = "";
-  for (const FrameMember& each : frame_members(row)) {
-    if (each.offset == offset) name = each.name;
+  return fail(BP_INVALID_ARGUMENT,
+              member_text(row, offset) + " is NULL, but its count is " + std::to_string(count));
+}
+
+// Refuses lists of integers without memory, and values of enumerations that this build does not
+// know. A caller of a newer build may give such a value. The host cannot tell which revision
+// brought it, so it cannot tell which kernels know it.
+bp_status read_attributes(const OpRow& row, const void* args) {
+  for (uint32_t i = 0; i < row.integer_list_count; ++i) {
+    if (lacks_integers(args, row.integer_lists[i])) {
+      return refuse_integers(row, args, row.integer_lists[i]);
+    }
   }
-  return fail(BP_INVALID_ARGUMENT, std::string(row.name) + ": " + name +
-                                       " is NULL, but its count is " + std::to_string(count));
+  for (uint32_t i = 0; i < row.enumeration_count; ++i) {
+    const auto [offset, last] = row.enumerations[i];
+    const auto given = *static_cast<const uint32_t*>(member(args, offset));
+    if (given <= last) continue;
+    return fail(BP_UNSUPPORTED, member_text(row, offset) + " is " + std::to_string(given) +
+                                    "; this host knows the values up to " + std::to_string(last));
+  }
+  return BP_OK;
 }
 
 // Returns whether `out` is the memory of one of `inputs`. bp_op_check() allows an output to overlap
@@ -193,10 +217,9 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     }
     key.facts[i / 2] |= uint64_t{fact} << (i % 2 * 32);
   }
-  for (uint32_t i = 0; i < row.integer_list_count; ++i) {
-    if (lacks_integers(args, row.integer_lists[i])) [[unlikely]] {
-      return refuse_integers(row, args, row.integer_lists[i]);
-    }
+  if (row.has_read_attributes()) {
+    const bp_status status = read_attributes(row, args);
+    if (status != BP_OK) return status;
   }
   for (; output_mask != 0; output_mask &= output_mask - 1) {
     const auto i = static_cast<uint32_t>(std::countr_zero(output_mask));

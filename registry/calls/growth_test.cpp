@@ -160,6 +160,29 @@ TEST_F(Growth, RefusesAValueThatCameAfterTheKernel) {
   EXPECT_TRUE(knows_all_values(row, kernel(7)));
 }
 
+TEST_F(Growth, RefusesAValueThatTheHostDoesNotKnow) {
+  const int64_t shape[] = {1, 1}, strides[] = {1, 1};
+  const bp_tensor tensor{.shape = shape, .strides = strides, .ndim = 2, .dtype = BP_F32};
+  bp_linear_args linear{.struct_size = sizeof(linear),
+                        .x = &tensor,
+                        .weight = &tensor,
+                        .y = &tensor,
+                        .activation = BP_LINEAR_ACTIVATION_SILU};
+  const OpRow& linear_row = *find_op(BP_OP_LINEAR);
+  Key first, second;
+  bool has_null = false;
+  EXPECT_EQ(read_call(linear_row, 0, &linear, first, &has_null), BP_OK) << bp_error_text();
+  linear.activation = BP_LINEAR_ACTIVATION_SILU + 1;
+  EXPECT_EQ(read_call(linear_row, 0, &linear, second, &has_null), BP_UNSUPPORTED);
+  EXPECT_STREQ(bp_error_text(), "linear: activation is 5; this host knows the values up to 4");
+}
+
+TEST_F(Growth, ReadsNoAttributesOfMostOps) {
+  EXPECT_FALSE(find_op(BP_OP_ADD)->has_read_attributes());
+  EXPECT_TRUE(find_op(BP_OP_LINEAR)->has_read_attributes());
+  EXPECT_TRUE(find_op(BP_OP_SUM)->has_read_attributes()) << "it has a list of axes";
+}
+
 TEST_F(Growth, ComparesNoDtypeOfAnAbsentArgument) {
   const bp_dtype dtypes[] = {BP_F32, BP_F64};
   bp_kernel newest = kernel(7);

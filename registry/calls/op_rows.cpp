@@ -88,6 +88,21 @@ constexpr OpName kOpOfLaterValues[] = {
     OpName::none,
 };
 
+struct EnumerationRow {
+  OpName op;
+  Enumeration enumeration;
+};
+
+constexpr EnumerationRow kEnumerations[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_LAST_VALUE(op, member, value) \
+  {OpName::op_##op, {offsetof(bp_##op##_args, member), value}},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
 struct FixedDtype {
   std::string_view name;
   bp_dtype dtype;
@@ -120,6 +135,10 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
       std::find_if(later, std::end(kOpOfLaterValues), [&](OpName name) { return name != op.op; });
   row.later_values = {kLaterValues + (later - kOpOfLaterValues),
                       static_cast<size_t>(later_end - later)};
+  for (const EnumerationRow& enumeration : kEnumerations) {
+    if (enumeration.op != op.op) continue;
+    row.enumerations[row.enumeration_count++] = enumeration.enumeration;
+  }
   std::array<std::string_view, kMaxTensors> rules;
   for (const Argument& argument : kArguments) {
     if (argument.op != op.op) continue;

@@ -34,6 +34,7 @@ enum class Kind : uint8_t {
 
 inline constexpr uint32_t kMaxTensors = 12;       // No op has more tensor arguments.
 inline constexpr uint32_t kMaxIntegerLists = 4;   // No op has more lists of integers.
+inline constexpr uint32_t kMaxEnumerations = 4;   // No op has more attributes of this kind.
 inline constexpr uint32_t kMaxFrameBytes = 1024;  // The largest frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 
@@ -63,6 +64,12 @@ struct TensorArgument {
 struct FrameSize {
   uint32_t revision = 0;
   uint32_t size_bytes = 0;
+};
+
+// An enumeration of a frame, and its last value in this build. Values count without gaps.
+struct Enumeration {
+  uint32_t offset = 0;
+  uint32_t last_value = 0;
 };
 
 // A value of an enumeration that came in a later revision than its member.
@@ -96,7 +103,14 @@ struct OpRow {
   // The places of the pointers of i64_list arguments. The count of each is 8 bytes before it.
   uint32_t integer_list_count = 0;
   std::array<uint16_t, kMaxIntegerLists> integer_lists{};
+  uint32_t enumeration_count = 0;
+  std::array<Enumeration, kMaxEnumerations> enumerations{};
   std::span<const LaterValue> later_values;
+
+  // Returns whether a call has attributes that are read before a kernel sees them.
+  constexpr bool has_read_attributes() const {
+    return (integer_list_count | enumeration_count) != 0;
+  }
 
   constexpr uint32_t first_size_bytes() const { return sizes[0].size_bytes; }
 

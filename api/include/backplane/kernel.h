@@ -131,7 +131,8 @@ typedef struct bp_plan_info {
 /* One kernel. `args` points to the frame of `op`, such as bp_softmax_args for BP_OP_SOFTMAX. The
  * frame has at least args_size_bytes. It may be longer; what follows is zero then, and the kernel
  * reads neither that nor struct_size. [KERNEL-10] A call that gives what the kernel's revision does
- * not have, a member or a value of an enumeration, never reaches the kernel. */
+ * not have, a member or a value of an enumeration, never reaches the kernel. If the host does not
+ * know a value either, it refuses the call with BP_UNSUPPORTED. */
 typedef struct bp_kernel {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_KERNEL. */
