@@ -93,11 +93,12 @@ std::string values_text(const Row& row, const void* frame, uint32_t names) {
 }
 
 // Turns "none, relu" into "1 (none), 2 (relu)".
-std::string numbered(std::string_view values) {
+std::string numbered(std::string_view values, int first) {
   std::string text;
-  for (int number = 1; !values.empty(); ++number) {
+  for (int number = first; !values.empty(); ++number) {
     const std::string_view value = values.substr(0, values.find(','));
-    text += (number == 1 ? "" : ", ") + std::to_string(number) + " (" + std::string(value) + ")";
+    text +=
+        (number == first ? "" : ", ") + std::to_string(number) + " (" + std::string(value) + ")";
     values.remove_prefix(std::min(value.size() + 2, values.size()));
   }
   return text;
@@ -232,7 +233,7 @@ bp_status bad_bound(const Row& row, uint32_t index, int64_t item, double given, 
 bp_status bad_enumeration(const Row& row, uint32_t index, uint32_t given) {
   return refuse([&] {
     return head(row, index) + " is " + std::to_string(given) +
-           "; allowed: " + numbered(row.arguments[index].values);
+           "; allowed: " + numbered(row.arguments[index].values, row.arguments[index].first);
   });
 }
 

@@ -37,9 +37,10 @@ enum class Kind : uint8_t {
 
 struct Argument {
   const char* name;
-  const char* values;  // For an enumeration: "none, relu"; the first is 1.
+  const char* values;  // For an enumeration: "none, relu".
   uint32_t aliases;    // For an out: bit i is set if it may be the memory of argument i.
   uint16_t offset;     // The place in the frame. The count of a list stands in the 8 bytes before.
+  uint16_t first;      // The number of the first value of an enumeration.
   Kind kind;
 };
 
@@ -52,7 +53,8 @@ struct Row {
   const Argument* arguments;
   Infer infer;
   uint32_t op;
-  uint32_t frame_bytes;
+  uint32_t first_bytes;  // The size of the frame in the first revision of the op.
+  uint32_t frame_bytes;  // The size in this build.
   uint32_t argument_count;
   uint32_t output_count;  // How many of the arguments are out or out_opt.
 };

@@ -119,10 +119,15 @@ class Function:
             own = f"f.{name}_count != 0 ? f.{name}[0]->dtype : bp_dtype{{0}}"
             self.declare(name, own if arg.is_free else self.rule(arg.dtype))
         else:
-            self.declare(name, f"f.{name}->dtype" if arg.is_free else self.rule(arg.dtype))
+            own = f"f.{name}->dtype"
+            if arg.is_optional:
+                own = f"f.{name} != nullptr ? {own} : bp_dtype{{0}}"
+            self.declare(name, own if arg.is_free else self.rule(arg.dtype))
         if arg.is_free:
             mask = dtype_mask(arg.dtypes)
             given = f"f.{name}_count != 0 && " if arg.is_list else ""
+            if arg.kind == "tensor?":
+                given = f"f.{name} != nullptr && "
             self.refuse(f"{given}!is_in({name}_dtype, {mask})",
                         f"bad_dtype(row, {index}, kNoItem, {name}_dtype, {mask})")
         if arg.is_input and (arg.is_list or not arg.is_free):
@@ -137,6 +142,8 @@ class Function:
 
     def scalar(self, arg, condition):
         value = f"f.{arg.name}_scalar"
+        if arg.is_appended:  # A call of before gives neither the tensor nor the scalar.
+            condition += f"{value}.dtype != 0 && "
         self.refuse(f"{condition}!is_scalar({value}, {arg.name}_dtype)",
                     f"bad_scalar(row, {self.index[arg.name]}, {value}, {arg.name}_dtype)")
 
@@ -171,9 +178,8 @@ class Function:
         for arg in self.op.args:
             index = self.index[arg.name]
             if arg.kind == "enum":
-                last = arg.first_value + len(arg.enum_values) - 1
                 below = f"f.{arg.name} < {arg.first_value} || " if arg.first_value else ""
-                self.refuse(f"{below}f.{arg.name} > {last}",
+                self.refuse(f"{below}f.{arg.name} > {arg.last_value}",
                             f"bad_enumeration(row, {index}, f.{arg.name})")
             if arg.count is not None:
                 self.count(arg, index)
@@ -270,8 +276,10 @@ def argument_rows(op):
     for arg in op.args:
         aliases = " | ".join(f"1u << {index[n]}" for n in arg.may_alias) or "0"
         values = quoted(", ".join(arg.enum_values))
+        first = arg.first_value if arg.kind == "enum" else 0
         offset = f"offsetof(bp_{op.c_name}_args, {arg.name})"
-        yield f'    {{"{arg.name}", {values}, {aliases}, {offset}, Kind::{arg.kind_token}}},'
+        yield (f'    {{"{arg.name}", {values}, {aliases}, {offset}, {first}, '
+               f"Kind::{arg.kind_token}}},")
     yield "};"
 
 
@@ -279,7 +287,8 @@ def table(ops):
     yield "constexpr Row kRows[] = {"
     for op in ops:
         outputs = sum(a.kind in ("out", "out?") for a in op.args)
-        yield (f'    {{"{op.name}", k_{op.c_name}, infer_{op.c_name}, {op.id}, '
+        first = f"BP_{op.c_name.upper()}_ARGS_SIZE_R{op.since}"
+        yield (f'    {{"{op.name}", k_{op.c_name}, infer_{op.c_name}, {op.id}, {first}, '
                f"sizeof(bp_{op.c_name}_args), {len(op.args)}, {outputs}}},")
     yield "};"
     outputs = max(sum(a.kind in ("out", "out?") for a in op.args) for op in ops)

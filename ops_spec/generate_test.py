@@ -411,6 +411,19 @@ class EmitTest(Folder):
                      "set_output(out[0], y_dtype, dims::shape(*f.x))"):
             self.assertIn(part, text)
 
+    def test_inference_takes_appended_arguments_that_are_absent(self):
+        text = emit_infer.source(self.load(self.changed("  backward:", """\
+    t: {kind: "tensor?", dtypes: float, shape: "x.shape", since: 4}
+    s: {kind: "scalar|tensor", dtype: f32, since: 4}
+    m: {kind: "enum(form: none, soft)", since: 4}
+  backward:""")))
+        for part in ("t_dtype = f.t != nullptr ? f.t->dtype : bp_dtype{0};",
+                     "f.t != nullptr && !is_in(t_dtype, ",
+                     "f.s == nullptr && f.s_scalar.dtype != 0 && !is_scalar(",
+                     '{"m", "none, soft", 0, offsetof(bp_square_args, m), 0, Kind::enumeration}',
+                     "7, BP_SQUARE_ARGS_SIZE_R3, sizeof(bp_square_args), "):
+            self.assertIn(part, text)
+
     def test_emission_is_deterministic(self):
         for emit in (emit_infer.source, emit_reference.reference):
             self.assertEqual(emit(spec.load()), emit(spec.load()))

@@ -186,11 +186,20 @@ bp_status check_ends(const bp_target& target, const Row& row, const void* frame)
 }
 
 // A frame of this build. It is `args` itself, or a copy of the frame of an older or newer build.
+// Members that an older build lacks are absent.
 struct Frame {
   const Row* row = nullptr;
   const void* args = nullptr;
   alignas(8) std::array<unsigned char, kMaxFrameBytes> copy;
 };
+
+// Returns how many outputs a frame of `size_bytes` has. A caller of an older build knows no others.
+uint32_t output_count(const Row& row, uint32_t size_bytes) {
+  return static_cast<uint32_t>(
+      std::count_if(row.arguments, row.arguments + row.argument_count, [&](const Argument& a) {
+        return (a.kind == Kind::out || a.kind == Kind::out_opt) && a.offset < size_bytes;
+      }));
+}
 
 bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
   frame.row = find_row(op);
@@ -204,13 +213,15 @@ bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
   const uint32_t ours = frame.row->frame_bytes;
   if (member<uint32_t>(args, 0) != ours) {
     uint32_t offset = 0;
-    if (core::read_prefix(args, ours, frame.copy.data(), ours, &offset) != BP_OK) {
+    if (core::read_prefix(args, frame.row->first_bytes, frame.copy.data(), ours, &offset) !=
+        BP_OK) {
       try {
         return fail(BP_INCOMPATIBLE, std::string(frame.row->name) + ": the frame has " +
                                          std::to_string(member<uint32_t>(args, 0)) +
                                          " bytes and differs from byte " + std::to_string(offset) +
-                                         " on; allowed: " + std::to_string(ours) +
-                                         ", and zeros behind them");
+                                         " on; allowed: at least " +
+                                         std::to_string(frame.row->first_bytes) +
+                                         ", and zeros behind " + std::to_string(ours));
       } catch (const std::bad_alloc&) {
         return BP_INCOMPATIBLE;
       }
@@ -235,15 +246,19 @@ bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_ou
   bp_status status = bp::ops::read_frame(op, args, frame);
   if (status != BP_OK) return status;
   const bp::ops::Row& row = *frame.row;
-  if (capacity < row.output_count) {
+  const uint32_t count = bp::ops::output_count(row, bp::ops::member<uint32_t>(args, 0));
+  if (capacity < count) {
     return bp::ops::refuse([&] {
       return std::string(row.name) + ": capacity is " + std::to_string(capacity) +
-             "; allowed: at least " + std::to_string(row.output_count);
+             "; allowed: at least " + std::to_string(count);
     });
   }
-  status = row.infer(row, frame.args, out_outputs);
-  if (status == BP_OK) *out_count = row.output_count;
-  return status;
+  bp_op_output outputs[bp::ops::kMaxOutputs];
+  status = row.infer(row, frame.args, outputs);
+  if (status != BP_OK) return status;
+  std::copy_n(outputs, count, out_outputs);
+  *out_count = count;
+  return BP_OK;
 }
 
 // Checks all that bp_op_check() checks, and returns the frame in `frame` for further checks.

@@ -263,8 +263,9 @@ typedef struct bp_op_output {
 
 /* Checks the inputs and attributes in the frame of `op`, and infers dtype and shape of its outputs,
  * in the order of the frame. Reads no buffers and nothing of outputs, except of those whose shape
- * or dtype is the caller's choice (`fill`, `copy`, `random_bits`, ...). Flags and links of tensors
- * are left to the choice of a kernel. After a failure the content of out_outputs is undefined. */
+ * or dtype is the caller's choice (`fill`, `copy`, `random_bits`, ...). The frame may be that of an
+ * older build: it has no outputs that came later. Flags and links of tensors are left to the choice
+ * of a kernel. After a failure the content of out_outputs is undefined. */
 BP_API bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity,
                              bp_op_output* out_outputs, uint32_t* out_count);
 
