@@ -1,4 +1,7 @@
 // Records the calls of streams, events, devices and launches.
+#include <cstddef>
+#include <string>
+
 #include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
@@ -16,6 +19,13 @@ std::string frame_defect(const core::OpRow* row, const void* args) {
   if (row == nullptr) return "it runs a program, and no op of this build";
   if (args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
     return "its frame is shorter than in the first release";
+  }
+  // A newer kernel may serve what a newer caller gives, and this build has no names for it.
+  const auto* const bytes = static_cast<const std::byte*>(args);
+  for (uint32_t i = row->frame_size_bytes; i < core::frame_size(args); ++i) {
+    if (bytes[i] == std::byte{0}) continue;
+    return "byte " + std::to_string(i) + " of its frame is not zero, and this host is too old to " +
+           "know it";
   }
   for (const FrameTensor& each : frame_tensors(*row, args)) {
     if (each.tensor != nullptr && each.tensor->layout != nullptr) {

@@ -236,6 +236,29 @@ TEST_F(RecordLayer, NamesWhatItCannotRecord) {
   EXPECT_EQ(unrecorded[0].at("why"), "a tensor lies in memory that the recording does not know");
 }
 
+TEST_F(RecordLayer, NamesACallThatGivesWhatItDoesNotKnow) {
+  struct NewerArgs {
+    bp_add_args known;
+    uint64_t appended;
+  };
+  kernel_.spec_revision = BP_OPS_REVISION + 1;
+  kernel_.args_size_bytes = sizeof(NewerArgs);
+  load();
+  bp_buffer* buffer = allocate(24);
+  const int64_t shape[] = {2}, strides[] = {1};
+  const bp_tensor x{
+      .buffer = buffer, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+  NewerArgs args{{.struct_size = sizeof(args), .a = &x, .b = &x, .y = &x}, 0};
+  ASSERT_EQ(bp_op_launch(registry_->target(), nullptr, 0, BP_OP_ADD, &args), BP_OK);
+  args.appended = 1;
+  ASSERT_EQ(bp_op_launch(registry_->target(), nullptr, 0, BP_OP_ADD, &args), BP_OK);
+  free(buffer);
+  EXPECT_EQ(lines_of("kernel.launch").size(), 1);
+  ASSERT_EQ(lines_of("unrecorded").size(), 1);
+  EXPECT_EQ(lines_of("unrecorded").front().at("why"),
+            "add: byte 48 of its frame is not zero, and this host is too old to know it");
+}
+
 TEST_F(RecordLayer, WritesNoKernelThatRefuses) {
   kernel_.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {
     return BP_UNSUPPORTED;
