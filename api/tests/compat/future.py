@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Writes the headers of a minor that does not exist yet, from the headers of now.
 
-usage: future.py INCLUDE_DIR OUT_DIR MAJOR.MINOR [--append] [--break KIND:WHERE]...
+usage: future.py INCLUDE_DIR OUT_DIR MAJOR.MINOR [--append] [--ops OPS_SPEC] [--break KIND:WHERE]...
 
 A host with these headers serves no minor older than the minor of now. Without --append only the
 version differs. With it the headers have all that the rule "append only" allows: one more slot in
 each table, one more member in each other struct that may grow, one more flag in each set of flags,
 and one more struct type. BP_ABI_SYNTHETIC is then defined.
+
+With --ops the operators of the specification OPS_SPEC have grown by arguments of each kind
+(grown_ops.py). The grown specification is OUT_DIR/ops_spec.
 
 --break changes what no minor may change, to prove that a check notices:
   move-member:STRUCT.MEMBER    swaps the member with the one before it
@@ -21,10 +24,12 @@ and one more struct type. BP_ABI_SYNTHETIC is then defined.
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import boundary  # pylint: disable=wrong-import-position
+import grown_ops  # pylint: disable=wrong-import-position
 from header_text import HeaderText  # pylint: disable=wrong-import-position
 
 SLOT = "bp_status (*{name})(void* self, uint64_t value, uint64_t* out_value)"
@@ -129,14 +134,30 @@ def generate(source: pathlib.Path, out: pathlib.Path, version: str, append: bool
     headers.write(out)
 
 
+def grow_ops(ops_spec: pathlib.Path, out: pathlib.Path):
+    """Writes the grown specification to `out`, and its headers in place of those that are there."""
+    grown = out / "ops_spec"
+    grown_ops.grow(ops_spec, grown)
+    headers = [out / "backplane" / name for name in ("ops.h", "ops.def")]
+    command = [sys.executable, "-B", grown / "generate.py", "--header", headers[0], "--rows",
+               headers[1]]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def values_of(option: str, arguments: list[str]) -> tuple[str, ...]:
+    return tuple(arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == option)
+
+
 def main() -> int:
     arguments = sys.argv[1:]
-    breaks = tuple(arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a == "--break")
-    plain = [a for a in arguments if not a.startswith("--") and a not in breaks]
+    breaks, specs = values_of("--break", arguments), values_of("--ops", arguments)
+    plain = [a for a in arguments if not a.startswith("--") and a not in breaks + specs]
     if len(plain) != 3 or not re.fullmatch(r"\d+\.\d+", plain[2]):
         sys.exit(__doc__)
     generate(pathlib.Path(plain[0]), pathlib.Path(plain[1]), plain[2], "--append" in arguments,
              breaks)
+    for ops_spec in specs:
+        grow_ops(pathlib.Path(ops_spec), pathlib.Path(plain[1]))
     return 0
 
 

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Runs operators that have grown through old and new kernels, hosts, callers and recordings.
+
+usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR --now INCLUDE_DIR LIBRARY
+                 --grown INCLUDE_DIR LIBRARY --host INCLUDE_DIR [--flags FLAGS] [--claim-all]
+                 [--break KIND:WHERE]...
+
+`now` are the headers of the tree, and a libbackplane that was built with them. `grown` are those
+that future.py writes with --ops, and a libbackplane of these. INCLUDE_DIR of --host has host.h. For
+each set of headers the program builds the backend in BACKEND_DIR with the kernels of
+growth_backend.c, and a caller, growth.c. Each caller then runs with each library and each backend.
+A call is red if the rules of api/docs/versioning.md say something else about it. A recording is red
+if a replay of the other side would not know a member of a call that gives nothing new.
+
+--claim-all (growth_backend.c) and --break (future.py) break the grown side, and the result must be
+red.
+"""
+import argparse
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import future
+import matrix
+from header_text import HeaderText
+
+HERE = pathlib.Path(__file__).resolve().parent
+OLD_HOST = "of the frame is not zero, and this host is too old to know it"
+
+
+@dataclasses.dataclass
+class Side:
+    """One set of headers, and what was built with them."""
+    label: str
+    include: pathlib.Path
+    library: pathlib.Path
+    is_grown: bool
+    backend: pathlib.Path | None = None
+    caller: pathlib.Path | None = None
+
+    def read(self, name: str) -> str:
+        return (self.include / "backplane" / name).read_text(encoding="utf-8")
+
+    @property
+    def revision(self) -> int:
+        return int(re.search(r"^#define BP_OPS_REVISION (\d+)", self.read("ops.h"), re.M)[1])
+
+    def members(self, op: str) -> set[str]:
+        return set(re.findall(rf"^BP_ARG\({op}, (\w+),", self.read("ops.def"), re.M))
+
+
+class Growth:
+    def __init__(self, arguments: argparse.Namespace):
+        self.compiler = [arguments.compiler, *shlex.split(arguments.flags)]
+        self.host_include = arguments.host
+        self.scratch = arguments.scratch.resolve()
+        self.sources = sorted(arguments.backend.glob("**/*.c"))
+        include, library = arguments.now
+        self.now = Side("now", pathlib.Path(include), pathlib.Path(library).resolve(), False)
+        include, library = arguments.grown
+        self.grown = Side("grown", pathlib.Path(include), pathlib.Path(library).resolve(), True)
+        if arguments.breaks:
+            self.grown.include = self.broken(arguments.breaks)
+        self.build(self.now, [])
+        self.build(self.grown, ["-DGROWN"] + ["-DCLAIM_ALL"] * arguments.claim_all)
+        self.red: list[str] = []
+
+    def broken(self, breaks: list[str]) -> pathlib.Path:
+        folder = self.scratch / "broken"
+        source = self.grown.include
+        for one in breaks:
+            headers = HeaderText(source)
+            future.break_it(headers, *one.split(":", 1))
+            headers.write(folder)
+            source = folder
+        return folder
+
+    def compile(self, side: Side, sources: list, out: pathlib.Path, *flags: str) -> pathlib.Path:
+        folders = [side.include, self.host_include, *sorted({p.parent for p in self.sources})]
+        built = matrix.compile_c(self.compiler, folders, sources, out, *flags)
+        if isinstance(built, str):
+            sys.exit(f"{side.label}: {out.name}: {built}")
+        return built
+
+    def build(self, side: Side, flags: list[str]):
+        folder = self.scratch / side.label
+        inner = self.compile(side, self.sources, folder / "wrapped.o", "-r", "-fPIC", "-nostdlib",
+                             "-fvisibility=hidden", "-Dbp_backend_entry=wrapped_entry")
+        side.backend = self.compile(side, [HERE / "growth_backend.c", inner],
+                                    folder / "libbackend.so", "-shared", "-fPIC",
+                                    "-fvisibility=hidden", *flags)
+        side.caller = self.compile(side, [HERE / "growth.c"], folder / "caller.o", "-c", *flags)
+
+    def link(self, caller: Side, host: Side) -> pathlib.Path:
+        """Returns the program of a caller with the library of a host."""
+        return self.compile(caller, [caller.caller], self.scratch / f"{caller.label}_{host.label}",
+                            str(host.library), f"-Wl,-rpath,{host.library.parent}")
+
+    def run(self, program: pathlib.Path, *words: str) -> dict[str, str]:
+        """Returns what the program says, by the words in front of the colon."""
+        command = [str(program), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        if done.returncode != 0 and "FAILED" not in said:
+            said["FAILED"] = f"exit code {done.returncode}: {done.stderr[-200:]}"
+        return said
+
+    def expected(self, what: str, caller: Side, host: Side, kernels: Side) -> str:
+        """Returns the words that an outcome has, as a regular expression."""
+        call, _, kind = what.partition(" ")
+        op, _, new = call.partition(".")
+        old = self.now.revision
+        if what == "inferred":
+            return f"^{1 + (caller.is_grown and host.is_grown)} of {1 + caller.is_grown}$"
+        if kind == "checked":
+            return "^ok$" if not new or host.is_grown else "is 3; allowed|differs from byte"
+        if not new:
+            return "^served by( (copy|amax|sub|exp|sum|log))+$" if op == "log_softmax" \
+                else f"^served by {op}$"
+        if new == "sigmoid" and not host.is_grown:
+            return "^refused: gelu: approximation is 3; this host knows the values up to 2$"
+        if kernels.is_grown and op != "log_softmax":
+            return rf"^served by {op}\+$"
+        if not host.is_grown:
+            return f"^refused: .*{OLD_HOST}"
+        if new == "sigmoid":
+            return (f"^refused: .*approximation is sigmoid, which revision {self.grown.revision} "
+                    f"brought; the kernel was written for revision {old}")
+        who = "decomposition: " if op == "log_softmax" else ""
+        return rf"^refused: .*{who}{new} is given; the kernel was written for revision {old}"
+
+    def check(self, caller: Side, host: Side, kernels: Side, program: pathlib.Path) -> int:
+        """Runs the calls of one cell, and returns how many there were."""
+        said = self.run(program, kernels.backend)
+        where = f"caller {caller.label}, host {host.label}, kernels {kernels.label}"
+        for what, outcome in said.items():
+            words = self.expected(what, caller, host, kernels) if what != "FAILED" else "no failure"
+            if not re.search(words, outcome):
+                self.red.append(f"{where}: {what}: expected '{words}', got: {outcome}")
+        calls = [what for what in said if " " not in what]
+        if (len(calls) > 10 + 8) != caller.is_grown:
+            self.red.append(f"{where}: made {len(calls)} calls")
+        return len(calls)
+
+    def check_recording(self, caller: Side, host: Side, program: pathlib.Path) -> int:
+        """Records the calls of one program on the newest kernels, and returns how many launches a
+        replay of the other side reads."""
+        folder = self.scratch / "recording"
+        shutil.rmtree(folder, ignore_errors=True)
+        said = self.run(program, self.grown.backend, "record", f"record.dir={folder}")
+        reader = self.now if host.is_grown else self.grown
+        where = f"recording of caller {caller.label}, host {host.label}"
+        lines = [json.loads(line) for line in (folder / "stream.jsonl").read_text().splitlines()]
+        launches = [line for line in lines if line.get("call") == "kernel.launch"]
+        newer = [(line["op"], sorted(set(line["args"]) - reader.members(line["op"])))
+                 for line in launches]
+        given = [tuple(what.split(".")) for what, outcome in said.items()
+                 if "." in what and outcome.startswith("served") and what != "gelu.sigmoid"]
+        told = [(op, members[0]) for op, members in newer if len(members) == 1]
+        if "FAILED" in said or not launches or any(len(members) > 1 for _, members in newer):
+            self.red.append(f"{where}: {said.get('FAILED', newer)}")
+        elif host.is_grown and sorted(told) != sorted(given):
+            self.red.append(f"{where}: it has {told}, and the calls gave {given}")
+        elif not host.is_grown:
+            unrecorded = [line for line in lines if line.get("call") == "unrecorded"]
+            if told or len(unrecorded) != len(given):
+                self.red.append(f"{where}: {len(unrecorded)} calls are not recorded, and "
+                                f"{len(given)} gave what this host does not know")
+        return len(launches) - len(told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scratch", type=pathlib.Path)
+    parser.add_argument("compiler")
+    parser.add_argument("backend", type=pathlib.Path)
+    parser.add_argument("--now", nargs=2, required=True)
+    parser.add_argument("--grown", nargs=2, required=True)
+    parser.add_argument("--host", type=pathlib.Path, required=True)
+    parser.add_argument("--flags", default="")
+    parser.add_argument("--claim-all", action="store_true")
+    parser.add_argument("--break", dest="breaks", action="append", default=[])
+    growth = Growth(parser.parse_args())
+    sides = [growth.now, growth.grown]
+    for caller, host in itertools.product(sides, sides):
+        program = growth.link(caller, host)
+        for kernels in sides:
+            count = growth.check(caller, host, kernels, program)
+            print(f"caller {caller.label:5}  host {host.label:5}  kernels {kernels.label:5}  "
+                  f"{count} calls")
+        count = growth.check_recording(caller, host, program)
+        print(f"caller {caller.label:5}  host {host.label:5}  recording: the other side reads "
+              f"{count} launches")
+    for line in growth.red:
+        print(f"RED: {line}")
+    print(f"{len(growth.red)} red")
+    return 1 if growth.red else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

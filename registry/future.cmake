@@ -1,0 +1,86 @@
+# backplane_add_future()
+#
+# Defines backplane_future, a libbackplane of the next revision of the operators, in which some have
+# grown (api/tests/compat/grown_ops.py), and the tests that run it with programs, kernels and
+# recordings of now. future/backplane in the build folder has the headers. They keep the version,
+# because a host of major 0 refuses every other minor, and this is not about negotiation.
+#
+# It is a library for tests: nothing optimises it or warns about it, and its layers are united. What
+# knows no operator is not compiled again.
+function(backplane_add_future)
+  set(future ${CMAKE_CURRENT_BINARY_DIR}/future)
+  set(api ${PROJECT_SOURCE_DIR}/api)
+  set(compat ${api}/tests/compat)
+  set(spec ${PROJECT_SOURCE_DIR}/ops_spec)
+  set(version ${BACKPLANE_ABI_MAJOR}.${BACKPLANE_ABI_MINOR})
+
+  file(GLOB inputs CONFIGURE_DEPENDS ${api}/include/backplane/* ${spec}/ops/*.yaml ${spec}/*.py)
+  set(emitted ${future}/op_infer.cpp ${future}/decompositions.cpp)
+  add_custom_command(OUTPUT ${future}/backplane/ops.h ${emitted}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${future}/backplane ${future}/ops_spec
+    COMMAND ${BACKPLANE_PYTHON} -B ${compat}/future.py ${api}/include ${future} ${version}
+      --ops ${spec}
+    COMMAND ${BACKPLANE_PYTHON} -B ${future}/ops_spec/emit_infer.py ${future}/op_infer.cpp
+    COMMAND ${BACKPLANE_PYTHON} -B ${future}/ops_spec/emit_decompositions.py
+      ${future}/decompositions.cpp
+    DEPENDS ${inputs} ${spec}/schema.json ${compat}/future.py ${compat}/grown_ops.py
+      ${api}/tests/boundary.py ${api}/tests/header_text.py
+    COMMENT "Growing the operators"
+    VERBATIM)
+  # The backends that are linked into the library are not part of this one.
+  file(GENERATE OUTPUT ${future}/static_backends.cpp CONTENT
+"#include \"registry/plugins/static_backends.hpp\"
+
+const bp_static_backend kStaticBackends[] = {{nullptr, nullptr}};
+const size_t kStaticBackendCount = 0;
+")
+
+  get_target_property(sources backplane_registry_objects SOURCES)
+  # These sources include neither ops.h nor the version of the ABI.
+  set(shared "boundary/(error_slot|tables)|files/sha256|calls/dtypes|state/stream_failures")
+  string(APPEND shared "|tensors/(dlpack_export|dlpack_import|layout)")
+  string(APPEND shared "|services/(block_addresses|caching_allocator|ended_streams|segments)")
+  string(APPEND shared "|services/shared_blocks|plugins/(backend_options|environment)")
+  string(APPEND shared "|plugins/host_services")
+  list(FILTER sources EXCLUDE REGEX
+    "^(${shared})\\.cpp$|/(op_infer|decompositions|static_backends)\\.cpp$")
+  set(objects $<TARGET_OBJECTS:backplane_registry_objects>)
+  add_library(backplane_future SHARED
+    ${sources} ${emitted} ${future}/backplane/ops.h ${future}/static_backends.cpp
+    "$<FILTER:${objects},INCLUDE,/(${shared})\\.cpp>")
+  add_dependencies(backplane_future backplane_registry_objects)
+  target_compile_features(backplane_future PRIVATE cxx_std_20)
+  target_compile_definitions(backplane_future PRIVATE BP_BUILDING_BACKPLANE)
+  # The headers of the future come first.
+  target_include_directories(backplane_future PRIVATE
+    ${future} ${CMAKE_CURRENT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
+  target_compile_options(backplane_future PRIVATE -O0 -g0 -U_FORTIFY_SOURCE)
+  target_link_libraries(backplane_future PRIVATE nlohmann_json::nlohmann_json ${CMAKE_DL_LIBS})
+  set_target_properties(backplane_future PROPERTIES
+    CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    EXPORT_COMPILE_COMMANDS OFF
+    LIBRARY_OUTPUT_DIRECTORY ${future})
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    target_link_options(backplane_future PRIVATE
+      LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/backplane.map)
+  endif()
+  set(BACKPLANE_UNITE_SOURCES ON)
+  backplane_unite(backplane_future layers_record "^layers/record")
+  backplane_unite(backplane_future layers_validate "^layers/validate")
+  backplane_unite(backplane_future layers_wrap
+    "^layers/(diff|leak|mask|oldabi|second_backend|layered_backend)\\.cpp")
+  backplane_unite(backplane_future layers_tell
+    "^layers/(fault|fault_rules|json_text|list|options|replays|stack|trace|worlds)\\.cpp")
+
+  set(arguments ${CMAKE_C_COMPILER} ${BACKPLANE_SCAFFOLD_FOLDER}
+    --now ${api}/include $<TARGET_FILE:backplane_registry>
+    --grown ${future} $<TARGET_FILE:backplane_future>
+    --host ${CMAKE_CURRENT_SOURCE_DIR}/include "--flags=${CMAKE_C_FLAGS}")
+  add_test(NAME api.growth
+    COMMAND ${BACKPLANE_PYTHON} -B ${compat}/growth.py ${CMAKE_CURRENT_BINARY_DIR}/growth
+      ${arguments})
+  add_test(NAME api.growth_test
+    COMMAND ${BACKPLANE_PYTHON} -B ${compat}/growth_test.py ${arguments})
+endfunction()
