@@ -77,7 +77,8 @@ const size_t kStaticBackendCount = 0;
   set(arguments ${CMAKE_C_COMPILER} ${BACKPLANE_SCAFFOLD_FOLDER}
     --now ${api}/include $<TARGET_FILE:backplane_registry>
     --grown ${future} $<TARGET_FILE:backplane_future>
-    --host ${CMAKE_CURRENT_SOURCE_DIR}/include "--flags=${CMAKE_C_FLAGS}")
+    --host ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/tests/compat/growth.c
+    "--flags=${CMAKE_C_FLAGS}")
   add_test(NAME api.growth
     COMMAND ${BACKPLANE_PYTHON} -B ${compat}/growth.py ${CMAKE_CURRENT_BINARY_DIR}/growth
       ${arguments})

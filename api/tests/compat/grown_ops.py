@@ -1,6 +1,7 @@
 """Grows real operators in a copy of ops_spec, as a later revision may: one op for each kind of
 argument that may be appended, and an enumeration that gets a value. Ops whose kernels are generated
-from a formula do not grow here, because the specification checks that the formula has each argument.
+from a formula do not grow here, because the specification checks that the formula has each
+argument.
 
 grow(ops_spec, out) writes the copy. Its emitters and generators then speak of the grown operators.
 """
@@ -29,7 +30,8 @@ VALUES = {"gelu_approximation: none, tanh": "sigmoid"}
 def newest_revision(ops_spec: pathlib.Path) -> int:
     """Returns the value of FIRST_REVISION of spec.py, or a later `since:` of an entry."""
     text = (ops_spec / "spec.py").read_text(encoding="utf-8")
-    text += "".join(p.read_text(encoding="utf-8") for p in sorted((ops_spec / "ops").glob("*.yaml")))
+    for path in sorted((ops_spec / "ops").glob("*.yaml")):
+        text += path.read_text(encoding="utf-8")
     return max(int(number) for number in
                re.findall(r"(?:^FIRST_REVISION =|\bsince:) (\d+)", text, re.M))
 

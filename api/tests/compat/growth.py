@@ -2,13 +2,13 @@
 """Runs operators that have grown through old and new kernels, hosts, callers and recordings.
 
 usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR --now INCLUDE_DIR LIBRARY
-                 --grown INCLUDE_DIR LIBRARY --host INCLUDE_DIR [--flags FLAGS] [--claim-all]
-                 [--break KIND:WHERE]...
+                 --grown INCLUDE_DIR LIBRARY --host INCLUDE_DIR CALLER_SOURCE [--flags FLAGS]
+                 [--claim-all] [--break KIND:WHERE]...
 
 `now` are the headers of the tree, and a libbackplane that was built with them. `grown` are those
 that future.py writes with --ops, and a libbackplane of these. INCLUDE_DIR of --host has host.h. For
 each set of headers the program builds the backend in BACKEND_DIR with the kernels of
-growth_backend.c, and a caller, growth.c. Each caller then runs with each library and each backend.
+growth_backend.c, and a caller from CALLER_SOURCE. Each caller then runs with each library and each backend.
 A call is red if the rules of api/docs/versioning.md say something else about it. A recording is red
 if a replay of the other side would not know a member of a call that gives nothing new.
 
@@ -58,7 +58,7 @@ class Side:
 class Growth:
     def __init__(self, arguments: argparse.Namespace):
         self.compiler = [arguments.compiler, *shlex.split(arguments.flags)]
-        self.host_include = arguments.host
+        self.host_include, self.caller = map(pathlib.Path, arguments.host)
         self.scratch = arguments.scratch.resolve()
         self.sources = sorted(arguments.backend.glob("**/*.c"))
         include, library = arguments.now
@@ -95,7 +95,7 @@ class Growth:
         side.backend = self.compile(side, [HERE / "growth_backend.c", inner],
                                     folder / "libbackend.so", "-shared", "-fPIC",
                                     "-fvisibility=hidden", *flags)
-        side.caller = self.compile(side, [HERE / "growth.c"], folder / "caller.o", "-c", *flags)
+        side.caller = self.compile(side, [self.caller], folder / "caller.o", "-c", *flags)
 
     def link(self, caller: Side, host: Side) -> pathlib.Path:
         """Returns the program of a caller with the library of a host."""
@@ -182,7 +182,7 @@ def main() -> int:
     parser.add_argument("backend", type=pathlib.Path)
     parser.add_argument("--now", nargs=2, required=True)
     parser.add_argument("--grown", nargs=2, required=True)
-    parser.add_argument("--host", type=pathlib.Path, required=True)
+    parser.add_argument("--host", nargs=2, required=True)
     parser.add_argument("--flags", default="")
     parser.add_argument("--claim-all", action="store_true")
     parser.add_argument("--break", dest="breaks", action="append", default=[])
