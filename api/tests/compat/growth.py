@@ -106,7 +106,8 @@ class Growth:
         """Returns what the program says, by the words in front of the colon."""
         command = [str(program), *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        # The refusals of a backend have several lines.
+        said = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
         if done.returncode != 0 and "FAILED" not in said:
             said["FAILED"] = f"exit code {done.returncode}: {done.stderr[-200:]}"
         return said
