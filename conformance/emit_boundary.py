@@ -17,6 +17,10 @@ import re
 import sys
 
 
+# Requests that hosts alone read. The tests of the registry check their sizes.
+READ_BY_HOSTS = {"bp_op_desc"}
+
+
 def struct_of(parameter: str) -> tuple[str, bool]:
     """Returns the type in "const bp_stream_desc* desc", and whether the callee fills it."""
     match = re.match(r"(const )?(bp_\w+)\* (out_)?\w+$", parameter)
@@ -89,6 +93,7 @@ def main() -> int:
     now.structs = {n: s for n, s in now.structs.items() if s.header in listed}
     is_request = {name for name in now.structs if name.endswith("_desc")}
     is_request |= requests_by_comment([folder]) & now.structs.keys()
+    is_request -= READ_BY_HOSTS
     sizes = first_sizes(boundary, compiler, pathlib.Path(released), now)
     lines = ["// Written by emit_boundary.py from the headers.",
              *[f"#ifndef {kind}\n#define {kind}(...)\n#endif"

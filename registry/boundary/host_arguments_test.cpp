@@ -101,6 +101,8 @@ constexpr Row kRows[] = {
     {"bp_dtype_add", "out_dtype", kRefused,
      [](World&) { return bp_dtype_add("acme.f8", 8, nullptr); }},
     {"bp_op_from_name", "name", BP_OK, [](World&) { return nothing(bp_op_from_name(nullptr)); }},
+    {"bp_op_describe", "out_desc", kRefused,
+     [](World&) { return bp_op_describe(BP_OP_ADD, nullptr); }},
     {"bp_environment", "name", BP_OK, [](World&) { return nothing(bp_environment(nullptr)); }},
 
     {"bp_registry_create", "desc", BP_OK,

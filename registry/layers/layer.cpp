@@ -34,6 +34,8 @@ void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours) 
   pass_on<bp_host, &bp_host::get_option>(ours.table.get_option);
   pass_on<bp_host, &bp_host::allocate>(ours.table.allocate);
   pass_on<bp_host, &bp_host::deallocate>(ours.table.deallocate);
+  pass_on<bp_host, &bp_host::op_find>(ours.table.op_find);
+  pass_on<bp_host, &bp_host::op_describe>(ours.table.op_describe);
 }
 
 std::string_view slot_name(Slot slot) { return kSlotNames[static_cast<uint32_t>(slot)]; }

@@ -25,7 +25,9 @@ HostServices::HostServices(LogSink sink, const BackendOptions& options)
              .log_line = log_line,
              .get_option = get_option,
              .allocate = allocate,
-             .deallocate = deallocate} {
+             .deallocate = deallocate,
+             .op_find = op_find,
+             .op_describe = op_describe} {
   for (const auto& [key, value] : options) options_.emplace_back(key, value);
 }
 
@@ -99,6 +101,21 @@ bp_status HostServices::deallocate(void* self, void* memory, uint64_t size_bytes
   impl(self).allocated_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
   std::free(memory);
   return BP_OK;
+}
+
+bp_status HostServices::op_find(void* self, const char* name, uint32_t* out_op) noexcept {
+  if (name == nullptr || out_op == nullptr) {
+    return set_error(self, BP_INVALID_ARGUMENT, "op_find: name or out_op is NULL");
+  }
+  const uint32_t op = bp_op_from_name(name);
+  if (op == 0) return set_error(self, BP_NOT_FOUND, "op_find: this host has no op of this name");
+  *out_op = op;
+  return BP_OK;
+}
+
+bp_status HostServices::op_describe(void* /*self*/, uint32_t op,
+                                    const bp_op_desc** out_desc) noexcept {
+  return bp_op_describe(op, out_desc);
 }
 
 }  // namespace bp::core

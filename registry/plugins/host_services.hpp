@@ -48,6 +48,8 @@ class HostServices {
   static bp_status allocate(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                             void** out_memory) noexcept;
   static bp_status deallocate(void* self, void* memory, uint64_t size_bytes) noexcept;
+  static bp_status op_find(void* self, const char* name, uint32_t* out_op) noexcept;
+  static bp_status op_describe(void* self, uint32_t op, const bp_op_desc** out_desc) noexcept;
 
   LogSink sink_;
   std::string source_;

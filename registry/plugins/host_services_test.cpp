@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backplane/ops.h"
 #include "registry/boundary/error_slot.hpp"
 
 namespace bp::core {
@@ -86,6 +87,23 @@ TEST_F(Services, TellWhichOptionsNobodyReadYet) {
   EXPECT_EQ(services.unread_options(), "");
   EXPECT_EQ(host.get_option(host.self, nullptr, &value), BP_INVALID_ARGUMENT);
   EXPECT_EQ(host.get_option(host.self, "threads", nullptr), BP_INVALID_ARGUMENT);
+}
+
+// ---- Ops ----------------------------------------------------------------------------------------
+
+// [OP-1]
+TEST_F(Services, LendDescriptionsOfOps) {
+  uint32_t op = 0;
+  ASSERT_EQ(host.op_find(host.self, "softmax", &op), BP_OK);
+  EXPECT_EQ(op, uint32_t{BP_OP_SOFTMAX});
+  const bp_op_desc* desc = nullptr;
+  ASSERT_EQ(host.op_describe(host.self, op, &desc), BP_OK);
+  EXPECT_STREQ(desc->name, "softmax");
+  EXPECT_EQ(host.op_find(host.self, "softmux", &op), BP_NOT_FOUND);
+  EXPECT_EQ(op, uint32_t{BP_OP_SOFTMAX});
+  EXPECT_EQ(host.op_find(host.self, nullptr, &op), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(host.op_describe(host.self, 999, &desc), BP_NOT_FOUND);
+  EXPECT_EQ(host.op_describe(host.self, op, nullptr), BP_INVALID_ARGUMENT);
 }
 
 // ---- Texts --------------------------------------------------------------------------------------

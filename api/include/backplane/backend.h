@@ -34,6 +34,7 @@
 #include "backplane/kernel.h"
 #include "backplane/layout.h"
 #include "backplane/memory.h"
+#include "backplane/operator.h"
 #include "backplane/profiler.h"
 #include "backplane/semaphore.h"
 #include "backplane/stream.h"

@@ -227,7 +227,9 @@ enum {
   BP_STRUCT_BUFFER_INFO = 41,
   BP_STRUCT_PEER_INFO = 42,
   BP_STRUCT_SEMAPHORE_OPS = 43,
-  BP_STRUCT_SEMAPHORE_DESC = 44
+  BP_STRUCT_SEMAPHORE_DESC = 44,
+  BP_STRUCT_OP_DESC = 45,
+  BP_STRUCT_OP_ARGUMENT = 46
 };
 
 /* If this bit is set in the struct_type of a link, a reader that does not know the link rejects the
@@ -243,6 +245,9 @@ typedef struct bp_option {
 /* How serious a line for bp_host::log_line is. */
 typedef uint32_t bp_log_level;
 enum { BP_LOG_DEBUG = 1, BP_LOG_INFO = 2, BP_LOG_WARNING = 3, BP_LOG_ERROR = 4 };
+
+/* The description of an op (backplane/operator.h). */
+struct bp_op_desc;
 
 /* Services of the host. An offer, valid until the instance that received it is shut down.
  *
@@ -274,6 +279,14 @@ typedef struct bp_host {
   bp_status (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                         void** out_memory);
   bp_status (*deallocate)(void* self, void* memory, uint64_t size_bytes);
+
+  /* ---- Since 0.3: a host that is older lacks these entries ---- */
+
+  /* Gives the number of the op `name`, such as "softmax". BP_NOT_FOUND if there is none. */
+  bp_status (*op_find)(void* self, const char* name, uint32_t* out_op);
+
+  /* Lends the description of an op (backplane/operator.h). BP_NOT_FOUND if there is no such op. */
+  bp_status (*op_describe)(void* self, uint32_t op, const struct bp_op_desc** out_desc);
 } bp_host;
 
 /* One device of one backend. The backend makes it, and it is valid until the backend's shutdown().

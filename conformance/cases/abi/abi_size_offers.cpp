@@ -46,6 +46,8 @@ constexpr Maker maker_of(const bp_semaphore_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_layout*) { return Maker::kInCalls; }
 constexpr Maker maker_of(const bp_activity*) { return Maker::kInCalls; }
 constexpr Maker maker_of(const bp_store*) { return Maker::kInCalls; }
+constexpr Maker maker_of(const bp_op_desc*) { return Maker::kInCalls; }
+constexpr Maker maker_of(const bp_op_argument*) { return Maker::kInCalls; }
 
 struct Offer {
   const char* name;

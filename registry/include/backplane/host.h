@@ -254,12 +254,9 @@ BP_API uint32_t bp_target_has_table(const bp_target* target, uint32_t struct_typ
 
 /* ---- Ops ------------------------------------------------------------------------------------ */
 
-/* dtype and shape of one output. Frozen. */
-typedef struct bp_op_output {
-  bp_dtype dtype;
-  uint32_t ndim;
-  int64_t shape[BP_MAX_RANK];
-} bp_op_output;
+/* Lends the description of an op (backplane/operator.h): the same members for every op, so that
+ * bridges and tools know none by name. An unknown op is BP_NOT_FOUND. */
+BP_API bp_status bp_op_describe(uint32_t op, const bp_op_desc** out_desc);
 
 /* Checks the inputs and attributes in the frame of `op`, and infers dtype and shape of its outputs,
  * in the order of the frame. Reads no buffers and nothing of outputs, except of those whose shape
