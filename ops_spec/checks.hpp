@@ -59,13 +59,16 @@ struct Row {
   uint32_t output_count;  // How many of the arguments are out or out_opt.
 };
 
-inline constexpr uint32_t kMaxOutputs = 4;
+inline constexpr uint32_t kMaxOutputs = 8;
 inline constexpr uint32_t kMaxFrameBytes = 512;
 // With this limit the bytes of elements of 16 bytes can still be counted.
 inline constexpr int64_t kMaxElements = int64_t{1} << 58;
 
 // Returns the row of `op`, or NULL. The function is generated.
 const Row* find_row(uint32_t op);
+
+// Returns the row of an op that was described at run time, or NULL. The registry has these rows.
+const Row* find_runtime_row(uint32_t op);
 
 // Returns whether no extent is negative and the elements can be counted, also with 1 in place of
 // each extent 0.

@@ -12,6 +12,7 @@
 #include "ops_spec/frame.hpp"
 #include "ops_spec/overlap.hpp"
 #include "registry/boundary/prefix.hpp"
+#include "registry/calls/call.hpp"
 
 namespace bp::ops {
 namespace {
@@ -202,7 +203,8 @@ uint32_t output_count(const Row& row, uint32_t size_bytes) {
 }
 
 bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
-  frame.row = find_row(op);
+  frame.row = op < core::kFirstRuntimeOp ? find_row(op) : find_runtime_row(op);
+  if (frame.row == nullptr && op >= core::kFirstRuntimeOp) return core::unknown_op(op);
   if (frame.row == nullptr) {
     return refuse([op] { return "there is no op " + std::to_string(op); });
   }

@@ -11,7 +11,7 @@ static bp_status register_all(void* self, const bp_registrar* r) {
   instance* i = self;
   const bp_kernel* const kernels[] = {&i->add};
   bp_registrar known; /* The registrar as this build knows it; that of a newer host is longer. */
-  const uint32_t first = offsetof(bp_registrar, add_dtype) + sizeof(void*);
+  const uint32_t first = offsetof(bp_registrar, add_ops) + sizeof(void*);
   bp_status status = bp_struct_read(r, first, &known, sizeof(known), NULL);
   if (status != BP_OK) return fail(i, status, "register_all: the registrar cannot be read");
   status = r->add_device(r->self, 0, NULL, &i->devices, NULL);

@@ -222,6 +222,12 @@ bp_status add_dtype(void* self, const char* name, uint32_t bits, bp_dtype* out_d
   return host.add_dtype(host.self, name, bits, out_dtype);
 }
 
+bp_status add_ops(void* self, uint64_t op_count, const bp_op_desc* ops, uint64_t stride_bytes,
+                  uint32_t* out_ops, bp_add_result* out_results) {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_ops(host.self, op_count, ops, stride_bytes, out_ops, out_results);
+}
+
 // Registers the guard if the mutant has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
@@ -253,6 +259,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_process_group = has_groups ? add_groups : nullptr,
       .add_semaphore = has_semaphores ? add_semaphores : nullptr,
       .add_dtype = add_dtype,
+      .add_ops = add_ops,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;

@@ -100,7 +100,7 @@ class Growth(unittest.TestCase):
 
     def test_one_that_takes_a_table_for_as_long_as_its_own(self):
         self.change("backend/backend.c", "bp_struct_read(r, first, &known, sizeof(known), NULL)",
-                    "(memcpy(&known, r, sizeof(known)), known.add_dtype ? BP_OK : BP_INTERNAL)")
+                    "(memcpy(&known, r, sizeof(known)), known.add_ops ? BP_OK : BP_INTERNAL)")
         self.change("backend/backend.c", "#include <stdlib.h>",
                     "#include <stdlib.h>\n#include <string.h>")
         self.assert_killed("abi.size.bp_registrar", "Fail", "shorter than its first release")

@@ -58,6 +58,7 @@ constexpr Row kRows[] = {
     {"bp_registry_load", kRefused, with_zeros<bp_registry_load>},
     {"bp_registry_unload", kRefused, with_zeros<bp_registry_unload>},
     {"bp_plugin_layer_reports", kRefused, with_zeros<bp_plugin_layer_reports>},
+    {"bp_registry_add_ops", kRefused, with_zeros<bp_registry_add_ops>},
     {"bp_registry_plugin_count", BP_OK, with_zeros<bp_registry_plugin_count>},
     {"bp_registry_plugin", BP_OK, with_zeros<bp_registry_plugin>},
     {"bp_registry_target_count", BP_OK, with_zeros<bp_registry_target_count>},

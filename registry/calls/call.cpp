@@ -8,6 +8,7 @@
 #include "registry/boundary/prefix.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/calls/qualifiers.hpp"
+#include "registry/calls/runtime_ops.hpp"
 
 namespace bp::core {
 namespace {
@@ -294,6 +295,12 @@ bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const bp
 }
 
 bp_status unknown_op(uint32_t op) {
+  const char* const name = runtime_op_name(op);
+  if (name != nullptr) {
+    return fail(BP_NOT_FOUND, std::string(name) +
+                                  ": nobody who described this op is loaded any "
+                                  "more; load a backend that describes it");
+  }
   return fail(BP_NOT_FOUND, "op " + std::to_string(op) + " is not known to this host");
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <span>
 
+#include "registry/calls/runtime_ops.hpp"
+
 namespace bp::core {
 namespace {
 
@@ -109,6 +111,7 @@ uint32_t first_byte(const FrameMember& member) {
 }
 
 std::span<const FrameMember> frame_members(const OpRow& op) {
+  if (is_runtime_op(op)) return runtime_members(op);
   const auto is_row = [](const Member& m) { return m.name == nullptr; };
   const auto* const row =
       std::ranges::find_if(kMembers, [&](const Member& m) { return is_row(m) && m.op == op.op; });

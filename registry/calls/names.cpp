@@ -4,6 +4,7 @@
 
 #include "backplane/host.h"
 #include "registry/calls/op_rows.hpp"
+#include "registry/calls/runtime_ops.hpp"
 
 namespace {
 
@@ -23,12 +24,13 @@ const char* bp_status_name(bp_status status) {
 
 const char* bp_op_name(uint32_t op) {
   const bp::core::OpRow* row = bp::core::find_op(op);
-  return row == nullptr ? nullptr : row->name;
+  return row == nullptr ? bp::core::runtime_op_name(op) : row->name;
 }
 
 uint32_t bp_op_from_name(const char* name) {
   for (const bp::core::OpRow& row : bp::core::op_rows()) {
     if (name != nullptr && std::string_view(name) == row.name) return row.op;
   }
-  return 0;
+  const uint32_t op = name == nullptr ? 0 : bp::core::runtime_op_number(name);
+  return bp::core::find_op(op) == nullptr ? 0 : op;
 }

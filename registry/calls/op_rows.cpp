@@ -126,6 +126,7 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
   row.name = op.name;
   row.numerics = op.numerics;
   row.frame_size_bytes = op.frame_size_bytes;
+  row.revision = BP_OPS_REVISION;
   row.index = index;
   for (const SizeRow& size : kSizes) {
     if (size.op == op.op) row.sizes[row.size_count++] = size.size;

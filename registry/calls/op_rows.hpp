@@ -32,6 +32,8 @@ enum class Kind : uint8_t {
   enumeration,
 };
 
+inline constexpr uint32_t kFirstRuntimeOp = 1u << 16;  // Ids from here on are given at run time.
+inline constexpr uint32_t kMaxRuntimeOps = 1024;
 inline constexpr uint32_t kMaxTensors = 12;       // No op has more tensor arguments.
 inline constexpr uint32_t kMaxIntegerLists = 4;   // No op has more lists of integers.
 inline constexpr uint32_t kMaxEnumerations = 4;   // No op has more attributes of this kind.
@@ -88,10 +90,12 @@ struct OpRow {
   const char* name = nullptr;
   const char* numerics = nullptr;  // The class of its errors, such as "E0".
   uint32_t frame_size_bytes = 0;   // In this build.
+  uint32_t revision = 0;           // The newest revision that the row has.
   // The sizes of the frame so far, the first one first.
   std::array<FrameSize, kMaxFrameSizes> sizes;
   uint32_t size_count = 0;
-  uint32_t index = 0;  // The index in op_rows().
+  // The index in op_rows(); ops that were described at run time follow those.
+  uint32_t index = 0;
   uint32_t tensor_count = 0;
   uint32_t free_count = 0;
   // Bit i of these masks tells whether tensors[i] is a list, must be given, or is an output that is
@@ -115,9 +119,9 @@ struct OpRow {
   constexpr uint32_t first_size_bytes() const { return sizes[0].size_bytes; }
 
   // Returns the size of the frame in a revision, or 0 if it has no such op.
-  constexpr uint32_t size_in(uint32_t revision) const {
+  constexpr uint32_t size_in(uint32_t wanted) const {
     uint32_t size_bytes = 0;
-    for (uint32_t i = 0; i < size_count && sizes[i].revision <= revision; ++i) {
+    for (uint32_t i = 0; i < size_count && sizes[i].revision <= wanted; ++i) {
       size_bytes = sizes[i].size_bytes;
     }
     return size_bytes;
@@ -129,8 +133,16 @@ inline constexpr uint32_t kOpIdCount = 1024;  // All ids of this spec are smalle
 // The row of each id, or NULL if there is none.
 extern const std::array<const OpRow*, kOpIdCount> kOpRowById;
 
-// Returns the row of an op, or NULL if this build does not know the op.
-inline const OpRow* find_op(uint32_t op) { return op < kOpIdCount ? kOpRowById[op] : nullptr; }
+// Returns the row of an op that was described at run time (runtime_ops.hpp), or NULL.
+const OpRow* find_runtime_op(uint32_t op);
+
+// Returns the row of an op, or NULL if nobody has described the op.
+inline const OpRow* find_op(uint32_t op) {
+  if (op < kOpIdCount) [[likely]] {
+    return kOpRowById[op];
+  }
+  return find_runtime_op(op);
+}
 
 std::span<const OpRow> op_rows();
 

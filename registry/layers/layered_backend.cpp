@@ -252,6 +252,13 @@ bp_status LayeredBackend::add_dtype(void* self, const char* name, uint32_t bits,
   return host.add_dtype(host.self, name, bits, out_dtype);
 }
 
+bp_status LayeredBackend::add_ops(void* self, uint64_t op_count, const bp_op_desc* ops,
+                                  uint64_t stride_bytes, uint32_t* out_ops,
+                                  bp_add_result* out_results) noexcept {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_ops(host.self, op_count, ops, stride_bytes, out_ops, out_results);
+}
+
 // Removes from `between` what the side in front does not take, so that the side behind does not
 // offer it.
 void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& between) {
@@ -266,6 +273,7 @@ void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& betwee
   hide(&bp_registrar::add_process_group);
   hide(&bp_registrar::add_profiler);
   hide(&bp_registrar::add_semaphore);
+  hide(&bp_registrar::add_ops);
 }
 
 bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
@@ -292,6 +300,7 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
       .add_profiler = add<bp_profiler_ops, &bp_registrar::add_profiler>,
       .add_semaphore = add<bp_semaphore_ops, &bp_registrar::add_semaphore>,
       .add_dtype = add_dtype,
+      .add_ops = add_ops,
   };
   hide_absent(front, between);
   backend.layer_->on_registrar(between);

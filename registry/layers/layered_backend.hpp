@@ -67,6 +67,9 @@ class LayeredBackend {
                                bp_add_result* out_results) noexcept;
   static bp_status add_dtype(void* self, const char* name, uint32_t bits,
                              bp_dtype* out_dtype) noexcept;
+  static bp_status add_ops(void* self, uint64_t op_count, const bp_op_desc* ops,
+                           uint64_t stride_bytes, uint32_t* out_ops,
+                           bp_add_result* out_results) noexcept;
   static void hide_absent(const bp_registrar& front, bp_registrar& between);
   static bp_status register_all(void* self, const bp_registrar* registrar) noexcept;
   static bp_status shutdown(void* self, uint64_t timeout_ns) noexcept;

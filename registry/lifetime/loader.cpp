@@ -274,10 +274,12 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
   if (status != BP_OK) {
     // The text of register_tables() must outlive the text of shutdown().
     const std::string words = take_error();
+    registration.ops.end();
     plugin->targets.clear();
     static_cast<void>(plugin->instance.end());
     return fail(status, words);
   }
+  plugin->ops = std::move(registration.ops);
   describe(*plugin, registration);
   if (const std::string keys = plugin->services->unread_options(); !keys.empty()) {
     registry.log.line(
@@ -330,6 +332,7 @@ bp_status end_plugin(Plugin& plugin) {
     end_fallback_streams(*target);
     keep_first(services::Cache::release(target->cache.release()), "memory.deallocate");
   }
+  plugin.ops.end();
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     end_tables(target->own_tables);
     target->own_properties->end_links();

@@ -275,6 +275,28 @@ bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin, uin
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
+bp_status bp_registry_add_ops(bp_registry* registry, uint64_t op_count, const bp_op_desc* ops,
+                              uint64_t stride_bytes, uint32_t* out_ops,
+                              bp_add_result* out_results) {
+  return guarded([&]() -> bp_status {
+    if (registry == nullptr) return is_null("registry");
+    Registry& r = impl(registry);
+    const std::lock_guard lock(r.mutex);
+    const bp_status status = add_described_ops(
+        r.ops, {op_count, ops, stride_bytes}, out_ops,
+        [&](uint64_t i, const std::string&, const std::string& refusal) {
+          if (out_results == nullptr) return;
+          out_results[i] = {BP_ADD_ACCEPTED, 0, nullptr};
+          if (refusal.empty()) return;
+          out_results[i] = {BP_ADD_REJECTED, 0, r.op_reasons.emplace_back(refusal).c_str()};
+        });
+    // A kernel may have named one of these ops before.
+    for (Target* target : r.targets) target->selection.clear();
+    return status;
+  });
+}
+
 uint64_t bp_registry_plugin_count(const bp_registry* registry) {
   if (registry == nullptr) return 0;
   const std::lock_guard lock(impl(registry).mutex);

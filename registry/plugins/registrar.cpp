@@ -266,6 +266,20 @@ bp_status add_kernels(void* self, uint64_t device_count, bp_device* const* devic
   });
 }
 
+bp_status add_ops(void* self, uint64_t op_count, const bp_op_desc* ops, uint64_t stride_bytes,
+                  uint32_t* out_ops, bp_add_result* out_results) noexcept {
+  return guarded([&] {
+    Registration& r = impl(self);
+    return add_described_ops(r.ops, {op_count, ops, stride_bytes}, out_ops,
+                             [&](uint64_t i, const std::string& name, const std::string& refusal) {
+                               const uint32_t outcome =
+                                   refusal.empty() ? BP_ADD_ACCEPTED : BP_ADD_REJECTED;
+                               report(r, "op " + name, {outcome, refusal},
+                                      out_results == nullptr ? nullptr : out_results + i);
+                             });
+  });
+}
+
 bp_status add_dtype(void* /*self*/, const char* name, uint32_t bits, bp_dtype* out_dtype) noexcept {
   return bp_dtype_add(name, bits, out_dtype);
 }
@@ -291,7 +305,8 @@ bp_registrar make_registrar(Registration* registration) {
       .add_process_group = add_one<bp_process_group_ops, &Tables::process_groups, "process_groups">,
       .add_profiler = add_one<bp_profiler_ops, &Tables::profiler, "profiler">,
       .add_semaphore = add_one<bp_semaphore_ops, &Tables::semaphores, "semaphores">,
-      .add_dtype = add_dtype};
+      .add_dtype = add_dtype,
+      .add_ops = add_ops};
 }
 
 }  // namespace bp::core

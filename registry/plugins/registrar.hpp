@@ -7,6 +7,7 @@
 
 #include "backplane/backend.h"
 #include "registry/boundary/tables.hpp"
+#include "registry/calls/runtime_ops.hpp"
 
 namespace bp::core {
 
@@ -27,6 +28,7 @@ struct Registration {
   std::vector<RegisteredDevice> devices;
   // Sorted by priority, then in the order in which they came.
   std::vector<RegisteredKernel> kernels;
+  OwnedOps ops;                     // The descriptions of ops.
   std::string refusals;             // A line for each entry that was changed or refused.
   std::deque<std::string> reasons;  // Lent to the backend until its register_all() ends.
 };

@@ -16,6 +16,7 @@
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/choices.hpp"
 #include "registry/calls/compiled_ops.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/stack.hpp"
 #include "registry/plugins/host_services.hpp"
@@ -51,6 +52,7 @@ struct Plugin final : bp_plugin {
   std::unique_ptr<HostServices> services;
   layers::Stack stack;  // It is declared before the instance, so that the instance ends first.
   Instance instance;    // It is empty after the unload.
+  OwnedOps ops;         // It is declared behind the instance, whose functions it calls.
   std::string own_name, own_version, own_path, own_refusals;  // bp_plugin points to them.
   std::vector<std::unique_ptr<Target>> targets;
 };
@@ -110,6 +112,8 @@ struct Registry {
   std::vector<std::unique_ptr<Plugin>> ended;
   std::vector<Target*> targets;  // The targets of `plugins`, in the same order.
   std::vector<std::unique_ptr<Manifest>> manifests;
+  OwnedOps ops;                        // What the program has described.
+  std::deque<std::string> op_reasons;  // Lent to the program.
   // What host_target() returns. It is read without the mutex.
   std::atomic<const bp_target*> host_target = nullptr;
 };

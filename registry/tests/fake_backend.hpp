@@ -63,6 +63,9 @@ struct FakeBackend {
                .max_allocation_bytes = 1ull << 40,
                .tensor_offset_alignment_bytes = 1,
                .suballocation_granularity_bytes = 1};
+  std::vector<bp_op_desc> ops;
+  std::vector<uint32_t> op_numbers;       // What add_ops() gave.
+  std::vector<bp_add_result> op_results;  // Their reasons end with register_all().
   std::vector<Device> devices;
   bp_device_ops device_ops{};
   bp_allocator_ops allocator{};
@@ -137,6 +140,10 @@ struct FakeBackend {
     if (f.leaked_bytes != 0) h.allocate(h.self, f.leaked_bytes, 64, &memory);
     std::unique_ptr<void, decltype(&std::free)> no_leak_for_sanitizers(memory, std::free);
     if (f.register_status != BP_OK) return h.set_error(h.self, f.register_status, "no driver");
+    f.op_results.resize(f.ops.size());
+    f.op_numbers.resize(f.ops.size());
+    r->add_ops(r->self, f.ops.size(), f.ops.data(), sizeof(bp_op_desc), f.op_numbers.data(),
+               f.op_results.data());
     if (f.dtype_name != nullptr) r->add_dtype(r->self, f.dtype_name, 16, &f.dtype);
     if (f.adds_devices) r->add_device(r->self, 0, nullptr, &f.device_ops, nullptr);
     if (f.adds_allocator) {

@@ -123,6 +123,23 @@ typedef struct bp_registrar {
    * of bits, and BP_INVALID_ARGUMENT for another form of the name or of `bits`. A host hands out at
    * least 1,024 numbers, and then returns BP_UNSUPPORTED. */
   bp_status (*add_dtype)(void* self, const char* name, uint32_t bits, bp_dtype* out_dtype);
+
+  /* Describes op_count ops, each stride_bytes behind the one before. The host copies what it is
+   * given, and gives each op a number from 65,536 on; `out_ops` and `out_results` have op_count
+   * entries, and either may be NULL. The number of a rejected op is 0.
+   *
+   * A description leaves `op`, dtypes, dtype_count and default_value alone: the host does not read
+   * them. The name is "vendor.op", both [a-z0-9_]+. A zero in `since` and `revision` stands for the
+   * first revision, 1. An op has at most 32 arguments, among them 12 tensors, 4 lists of integers
+   * and 8 outputs that are no lists, and a frame of at most 512 bytes.
+   *
+   * [OP-3] For one name a host gives one number, for as long as the process lives, and it gives
+   * this number to no other name. [OP-4] Several backends may describe one name if one description
+   * extends the others as frames grow (backplane/ops.h): then the longest one serves. Another
+   * description is rejected, also after the unload of the first one. [OP-5] After the unload of all
+   * who described an op, calls of it are BP_NOT_FOUND. A host hands out at least 1,024 numbers. */
+  bp_status (*add_ops)(void* self, uint64_t op_count, const bp_op_desc* ops, uint64_t stride_bytes,
+                       uint32_t* out_ops, bp_add_result* out_results);
 } bp_registrar;
 
 /* One instance of a backend. An offer, valid until shutdown(). */

@@ -111,6 +111,14 @@ typedef struct bp_op_desc {
 
   const char* numerics; /* The class of its errors (conformance/docs), such as "E0"; or NULL. */
   const char* decomposition; /* NULL, or the op as other ops: lines such as "y = add(a, b)". */
+
+  /* Optional, for bp_registrar::add_ops; NULL in what the host lends. Infers dtype and shape of the
+   * outputs that are no lists, in the order of the frame, where shape_rules cannot say them. The
+   * host has checked the inputs, and bp_op_output::dtype by dtype_rule. It sets the host's error
+   * text for a failure, and calls nothing else of the host. */
+  bp_status (*infer)(void* state, const void* args, uint32_t output_count,
+                     bp_op_output* out_outputs);
+  void* state;
 } bp_op_desc;
 
 #ifdef __cplusplus

@@ -69,7 +69,8 @@ BP_API uint32_t bp_dtype_bits(bp_dtype dtype);
 BP_API bp_status bp_dtype_add(const char* name, uint32_t bits, bp_dtype* out_dtype);
 
 /* bp_op_name() returns "softmax" for BP_OP_SOFTMAX, or NULL for an unknown op. bp_op_from_name() is
- * the way back, and returns 0 for an unknown name. */
+ * the way back, and returns 0 for an unknown name, and for an op that nobody who is loaded
+ * describes any more. */
 BP_API const char* bp_op_name(uint32_t op);
 BP_API uint32_t bp_op_from_name(const char* name);
 
@@ -189,6 +190,13 @@ BP_API bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* la
 
 BP_API uint64_t bp_registry_plugin_count(const bp_registry* registry);
 BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t index);
+
+/* Describes ops, as bp_registrar::add_ops does, for a program whose own kernels or decompositions
+ * serve them, or that reads a file before it loads the backend. The descriptions last until the
+ * registry is destroyed, and so do the reasons in `out_results`. */
+BP_API bp_status bp_registry_add_ops(bp_registry* registry, uint64_t op_count,
+                                     const bp_op_desc* ops, uint64_t stride_bytes,
+                                     uint32_t* out_ops, bp_add_result* out_results);
 
 /* ---- Targets: devices with their tables ----------------------------------------------------- */
 

@@ -47,7 +47,7 @@ BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);
 BP_FIRST_SIZE(bp_program_node, reserved);
 BP_FIRST_SIZE(bp_program_value, reserved);
-BP_FIRST_SIZE(bp_registrar, add_dtype);
+BP_FIRST_SIZE(bp_registrar, add_ops);
 BP_FIRST_SIZE(bp_semaphore_desc, reserved);
 BP_FIRST_SIZE(bp_store, put);
 BP_FIRST_SIZE(bp_stream_desc, priority);
