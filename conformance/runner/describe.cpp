@@ -88,7 +88,7 @@ json describe_kernel(const bp_kernel& kernel) {
     }
     rows.push_back(std::move(columns));
   }
-  const char* op = bp_op_name(kernel.op);
+  const char* op = bp_op_name(bp_kernel_op(&kernel));
   return {{"name", text(kernel.name)},
           {"op", op == nullptr ? "op " + std::to_string(kernel.op) : op},
           {"spec_revision", kernel.spec_revision},

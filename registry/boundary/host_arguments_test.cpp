@@ -228,6 +228,7 @@ constexpr Row kRows[] = {
      [](World& w) { return bp_target_find_process_groups(w.target, nullptr, &w.groups); }},
     {"bp_target_find_process_groups", "out_process_groups", kRefused,
      [](World& w) { return bp_target_find_process_groups(w.target, nullptr, nullptr); }},
+    {"bp_kernel_op", "kernel", BP_OK, [](World&) { return nothing(bp_kernel_op(nullptr)); }},
     {"bp_target_statistics", "target", kRefused,
      [](World& w) { return bp_target_statistics(nullptr, BP_OP_ADD, &w.statistics); }},
     {"bp_target_statistics", "out_statistics", kRefused,

@@ -77,6 +77,7 @@ constexpr Row kRows[] = {
     {"bp_kernel_launch", kRefused, with_zeros<bp_kernel_launch>},
     {"bp_target_kernel_count", BP_OK, with_zeros<bp_target_kernel_count>},
     {"bp_target_kernel", BP_OK, with_zeros<bp_target_kernel>},
+    {"bp_kernel_op", BP_OK, with_zeros<bp_kernel_op>},
     {"bp_target_statistics", kRefused, with_zeros<bp_target_statistics>},
     {"bp_op_prepare", kRefused, with_zeros<bp_op_prepare>},
     {"bp_prepared_launch", kRefused, with_zeros<bp_prepared_launch>},

@@ -34,8 +34,7 @@ Selection::Table& Selection::grown_locked() {
   for (uint64_t i = 0; i <= old.mask; ++i) {
     const Choices* choices = old.slots[i].load(std::memory_order_relaxed);
     if (choices == nullptr) continue;
-    put(*larger, choices,
-        choices->key.hash(find_op(static_cast<uint32_t>(choices->key.head))->tensor_count));
+    put(*larger, choices, choices->hash);
   }
   tables_.push_back(std::move(larger));
   return *tables_.back();

@@ -27,6 +27,7 @@ struct Candidate {
 
 struct Choices {
   Key key;
+  uint64_t hash = 0;                  // Of the key.
   std::vector<Candidate> candidates;  // From every source, the best first.
 };
 

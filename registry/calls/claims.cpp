@@ -9,6 +9,7 @@
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/calls/qualifiers.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/tensors/scalar.hpp"
 
 namespace bp::core {
@@ -162,6 +163,22 @@ std::string rows_defect(const bp_kernel& kernel) {
   return rejected.size() == kernel.dtype_row_count ? rejected.front() : "";
 }
 
+// Returns why the kernel cannot be one of its op, or "" if it can. A kernel may name an op that
+// nobody has described yet.
+std::string op_defect(const bp_kernel& kernel) {
+  if (kernel.op >= kFirstRuntimeOp) {
+    return "op is " + std::to_string(kernel.op) +
+           ", a number of one host; give 0, and the name as op_name";
+  }
+  const OpRow* const row = find_op(op_of(kernel));
+  if (row != nullptr) return revision_defect(*row, kernel);
+  if (!names_its_op(kernel))
+    return "op " + std::to_string(kernel.op) + " is not known to this host";
+  if (is_vendor_name(kernel.op_name)) return "";
+  return "its op_name is " + clean_name(kernel.op_name) +
+         ", not vendor.name with both in [a-z0-9_]+";
+}
+
 }  // namespace
 
 std::vector<std::string> rejected_rows(const bp_kernel& kernel) {
@@ -187,7 +204,7 @@ std::string revision_defect(const OpRow& row, const bp_kernel& kernel) {
            std::to_string(row.sizes[0].revision) + " brought " + name;
   }
   // A newer kernel may know a longer frame.
-  const bool is_newer = revision > BP_OPS_REVISION;
+  const bool is_newer = revision > row.revision;
   const uint32_t expected = row.size_in(revision);
   if (size_bytes < expected || size_bytes > (is_newer ? kMaxFrameBytes : expected)) {
     return "args_size_bytes is " + std::to_string(size_bytes) + ", and the frame of " + name +
@@ -242,9 +259,7 @@ std::string kernel_defect(const bp_kernel& kernel) {
     return "its name has control characters, is no UTF-8, or has more than " +
            std::to_string(kMaxPluginName) + " bytes";
   }
-  const OpRow* row = find_op(kernel.op);
-  if (row == nullptr) return "op " + std::to_string(kernel.op) + " is not known to this host";
-  const std::string defect = revision_defect(*row, kernel);
+  const std::string defect = op_defect(kernel);
   if (!defect.empty()) return defect;
   const std::string rows = rows_defect(kernel);
   if (!rows.empty()) return rows;

@@ -27,6 +27,10 @@ const char* bp_op_name(uint32_t op) {
   return row == nullptr ? bp::core::runtime_op_name(op) : row->name;
 }
 
+uint32_t bp_kernel_op(const bp_kernel* kernel) {
+  return kernel == nullptr ? 0 : bp::core::op_of(*kernel);
+}
+
 uint32_t bp_op_from_name(const char* name) {
   for (const bp::core::OpRow& row : bp::core::op_rows()) {
     if (name != nullptr && std::string_view(name) == row.name) return row.op;

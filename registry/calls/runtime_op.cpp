@@ -505,7 +505,7 @@ class Reader {
     RuntimeOp& op = *made_;
     add_size(last_since_, given_.frame_size_bytes);
     op.name = op.desc.name;
-    op.numerics = op.desc.numerics;
+    op.numerics = op.desc.numerics == nullptr ? "" : op.desc.numerics;
     op.frame_size_bytes = given_.frame_size_bytes;
     op.revision = given_.revision;
     op.later_values = op.later;

@@ -6,6 +6,7 @@
 // is ever freed: programs hold them, and a launch on another thread may read them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backplane/kernel.h"
 #include "backplane/operator.h"
 #include "registry/calls/op_rows.hpp"
 
@@ -40,6 +42,19 @@ std::vector<const OpRow*> runtime_op_rows();
 
 const bp_op_desc& runtime_desc(const OpRow& row);
 std::span<const FrameMember> runtime_members(const OpRow& row);
+
+// Returns whether a kernel names its op, which was described at run time.
+inline bool names_its_op(const bp_kernel& kernel) {
+  return kernel.op == 0 &&
+         kernel.struct_size >= offsetof(bp_kernel, op_name) + sizeof(kernel.op_name) &&
+         kernel.op_name != nullptr;
+}
+
+// Returns the number of the op of a kernel; 0 if it names an op that was never described.
+inline uint32_t op_of(const bp_kernel& kernel) {
+  if (kernel.op != 0 || !names_its_op(kernel)) return kernel.op;
+  return runtime_op_number(kernel.op_name);
+}
 
 // The descriptions that one owner, a plugin or a registry, has given. They end with this object.
 class OwnedOps {

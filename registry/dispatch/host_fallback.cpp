@@ -303,11 +303,10 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
 
 }  // namespace
 
-const bp_kernel* host_fallback(uint32_t op) {
-  static const std::vector<bp_kernel> kernels =
-      services::make_services("host_fallback", launch, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR);
-  const OpRow* row = find_op(op);
-  return row == nullptr ? nullptr : &kernels[row->index];
+const bp_kernel* host_fallback(const OpRow& row) {
+  static services::ServiceKernels kernels("host_fallback", launch,
+                                          BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR);
+  return kernels.of(row);
 }
 
 }  // namespace bp::core

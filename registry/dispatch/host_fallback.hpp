@@ -9,6 +9,6 @@ namespace bp::core {
 // All backends share one kernel for each op: bp_launch::next points to the bp_target of the launch.
 // If the kernel returns BP_UNSUPPORTED because there is no other host device, it has submitted
 // nothing.
-const bp_kernel* host_fallback(uint32_t op);
+const bp_kernel* host_fallback(const OpRow& row);
 
 }  // namespace bp::core

@@ -8,6 +8,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
 #include "registry/boundary/out_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/prefix.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/claims.hpp"
@@ -41,11 +42,18 @@ bp_status not_a_kernel(const bp_kernel& kernel) {
 }
 
 bp_kernel_sources source_of(const bp_kernel& kernel) {
-  if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
-  if (&kernel == widening(kernel.op)) return BP_KERNEL_DECOMPOSED;
-  if (&kernel == realigning(kernel.op)) return BP_KERNEL_DECOMPOSED;
-  if (&kernel == host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
+  const OpRow* const row = find_op(kernel.op);  // Kernels of the host have the number of their op.
+  if (row == nullptr) return BP_KERNEL_NATIVE;
+  if (&kernel == services::decomposition(*row)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == widening(*row)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == realigning(*row)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == host_fallback(*row)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;
+}
+
+bp_status undescribed(const bp_kernel& kernel) {
+  return fail(BP_NOT_FOUND, clean_name(kernel.name) + ": nobody has described its op, " +
+                                clean_name(kernel.op_name));
 }
 
 // Refuses a launch of a kernel that does not take the layouts, flags or links of the call.
@@ -60,6 +68,17 @@ bp_status check_unkeyed(const Target& target, const OpRow& row, const bp_kernel&
   if (refusal.empty()) return BP_OK;
   return fail(BP_UNSUPPORTED,
               std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
+}
+
+void add_counts(const Target& target, const OpRow& row, bp_dispatch_statistics& sum) {
+  const DispatchCounts& counts = target.counts[row.index];
+  sum.native_count += counts.native;
+  sum.decomposed_count += counts.decomposed;
+  sum.host_fallback_count += counts.host_fallback;
+  sum.copied_scalar_count += counts.copied_scalars;
+  sum.realigned_count += counts.realigned;
+  if (target.compiled == nullptr || is_runtime_op(row)) return;
+  sum.compiled_count += target.compiled->launch_count(row);
 }
 
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
@@ -129,7 +148,9 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     if (kernel == nullptr) return is_null("kernel");
     if (!is_kernel(*kernel)) return not_a_kernel(*kernel);
     Reading r;
-    const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
+    const uint32_t op = op_of(*kernel);
+    if (op == 0 && names_its_op(*kernel)) return undescribed(*kernel);
+    const bp_status status = read_to_launch(target, flags, op, args, r);
     if (status != BP_OK) return status;
     Target& t = impl(target);
     if (r.key.is_qualified() || has_own_layouts(*r.row, r.key)) [[unlikely]] {
@@ -148,19 +169,13 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
 bp_status bp_target_statistics(const bp_target* target, uint32_t op,
                                bp_dispatch_statistics* out_statistics) {
   if (target == nullptr) return is_null("target");
-  const OpRow* row = find_op(op);
-  if (op != 0 && row == nullptr) return unknown_op(op);
+  if (op != 0 && find_op(op) == nullptr) return unknown_op(op);
   bp_dispatch_statistics sum{};
   for (const OpRow& each : op_rows()) {
-    if (op != 0 && each.op != op) continue;
-    const DispatchCounts& counts = impl(target).counts[each.index];
-    sum.native_count += counts.native;
-    sum.decomposed_count += counts.decomposed;
-    sum.host_fallback_count += counts.host_fallback;
-    sum.copied_scalar_count += counts.copied_scalars;
-    sum.realigned_count += counts.realigned;
-    if (impl(target).compiled == nullptr) continue;
-    sum.compiled_count += impl(target).compiled->launch_count(each);
+    if (op == 0 || each.op == op) add_counts(impl(target), each, sum);
+  }
+  for (const OpRow* each : runtime_op_rows()) {
+    if (op == 0 || each->op == op) add_counts(impl(target), *each, sum);
   }
   return write_out(sum, out_statistics, kFirstStatistics, "out_statistics");
 }

@@ -181,7 +181,8 @@ bp_status make_plan(Prepared& p, const void* frame) {
 // Returns whether the call becomes a program of one op, and compiles it. The device has no kernel
 // of the op then.
 bool compiles(Prepared& p, const Reading& r) {
-  if (p.target->compiled == nullptr || !p.target->kernels.by_op[r.row->index].empty()) return false;
+  if (p.target->compiled == nullptr || !p.target->kernels.of(*r.row).empty()) return false;
+  if (is_runtime_op(*r.row)) return false;  // No program names such an op.
   const bp_kernel* const kernel = p.target->compiled->kernel(*r.row);
   if (!claims_refusal(*r.row, *kernel, r.key).empty()) return false;
   if (!accepts(*p.target, *r.row, *kernel, r.key, r.frame)) return false;

@@ -89,10 +89,9 @@ std::string offset_refusal(const Target& target, const OpRow& row, const Key& ke
   return "";
 }
 
-const bp_kernel* realigning(uint32_t op) {
-  static const std::vector<bp_kernel> kernels = services::make_services("realigned", launch);
-  const OpRow* const row = find_op(op);
-  return row == nullptr ? nullptr : &kernels[row->index];
+const bp_kernel* realigning(const OpRow& row) {
+  static services::ServiceKernels kernels("realigned", launch);
+  return kernels.of(row);
 }
 
 }  // namespace bp::core

@@ -16,6 +16,6 @@ std::string offset_refusal(const Target& target, const OpRow& row, const Key& ke
 
 // Returns the kernel that runs `op` on copies. All backends share it: bp_launch::next points to the
 // bp_target of the launch.
-const bp_kernel* realigning(uint32_t op);
+const bp_kernel* realigning(const OpRow& row);
 
 }  // namespace bp::core

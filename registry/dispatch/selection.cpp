@@ -57,7 +57,7 @@ std::string own_kernels_refusal(const OpRow& row, const Key& key) {
 
 // Returns why the decomposition of the op is not a candidate, or "" if it is one.
 std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
-  if (services::decomposition(row.op) == nullptr) return "the op has none";
+  if (services::decomposition(row) == nullptr) return "the op has none";
   const std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
@@ -75,12 +75,12 @@ std::string copies_refusal(const Target& target, const OpRow& row, const Key& ke
 
 // Returns why the host does not copy the tensors to aligned places, or "" if it does.
 std::string realigning_refusal(const Target& target, const OpRow& row, const Key& key) {
-  if (target.kernels.by_op[row.index].empty()) return "the device has no kernel for this op";
+  if (target.kernels.of(row).empty()) return "the device has no kernel for this op";
   return copies_refusal(target, row, key);
 }
 
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
-  if (host_fallback(row.op) == nullptr) return "the op has none";
+  if (host_fallback(row) == nullptr) return "the op has none";
   const std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
@@ -93,10 +93,18 @@ std::string host_fallback_refusal(const Target& target, const OpRow& row, const 
   return host == &target ? "this is the host" : "";
 }
 
+// Returns why the kernel is not one of this op, or why its claims do not cover the call, or "". A
+// kernel that was added before its op was described is judged here.
+std::string kernel_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key) {
+  std::string refusal = is_runtime_op(row) ? revision_defect(row, kernel) : "";
+  return refusal.empty() ? claims_refusal(row, kernel, key) : refusal;
+}
+
 std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& row, const Key& key,
                                             const void* args) {
   auto choices = std::make_unique<Choices>();
   choices->key = key;
+  choices->hash = key.hash(row.tensor_count);
   // The key says only that a tensor has a layout of the backend's own. It does not say which one,
   // so the kernel must be asked about every call.
   // The same holds for links that must be understood, and for flags of tensors.
@@ -104,8 +112,8 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   // The key does not have the values of scalars, on which it depends whether x can hold them.
   const bool is_narrow = has_narrow_operand(row, key);
   const bool is_misplaced = !offset_refusal(target, row, key).empty();
-  for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
-    if (is_misplaced || !claims_refusal(row, *kernel, key).empty()) continue;
+  for (const bp_kernel* kernel : target.kernels.of(row)) {
+    if (is_misplaced || !kernel_refusal(row, *kernel, key).empty()) continue;
     const bool asks =
         has_unkeyed || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
     if (!asks && kernel->supports != nullptr &&
@@ -120,16 +128,16 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
         {kernel, source, !is_rememberable(row, *kernel), needs_scalar_tensors(row, *kernel, key)});
   };
   if (is_misplaced && realigning_refusal(target, row, key).empty()) {
-    add_service(realigning(row.op), BP_KERNEL_DECOMPOSED);
+    add_service(realigning(row), BP_KERNEL_DECOMPOSED);
   }
   if (decomposition_refusal(target, row, key).empty()) {
-    add_service(services::decomposition(row.op), BP_KERNEL_DECOMPOSED);
+    add_service(services::decomposition(row), BP_KERNEL_DECOMPOSED);
   }
   if (is_narrow && copies_refusal(target, row, key).empty()) {
-    add_service(widening(row.op), BP_KERNEL_DECOMPOSED);
+    add_service(widening(row), BP_KERNEL_DECOMPOSED);
   }
   if (host_fallback_refusal(target, row, key).empty()) {
-    add_service(host_fallback(row.op), BP_KERNEL_HOST_FALLBACK);
+    add_service(host_fallback(row), BP_KERNEL_HOST_FALLBACK);
   }
   return choices;
 }
@@ -179,7 +187,7 @@ bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, co
 std::string explain(Target& target, const OpRow& row, const Key& key, const void* args) {
   std::string text = call_text(target, row, key);
   bool is_decided = false;
-  const auto& kernels = target.kernels.by_op[row.index];
+  const auto& kernels = target.kernels.of(row);
   if (target.is_compile_only) {
     return text + "\n  " + std::string(target.plugin->name) +
            ": the device runs compiled programs alone, and nothing is compiled unasked; prepare "
@@ -190,7 +198,7 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   }
   const std::string misplaced = offset_refusal(target, row, key);
   for (const bp_kernel* kernel : kernels) {
-    std::string refusal = misplaced.empty() ? claims_refusal(row, *kernel, key) : misplaced;
+    std::string refusal = misplaced.empty() ? kernel_refusal(row, *kernel, key) : misplaced;
     if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key, args);
     add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
   }
@@ -199,7 +207,7 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   }
   std::string undecomposed = decomposition_refusal(target, row, key);
   if (undecomposed.empty()) {
-    undecomposed = call_refusal(target, row, *services::decomposition(row.op), key, args);
+    undecomposed = call_refusal(target, row, *services::decomposition(row), key, args);
   }
   add_line(text, "decomposition", undecomposed, is_decided);
   if (has_narrow_operand(row, key)) {

@@ -46,10 +46,9 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
 
 }  // namespace
 
-const bp_kernel* widening(uint32_t op) {
-  static const std::vector<bp_kernel> kernels = services::make_services("in_f32", launch);
-  const OpRow* const row = find_op(op);
-  return row == nullptr || !has_operand(*row) ? nullptr : &kernels[row->index];
+const bp_kernel* widening(const OpRow& row) {
+  static services::ServiceKernels kernels("in_f32", launch);
+  return has_operand(row) ? kernels.of(row) : nullptr;
 }
 
 }  // namespace bp::core

@@ -9,6 +9,6 @@ namespace bp::core {
 
 // Returns the kernel that runs `op` in f32, or NULL if the op has no operand. All backends share
 // it: bp_launch::next points to the bp_target of the launch.
-const bp_kernel* widening(uint32_t op);
+const bp_kernel* widening(const OpRow& row);
 
 }  // namespace bp::core

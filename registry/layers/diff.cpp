@@ -22,6 +22,7 @@
 #include "registry/boundary/number_text.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/calls/qualifiers.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/elements.hpp"
@@ -120,10 +121,10 @@ class DiffLayer final : public Layer {
   bp_status launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args) {
     const uint64_t number = launch_count_.fetch_add(1, std::memory_order_relaxed) + 1;
     const auto pass_on = [&] { return kernel.next->launch(kernel.next, launch, args); };
-    const core::OpRow* row = core::find_op(kernel.kernel.op);
+    const core::OpRow* row = core::find_op(core::op_of(kernel.kernel));
     const std::string obstacle = obstacle_to(row, launch, args);
     if (!obstacle.empty()) {
-      skip(op_words(kernel.kernel.op), obstacle);
+      skip(op_words(core::op_of(kernel.kernel)), obstacle);
       return pass_on();
     }
     Compared c{.number = number,

@@ -12,6 +12,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/prefix.hpp"
 #include "registry/calls/call.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/fault_rules.hpp"
 #include "registry/layers/footprint.hpp"
@@ -269,7 +270,7 @@ class FaultLayer final : public Layer {
   // Flips a bit in the last byte of an element of the first output. In a float that byte has the
   // sign and a part of the exponent. Waits for the launch.
   bp_status corrupt(const WrappedKernel& kernel, const bp_launch* launch, const void* args) {
-    const bp_tensor* output = first_output(kernel.kernel.op, args);
+    const bp_tensor* output = first_output(core::op_of(kernel.kernel), args);
     const bp_allocator_ops* memory = directory_.allocator(launch->device);
     if (output == nullptr || memory == nullptr) return BP_OK;
     const uint64_t bytes = std::max(1u, bp_dtype_bits(output->dtype) / 8);

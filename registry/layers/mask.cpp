@@ -8,6 +8,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/call.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/files/json_depth.hpp"
 #include "registry/files/read_file.hpp"
 #include "registry/layers/list.hpp"
@@ -78,7 +79,7 @@ class MaskLayer final : public Layer {
 
   bp_reason supports(const WrappedKernel& kernel, bp_device* device, bp_launch_flags flags,
                      const void* args) {
-    const core::OpRow* row = core::find_op(kernel.kernel.op);
+    const core::OpRow* row = core::find_op(core::op_of(kernel.kernel));
     for (uint32_t i = 0; row != nullptr && i < row->tensor_count; ++i) {
       if (has_hidden(args, row->tensors[i])) return "the layer mask hides a dtype of this call";
     }

@@ -6,6 +6,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/calls/qualifiers.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/footprint.hpp"
 #include "registry/layers/record.hpp"
 #include "registry/layers/record_frame.hpp"
@@ -236,7 +237,7 @@ bp_status RecordLayer::reset_device(const bp_device_ops& next, bp_device* device
 
 bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,
                               const void* args) {
-  const core::OpRow* row = core::find_op(kernel.kernel.op);
+  const core::OpRow* row = core::find_op(core::op_of(kernel.kernel));
   const std::string defect = frame_defect(row, args);
   if (defect.empty()) {
     for (const FrameTensor& each : frame_tensors(*row, args)) {
@@ -248,7 +249,7 @@ bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* laun
   // Nothing was submitted, and the host tries another kernel.
   if (status == BP_UNSUPPORTED) return status;
   if (status == BP_OK && (!defect.empty() || is_capturing)) {
-    write_unrecorded("kernel.launch", op_words(kernel.kernel.op) + ": " +
+    write_unrecorded("kernel.launch", op_words(core::op_of(kernel.kernel)) + ": " +
                                           (defect.empty() ? std::string(kCaptured) : defect));
     return status;
   }
@@ -263,7 +264,7 @@ bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* laun
 
 void RecordLayer::fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch,
                               const void* args) {
-  const core::OpRow* row = core::find_op(kernel.op);
+  const core::OpRow* row = core::find_op(core::op_of(kernel));
   line["launch"] = ++launch_count_;
   line["op"] = row->name;
   line["kernel"] = kernel.name == nullptr ? "" : kernel.name;

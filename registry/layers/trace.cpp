@@ -18,6 +18,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/number_text.hpp"
 #include "registry/boundary/tables.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
@@ -145,8 +146,9 @@ class TraceLayer final : public Layer {
     const bp_status status = next();
     const Clock::time_point end = Clock::now();
     JsonText text;
-    text.add("op", op_words(kernel.kernel.op));
-    ArgumentText arguments(text, slot_arguments(kSlot), status == BP_OK, kernel.kernel.op);
+    text.add("op", op_words(core::op_of(kernel.kernel)));
+    ArgumentText arguments(text, slot_arguments(kSlot), status == BP_OK,
+                           core::op_of(kernel.kernel));
     (arguments.add(args), ...);
     text.add("status", status_words(status));
     std::string name = kernel.kernel.name == nullptr ? "kernel" : kernel.kernel.name;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "registry/calls/call.hpp"
+#include "registry/calls/runtime_ops.hpp"
 #include "registry/layers/record_frame.hpp"
 #include "registry/layers/validate.hpp"
 #include "registry/layers/words.hpp"
@@ -76,7 +77,8 @@ bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* 
   {
     std::unique_lock lock(mutex_);
     std::vector<Access> accesses;
-    const std::string defect = frame_defect(kernel.kernel.op, args, device, UINT64_MAX, accesses);
+    const std::string defect =
+        frame_defect(core::op_of(kernel.kernel), args, device, UINT64_MAX, accesses);
     if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
   }
   return kernel.next->workspace_size(kernel.next, device, args, out_required_bytes,
@@ -92,7 +94,7 @@ bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* la
     std::unique_lock lock(mutex_);
     std::string defect = launch_defect(*launch);
     if (defect.empty()) {
-      defect = frame_defect(kernel.kernel.op, args, launch->device, UINT64_MAX, accesses);
+      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, UINT64_MAX, accesses);
     }
     if (!defect.empty()) return illegal(lock, Slot::kernel_launch, defect);
     if (launch->workspace.buffer != nullptr) {
@@ -121,7 +123,8 @@ bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch*
     if (defect.empty()) defect = defect_of(packed);
     const Handle* plan = handles_.find(HandleKind::plan, launch->plan);
     if (defect.empty() && plan != nullptr) {
-      defect = frame_defect(kernel.kernel.op, args, launch->device, plan->constant_args, accesses);
+      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, plan->constant_args,
+                            accesses);
     }
     if (!defect.empty()) return illegal(lock, Slot::kernel_plan_pack, defect);
     for (Access& access : accesses) access.writes = false;

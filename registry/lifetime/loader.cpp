@@ -105,7 +105,11 @@ void add_kernels(const Registration& r, Target& target) {
   target.kernels.by_op.resize(op_rows().size());
   for (const auto& [kernel, devices] : r.kernels) {
     if (!devices.empty() && std::ranges::count(devices, target.device) == 0) continue;
-    target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
+    if (kernel->op == 0) {
+      target.kernels.by_name[kernel->op_name].push_back(kernel);
+    } else {
+      target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
+    }
     target.kernels.all.push_back(kernel);
   }
   if (!target.has_table(BP_STRUCT_COMPILER_OPS)) return;
@@ -159,7 +163,7 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   watch_stream_ends(target);
   watch_resets(target);
   add_kernels(r, target);
-  target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
+  target.counts = std::make_unique<DispatchCounts[]>(op_rows().size() + kMaxRuntimeOps);
   target.cache.reset(new services::Cache(target, target.has_table(BP_STRUCT_GRAPH_OPS)));
   plugin.targets.push_back(std::move(added));
   return BP_OK;

@@ -216,13 +216,18 @@ bool shadows(const std::vector<bp_device*>& earlier, const std::vector<bp_device
   });
 }
 
+bool is_same_op(const bp_kernel& a, const bp_kernel& b) {
+  if (a.op != b.op || a.op != 0) return a.op == b.op;
+  return std::string_view(a.op_name) == b.op_name;
+}
+
 Outcome add_kernel(Registration& r, const RegisteredKernel& added) {
   const bp_kernel& kernel = *added.kernel;
   std::string defect = struct_defect(&kernel, BP_STRUCT_KERNEL, kFirstKernel);
   if (defect.empty()) defect = kernel_defect(kernel);
   if (!defect.empty()) return {BP_ADD_REJECTED, defect};
   for (const auto& [earlier, devices] : r.kernels) {
-    if (earlier->op != kernel.op || earlier->name != std::string_view(kernel.name)) continue;
+    if (!is_same_op(*earlier, kernel) || earlier->name != std::string_view(kernel.name)) continue;
     if (shadows(devices, added.devices)) {
       return {BP_ADD_SHADOWED, std::string(earlier->name) + " added before"};
     }

@@ -158,9 +158,9 @@ void Evaluator::store(const bp_tensor* value, const bp_tensor* y) {
   call(BP_OP_COPY, args, &bp_copy_args::y, {}, y);
 }
 
-const bp_kernel* decomposition(uint32_t op) {
+const bp_kernel* decomposition(const core::OpRow& row) {
   static const std::vector<bp_kernel> kernels = make_kernels();
-  const auto found = std::ranges::find(kernels, op, &bp_kernel::op);
+  const auto found = std::ranges::find(kernels, row.op, &bp_kernel::op);
   return found == kernels.end() ? nullptr : &*found;
 }
 

@@ -11,6 +11,7 @@
 #include "ops_spec/dims.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
+#include "registry/calls/op_rows.hpp"
 #include "registry/services/caching_allocator.hpp"
 
 namespace bp::services {
@@ -127,8 +128,8 @@ struct Decomposition {
 extern const Decomposition kDecompositions[];
 extern const size_t kDecompositionCount;
 
-// Returns the kernel that runs `op` as other ops, or NULL if there is none. All backends share it:
+// Returns the kernel that runs an op as other ops, or NULL if there is none. All backends share it:
 // bp_launch::next points to the bp_target of the launch.
-const bp_kernel* decomposition(uint32_t op);
+const bp_kernel* decomposition(const core::OpRow& row);
 
 }  // namespace bp::services

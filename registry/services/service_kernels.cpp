@@ -1,6 +1,6 @@
 #include "registry/services/service_kernels.hpp"
 
-#include "registry/calls/op_rows.hpp"
+#include "registry/calls/runtime_ops.hpp"
 
 namespace bp::services {
 
@@ -20,14 +20,24 @@ bp_kernel make_service(const char* name, uint32_t op, uint32_t args_size_bytes, 
   return kernel;
 }
 
-std::vector<bp_kernel> make_services(const char* name, ServiceLaunch launch,
-                                     bp_kernel_flags flags) {
-  std::vector<bp_kernel> kernels;
-  kernels.reserve(core::op_rows().size());
-  for (const core::OpRow& row : core::op_rows()) {
-    kernels.push_back(make_service(name, row.op, row.frame_size_bytes, &row, launch, flags));
-  }
-  return kernels;
+ServiceKernels::ServiceKernels(const char* name, ServiceLaunch launch, bp_kernel_flags flags)
+    : name_(name), launch_(launch), flags_(flags) {
+  kernels_.reserve(core::op_rows().size());
+  for (const core::OpRow& row : core::op_rows()) kernels_.push_back(make(row));
+}
+
+bp_kernel ServiceKernels::make(const core::OpRow& row) const {
+  bp_kernel kernel = make_service(name_, row.op, row.frame_size_bytes, &row, launch_, flags_);
+  kernel.spec_revision = row.revision;
+  return kernel;
+}
+
+const bp_kernel* ServiceKernels::of(const core::OpRow& row) {
+  if (!core::is_runtime_op(row)) return &kernels_[row.index];
+  const std::lock_guard lock(mutex_);
+  const auto found = runtime_kernels_.find(&row);
+  if (found != runtime_kernels_.end()) return &found->second;
+  return &runtime_kernels_.emplace(&row, make(row)).first->second;
 }
 
 }  // namespace bp::services

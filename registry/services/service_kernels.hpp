@@ -2,9 +2,12 @@
 // share them: bp_launch::next points to the bp_target of the launch.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "backplane/kernel.h"
+#include "registry/calls/op_rows.hpp"
 
 namespace bp::services {
 
@@ -17,8 +20,25 @@ constexpr bp_kernel_flags kServiceFlags =
 bp_kernel make_service(const char* name, uint32_t op, uint32_t args_size_bytes, const void* state,
                        ServiceLaunch launch, bp_kernel_flags flags = kServiceFlags);
 
-// Returns such a kernel for each op, in the order of op_rows(). The state is the row of the op.
-std::vector<bp_kernel> make_services(const char* name, ServiceLaunch launch,
-                                     bp_kernel_flags flags = kServiceFlags);
+// Such a kernel for each op. The state is the row of the op. It is thread-safe.
+class ServiceKernels {
+ public:
+  ServiceKernels(const char* name, ServiceLaunch launch, bp_kernel_flags flags = kServiceFlags);
+  ServiceKernels(const ServiceKernels&) = delete;
+
+  // Returns the kernel of an op. Those of ops that were described at run time are made here, and
+  // live as long as this object.
+  const bp_kernel* of(const core::OpRow& row);
+
+ private:
+  bp_kernel make(const core::OpRow& row) const;
+
+  const char* name_;
+  ServiceLaunch launch_;
+  bp_kernel_flags flags_;
+  std::vector<bp_kernel> kernels_;  // In the order of op_rows().
+  std::mutex mutex_;
+  std::map<const core::OpRow*, bp_kernel> runtime_kernels_;  // mutex_ guards it.
+};
 
 }  // namespace bp::services

@@ -6,9 +6,12 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backplane/host.h"
@@ -57,10 +60,20 @@ struct Plugin final : bp_plugin {
   std::vector<std::unique_ptr<Target>> targets;
 };
 
-// The kernels of a target by OpRow::index, best first.
+// The kernels of a target, best first.
 struct KernelTable {
-  std::vector<std::vector<const bp_kernel*>> by_op;
+  std::vector<std::vector<const bp_kernel*>> by_op;                           // By OpRow::index.
+  std::map<std::string, std::vector<const bp_kernel*>, std::less<>> by_name;  // By op_name.
   std::vector<const bp_kernel*> all;
+
+  // Returns the kernels of an op. Those of an op that was described at run time were added by its
+  // name, and perhaps before the description: revision_defect() tells which of them fit.
+  const std::vector<const bp_kernel*>& of(const OpRow& row) const {
+    static const std::vector<const bp_kernel*> none;
+    if (!is_runtime_op(row)) return row.index < by_op.size() ? by_op[row.index] : none;
+    const auto found = by_name.find(std::string_view(row.name));
+    return found == by_name.end() ? none : found->second;
+  }
 };
 
 // One device of a plugin.

@@ -141,10 +141,11 @@ typedef struct bp_kernel {
 
   const char* name;         /* "softmax.rows". If two kernels of an op have the same name, the host
                                ignores the second one. */
-  uint32_t op;              /* A BP_OP_* id from backplane/ops.h. */
+  uint32_t op;              /* A BP_OP_* id from backplane/ops.h, or 0: op_name names the op. */
   uint32_t spec_revision;   /* The revision of the operators for which the kernel was written, as a
-                               literal: 3 for ABI 0.3. What came later is outside the claims, also
-                               where these are NULL, 0 or ANY. */
+                               literal: 3 for ABI 0.3. That of the description for an op with a
+                               name. What came later is outside the claims, also where these are
+                               NULL, 0 or ANY. */
   uint32_t args_size_bytes; /* The size of the frame in that revision, by its constant, such as
                                BP_SOFTMAX_ARGS_SIZE_R3. */
   int32_t priority;         /* A kernel of higher priority is tried earlier. */
@@ -226,6 +227,11 @@ typedef struct bp_kernel {
    * plan is a no-op. The host keeps `packed` until that work has ended. plan_release() never
    * fails. */
   bp_status (*plan_release)(const struct bp_kernel* self, bp_plan* plan);
+
+  /* If `op` is 0, the name of an op that was described at run time (bp_registrar::add_ops), such as
+   * "acme.swiglu". [OP-2] A kernel may name an op that is described later: the host offers it calls
+   * from then on, if its revision, its size and its rows fit the description. */
+  const char* op_name;
 } bp_kernel;
 
 #ifdef __cplusplus

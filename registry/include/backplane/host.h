@@ -337,6 +337,10 @@ BP_API bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp
 BP_API uint64_t bp_target_kernel_count(const bp_target* target);
 BP_API const bp_kernel* bp_target_kernel(const bp_target* target, uint64_t index);
 
+/* Returns the number of the op of a kernel, also where the kernel names it; 0 if nobody has
+ * described that op yet, and for NULL. */
+BP_API uint32_t bp_kernel_op(const bp_kernel* kernel);
+
 /* How calls of one op were served since the registry was made. */
 typedef struct bp_dispatch_statistics {
   uint32_t struct_size;
