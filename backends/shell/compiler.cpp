@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kFormats[] = {"backplane.graph"};
 
 // A serialized program has words of 8 bytes: "bpgraph1", the identity of the build, a checksum of
-// the rest, the launch flags, and the program.
+// the rest, the launch flags, whether there are plans, and the program.
 constexpr uint64_t kMagic = 0x3168706172677062;
 constexpr size_t kHeaderWords = 3;
 
@@ -36,6 +36,35 @@ uint64_t hash(const void* data, size_t size_bytes) {
 
 uint64_t checksum(const std::vector<uint64_t>& words) {
   return hash(words.data() + kHeaderWords, (words.size() - kHeaderWords) * sizeof(uint64_t));
+}
+
+// Puts an option of the host into `request`. `name` begins the text of a failure.
+void take_option(const bp_option& option, const std::string& name, CompileRequest& request) {
+  const auto invalid = [&](const std::string& text) {
+    throw StatusError(BP_INVALID_ARGUMENT, name + text);
+  };
+  if (option.key == nullptr || option.value == nullptr) invalid(" has no key or no value");
+  const std::string_view key = option.key, value = option.value;
+  if (key != "plans") {
+    throw StatusError(BP_NOT_FOUND, name + ": the compiler has no option \"" + std::string(key) +
+                                        "\"; allowed are: plans");
+  }
+  if (value != "yes" && value != "no") {
+    invalid(": plans is \"" + std::string(value) + "\"; allowed are: yes, no");
+  }
+  request.makes_plans = value == "yes";
+}
+
+CompileRequest request_of(const bp_compile_desc& desc, const char* call) {
+  CompileRequest request{.flags = desc.flags};
+  if (desc.option_count != 0 && desc.options == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": options is NULL");
+  }
+  for (uint64_t i = 0; i < desc.option_count; ++i) {
+    take_option(desc.options[i], std::string(call) + ": options[" + std::to_string(i) + "]",
+                request);
+  }
+  return request;
 }
 
 [[noreturn]] void invalid(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
@@ -110,6 +139,7 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
                           uint32_t* out_partitions, bp_reason* out_reasons,
                           uint64_t* out_partition_count) const {
   const bp_compile_desc ours = read(device, desc, "query");
+  static_cast<void>(request_of(ours, "query"));
   const Program program(static_cast<const bp_program*>(ours.data));
   const size_t count = program.nodes.size();
   if (out_partitions == nullptr || out_reasons == nullptr || out_partition_count == nullptr) {
@@ -137,8 +167,12 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
                             bp_executable** out_executable) {
   const bp_compile_desc ours = read(device, desc, "compile");
   if (out_executable == nullptr) invalid("compile: out_executable is NULL");
+  CompileRequest request = request_of(ours, "compile");
+  request.should_stop = ours.should_stop;
+  request.user_data = ours.user_data;
+  request.begin_step();
   *out_executable = add(std::make_unique<Executable>(
-      backend_, device, ours.flags, Program(static_cast<const bp_program*>(ours.data))));
+      backend_, device, request, Program(static_cast<const bp_program*>(ours.data))));
   return BP_OK;
 }
 
@@ -161,7 +195,8 @@ bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void
   if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
     invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
   }
-  std::vector<uint64_t> words{kMagic, identity_hash(), 0, e.flags()};
+  std::vector<uint64_t> words{kMagic, identity_hash(), 0, e.request().flags,
+                              e.request().makes_plans};
   e.program().write_to(words);
   words[2] = checksum(words);
   *out_size_bytes = words.size() * sizeof(uint64_t);
@@ -175,7 +210,7 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   if (data == nullptr || out_executable == nullptr) {
     invalid("deserialize: data or out_executable is NULL");
   }
-  if (size_bytes % sizeof(uint64_t) != 0 || size_bytes <= kHeaderWords * sizeof(uint64_t)) {
+  if (size_bytes % sizeof(uint64_t) != 0 || size_bytes <= (kHeaderWords + 1) * sizeof(uint64_t)) {
     throw StatusError(BP_INCOMPATIBLE, "deserialize: " + std::to_string(size_bytes) +
                                            " bytes are no serialized program");
   }
@@ -188,10 +223,12 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   if (words[2] != checksum(words)) {
     throw StatusError(BP_INCOMPATIBLE, "deserialize: the checksum does not match");
   }
-  size_t position = kHeaderWords + 1;
+  size_t position = kHeaderWords + 2;
   Program program(words, position);
-  *out_executable = add(std::make_unique<Executable>(
-      backend_, device, static_cast<bp_launch_flags>(words[kHeaderWords]), std::move(program)));
+  const CompileRequest request{.flags = static_cast<bp_launch_flags>(words[kHeaderWords]),
+                               .makes_plans = words[kHeaderWords + 1] != 0};
+  *out_executable =
+      add(std::make_unique<Executable>(backend_, device, request, std::move(program)));
   return BP_OK;
 }
 

@@ -38,12 +38,17 @@ bool equals(const bp_tensor& tensor, const ProgramValue& value) {
 
 }  // namespace
 
-Executable::Executable(const CompilerBackend& backend, bp_device* device, bp_launch_flags flags,
-                       Program program)
+void CompileRequest::begin_step() const {
+  if (should_stop == nullptr || should_stop(user_data) == 0) return;
+  throw StatusError(BP_ABORTED, "compile: should_stop() stopped it");
+}
+
+Executable::Executable(const CompilerBackend& backend, bp_device* device,
+                       const CompileRequest& request, Program program)
     : backend_(backend),
       device_(device),
       generation_(generation_of(backend.devices, device)),
-      flags_(flags),
+      request_(request),
       program_(std::move(program)) {
   offsets_.resize(program_.values.size());
   argument_of_.resize(program_.values.size());
@@ -60,6 +65,7 @@ Executable::Executable(const CompilerBackend& backend, bp_device* device, bp_lau
     release();
     throw;
   }
+  request_.should_stop = nullptr;
   make_kernel();
 }
 
@@ -123,11 +129,12 @@ void Executable::mark_use(bp_stream* stream) {
 // ---- Compilation --------------------------------------------------------------------------------
 
 void Executable::choose(size_t index) {
+  request_.begin_step();
   const ProgramNode& given = program_.nodes[index];
   Node& node = nodes_.emplace_back();
   bp_reason reason = nullptr;
-  node.kernel =
-      choose_kernel(backend_.kernels, device_, flags_, given.frame, given.is_in_place(), reason);
+  node.kernel = choose_kernel(backend_.kernels, device_, request_.flags, given.frame,
+                              given.is_in_place(), reason);
   if (node.kernel == nullptr) {
     throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(index) + ": " +
                                           op_name(given.frame.op()) + ": " + reason);
@@ -193,6 +200,7 @@ void Executable::upload_constants() {
     offsets_[i] = size_bytes;
     size_bytes += rounded(program_.values[i].data.size());
   }
+  request_.begin_step();
   const bp_stream_ops& streams = backend_.streams;
   bp_stream* stream = nullptr;
   require(streams.create(streams.self, device_, nullptr, &stream), "stream.create");
@@ -222,11 +230,12 @@ void Executable::upload_constants() {
 // Makes a plan for a node whose kernel has plans, over the constants among its arguments.
 void Executable::prepare(size_t index, bp_stream* stream) {
   Node& node = nodes_[index];
-  if (node.kernel->prepare == nullptr) return;
+  if (node.kernel->prepare == nullptr || !request_.makes_plans) return;
+  request_.begin_step();
   bp_prepare_desc desc{};
   desc.struct_size = sizeof(desc);
   desc.struct_type = BP_STRUCT_PREPARE_DESC;
-  desc.flags = flags_;
+  desc.flags = request_.flags;
   OwnedFrame frame = node.frame.clone();
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const uint32_t value = program_.nodes[index].values[i];
@@ -262,7 +271,7 @@ void Executable::pack(Node& node, const void* args, bp_stream* stream) {
   launch.stream = stream;
   launch.workspace = {workspace, 0, node.workspace_bytes};
   launch.plan = node.plan;
-  launch.flags = flags_;
+  launch.flags = request_.flags;
   const bp_buffer_ref packed{node.packed, 0, info.packed_size_bytes};
   const bp_status status = node.kernel->plan_pack(node.kernel, &launch, args, &packed);
   static_cast<void>(backend_.memory.deallocate(backend_.memory.self, workspace, stream));
@@ -373,9 +382,10 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
     throw StatusError(BP_DEVICE_LOST,
                       "program: the executable was made before its device was reset");
   }
-  if ((launch.flags & ~flags_ & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
+  if ((launch.flags & ~request_.flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
-                                          ", and it was compiled for " + std::to_string(flags_));
+                                          ", and it was compiled for " +
+                                          std::to_string(request_.flags));
   }
   if (launch.plan != nullptr) throw StatusError(BP_INVALID_ARGUMENT, "program: it has no plans");
   check_args(args);

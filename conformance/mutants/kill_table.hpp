@@ -155,6 +155,8 @@ inline constexpr KillRow kRuntimeKillTable[] = {
      "SEMAPHORE-4"},
     {"47:stuck", "failure of a semaphore not cleared", "semaphore.cleared*", "*", "*", true,
      "SEMAPHORE-6"},
+    {"50", "options of a compilation ignored", "compiler.options*", "*", "*", true, "COMPILER-8"},
+    {"50:stop", "compilation never stops", "compiler.stopped*", "*", "*", true, "COMPILER-9"},
     {"abi_overrun", "writes past the reply", "abi.*", "*", "overrun", true, "SIZE-2"},
     {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
      "SIZE-2"},

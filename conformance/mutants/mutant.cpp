@@ -217,6 +217,14 @@ bp_status add_semaphores(void* self, uint64_t count, bp_device* const* devices,
                              out_result);
 }
 
+bp_status add_compiler(void* self, uint64_t count, bp_device* const* devices,
+                       const bp_compiler_ops* compiler, bp_add_result* out_result) {
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  take(*instance->runtime, *compiler);
+  return host->add_compiler(host->self, count, devices, &instance->runtime->bent.compiler,
+                            out_result);
+}
+
 bp_status add_dtype(void* self, const char* name, uint32_t bits, bp_dtype* out_dtype) {
   const bp_registrar& host = *static_cast<Registration*>(self)->host;
   return host.add_dtype(host.self, name, bits, out_dtype);
@@ -246,6 +254,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   const bool has_groups = instance.runtime != nullptr && instance.runtime->mutant.has_groups;
   const bool has_semaphores =
       instance.runtime != nullptr && instance.runtime->mutant.has_semaphores;
+  const bool has_compiler = instance.runtime != nullptr && instance.runtime->mutant.has_compiler;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -256,6 +265,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_streams = add_streams,
       .add_kernels = add_kernels,
       .add_layout = has_layouts ? add_layout : nullptr,
+      .add_compiler = has_compiler ? add_compiler : nullptr,
       .add_process_group = has_groups ? add_groups : nullptr,
       .add_semaphore = has_semaphores ? add_semaphores : nullptr,
       .add_dtype = add_dtype,

@@ -20,6 +20,7 @@ const bp_process_group_ops& good_of(const Runtime& r, const bp_process_group_ops
 const bp_semaphore_ops& good_of(const Runtime& r, const bp_semaphore_ops*) {
   return r.good.semaphores;
 }
+const bp_compiler_ops& good_of(const Runtime& r, const bp_compiler_ops*) { return r.good.compiler; }
 
 template <auto slot, typename Type = decltype(slot)>
 struct Through;
@@ -59,6 +60,7 @@ static_assert(has_slots<bp_event_ops>(10));
 static_assert(has_slots<bp_layout_ops>(6));
 static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
 static_assert(has_slots<bp_semaphore_ops>(10));
+static_assert(has_slots<bp_compiler_ops>(8));
 
 void bend(Runtime& runtime) {
   if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
@@ -129,12 +131,21 @@ void take(Runtime& runtime, const bp_semaphore_ops& table) {
   bend(runtime);
 }
 
+void take(Runtime& runtime, const bp_compiler_ops& table) {
+  bp_compiler_ops &good = runtime.good.compiler, &bent = runtime.bent.compiler;
+  read(table, runtime, good, bent);
+  using T = bp_compiler_ops;
+  connect<&T::formats, &T::query, &T::compile, &T::executable_kernel, &T::executable_info,
+          &T::serialize, &T::deserialize, &T::release>(bent, good);
+  bend(runtime);
+}
+
 namespace {
 
 std::vector<const RuntimeMutant*> all_runtime_mutants() {
   std::vector<const RuntimeMutant*> all;
-  for (const auto table :
-       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(), table_mutants()}) {
+  for (const auto table : {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(),
+                           table_mutants(), compiler_mutants()}) {
     for (const RuntimeMutant& mutant : table) all.push_back(&mutant);
   }
   return all;

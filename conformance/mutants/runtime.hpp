@@ -23,6 +23,7 @@ struct Tables {
   bp_layout_ops layouts;
   bp_process_group_ops groups;
   bp_semaphore_ops semaphores;
+  bp_compiler_ops compiler;
 };
 
 struct Runtime;
@@ -44,6 +45,7 @@ struct RuntimeMutant {
   bool has_layouts = false;                   // The host sees the table of layouts too.
   bool has_groups = false;                    // The host sees the table of process groups too.
   bool has_semaphores = false;                // The host sees the table of semaphores too.
+  bool has_compiler = false;                  // The host sees the compiler too.
 };
 
 struct Runtime {
@@ -74,14 +76,16 @@ void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& ev
 void take(Runtime& runtime, const bp_layout_ops& table);
 void take(Runtime& runtime, const bp_process_group_ops& table);
 void take(Runtime& runtime, const bp_semaphore_ops& table);
+void take(Runtime& runtime, const bp_compiler_ops& table);
 
-// Return the tables: mutants of order and failures, of memory, of the whole instance, and of
-// optional tables.
+// Return the tables: mutants of order and failures, of memory, of the whole instance, of optional
+// tables, and of compilers.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
 std::span<const RuntimeMutant> instance_mutants();
 std::span<const RuntimeMutant> table_mutants();
+std::span<const RuntimeMutant> compiler_mutants();
 
 // Returns NULL if no mutant has this id.
 const RuntimeMutant* find_runtime_mutant(std::string_view id);

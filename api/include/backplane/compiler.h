@@ -95,7 +95,18 @@ typedef struct bp_program_args {
   uint64_t tensor_count;
 } bp_program_args;
 
-/* What to compile. A request. */
+/* Returns 0 to go on, and any other value to stop. */
+typedef uint32_t bp_should_stop_fn(void* user_data);
+
+/* What to compile. A request.
+ *
+ * [COMPILER-8] A compiler does what each option says, or refuses it: a key that it does not know is
+ * BP_NOT_FOUND, a value that it does not take is BP_INVALID_ARGUMENT, and the text names the key.
+ *
+ * [COMPILER-9] compile() calls should_stop() on the calling thread before its first step, and again
+ * at the latest when a step has taken 100 ms; a call into a library is one step. Once should_stop()
+ * has returned another value than 0, compile() does not call it again, leaves nothing behind and
+ * returns BP_ABORTED. */
 typedef struct bp_compile_desc {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_COMPILE_DESC. */
@@ -105,6 +116,11 @@ typedef struct bp_compile_desc {
   uint64_t size_bytes;
   bp_launch_flags flags; /* The flags of the launches to come. */
   uint32_t reserved;     /* 0. */
+  /* Options of this compiler alone, such as "plans". No key is given twice. */
+  const bp_option* options;
+  uint64_t option_count;
+  bp_should_stop_fn* should_stop; /* NULL: nothing stops compile(). Other entries never call it. */
+  void* user_data;                /* The argument of should_stop(). */
 } bp_compile_desc;
 
 /* What an executable needs. An offer; the caller sets struct_size. */

@@ -13,31 +13,6 @@
 namespace bp::conformance {
 namespace {
 
-std::vector<uint8_t> floats(Context& t, uint64_t salt) {
-  std::vector<uint8_t> bytes;
-  for (const uint8_t byte : random_bytes(t, kProgramCount, salt)) {
-    const auto value = static_cast<float>(byte % 16);
-    const auto* const words = reinterpret_cast<const uint8_t*>(&value);
-    bytes.insert(bytes.end(), words, words + sizeof(value));
-  }
-  return bytes;
-}
-
-float at(const std::vector<uint8_t>& bytes, size_t index) {
-  float value = 0;
-  std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
-  return value;
-}
-
-// Returns whether `bytes` holds expected(i) in each place.
-template <typename Expected>
-bool holds(const std::vector<uint8_t>& bytes, Expected expected) {
-  for (size_t i = 0; i < kProgramCount; ++i) {
-    if (at(bytes, i) != expected(i)) return false;
-  }
-  return true;
-}
-
 // Makes y = ((a + b) * a + b) * (a + b) through temporaries, one of which is written twice.
 void make_chain(ProgramMaker& maker) {
   const uint32_t a = maker.add_value(BP_VALUE_INPUT), b = maker.add_value(BP_VALUE_INPUT),
@@ -51,11 +26,11 @@ void make_chain(ProgramMaker& maker) {
 }
 
 struct Chain {
-  explicit Chain(Context& t) : a(floats(t, 1)), b(floats(t, 2)) { make_chain(maker); }
+  explicit Chain(Context& t) : a(random_floats(t, 1)), b(random_floats(t, 2)) { make_chain(maker); }
 
   bool is_right(const std::vector<uint8_t>& bytes) const {
-    return holds(bytes, [&](size_t i) {
-      const float x = at(a, i), y = at(b, i);
+    return holds_each(bytes, [&](size_t i) {
+      const float x = float_at(a, i), y = float_at(b, i);
       return ((x + y) * x + y) * (x + y);
     });
   }
@@ -76,7 +51,7 @@ void nodes_run_in_order(Context& t) {
 
 void constants_belong_to_the_executable(Context& t) {
   ProgramMaker maker;
-  const std::vector<uint8_t> a = floats(t, 1), c = floats(t, 3);
+  const std::vector<uint8_t> a = random_floats(t, 1), c = random_floats(t, 3);
   std::vector<uint8_t> data = c;
   const uint32_t x = maker.add_value(BP_VALUE_INPUT),
                  k = maker.add_value(BP_VALUE_CONSTANT, data.data()),
@@ -90,7 +65,7 @@ void constants_belong_to_the_executable(Context& t) {
   t.require_ok(compiler.executable_info(compiler.self, executable.get(), &info), "executable_info");
   ProgramRunner runner(t, executable, {a});
   t.require_ok(runner.launch(), "launch");
-  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i); }),
+  t.expect(holds_each(runner.output(), [&](size_t i) { return float_at(a, i) + float_at(c, i); }),
            "the result with a constant");
 }
 
@@ -195,14 +170,14 @@ void broken_programs_are_refused(Context& t) {
 void frames_of_later_hosts_are_taken(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   ProgramMaker longer;
-  const std::vector<uint8_t> a = floats(t, 1), b = floats(t, 3);
+  const std::vector<uint8_t> a = random_floats(t, 1), b = random_floats(t, 3);
   const uint32_t x = longer.add_value(BP_VALUE_INPUT), z = longer.add_value(BP_VALUE_INPUT),
                  y = longer.add_value(BP_VALUE_OUTPUT);
   longer.add_longer_node(BP_OP_ADD, x, z, y);
   const OwnedExecutable executable = compile_program(t, longer);
   ProgramRunner runner(t, executable, {a, b});
   t.require_ok(runner.launch(), "launch");
-  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(b, i); }),
+  t.expect(holds_each(runner.output(), [&](size_t i) { return float_at(a, i) + float_at(b, i); }),
            "the result of a frame that gives nothing more");
   ProgramMaker more;
   more.add_value(BP_VALUE_INPUT);
@@ -278,7 +253,7 @@ void submitted_launches_outlive_the_executable(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   t.expect_eq(compiler.release(compiler.self, nullptr), BP_OK, "release(NULL)");
   ProgramMaker maker;
-  const std::vector<uint8_t> a = floats(t, 1), c = floats(t, 3);
+  const std::vector<uint8_t> a = random_floats(t, 1), c = random_floats(t, 3);
   const uint32_t x = maker.add_value(BP_VALUE_INPUT),
                  k = maker.add_value(BP_VALUE_CONSTANT, c.data()),
                  y = maker.add_value(BP_VALUE_OUTPUT), s = maker.add_value(BP_VALUE_TEMPORARY);
@@ -298,7 +273,8 @@ void submitted_launches_outlive_the_executable(Context& t) {
           std::vector<uint8_t>(kProgramBytes, 0xFF));
   }
   gate.open();
-  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i) + at(c, i); }),
+  t.expect(holds_each(runner.output(),
+                      [&](size_t i) { return float_at(a, i) + float_at(c, i) + float_at(c, i); }),
            "the result of a launch whose executable has ended");
 }
 

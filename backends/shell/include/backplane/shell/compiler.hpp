@@ -1,5 +1,8 @@
 // The compiler of backends that have kernels. It chooses one kernel for each node of a program of
 // format "backplane.graph"; the compiled program runs these kernels.
+//
+// It has one option: "plans" is "yes", or "no" for executables whose kernels run without plans.
+// These compile faster and pack no constants.
 #pragma once
 
 #include <memory>

@@ -28,17 +28,28 @@ struct CompilerBackend {
   bool (*is_device)(void* self, bp_device* device);
 };
 
+// What the host asks for, besides the program.
+struct CompileRequest {
+  bp_launch_flags flags = 0;
+  bool makes_plans = true;                   // The option "plans".
+  bp_should_stop_fn* should_stop = nullptr;  // Not NULL only during the constructor.
+  void* user_data = nullptr;
+
+  // Begins a step. Throws StatusError of BP_ABORTED if the host stops the compilation.
+  void begin_step() const;
+};
+
 class Executable {
  public:
   // Compiles `program`. Throws StatusError of BP_UNSUPPORTED if no kernel takes one of its nodes.
-  Executable(const CompilerBackend& backend, bp_device* device, bp_launch_flags flags,
+  Executable(const CompilerBackend& backend, bp_device* device, const CompileRequest& request,
              Program program);
   Executable(const Executable&) = delete;
   ~Executable();
 
   const bp_kernel& kernel() const { return kernel_; }
   const Program& program() const { return program_; }
-  bp_launch_flags flags() const { return flags_; }
+  const CompileRequest& request() const { return request_; }
   bp_device* device() const { return device_; }
 
   // Returns whether a reset of the device has lost the executable.
@@ -79,7 +90,7 @@ class Executable {
   const CompilerBackend& backend_;
   bp_device* const device_;
   const uint64_t generation_;  // That of the device.
-  const bp_launch_flags flags_;
+  CompileRequest request_;
   const Program program_;
   bp_kernel kernel_{};
   std::vector<Node> nodes_;

@@ -34,7 +34,7 @@ BP_FIRST_SIZE(bp_buffer_info, reserved);
 BP_FIRST_SIZE(bp_capture_desc, slot_count);
 BP_FIRST_SIZE(bp_capture_info, is_origin);
 BP_FIRST_SIZE(bp_collective_call, root);
-BP_FIRST_SIZE(bp_compile_desc, reserved);
+BP_FIRST_SIZE(bp_compile_desc, user_data);
 BP_FIRST_SIZE(bp_entry_reply, abi_major_max);
 BP_FIRST_SIZE(bp_event_desc, reserved);
 BP_FIRST_SIZE(bp_executable_info, code_bytes);

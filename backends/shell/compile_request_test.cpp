@@ -1,0 +1,95 @@
+// Tests what a host asks of a compilation, besides the program.
+#include "backends/shell/test_compiler.hpp"
+
+namespace bp {
+namespace {
+
+using Values = std::vector<float>;
+
+class CompileRequestTest : public ProgramTest {
+ protected:
+  // t = -x; y = t + c
+  CompileRequestTest() {
+    maker.add_neg(x, t);
+    maker.add_add(t, c, y);
+    add.prepare = [](const bp_kernel* self, bp_device*, const bp_prepare_desc*, const void*,
+                     bp_plan**) -> bp_status {
+      ++static_cast<CompileRequestTest&>(of(self)).plans;
+      return BP_UNSUPPORTED;
+    };
+  }
+
+  bp_status compile_with(const std::vector<bp_option>& options,
+                         bp_should_stop_fn* should_stop = nullptr, void* user_data = nullptr) {
+    bp_compile_desc desc = *maker.desc();
+    desc.options = options.data();
+    desc.option_count = options.size();
+    desc.should_stop = should_stop;
+    desc.user_data = user_data;
+    executable = nullptr;
+    const bp_status status = ops.compile(ops.self, device.handle(), &desc, &executable);
+    EXPECT_EQ(executable == nullptr, status != BP_OK);
+    return status;
+  }
+
+  const Values data{10, 20, 30, 40};
+  int plans = 0;
+  bp_executable* executable = nullptr;
+  ProgramMaker maker;
+  const uint32_t x = maker.add_value(BP_VALUE_INPUT), c = maker.add_constant(data),
+                 t = maker.add_value(BP_VALUE_TEMPORARY), y = maker.add_value(BP_VALUE_OUTPUT);
+};
+
+TEST_F(CompileRequestTest, MakesPlansUnlessAnOptionSaysNo) {
+  EXPECT_EQ(compile_with({}), BP_OK);
+  EXPECT_EQ(compile_with({{"plans", "yes"}}), BP_OK);
+  EXPECT_EQ(plans, 2);
+  EXPECT_EQ(compile_with({{"plans", "no"}}), BP_OK);
+  EXPECT_EQ(plans, 2);
+  EXPECT_EQ(run(executable, maker, {{1, 2, 3, 4}})[1], (Values{9, 18, 27, 36}));
+  uint64_t size_bytes = 0;
+  EXPECT_EQ(ops.serialize(ops.self, executable, 0, nullptr, &size_bytes), BP_OK);
+  std::vector<std::byte> bytes(size_bytes);
+  EXPECT_EQ(ops.serialize(ops.self, executable, size_bytes, bytes.data(), &size_bytes), BP_OK);
+  EXPECT_EQ(ops.deserialize(ops.self, device.handle(), bytes.data(), size_bytes, &executable),
+            BP_OK);
+  EXPECT_EQ(plans, 2) << "the bytes hold the option";
+}
+
+TEST_F(CompileRequestTest, NamesTheOptionThatItRefuses) {
+  EXPECT_EQ(compile_with({{"plans", "no"}, {"tiles", "8"}}), BP_NOT_FOUND);
+  EXPECT_EQ(device.text,
+            "compile: options[1]: the compiler has no option \"tiles\"; allowed are: plans");
+  EXPECT_EQ(compile_with({{"plans", "some"}}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(device.text, "compile: options[0]: plans is \"some\"; allowed are: yes, no");
+  EXPECT_EQ(compile_with({{"plans", nullptr}}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(device.text, "compile: options[0] has no key or no value");
+  bp_compile_desc desc = *maker.desc();
+  desc.option_count = 1;
+  EXPECT_EQ(ops.compile(ops.self, device.handle(), &desc, &executable), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(device.text, "compile: options is NULL");
+}
+
+TEST_F(CompileRequestTest, StopsAtEachOfItsSteps) {
+  struct Stop {
+    int calls, last;
+    static uint32_t ask(void* self) {
+      auto& s = *static_cast<Stop*>(self);
+      return ++s.calls == s.last ? 1 : 0;
+    }
+  };
+  Stop never{};
+  EXPECT_EQ(compile_with({}, Stop::ask, &never), BP_OK);
+  EXPECT_EQ(ops.release(ops.self, executable), BP_OK);
+  EXPECT_EQ(never.calls, 5) << "the beginning, two nodes, the upload, and a plan";
+  for (int call = 1; call <= never.calls; ++call) {
+    Stop stop{.calls = 0, .last = call};
+    EXPECT_EQ(compile_with({}, Stop::ask, &stop), BP_ABORTED);
+    EXPECT_EQ(device.text, "compile: should_stop() stopped it");
+    EXPECT_EQ(stop.calls, call);
+    EXPECT_EQ(device.live_count(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace bp
