@@ -1,4 +1,7 @@
 // Tests what a host asks of a compilation, besides the program.
+#include <algorithm>
+#include <array>
+
 #include "backends/shell/test_compiler.hpp"
 
 namespace bp {
@@ -89,6 +92,97 @@ TEST_F(CompileRequestTest, StopsAtEachOfItsSteps) {
     EXPECT_EQ(stop.calls, call);
     EXPECT_EQ(device.live_count(), 0u);
   }
+}
+
+// ---- Fingerprints and bytes ---------------------------------------------------------------------
+
+using Words = std::array<uint64_t, 2>;
+
+class FingerprintTest : public CompileRequestTest {
+ protected:
+  FingerprintTest() {
+    add.prepare = nullptr;
+    offer({&neg, &add});
+  }
+  Words fingerprint(const std::function<void(bp_compile_desc&)>& change = nullptr) {
+    bp_compile_desc desc = *maker.desc();
+    if (change) change(desc);
+    Words words{};
+    EXPECT_EQ(ops.fingerprint(ops.self, device.handle(), &desc, words.data()), BP_OK)
+        << device.text;
+    return words;
+  }
+  std::vector<std::byte> bytes() {
+    EXPECT_EQ(compile_with({}), BP_OK);
+    uint64_t size_bytes = 0;
+    EXPECT_EQ(ops.serialize(ops.self, executable, 0, nullptr, &size_bytes), BP_OK);
+    std::vector<std::byte> all(size_bytes);
+    EXPECT_EQ(ops.serialize(ops.self, executable, size_bytes, all.data(), &size_bytes), BP_OK);
+    return all;
+  }
+  // Returns the text of the refusal.
+  std::string refusal(const std::vector<std::byte>& given) {
+    EXPECT_EQ(ops.validate(ops.self, device.handle(), given.data(), given.size()), BP_INCOMPATIBLE);
+    return device.text;
+  }
+};
+
+TEST_F(FingerprintTest, IsTheSameInEveryProcess) {
+  Fingerprint known;
+  known.add(std::string_view("acme.chip"));
+  known.add(7);
+  EXPECT_EQ(known.value(), (Words{10851817697951717273u, 15768548268160967189u}));
+  EXPECT_EQ(fingerprint([](bp_compile_desc& d) { d.user_data = &d; }), fingerprint());
+}
+
+TEST_F(FingerprintTest, DiffersWithAllThatChangesTheExecutable) {
+  static constexpr bp_option kPlans[] = {{"plans", "no"}};
+  std::vector<Words> all{fingerprint()};
+  all.push_back(fingerprint([](bp_compile_desc& d) { d.flags = BP_LAUNCH_STRICT_F32; }));
+  all.push_back(fingerprint([](bp_compile_desc& d) {
+    d.options = kPlans;
+    d.option_count = 1;
+  }));
+  neg.name = "neg.wide";
+  all.push_back(fingerprint());
+  offer({&neg, &add}, "test 2");
+  all.push_back(fingerprint());
+  const Values changed{10, 20, 30, 41};
+  maker.values[c].data = changed.data();
+  all.push_back(fingerprint());
+  maker.add_neg(y, y);
+  all.push_back(fingerprint());
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(std::ranges::count(all, all[i]), 1) << i;
+  }
+}
+
+TEST_F(FingerprintTest, NamesTheNodeThatNoKernelTakes) {
+  offer({&neg});
+  Words words{7, 7};
+  EXPECT_EQ(ops.fingerprint(ops.self, device.handle(), maker.desc(), words.data()), BP_UNSUPPORTED);
+  EXPECT_EQ(device.text, "fingerprint: node 1: add: the device has no kernel for the op");
+  EXPECT_EQ(words, (Words{7, 7}));
+}
+
+TEST_F(FingerprintTest, SaysWhyBytesAreNotValid) {
+  const std::vector<std::byte> good = bytes();
+  EXPECT_EQ(ops.validate(ops.self, device.handle(), good.data(), good.size()), BP_OK);
+  const size_t live_count = device.live_count();
+  std::vector<std::byte> changed = good;
+  changed.back() ^= std::byte{1};
+  EXPECT_EQ(refusal(changed), "validate: the checksum does not match; the bytes were changed");
+  changed.resize(good.size() - 8);
+  EXPECT_EQ(refusal(changed), "validate: the serialized program has " +
+                                  std::to_string(good.size()) + " bytes, and " +
+                                  std::to_string(changed.size()) + " are given");
+  changed.resize(7);
+  EXPECT_EQ(refusal(changed), "validate: the 7 bytes are no serialized program");
+  device.name = "Acme X2";
+  EXPECT_EQ(refusal(good), "validate: the bytes are for another device than Acme X2");
+  offer({&neg, &add}, "test 2");
+  EXPECT_EQ(refusal(good), "validate: the bytes are not of this build of test 2");
+  EXPECT_LE(device.live_count(), live_count);
 }
 
 }  // namespace

@@ -17,26 +17,8 @@ namespace {
 
 constexpr const char* kFormats[] = {"backplane.graph"};
 
-// A serialized program has words of 8 bytes: "bpgraph1", the identity of the build, a checksum of
-// the rest, the launch flags, whether there are plans, and the program.
-constexpr uint64_t kMagic = 0x3168706172677062;
-constexpr size_t kHeaderWords = 3;
-
 constexpr bp_launch_flags kKnownFlags =
     BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
-
-// Returns the FNV-1a hash.
-uint64_t hash(const void* data, size_t size_bytes) {
-  uint64_t value = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < size_bytes; ++i) {
-    value = (value ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
-  }
-  return value;
-}
-
-uint64_t checksum(const std::vector<uint64_t>& words) {
-  return hash(words.data() + kHeaderWords, (words.size() - kHeaderWords) * sizeof(uint64_t));
-}
 
 // Puts an option of the host into `request`. `name` begins the text of a failure.
 void take_option(const bp_option& option, const std::string& name, CompileRequest& request) {
@@ -56,7 +38,8 @@ void take_option(const bp_option& option, const std::string& name, CompileReques
 }
 
 CompileRequest request_of(const bp_compile_desc& desc, const char* call) {
-  CompileRequest request{.flags = desc.flags};
+  CompileRequest request;
+  request.flags = desc.flags;
   if (desc.option_count != 0 && desc.options == nullptr) {
     throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": options is NULL");
   }
@@ -185,8 +168,37 @@ bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info
   return BP_OK;
 }
 
-uint64_t Compiler::identity_hash() const {
-  return hash(backend_.identity, std::strlen(backend_.identity));
+ProgramTarget Compiler::target(bp_device* device) const {
+  const bp_device_ops& devices = backend_.devices;
+  const bp_device_properties* properties = nullptr;
+  const bool is_known = devices.properties != nullptr &&
+                        devices.properties(devices.self, device, &properties) == BP_OK;
+  const char* const name = is_known ? properties->name : nullptr;
+  return {backend_.identity, name == nullptr ? "a device without a name" : name};
+}
+
+bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
+                                uint64_t* out_words) const {
+  const bp_compile_desc ours = read(device, desc, "fingerprint");
+  if (out_words == nullptr) invalid("fingerprint: out_words is NULL");
+  const CompileRequest request = request_of(ours, "fingerprint");
+  const Program program(static_cast<const bp_program*>(ours.data));
+  const ProgramTarget on = target(device);
+  Fingerprint fingerprint;
+  fingerprint.add(on.build);
+  fingerprint.add(on.device);
+  fingerprint.add(request.words());
+  std::vector<uint64_t> words;
+  program.write_to(words);
+  fingerprint.add(words);
+  // A device that is alike may have other kernels, such as for another kind of processor.
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const bp_kernel& kernel =
+        kernel_for_node(backend_, device, request.flags, program, i, "fingerprint");
+    fingerprint.add(std::string_view(kernel.name));
+  }
+  std::ranges::copy(fingerprint.value(), out_words);
+  return BP_OK;
 }
 
 bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void* out_data,
@@ -195,10 +207,9 @@ bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void
   if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
     invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
   }
-  std::vector<uint64_t> words{kMagic, identity_hash(), 0, e.request().flags,
-                              e.request().makes_plans};
-  e.program().write_to(words);
-  words[2] = checksum(words);
+  std::vector<uint64_t> rest = e.request().words();
+  e.program().write_to(rest);
+  const std::vector<uint64_t> words = bytes_with_head(target(e.device()), rest);
   *out_size_bytes = words.size() * sizeof(uint64_t);
   if (capacity != 0) std::memcpy(out_data, words.data(), std::min(capacity, *out_size_bytes));
   return BP_OK;
@@ -210,25 +221,20 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   if (data == nullptr || out_executable == nullptr) {
     invalid("deserialize: data or out_executable is NULL");
   }
-  if (size_bytes % sizeof(uint64_t) != 0 || size_bytes <= (kHeaderWords + 1) * sizeof(uint64_t)) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: " + std::to_string(size_bytes) +
-                                           " bytes are no serialized program");
-  }
-  std::vector<uint64_t> words(size_bytes / sizeof(uint64_t));
-  std::memcpy(words.data(), data, size_bytes);
-  if (words[0] != kMagic || words[1] != identity_hash()) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: the bytes are not of this build of " +
-                                           std::string(backend_.identity));
-  }
-  if (words[2] != checksum(words)) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: the checksum does not match");
-  }
-  size_t position = kHeaderWords + 2;
+  const std::vector<uint64_t> words =
+      bytes_without_head(target(device), data, size_bytes, "deserialize");
+  size_t position = 0;
+  const CompileRequest request(words, position);
   Program program(words, position);
-  const CompileRequest request{.flags = static_cast<bp_launch_flags>(words[kHeaderWords]),
-                               .makes_plans = words[kHeaderWords + 1] != 0};
   *out_executable =
       add(std::make_unique<Executable>(backend_, device, request, std::move(program)));
+  return BP_OK;
+}
+
+bp_status Compiler::validate(bp_device* device, const void* data, uint64_t size_bytes) const {
+  check_device(device, "validate");
+  if (data == nullptr) invalid("validate: data is NULL");
+  static_cast<void>(bytes_without_head(target(device), data, size_bytes, "validate"));
   return BP_OK;
 }
 
@@ -256,6 +262,11 @@ bp_compiler_ops Compiler::table() {
     return guarded(*c.backend_.host, [&] {
       return c.query(device, desc, capacity, out_partitions, out_reasons, out_partition_count);
     });
+  };
+  ops.fingerprint = [](void* self, bp_device* device, const bp_compile_desc* desc,
+                       uint64_t* out_words) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.fingerprint(device, desc, out_words); });
   };
   ops.compile = [](void* self, bp_device* device, const bp_compile_desc* desc,
                    bp_executable** out_executable) {
@@ -286,6 +297,10 @@ bp_compiler_ops Compiler::table() {
     Compiler& c = compiler(self);
     return guarded(*c.backend_.host,
                    [&] { return c.deserialize(device, data, size_bytes, out_executable); });
+  };
+  ops.validate = [](void* self, bp_device* device, const void* data, uint64_t size_bytes) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.validate(device, data, size_bytes); });
   };
   ops.release = [](void* self, bp_executable* executable) {
     Compiler& c = compiler(self);

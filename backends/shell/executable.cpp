@@ -43,6 +43,26 @@ void CompileRequest::begin_step() const {
   throw StatusError(BP_ABORTED, "compile: should_stop() stopped it");
 }
 
+CompileRequest::CompileRequest(const std::vector<uint64_t>& words, size_t& position) {
+  if (words.size() - position < 2) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the end is damaged");
+  }
+  flags = static_cast<bp_launch_flags>(words[position++]);
+  makes_plans = words[position++] != 0;
+}
+
+const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* device,
+                                 bp_launch_flags flags, const Program& program, size_t index,
+                                 const std::string& call) {
+  const ProgramNode& node = program.nodes[index];
+  bp_reason reason = nullptr;
+  const bp_kernel* const kernel =
+      choose_kernel(backend.kernels, device, flags, node.frame, node.is_in_place(), reason);
+  if (kernel != nullptr) return *kernel;
+  throw StatusError(BP_UNSUPPORTED, call + ": node " + std::to_string(index) + ": " +
+                                        op_name(node.frame.op()) + ": " + reason);
+}
+
 Executable::Executable(const CompilerBackend& backend, bp_device* device,
                        const CompileRequest& request, Program program)
     : backend_(backend),
@@ -132,13 +152,7 @@ void Executable::choose(size_t index) {
   request_.begin_step();
   const ProgramNode& given = program_.nodes[index];
   Node& node = nodes_.emplace_back();
-  bp_reason reason = nullptr;
-  node.kernel = choose_kernel(backend_.kernels, device_, request_.flags, given.frame,
-                              given.is_in_place(), reason);
-  if (node.kernel == nullptr) {
-    throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(index) + ": " +
-                                          op_name(given.frame.op()) + ": " + reason);
-  }
+  node.kernel = &kernel_for_node(backend_, device_, request_.flags, program_, index, "compile");
   node.frame = given.frame.fitted(node.kernel->args_size_bytes);
   if (node.kernel->workspace_size == nullptr) return;
   uint64_t required = 0, preferred = 0;

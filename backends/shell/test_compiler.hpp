@@ -43,6 +43,11 @@ class FakeDevice {
       *out = of(self).generation;
       return BP_OK;
     };
+    ops.properties = [](void* self, bp_device*, const bp_device_properties** out) -> bp_status {
+      of(self).properties.name = of(self).name;
+      *out = &of(self).properties;
+      return BP_OK;
+    };
     return ops;
   }
 
@@ -83,6 +88,7 @@ class FakeDevice {
   std::string failing_call;
   int failing_after = 0;
   uint64_t generation = 0;
+  const char* name = "Acme X1";
 
  private:
   struct Object {
@@ -91,7 +97,7 @@ class FakeDevice {
   };
 
   static FakeDevice& of(void* self) { return *static_cast<FakeDevice*>(self); }
-  std::string name(const void* handle) const { return objects_.at(handle).name; }
+  std::string name_of(const void* handle) const { return objects_.at(handle).name; }
 
   template <typename Handle>
   Handle* make(const std::string& kind) {
@@ -114,6 +120,7 @@ class FakeDevice {
   bp_stream_ops streams();
   bp_event_ops events();
 
+  bp_device_properties properties{};
   std::vector<std::unique_ptr<char>> ids_;  // No handle is used twice.
   std::map<std::string, int> counts_;
   std::map<const void*, Object> objects_;
@@ -129,8 +136,8 @@ inline bp_allocator_ops FakeDevice::memory() {
   ops.deallocate = [](void* self, bp_buffer* buffer, bp_stream* stream) {
     if (buffer == nullptr) return bp_status{BP_OK};
     FakeDevice& d = of(self);
-    d.log.push_back(d.name(buffer) + " freed behind " +
-                    (stream == nullptr ? "nothing" : d.name(stream)));
+    d.log.push_back(d.name_of(buffer) + " freed behind " +
+                    (stream == nullptr ? "nothing" : d.name_of(stream)));
     return d.destroy(buffer);
   };
   ops.copy_from_host = [](void* self, bp_stream*, const bp_buffer_ref* dst, const void* src,
@@ -150,11 +157,11 @@ inline bp_stream_ops FakeDevice::streams() {
   };
   ops.destroy = [](void* self, bp_stream* stream) { return of(self).destroy(stream); };
   ops.synchronize = [](void* self, bp_stream* stream, uint64_t) {
-    of(self).log.push_back(of(self).name(stream) + " synchronized");
+    of(self).log.push_back(of(self).name_of(stream) + " synchronized");
     return of(self).fails("stream.synchronize") ? bp_status{BP_OUT_OF_MEMORY} : bp_status{BP_OK};
   };
   ops.wait_event = [](void* self, bp_stream* stream, bp_event* event) {
-    of(self).log.push_back(of(self).name(stream) + " waits for " + of(self).name(event));
+    of(self).log.push_back(of(self).name_of(stream) + " waits for " + of(self).name_of(event));
     return bp_status{BP_OK};
   };
   return ops;
@@ -167,11 +174,11 @@ inline bp_event_ops FakeDevice::events() {
   };
   ops.destroy = [](void* self, bp_event* event) { return of(self).destroy(event); };
   ops.record = [](void* self, bp_event* event, bp_stream* stream) {
-    of(self).log.push_back(of(self).name(event) + " recorded on " + of(self).name(stream));
+    of(self).log.push_back(of(self).name_of(event) + " recorded on " + of(self).name_of(stream));
     return bp_status{BP_OK};
   };
   ops.synchronize = [](void* self, bp_event* event, uint64_t) {
-    of(self).log.push_back(of(self).name(event) + " synchronized");
+    of(self).log.push_back(of(self).name_of(event) + " synchronized");
     return bp_status{BP_OK};
   };
   return ops;

@@ -37,8 +37,50 @@ void bend_requests(Runtime& r) {
   r.bent.compiler.compile = r.strength == "stop" ? compile_to_the_end : compile_without_options;
 }
 
+// ---- 51: fingerprints and checks that see too little --------------------------------------------
+
+bp_status fingerprint_of_counts(void* self, bp_device* device, const bp_compile_desc* desc,
+                                uint64_t* out_words) {
+  const bp_compiler_ops& good = runtime_of(self).good.compiler;
+  const bp_status status = good.fingerprint(good.self, device, desc, out_words);
+  if (status != BP_OK) return status;
+  const auto& program = *static_cast<const bp_program*>(desc->data);
+  out_words[0] = program.node_count;
+  out_words[1] = program.value_count;
+  return BP_OK;
+}
+
+// Another process would give another fingerprint too.
+bp_status fingerprint_of_address(void* self, bp_device* device, const bp_compile_desc* desc,
+                                 uint64_t* out_words) {
+  const bp_compiler_ops& good = runtime_of(self).good.compiler;
+  const bp_status status = good.fingerprint(good.self, device, desc, out_words);
+  if (status == BP_OK) {
+    out_words[0] ^= reinterpret_cast<uintptr_t>(static_cast<const bp_program*>(desc->data)->nodes);
+  }
+  return status;
+}
+
+bp_status validate_anything(void* self, bp_device* device, const void* data, uint64_t size_bytes) {
+  const bp_compiler_ops& good = runtime_of(self).good.compiler;
+  const bp_status status = good.validate(good.self, device, data, size_bytes);
+  return status == BP_INCOMPATIBLE ? bp_status{BP_OK} : status;
+}
+
+void bend_names(Runtime& r) {
+  bp_compiler_ops& bent = r.bent.compiler;
+  if (r.strength == "validate") {
+    bent.validate = validate_anything;
+  } else if (r.strength == "address") {
+    bent.fingerprint = fingerprint_of_address;
+  } else {
+    bent.fingerprint = fingerprint_of_counts;
+  }
+}
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "50", .bend = bend_requests, .has_compiler = true},
+    {.id = "51", .bend = bend_names, .has_compiler = true},
 };
 
 }  // namespace

@@ -157,6 +157,14 @@ typedef struct bp_compiler_ops {
                      uint32_t* out_partitions, bp_reason* out_reasons,
                      uint64_t* out_partition_count);
 
+  /* Optional; writes two words that name what compile() would make of the description, so that a
+   * host finds what it has serialized. [COMPILER-10] Equal descriptions have equal fingerprints in
+   * every process of one build, on all devices that are alike. Descriptions with other nodes,
+   * values, constants, flags or options have other fingerprints. should_stop() is not part of it. A
+   * program that query() does not take whole is BP_UNSUPPORTED. */
+  bp_status (*fingerprint)(void* self, bp_device* device, const bp_compile_desc* desc,
+                           uint64_t* out_words);
+
   /* A program with a node that query() refuses, and a format that formats() lacks, are
    * BP_UNSUPPORTED. A partition of query() may be BP_UNSUPPORTED too, such as for its memory, and
    * so may a whole program that has several partitions; the text says why. The host then runs the
@@ -179,6 +187,12 @@ typedef struct bp_compiler_ops {
    * device, and for bytes that were damaged: the caller then compiles the program anew. */
   bp_status (*deserialize)(void* self, bp_device* device, const void* data, uint64_t size_bytes,
                            bp_executable** out_executable);
+
+  /* Optional; says whether serialize() wrote these bytes for devices like this one. [COMPILER-11]
+   * validate() loads nothing. For bytes that were cut or changed, and for those of another driver,
+   * version or device, it returns BP_INCOMPATIBLE, and the text says which. deserialize() of bytes
+   * that are valid may still fail, such as for memory. */
+  bp_status (*validate)(void* self, bp_device* device, const void* data, uint64_t size_bytes);
 
   /* [COMPILER-6] Launches that were submitted before release() complete. NULL is a no-op. */
   bp_status (*release)(void* self, bp_executable* executable);

@@ -150,6 +150,15 @@ SizedCall make_bp_compiler_ops_query(Context& t) {
   });
 }
 
+SizedCall make_bp_compiler_ops_fingerprint(Context& t) {
+  const auto p = make_program(t);
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  return sized_call<bp_compile_desc>(p->desc(&p->program), [&t, &compiler, p](bp_compile_desc* at) {
+    uint64_t words[2] = {};
+    return compiler.fingerprint(compiler.self, t.target().device, at, words);
+  });
+}
+
 SizedCall make_bp_compiler_ops_compile(Context& t) {
   const auto p = make_program(t);
   return sized_call<bp_compile_desc>(p->desc(&p->program),

@@ -1,7 +1,10 @@
-// Cases for what a host asks of a compilation: options, and to stop.
+// Cases for what a host asks of a compilation, options and to stop, and for what it asks about one:
+// its fingerprint, and whether bytes hold one.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
@@ -105,6 +108,85 @@ void stopped_compilations_leave_nothing(Context& t) {
            "the result of a compilation that was not stopped");
 }
 
+// ---- Fingerprints and bytes ---------------------------------------------------------------------
+
+using Fingerprint = std::array<uint64_t, 2>;
+
+// y = op(op(a, k), a), with a constant k.
+struct Described {
+  explicit Described(const std::vector<uint8_t>& data, uint32_t op = BP_OP_ADD,
+                     bool is_swapped = false) {
+    const uint32_t a = maker.add_value(BP_VALUE_INPUT),
+                   k = maker.add_value(BP_VALUE_CONSTANT, data.data()),
+                   s = maker.add_value(BP_VALUE_TEMPORARY), y = maker.add_value(BP_VALUE_OUTPUT);
+    maker.add_node(BP_OP_ADD, is_swapped ? k : a, is_swapped ? a : k, s);
+    maker.add_node(op, s, a, y);
+  }
+
+  ProgramMaker maker;
+};
+
+Fingerprint fingerprint_of(Context& t, Described described, bp_launch_flags flags = 0) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  bp_compile_desc desc = described.maker.desc();
+  desc.flags = flags;
+  desc.should_stop = [](void*) { return 1u; };
+  Fingerprint words{};
+  const bp_status status =
+      compiler.fingerprint(compiler.self, t.target().device, &desc, words.data());
+  if (status == BP_UNSUPPORTED) t.not_supported(std::string("fingerprint: ") + bp_error_text());
+  t.require_ok(status, "fingerprint");
+  return words;
+}
+
+void fingerprints_tell_programs_apart(Context& t) {
+  const std::vector<uint8_t> data = random_floats(t, 1);
+  std::vector<uint8_t> other = data;
+  other.back() ^= 1;
+  const Fingerprint first = fingerprint_of(t, Described(data));
+  t.expect(fingerprint_of(t, Described(data)) == first, "equal descriptions have one fingerprint");
+  const std::vector<uint8_t> copy = data;
+  t.expect(fingerprint_of(t, Described(copy)) == first, "addresses are not part of a fingerprint");
+  const std::pair<const char*, Fingerprint> others[] = {
+      {"another op", fingerprint_of(t, Described(data, BP_OP_MUL))},
+      {"the other order of values", fingerprint_of(t, Described(data, BP_OP_ADD, true))},
+      {"a bit of a constant", fingerprint_of(t, Described(other))},
+      {"another flag", fingerprint_of(t, Described(data), BP_LAUNCH_DETERMINISTIC)},
+  };
+  for (const auto& [what, words] : others) {
+    t.expect(words != first, std::string("another fingerprint has ") + what);
+  }
+  const bp_compiler_ops& compiler = compiler_table(t);
+  Described described(data);
+  t.expect_refused(
+      compiler.fingerprint(compiler.self, t.target().device, &described.maker.desc(), nullptr),
+      BP_INVALID_ARGUMENT, "fingerprint: out_words is NULL");
+}
+
+void bytes_are_validated(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  ProgramMaker maker;
+  make_sums(maker);
+  const std::vector<uint8_t> bytes = serialized(t, compile_program(t, maker));
+  const auto validate = [&](const std::vector<uint8_t>& given) {
+    return compiler.validate(compiler.self, t.target().device, given.data(), given.size());
+  };
+  const bp_status status = validate(bytes);
+  if (status == BP_UNSUPPORTED) t.not_supported(std::string("validate: ") + bp_error_text());
+  t.require_ok(status, "validate");
+  for (size_t k = 0; k < 16; ++k) {
+    std::vector<uint8_t> damaged = bytes;
+    damaged[k * (bytes.size() - 1) / 15] ^= 0x10;
+    t.expect_refused(validate(damaged), BP_INCOMPATIBLE, "validate of bytes that were changed");
+  }
+  for (const size_t size : {bytes.size() / 2, bytes.size() - 1, size_t{1}}) {
+    const std::vector<uint8_t> cut(bytes.begin(), bytes.begin() + static_cast<int64_t>(size));
+    t.expect_refused(validate(cut), BP_INCOMPATIBLE, "validate of bytes that were cut");
+  }
+  t.expect_refused(compiler.validate(compiler.self, t.target().device, nullptr, bytes.size()),
+                   BP_INVALID_ARGUMENT, "validate: data is NULL");
+}
+
 }  // namespace
 
 void add_compilation_cases(std::vector<Case>& cases) {
@@ -115,6 +197,8 @@ void add_compilation_cases(std::vector<Case>& cases) {
           {"stopped_compilations_leave_nothing",
            {"COMPILER-9"},
            stopped_compilations_leave_nothing},
+          {"fingerprints_tell_programs_apart", {"COMPILER-10"}, fingerprints_tell_programs_apart},
+          {"bytes_are_validated", {"COMPILER-11"}, bytes_are_validated},
       });
 }
 

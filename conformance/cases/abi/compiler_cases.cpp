@@ -220,15 +220,8 @@ void serialized_program_runs_again(Context& t) {
   bp_device* const device = t.target().device;
   Chain chain(t);
   OwnedExecutable executable = compile_program(t, chain.maker);
-  uint64_t size = 0;
-  const bp_status status = compiler.serialize(compiler.self, executable.get(), 0, nullptr, &size);
-  if (status == BP_UNSUPPORTED) t.not_supported(std::string("serialize: ") + bp_error_text());
-  t.require_ok(status, "serialize");
-  t.require(size > 0, "the size of a serialized program");
-  std::vector<uint8_t> bytes(size);
-  t.require_ok(
-      compiler.serialize(compiler.self, executable.get(), bytes.size(), bytes.data(), &size),
-      "serialize");
+  const std::vector<uint8_t> bytes = serialized(t, executable);
+  const uint64_t size = bytes.size();
   executable.reset();
   bp_executable* out = nullptr;
   t.require_ok(compiler.deserialize(compiler.self, device, bytes.data(), size, &out),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backplane/shell/executable.hpp"
+#include "backplane/shell/program_bytes.hpp"
 
 namespace bp {
 
@@ -28,12 +29,14 @@ class Compiler {
   bp_status query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
                   uint32_t* out_partitions, bp_reason* out_reasons,
                   uint64_t* out_partition_count) const;
+  bp_status fingerprint(bp_device* device, const bp_compile_desc* desc, uint64_t* out_words) const;
   bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
   bp_status info(bp_executable* executable, bp_executable_info* out_info) const;
   bp_status serialize(bp_executable* executable, uint64_t capacity, void* out_data,
                       uint64_t* out_size_bytes) const;
   bp_status deserialize(bp_device* device, const void* data, uint64_t size_bytes,
                         bp_executable** out_executable);
+  bp_status validate(bp_device* device, const void* data, uint64_t size_bytes) const;
   bp_status release(bp_executable* executable);
 
   void check_device(bp_device* device, const char* call) const;
@@ -42,7 +45,7 @@ class Compiler {
   // Returns the same, and throws StatusError if a reset of the device has lost the executable.
   Executable& living(bp_executable* executable, const char* call) const;
   bp_executable* add(std::unique_ptr<Executable> executable);
-  uint64_t identity_hash() const;
+  ProgramTarget target(bp_device* device) const;
 
   const CompilerBackend backend_;
   mutable std::mutex mutex_;  // It guards the members below.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backplane/memory.h"
@@ -30,6 +31,13 @@ struct CompilerBackend {
 
 // What the host asks for, besides the program.
 struct CompileRequest {
+  CompileRequest() = default;
+
+  // Reads what words() returned from words[position] on, and moves `position` behind it. Throws
+  // StatusError of BP_INCOMPATIBLE if the words end early.
+  CompileRequest(const std::vector<uint64_t>& words, size_t& position);
+  std::vector<uint64_t> words() const { return {flags, makes_plans}; }
+
   bp_launch_flags flags = 0;
   bool makes_plans = true;                   // The option "plans".
   bp_should_stop_fn* should_stop = nullptr;  // Not NULL only during the constructor.
@@ -38,6 +46,12 @@ struct CompileRequest {
   // Begins a step. Throws StatusError of BP_ABORTED if the host stops the compilation.
   void begin_step() const;
 };
+
+// Returns the kernel that a node gets. Throws StatusError of BP_UNSUPPORTED, whose text begins with
+// `call`, if no kernel takes it.
+const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* device,
+                                 bp_launch_flags flags, const Program& program, size_t index,
+                                 const std::string& call);
 
 class Executable {
  public:
