@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backplane/addresses.h"
+#include "backplane/blocks.h"
 #include "backplane/dlpack.h"
 #include "registry/tests/fake_backend.hpp"
 
@@ -29,20 +30,34 @@ struct World {
     target = r.target();
     bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared);
     bp_block_allocate(target, nullptr, 4096, &block);
+    bp_pool_create(target, nullptr, &pool);
+    if (block != nullptr) wrap.ref = block->ref;
   }
   ~World() {
     bp_prepared_release(prepared);
     bp_block_free(block);
+    bp_pool_destroy(pool);
   }
-  bool is_whole() const { return target != nullptr && prepared != nullptr && block != nullptr; }
+  bool is_whole() const {
+    return target != nullptr && prepared != nullptr && block != nullptr && pool != nullptr;
+  }
+
+  // Frees blocks that outlive the registry.
+  struct LateBlocks : std::vector<bp_block*> {
+    ~LateBlocks() {
+      for (bp_block* block : *this) bp_block_free(block);
+    }
+  };
 
   bp_kernel kernel = make_kernel("add.any");
+  LateBlocks wrapped;
   FakeBackend fake;  // Outlives the registry.
   TestRegistry r;
   const bp_plugin* plugin = nullptr;
   const bp_target* target = nullptr;
   bp_prepared* prepared = nullptr;
   bp_block* block = nullptr;
+  bp_pool* pool = nullptr;
   AddCall call;
 
   // The results go here, and nothing looks at them.
@@ -64,6 +79,10 @@ struct World {
   bp_dlpack_unversioned old_theirs{};
   bp_dispatch_statistics statistics{.struct_size = sizeof(statistics)};
   bp_cache_statistics cache{.struct_size = sizeof(cache)};
+  bp_pool* other_pool = nullptr;
+  bp_pool_desc pool_desc{.struct_size = sizeof(pool_desc), .struct_type = BP_STRUCT_POOL_DESC};
+  bp_block_desc block_desc{.struct_size = sizeof(block_desc), .struct_type = BP_STRUCT_BLOCK_DESC};
+  bp_block_wrap_desc wrap{.struct_size = sizeof(wrap), .struct_type = BP_STRUCT_BLOCK_WRAP_DESC};
   bp_prepared_info info{.struct_size = sizeof(info)};
   bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
                              .struct_type = BP_STRUCT_DLPACK_EXPORT_DESC,
@@ -297,6 +316,59 @@ constexpr Row kRows[] = {
     {"bp_target_find_block", "out_byte_offset", kRefused,
      [](World& w) { return bp_target_find_block(w.target, 1, &w.other_block, nullptr); }},
 
+    {"bp_pool_create", "target", kRefused,
+     [](World& w) { return bp_pool_create(nullptr, &w.pool_desc, &w.other_pool); }},
+    {"bp_pool_create", "desc", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_pool_create(w.target, nullptr, &w.other_pool);
+       bp_pool_destroy(w.other_pool);
+       return status;
+     }},
+    {"bp_pool_create", "out_pool", kRefused,
+     [](World& w) { return bp_pool_create(w.target, &w.pool_desc, nullptr); }},
+    {"bp_pool_trim", "pool", kRefused, [](World&) { return bp_pool_trim(nullptr); }},
+    {"bp_pool_destroy", "pool", BP_OK, [](World&) { return bp_pool_destroy(nullptr); }},
+    {"bp_pool_get_statistics", "pool", kRefused,
+     [](World& w) { return bp_pool_get_statistics(nullptr, &w.cache); }},
+    {"bp_pool_get_statistics", "out_statistics", kRefused,
+     [](World& w) { return bp_pool_get_statistics(w.pool, nullptr); }},
+    {"bp_block_allocate_with", "target", kRefused,
+     [](World& w) {
+       return bp_block_allocate_with(nullptr, nullptr, &w.block_desc, &w.other_block);
+     }},
+    {"bp_block_allocate_with", "stream", BP_OK,
+     [](World& w) {
+       const bp_status status =
+           bp_block_allocate_with(w.target, nullptr, &w.block_desc, &w.other_block);
+       bp_block_free(w.other_block);
+       return status;
+     }},
+    {"bp_block_allocate_with", "desc", kRefused,
+     [](World& w) { return bp_block_allocate_with(w.target, nullptr, nullptr, &w.other_block); }},
+    {"bp_block_allocate_with", "out_block", kRefused,
+     [](World& w) { return bp_block_allocate_with(w.target, nullptr, &w.block_desc, nullptr); }},
+    {"bp_block_wrap", "target", kRefused,
+     [](World& w) { return bp_block_wrap(nullptr, nullptr, &w.wrap, &w.other_block); }},
+    {"bp_block_wrap", "stream", BP_OK,
+     [](World& w) {
+       bp_block* block = nullptr;
+       const bp_status status = bp_block_wrap(w.target, nullptr, &w.wrap, &block);
+       w.wrapped.push_back(block);  // The fake has no events, so the block ends after the unload.
+       return status;
+     }},
+    {"bp_block_wrap", "desc", kRefused,
+     [](World& w) { return bp_block_wrap(w.target, nullptr, nullptr, &w.other_block); }},
+    {"bp_block_wrap", "out_block", kRefused,
+     [](World& w) { return bp_block_wrap(w.target, nullptr, &w.wrap, nullptr); }},
+    {"bp_memory_keep_history", "target", kRefused,
+     [](World&) { return bp_memory_keep_history(nullptr, 0); }},
+    {"bp_memory_snapshot", "target", kRefused,
+     [](World& w) { return bp_memory_snapshot(nullptr, 64, w.text, &w.number); }},
+    {"bp_memory_snapshot", "text", kRefused,
+     [](World& w) { return bp_memory_snapshot(w.target, 64, nullptr, &w.number); }},
+    {"bp_memory_snapshot", "out_size", kRefused,
+     [](World& w) { return bp_memory_snapshot(w.target, 64, w.text, nullptr); }},
+
     {"bp_dlpack_find_target", "registry", kRefused,
      [](World& w) {
        return bp_dlpack_find_target(nullptr, {2, 0}, &w.found);
@@ -336,7 +408,7 @@ constexpr Row kRows[] = {
 // Returns "function(argument)" for each pointer that a function of the public headers takes.
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     EXPECT_TRUE(file) << name;
     std::ostringstream read;
@@ -465,6 +537,27 @@ const StructRow kStructs[] = {
      [](World& w, void* given) {
        return bp_cache_get_statistics(w.target, static_cast<bp_cache_statistics*>(given));
      }},
+    {"out_statistics", sizeof(bp_cache_statistics), [](World& w) { return bytes_of(w.cache); },
+     [](World& w, void* given) {
+       return bp_pool_get_statistics(w.pool, static_cast<bp_cache_statistics*>(given));
+     }},
+    {"desc", sizeof(bp_pool_desc), [](World& w) { return bytes_of(w.pool_desc); },
+     [](World& w, void* given) {
+       return bp_pool_create(w.target, static_cast<const bp_pool_desc*>(given), &w.other_pool);
+     },
+     BP_STRUCT_POOL_DESC},
+    {"desc", sizeof(bp_block_desc), [](World& w) { return bytes_of(w.block_desc); },
+     [](World& w, void* given) {
+       return bp_block_allocate_with(w.target, nullptr, static_cast<const bp_block_desc*>(given),
+                                     &w.other_block);
+     },
+     BP_STRUCT_BLOCK_DESC},
+    {"desc", sizeof(bp_block_wrap_desc), [](World& w) { return bytes_of(w.wrap); },
+     [](World& w, void* given) {
+       return bp_block_wrap(w.target, nullptr, static_cast<const bp_block_wrap_desc*>(given),
+                            &w.other_block);
+     },
+     BP_STRUCT_BLOCK_WRAP_DESC},
     {"out_info", sizeof(bp_prepared_info), [](World& w) { return bytes_of(w.info); },
      [](World& w, void* given) {
        return bp_prepared_get_info(w.prepared, static_cast<bp_prepared_info*>(given));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backplane/addresses.h"
+#include "backplane/blocks.h"
 #include "backplane/dlpack.h"
 #include "backplane/registry.hpp"
 #include "registry/tests/fake_backend.hpp"
@@ -90,6 +91,14 @@ constexpr Row kRows[] = {
     {"bp_cache_empty", kRefused, with_zeros<bp_cache_empty>},
     {"bp_block_address", kRefused, with_zeros<bp_block_address>},
     {"bp_target_find_block", kRefused, with_zeros<bp_target_find_block>},
+    {"bp_pool_create", kRefused, with_zeros<bp_pool_create>},
+    {"bp_pool_trim", kRefused, with_zeros<bp_pool_trim>},
+    {"bp_pool_destroy", BP_OK, with_zeros<bp_pool_destroy>},
+    {"bp_pool_get_statistics", kRefused, with_zeros<bp_pool_get_statistics>},
+    {"bp_block_allocate_with", kRefused, with_zeros<bp_block_allocate_with>},
+    {"bp_block_wrap", kRefused, with_zeros<bp_block_wrap>},
+    {"bp_memory_keep_history", kRefused, with_zeros<bp_memory_keep_history>},
+    {"bp_memory_snapshot", kRefused, with_zeros<bp_memory_snapshot>},
     {"bp_dlpack_find_target", kRefused, with_zeros<bp_dlpack_find_target>},
     {"bp_dlpack_import", kRefused, with_zeros<bp_dlpack_import>},
     {"bp_dlpack_import_unversioned", kRefused, with_zeros<bp_dlpack_import_unversioned>},
@@ -101,7 +110,7 @@ constexpr Row kRows[] = {
 TEST(HostNulls, HaveARowForEachFunction) {
   std::set<std::string> rows, declared;
   for (const Row& row : kRows) EXPECT_TRUE(rows.insert(row.function).second) << row.function;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     std::ostringstream read;
     read << file.rdbuf();
@@ -256,6 +265,9 @@ TEST(HostNulls, InlineFunctionsRefuseNull) {
   const bp_target& target = *r.target();
   AddCall call;
   EXPECT_EQ(bp::allocate(target, nullptr, 64, nullptr).code, kRefused);
+  EXPECT_EQ(bp::allocate(target, nullptr, bp_block_desc{}, nullptr).code, kRefused);
+  EXPECT_EQ(bp::create_pool(target, nullptr, nullptr).code, kRefused);
+  EXPECT_EQ(bp::memory_snapshot(target).substr(0, 1), "{");
   EXPECT_EQ(bp::create_stream(target, nullptr, nullptr).code, kRefused);
   EXPECT_EQ(bp::create_event(target, nullptr, nullptr).code, kRefused);
   EXPECT_NE(bp::explain(target, 0, BP_OP_ADD, nullptr), "");

@@ -15,7 +15,9 @@ void forget_handles(Target& target) {
     target.fallback_streams.clear();
   }
   target.stream_failures.forget_all();
-  if (target.cache != nullptr) target.cache->forget_memory();
+  if (target.cache == nullptr) return;
+  target.cache->forget_memory();
+  for (services::Cache* cache : target.caches->others()) cache->forget_memory();
 }
 
 bp_status reset(void* self, bp_device* device) {

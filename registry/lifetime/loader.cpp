@@ -164,7 +164,9 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   watch_resets(target);
   add_kernels(r, target);
   target.counts = std::make_unique<DispatchCounts[]>(op_rows().size() + kMaxRuntimeOps);
-  target.cache.reset(new services::Cache(target, target.has_table(BP_STRUCT_GRAPH_OPS)));
+  const bool has_graphs = target.has_table(BP_STRUCT_GRAPH_OPS);
+  target.cache.reset(new services::Cache(target, has_graphs));
+  target.caches = std::make_unique<services::CacheSet>(target, has_graphs, *target.cache);
   plugin.targets.push_back(std::move(added));
   return BP_OK;
 }
@@ -334,7 +336,9 @@ bp_status end_plugin(Plugin& plugin) {
     end_prepared(*target);
     target->compiled.reset();
     end_fallback_streams(*target);
+    keep_first(target->caches->release(), "memory.deallocate");
     keep_first(services::Cache::release(target->cache.release()), "memory.deallocate");
+    target->caches.reset();
   }
   plugin.ops.end();
   for (const std::unique_ptr<Target>& target : plugin.targets) {

@@ -53,12 +53,14 @@ bp_status destroy(void* self, bp_stream* stream) {
   return guarded([&] {
     std::vector<std::pair<services::Cache*, services::Cache::Ending>> endings;
     const std::vector<Target*> targets = targets_of(target_of(self), stream);
-    endings.reserve(targets.size());
     for (Target* target : targets) {
       forget_stream(*target, stream);
       target->stream_failures.forget(stream);
       if (target->cache == nullptr) continue;
-      endings.emplace_back(target->cache.get(), target->cache->begin_end(stream));
+      std::vector<services::Cache*> caches = target->caches->others();
+      caches.push_back(target->cache.get());
+      endings.reserve(endings.size() + caches.size());
+      for (services::Cache* cache : caches) endings.emplace_back(cache, cache->begin_end(stream));
     }
     const bp_status status = next.destroy(next.self, stream);
     for (auto& [cache, ending] : endings) cache->finish_end(ending, status == BP_OK);

@@ -48,6 +48,7 @@ bp_status Cache::address_of_segment(Segment& segment) {
   const bp_allocator_ops& allocator = *target_.allocator;
   bp_status status = allocator.address(allocator.self, segment.buffer, &address);
   const bool has_own = status == BP_OK;
+  if (has_own) address += segment.begin_byte;
   if (status == BP_UNSUPPORTED) status = reserve(segment.size_bytes, address);
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
@@ -79,7 +80,7 @@ bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
     return status;
   }
   const std::lock_guard lock(cache.mutex_);
-  const uint64_t address = block.segment->address + block.face.ref.byte_offset;
+  const uint64_t address = address_of(block);
   cache.addressed_[address] = &block;
   block.has_address = true;
   *out_address = address;
@@ -101,9 +102,15 @@ bp_status Cache::find(uint64_t address, bp_block** out_block, uint64_t* out_byte
                                 " lies in no block whose address bp_block_address() has given");
 }
 
+uint64_t Cache::address_of(const Block& block) {
+  return block.segment->address + block.face.ref.byte_offset - block.segment->begin_byte;
+}
+
 void Cache::forget_address_locked(Block& block) {
   if (!block.has_address) return;
-  addressed_.erase(block.segment->address + block.face.ref.byte_offset);
+  // A wrapped block may have the address of another one.
+  const auto found = addressed_.find(address_of(block));
+  if (found != addressed_.end() && found->second == &block) addressed_.erase(found);
   block.has_address = false;
 }
 

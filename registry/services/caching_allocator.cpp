@@ -12,7 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/memory_history.hpp"
 
 namespace bp::services {
 namespace {
@@ -29,13 +31,16 @@ bp_status was_freed(const char* what) {
                                        "not be used again");
 }
 
-uint64_t offset_alignment(const bp_target& target) {
+const bp_heap& heap_at(const bp_target& target, uint64_t index) {
   const bp_device_properties& p = *target.properties;
-  const auto* heap = reinterpret_cast<const std::byte*>(p.heaps);
+  const auto* first = reinterpret_cast<const std::byte*>(p.heaps);
+  return *reinterpret_cast<const bp_heap*>(first + index * p.heap_stride_bytes);
+}
+
+uint64_t offset_alignment(const bp_target& target) {
   uint64_t alignment = 1;
-  for (uint64_t i = 0; i < p.heap_count; ++i, heap += p.heap_stride_bytes) {
-    const auto& h = *reinterpret_cast<const bp_heap*>(heap);
-    alignment = std::max(alignment, h.tensor_offset_alignment_bytes);
+  for (uint64_t i = 0; i < target.properties->heap_count; ++i) {
+    alignment = std::max(alignment, heap_at(target, i).tensor_offset_alignment_bytes);
   }
   return alignment;
 }
@@ -103,6 +108,7 @@ Block* Cache::hand_out_locked(Block* block, uint64_t requested_bytes) {
   s.requested_bytes += requested_bytes;
   ++s.allocation_count;
   ++live_block_count_;
+  note(history_, MemoryEvent::kAllocate, block->face.ref, requested_bytes);
   return block;
 }
 
@@ -145,7 +151,7 @@ Block* Cache::take_locked(bp_stream* stream, uint64_t size_bytes) {
 
 Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
   const bool can_split =
-      target_.properties->heaps->suballocation_granularity_bytes != 0 &&
+      !has_whole_segments() &&
       block->size_bytes - size_bytes >= (block->segment->is_small ? rounding_ : kSmallLimit);
   if (!can_split) return block;
   Block* rest = new_handle_locked();
@@ -171,20 +177,33 @@ bp_status Cache::free(bp_block* handle) try {
     if (!block.is_live) [[unlikely]] {
       return was_freed("free");
     }
-    if (block.other_streams.empty() || !cache.has_memory_locked(block)) [[likely]] {
+    if (block.other_streams.empty()) [[likely]] {
       cache.give_back_locked(&block);
-      is_last = cache.is_released_ && cache.live_block_count_ == 0;
+      is_last = cache.ends_when_idle_ && cache.live_block_count_ == 0;
       if (!is_last) return BP_OK;
-    } else {
-      cache.forget_address_locked(block);
-      block.is_live = false;
     }
   }
-  if (!is_last) return cache.free_after_other_streams(&block);
-  delete &cache;
+  if (!is_last) return cache.free_shared(block);
+  cache.end_idle();
   return BP_OK;
 } catch (const std::bad_alloc&) {
   return out_of_host_memory("block.free");
+}
+
+// Ends a cache without blocks in use that was released, or gives back the memory of one whose pool
+// was destroyed.
+void Cache::end_idle() {
+  bool is_released = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_released = is_released_;
+    if (!is_released && !is_closed_) return;  // Another pool has taken the cache.
+  }
+  if (is_released) {
+    delete this;
+  } else if (empty() != BP_OK) {
+    static_cast<void>(core::take_error());  // The buffers stay in the cache until the unload.
+  }
 }
 
 // Counts `block` as freed, and lets its stream use it again.
@@ -194,6 +213,7 @@ void Cache::give_back_locked(Block* block) {
   statistics_.requested_bytes -= block->face.ref.size_bytes;
   ++statistics_.free_count;
   --live_block_count_;
+  note(history_, MemoryEvent::kFree, block->face.ref, block->face.ref.size_bytes);
   block->is_live = false;
   if (!has_memory_locked(*block)) {
     retire_handle_locked(block);

@@ -19,6 +19,8 @@
 namespace bp::services {
 
 class Cache;
+class CacheSet;
+class MemoryHistory;
 struct Pool;
 
 inline constexpr uint64_t kRounding = 512;           // Sizes of blocks are multiples of this.
@@ -30,7 +32,25 @@ constexpr uint64_t round_up(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// A buffer of the backend. It is cut into blocks, which all belong to one pool.
+// What a cache asks of the backend for each of its segments. The zeros stand for the first heap.
+struct Source {
+  uint64_t heap_index = 0;
+  uint64_t alignment_bytes = kRounding;  // A power of two from kRounding on.
+  bp_memory_usage usage = 0;
+
+  bool operator==(const Source&) const = default;
+};
+
+// What is called when a block of memory that belongs to someone else has ended.
+struct Release {
+  void (*call)(void* user_data) = nullptr;
+  void* user_data = nullptr;
+};
+
+struct Block;
+
+// A buffer of the backend. It is cut into blocks, which all belong to one pool. A wrapped segment
+// is a part of a buffer that belongs to someone else. It has one block and no pool.
 struct Segment {
   Segment(bp_buffer* b, Pool* of, uint64_t size, bool small)
       : buffer(b), pool(of), size_bytes(size), is_small(small) {}
@@ -44,6 +64,13 @@ struct Segment {
   bool is_lost = false;          // If true, a reset of the device has ended the buffer.
   bool has_reservation = false;  // If true, the address lies in a range that is reserved for it.
   uint64_t address = 0;          // The address of its first byte, or 0 until it is asked for.
+  Block* first = nullptr;        // Its block at the lowest offset. This handle never changes.
+
+  // Of wrapped segments alone.
+  bool is_wrapped = false;
+  uint64_t begin_byte = 0;  // Where it begins in the buffer.
+  Release release;
+  std::list<Segment>::iterator place;  // Its place in the list of wrapped segments.
 };
 
 // What a bp_block* points to: a part of a segment, linked to its neighbours. A handle that is not
@@ -59,6 +86,8 @@ struct Block {
   bool has_address = false;      // If true, the address was asked for, and find() finds the block.
   bool is_free = false;          // If true, it is in a free set. It is false for a block in a bin.
   bool is_live = false;          // If true, a caller has the block.
+  // The streams whose work the memory waits for when the block is freed. For a wrapped block they
+  // include its own stream.
   std::vector<std::shared_ptr<Pool>> other_streams;
 };
 
@@ -89,6 +118,9 @@ struct Pool {
 // Refuses a block that was freed before. `what` is the function that got it, such as "free".
 bp_status was_freed(const char* what);
 
+// Returns the heap of this index, which exists.
+const bp_heap& heap_at(const bp_target& target, uint64_t index);
+
 // Returns the alignment that a kernel may ask of the offset of a tensor. Not every caller knows
 // from which heap a buffer is, so this is the largest alignment of all heaps.
 uint64_t offset_alignment(const bp_target& target);
@@ -98,17 +130,34 @@ uint64_t offset_alignment(const bp_target& target);
 class Cache {
  public:
   // `has_graphs` says whether a stream of the target can capture.
-  Cache(const bp_target& target, bool has_graphs)
+  Cache(const bp_target& target, bool has_graphs, const Source& source = {})
       : target_(target),
         has_graphs_(has_graphs),
-        rounding_(std::bit_ceil(std::clamp(
-            std::max(target.properties->heaps->map_granularity_bytes, offset_alignment(target)),
-            kRounding, kLargeRounding))) {}
+        source_(source),
+        heap_(heap_at(target, source.heap_index)),
+        rounding_(
+            std::bit_ceil(std::clamp(std::max({heap_.map_granularity_bytes,
+                                               offset_alignment(target), source.alignment_bytes}),
+                                     kRounding, kLargeRounding))) {}
   Cache(const Cache&) = delete;
+
+  const Source& source() const { return source_; }
+
+  // Gives the cache the other caches of its target, which it empties when memory runs out, and the
+  // list to which it adds what happens. No other thread may use the cache yet.
+  void join(CacheSet* others, MemoryHistory* history) {
+    others_ = others;
+    history_ = history;
+  }
 
   bp_status allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);
   static bp_status free(bp_block* block);
   static bp_status record_stream(bp_block* block, bp_stream* stream);
+
+  // Makes a block of a range of a buffer that belongs to someone else (bp_block_wrap()). `address`
+  // is the address of its first byte, or 0 if the caller does not know it.
+  bp_status wrap(bp_stream* stream, const bp_buffer_ref& ref, uint64_t address,
+                 const Release& release, bp_block** out_block);
 
   // These implement bp_block_address() and bp_target_find_block().
   static bp_status address(bp_block* block, uint64_t* out_address);
@@ -132,6 +181,12 @@ class Cache {
   // buffer, the buffer stays in the cache. Returns the status of the first refusal.
   bp_status empty();
 
+  // close() says that the pool of the cache has ended: from now on the free of the last block gives
+  // the memory back. reopen() makes the cache usable by another pool. If the cache still has
+  // memory, it returns false instead.
+  void close();
+  bool reopen();
+
   // Forgets all memory, all streams and all events, because a reset of the device has ended them. A
   // block that is in use stays a block until it is freed, and is not used again.
   void forget_memory();
@@ -142,6 +197,18 @@ class Cache {
   static bp_status release(Cache* cache);
 
   bp_cache_statistics statistics() const;
+
+  // Calls look(segment, waiting) for each segment, the wrapped ones last, while it holds the lock.
+  // `waiting` is the list of blocks that were freed while other streams may still use them.
+  template <typename Look>
+  void look_at_segments(Look&& look) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<const Block*> waiting;
+    for (const Pending& pending : pending_) waiting.push_back(pending.block);
+    for (const std::list<Segment>* list : {&segments_, &wrapped_}) {
+      for (const Segment& segment : *list) look(segment, waiting);
+    }
+  }
 
  private:
   // A freed block that other streams may still use.
@@ -156,6 +223,11 @@ class Cache {
   // Returns whether the memory of a block can be used again after the block.
   bool has_memory_locked(const Block& block) const {
     return block.segment != nullptr && !block.segment->is_lost && !is_released_;
+  }
+
+  // Returns whether a buffer of the cache is used as one block. What is exported is a whole buffer.
+  bool has_whole_segments() const {
+    return heap_.suballocation_granularity_bytes == 0 || (source_.usage & BP_MEMORY_EXPORT) != 0;
   }
 
   Block* take_locked(bp_stream* stream, uint64_t size_bytes);
@@ -183,6 +255,7 @@ class Cache {
   bp_status add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes);
   bp_status collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes);
   bp_status out_of_memory(uint64_t size_bytes);
+  void forget_all();
   bp_status free_after_other_streams(Block* block);
   bp_status record_events(Pending& pending);
   void reclaim_pending(bool waits);
@@ -190,12 +263,21 @@ class Cache {
   bool has_happened(bp_event* event, bool waits) const;
   bool is_idle(bp_stream* stream) const;
   bp_event* record_end(bp_stream* stream) const;
+  void end_idle();
+  bp_status free_shared(Block& block);
+  void end_use_locked(Block* block);
+  void call_releases();
+  static uint64_t address_of(const Block& block);
   bp_status address_of_segment(Segment& segment);
   void forget_address_locked(Block& block);
   void destroy_events(const std::vector<bp_event*>& events);
 
   const bp_target& target_;
   const bool has_graphs_;
+  const Source source_;
+  const bp_heap& heap_;
+  CacheSet* others_ = nullptr;
+  MemoryHistory* history_ = nullptr;
   // A power of two from kRounding on. The sizes of blocks are its multiples, so that no two blocks
   // share bytes that flush() and invalidate() move together.
   const uint64_t rounding_;
@@ -209,6 +291,8 @@ class Cache {
   Pool* last_pool_ = nullptr;
   std::list<Segment> segments_;
   std::list<Segment> lost_segments_;      // Blocks that are in use may still point to them.
+  std::list<Segment> wrapped_;            // The wrapped segments, each with a block in use.
+  std::list<Segment> ended_wraps_;        // The wrapped segments whose owners must be told.
   std::map<uint64_t, Block*> addressed_;  // The live blocks whose addresses were asked for.
   std::vector<Pending> pending_;
   Block* unused_ = nullptr;  // The first retired handle.
@@ -216,6 +300,8 @@ class Cache {
                                   .struct_type = BP_STRUCT_CACHE_STATISTICS};
   uint64_t live_block_count_ = 0;
   bool is_released_ = false;
+  bool is_closed_ = false;       // If true, no pool uses the cache.
+  bool ends_when_idle_ = false;  // If true, one of the two above is true.
   std::atomic<bool> has_pending_ = false;
 };
 

@@ -10,7 +10,9 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/cache_set.hpp"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/memory_history.hpp"
 
 namespace bp::services {
 namespace {
@@ -38,8 +40,7 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
     if (is_released_) return backend_unloaded("block.allocate");
     if (has_fit_locked(stream, size_bytes)) return BP_OK;
   }
-  const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
-  uint64_t size = is_whole ? size_bytes : segment_size(size_bytes);
+  uint64_t size = has_whole_segments() ? size_bytes : segment_size(size_bytes);
   bp_status status = add_segment(stream, size, size_bytes);
   if (status == BP_OUT_OF_MEMORY) status = collect_and_add(stream, size, size_bytes);
   if (status == BP_OUT_OF_MEMORY && size > size_bytes) {
@@ -63,10 +64,14 @@ bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t ne
     block = new_handle_locked();
   }
   const bp_allocator_ops& allocator = *target_.allocator;
+  // A mask of 0 takes the first heap.
+  const uint64_t mask = source_.heap_index == 0 ? 0 : uint64_t{1} << source_.heap_index;
   const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
                               .size_bytes = size_bytes,
-                              .alignment_bytes = kRounding};
+                              .alignment_bytes = source_.alignment_bytes,
+                              .heap_mask = mask,
+                              .usage = source_.usage};
   const bp_status status =
       allocator.allocate(allocator.self, target_.device, &desc, &segment.buffer);
 
@@ -83,6 +88,8 @@ bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t ne
   block->face.ref = {segment.buffer, 0, 0};
   block->segment = &segment;
   block->size_bytes = size_bytes;
+  segment.first = block;
+  note(history_, MemoryEvent::kAddSegment, block->face.ref, size_bytes);
   statistics_.reserved_bytes += size_bytes;
   statistics_.reserved_peak_bytes =
       std::max(statistics_.reserved_peak_bytes, statistics_.reserved_bytes);
@@ -97,6 +104,7 @@ bp_status Cache::collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_
   reclaim_pending(true);
   const bp_status emptied = empty();
   if (emptied != BP_OK) return emptied;
+  if (others_ != nullptr) others_->empty_for(*this);
   calls_.wait_for_others();
   {
     const std::lock_guard lock(mutex_);
@@ -128,6 +136,7 @@ bp_status Cache::out_of_memory(uint64_t size_bytes) {
     const std::lock_guard lock(mutex_);
     ++statistics_.out_of_memory_count;
     s = statistics_;
+    note(history_, MemoryEvent::kOutOfMemory, {}, size_bytes);
     const auto look_at = [&](const Pool& pool) {
       for (const auto& free : pool.free) {
         if (!free.empty()) largest = std::max(largest, (*free.rbegin())->size_bytes);
@@ -138,8 +147,8 @@ bp_status Cache::out_of_memory(uint64_t size_bytes) {
   }
   uint64_t free_bytes = 0, total_bytes = 0;
   const bp_device_ops& devices = *target_.devices;
-  const bool is_known =
-      devices.memory_info(devices.self, target_.device, 0, &free_bytes, &total_bytes) == BP_OK;
+  const bool is_known = devices.memory_info(devices.self, target_.device, source_.heap_index,
+                                            &free_bytes, &total_bytes) == BP_OK;
   const uint64_t cached = s.reserved_bytes - s.allocated_bytes;
   std::string text = std::string(target_.name) + ": out of memory: " + mebibytes(size_bytes) +
                      " asked for; " + mebibytes(s.allocated_bytes) + " in use, " +
@@ -190,6 +199,11 @@ void Cache::drop_free_blocks_locked(Pool& pool) {
 
 void Cache::forget_memory() {
   calls_.wait_for_others();
+  forget_all();
+  call_releases();
+}
+
+void Cache::forget_all() {
   const std::lock_guard lock(mutex_);
   for (Segment& segment : segments_) {
     segment.is_lost = true;
@@ -199,7 +213,8 @@ void Cache::forget_memory() {
   lost_segments_.splice(lost_segments_.end(), segments_);
   // New memory may get these addresses.
   for (const auto& [address, block] : std::exchange(addressed_, {})) block->has_address = false;
-  for (const Pending& pending : std::exchange(pending_, {})) give_back_locked(pending.block);
+  for (Segment& segment : wrapped_) segment.is_lost = true;
+  for (const Pending& pending : std::exchange(pending_, {})) end_use_locked(pending.block);
   for (const auto& pool : std::exchange(ended_, {})) drop_free_blocks_locked(*pool);
   for (const auto& [stream, pool] : std::exchange(pools_, {})) drop_free_blocks_locked(*pool);
   drop_free_blocks_locked(common_);
@@ -255,6 +270,7 @@ bp_status Cache::give_segment_back(BackendCalls::Call& call, Block* block) {
 // Forgets the segment that is the free block `block`, which is of no set.
 void Cache::drop_segment_locked(Block* block) {
   Segment* segment = block->segment;
+  note(history_, MemoryEvent::kFreeSegment, block->face.ref, segment->size_bytes);
   --segment->pool->segment_count;
   statistics_.reserved_bytes -= segment->size_bytes;
   ++statistics_.backend_free_count;
@@ -273,14 +289,17 @@ bp_status Cache::release(Cache* cache) {
     for (const auto& pool : cache->ended_) cache->end_pool_locked(*pool);
     for (const Pending& pending : cache->pending_) {
       events.insert(events.end(), pending.events.begin(), pending.events.end());
-      cache->give_back_locked(pending.block);
+      cache->end_use_locked(pending.block);
     }
     cache->pending_.clear();
     for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
-    cache->is_released_ = true;
+    cache->is_released_ = cache->ends_when_idle_ = true;
+    cache->others_ = nullptr;
+    cache->history_ = nullptr;
     is_last = cache->live_block_count_ == 0;
   }
   cache->destroy_events(events);
+  cache->call_releases();
   const bp_allocator_ops& allocator = *cache->target_.allocator;
   uint64_t refused_count = 0;
   bp_status first = BP_OK;
@@ -295,6 +314,21 @@ bp_status Cache::release(Cache* cache) {
   if (first == BP_OK) return BP_OK;
   return fail(first, "the backend did not take " + std::to_string(refused_count) + " of " +
                          std::to_string(buffers.size()) + " cached buffers back: " + words);
+}
+
+void Cache::close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = ends_when_idle_ = true;
+}
+
+bool Cache::reopen() {
+  if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
+  const std::lock_guard lock(mutex_);
+  if (!is_closed_ || live_block_count_ != 0 || !segments_.empty()) return false;
+  is_closed_ = ends_when_idle_ = false;
+  statistics_ = {.struct_size = sizeof(bp_cache_statistics),
+                 .struct_type = BP_STRUCT_CACHE_STATISTICS};
+  return true;
 }
 
 }  // namespace bp::services

@@ -26,6 +26,33 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   return out_of_host_memory("block.record_stream");
 }
 
+// Frees a block that work of other streams uses, or that is wrapped.
+bp_status Cache::free_shared(Block& block) {
+  bool is_last = false, is_wrapped = false, has_memory = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!block.is_live) return was_freed("free");
+    is_wrapped = block.segment != nullptr && block.segment->is_wrapped;
+    has_memory = has_memory_locked(block);
+    if (has_memory) {
+      forget_address_locked(block);
+      block.is_live = false;
+    } else {
+      end_use_locked(&block);
+      is_last = ends_when_idle_ && live_block_count_ == 0;
+    }
+  }
+  if (has_memory) {
+    const bp_status status = free_after_other_streams(&block);
+    // The owner of wrapped memory learns at once if the work has ended already.
+    if (status == BP_OK && is_wrapped) reclaim_pending(false);
+    return status;
+  }
+  if (is_wrapped) call_releases();
+  if (is_last) end_idle();
+  return BP_OK;
+}
+
 // Records an event on each other stream. The block is given back when all these events have
 // happened. For a stream that has ended, the end of its pool stands for the event.
 bp_status Cache::free_after_other_streams(Block* block) {
@@ -122,7 +149,7 @@ void Cache::reclaim_pending(bool waits) {
           });
       if (is_over) {
         happened.swap(pending.events);
-        give_back_locked(pending.block);
+        end_use_locked(pending.block);
       } else {
         pending_.push_back(std::move(pending));
         has_pending_ = true;
@@ -130,6 +157,7 @@ void Cache::reclaim_pending(bool waits) {
     }
     destroy_events(happened);
   }
+  call_releases();
 }
 
 }  // namespace bp::services

@@ -69,18 +69,28 @@ bp_status bp_target_find_block(const bp_target* target, uint64_t address, bp_blo
   if (cache == nullptr) return status;
   if (out_block == nullptr) return bp::is_null("out_block");
   if (out_byte_offset == nullptr) return bp::is_null("out_byte_offset");
-  return guarded([&] { return cache->find(address, out_block, out_byte_offset); });
+  return guarded([&] {
+    const bp_status first = cache->find(address, out_block, out_byte_offset);
+    if (first == BP_OK) return first;
+    for (const bp::services::Cache* other : impl(target).caches->others()) {
+      if (other->find(address, out_block, out_byte_offset) == BP_OK) return bp_status{BP_OK};
+    }
+    return first;
+  });
 }
 
 bp_status bp_cache_get_statistics(const bp_target* target, bp_cache_statistics* out_statistics) {
   bp_status status = BP_OK;
   bp::services::Cache* cache = cache_of(target, status);
   if (cache == nullptr) return status;
-  return write_out(cache->statistics(), out_statistics, kFirstStatistics, "out_statistics");
+  return guarded([&] {
+    return write_out(impl(target).caches->statistics(nullptr), out_statistics, kFirstStatistics,
+                     "out_statistics");
+  });
 }
 
 bp_status bp_cache_empty(const bp_target* target) {
   bp_status status = BP_OK;
   bp::services::Cache* cache = cache_of(target, status);
-  return cache == nullptr ? status : guarded([&] { return cache->empty(); });
+  return cache == nullptr ? status : guarded([&] { return impl(target).caches->empty(); });
 }

@@ -25,6 +25,7 @@
 #include "registry/plugins/host_services.hpp"
 #include "registry/plugins/instance.hpp"
 #include "registry/plugins/manifest.hpp"
+#include "registry/services/cache_set.hpp"
 #include "registry/services/caching_allocator.hpp"
 #include "registry/state/stream_failures.hpp"
 
@@ -95,8 +96,11 @@ struct Target final : bp_target {
   std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.
   bool is_compile_only = false;           // No kernel serves a launch that was not prepared.
   Selection selection;
-  std::unique_ptr<DispatchCounts[]> counts;              // OpRow::index is the index.
-  std::unique_ptr<services::Cache, CacheRelease> cache;  // NULL after the unload.
+  std::unique_ptr<DispatchCounts[]> counts;  // OpRow::index is the index.
+  // The caches, and among them the cache of the first heap, which ends before the set. Both are
+  // NULL after the unload.
+  std::unique_ptr<services::CacheSet> caches;
+  std::unique_ptr<services::Cache, CacheRelease> cache;
 
   std::mutex prepared_mutex;
   std::vector<Prepared*> prepared;  // prepared_mutex guards it. The unload ends their plans.

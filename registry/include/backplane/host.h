@@ -444,13 +444,15 @@ typedef struct bp_cache_statistics {
   uint64_t retry_count, out_of_memory_count;
 } bp_cache_statistics;
 
-/* The caller sets struct_size. */
+/* Gives the sums over all heaps and usages, without private pools and wrapped blocks (blocks.h); a
+ * peak is the sum of the peaks. The caller sets struct_size. */
 BP_API bp_status bp_cache_get_statistics(const bp_target* target,
                                          bp_cache_statistics* out_statistics);
 
 /* Frees all buffers of the cache that hold no block in use, except those that work of an ended
- * stream may still use. A buffer that the backend refuses to take back stays in the cache and in
- * its statistics; the first such failure is returned, after all were tried. */
+ * stream may still use, and those of private pools. A buffer that the backend refuses to take back
+ * stays in the cache and in its statistics; the first such failure is returned, after all were
+ * tried. */
 BP_API bp_status bp_cache_empty(const bp_target* target);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "backplane/host.h"
+#include "backplane/blocks.h"
 
 namespace bp {
 
@@ -83,6 +83,33 @@ inline Status allocate(const bp_target& target, bp_stream* stream, uint64_t size
   return status_of(code);
 }
 
+// Takes a block of the heap, usage and pool that `desc` asks for. Its header is set here.
+inline Status allocate(const bp_target& target, bp_stream* stream, bp_block_desc desc,
+                       BlockHandle* out_block) {
+  if (out_block == nullptr) return {BP_INVALID_ARGUMENT, "out_block is NULL"};
+  desc.struct_size = sizeof(desc);
+  desc.struct_type = BP_STRUCT_BLOCK_DESC;
+  bp_block* block = nullptr;
+  const bp_status code = bp_block_allocate_with(&target, stream, &desc, &block);
+  if (code == BP_OK) out_block->reset(block);
+  return status_of(code);
+}
+
+struct DestroyPool {
+  void operator()(bp_pool* pool) const { static_cast<void>(bp_pool_destroy(pool)); }
+};
+using PoolHandle = std::unique_ptr<bp_pool, DestroyPool>;
+
+// Makes a private pool; `name` may be NULL.
+inline Status create_pool(const bp_target& target, const char* name, PoolHandle* out_pool) {
+  if (out_pool == nullptr) return {BP_INVALID_ARGUMENT, "out_pool is NULL"};
+  const bp_pool_desc desc{sizeof(desc), BP_STRUCT_POOL_DESC, nullptr, name};
+  bp_pool* pool = nullptr;
+  const bp_status code = bp_pool_create(&target, &desc, &pool);
+  if (code == BP_OK) out_pool->reset(pool);
+  return status_of(code);
+}
+
 inline Status create_stream(const bp_target& target, const bp_stream_desc* desc,
                             StreamHandle* out_stream) {
   if (out_stream == nullptr) return {BP_INVALID_ARGUMENT, "out_stream is NULL"};
@@ -111,6 +138,18 @@ inline std::string explain(const bp_target& target, bp_launch_flags flags, uint3
   std::string text(size, '\0');
   if (bp_kernel_explain(&target, flags, op, args, size, text.data(), &size) != BP_OK) {
     return take_error();
+  }
+  text.resize(std::char_traits<char>::length(text.c_str()));
+  return text;
+}
+
+// Returns the JSON of bp_memory_snapshot(). If that fails, returns why.
+inline std::string memory_snapshot(const bp_target& target) {
+  std::string text;
+  for (uint64_t size = 0;;) {
+    if (bp_memory_snapshot(&target, text.size(), text.data(), &size) != BP_OK) return take_error();
+    if (size <= text.size()) break;
+    text.resize(size + size / 8);  // Other threads allocate meanwhile.
   }
   text.resize(std::char_traits<char>::length(text.c_str()));
   return text;

@@ -1,0 +1,153 @@
+// A device of the test's own process for tests of the memory services: host memory in three heaps,
+// and events that complete when the test says so. It counts its buffers and events.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "registry/services/cache_set.hpp"
+
+namespace bp::services {
+
+struct FakeMemory {
+  struct Buffer {
+    std::unique_ptr<unsigned char[]> bytes;
+    uint64_t size_bytes;
+    bp_allocate_desc desc;
+  };
+
+  std::map<bp_buffer*, Buffer> buffers;
+  uint64_t limit_bytes = UINT64_MAX, used_bytes = 0;
+  bool events_are_done = false;
+  int live_events = 0;
+  bp_status record_status = BP_OK;
+
+  bp_heap heaps[3] = {make_heap(BP_HEAP_DEVICE_LOCAL), make_heap(BP_HEAP_HOST_VISIBLE), {}};
+  bp_device_properties properties{.struct_size = sizeof(bp_device_properties),
+                                  .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+                                  .heaps = heaps,
+                                  .heap_count = 3,
+                                  .heap_stride_bytes = sizeof(bp_heap)};
+  bp_device_ops devices{.struct_size = sizeof(bp_device_ops), .self = this};
+  bp_allocator_ops allocator{.struct_size = sizeof(bp_allocator_ops), .self = this};
+  bp_stream_ops streams{.struct_size = sizeof(bp_stream_ops), .self = this};
+  bp_event_ops events{.struct_size = sizeof(bp_event_ops), .self = this};
+  bp_target target{.name = "fake:0",
+                   .device = reinterpret_cast<bp_device*>(this),
+                   .properties = &properties,
+                   .devices = &devices,
+                   .allocator = &allocator,
+                   .streams = &streams,
+                   .events = &events,
+                   .default_stream = stream(1)};
+  Cache* first = nullptr;
+  std::unique_ptr<CacheSet> caches;
+
+  static FakeMemory& from(void* self) { return *static_cast<FakeMemory*>(self); }
+  static bp_stream* stream(uintptr_t i) { return reinterpret_cast<bp_stream*>(i * 16); }
+
+  FakeMemory() {
+    conduct_memory();
+    conduct_streams();
+    first = new Cache(target, false);
+    caches = std::make_unique<CacheSet>(target, false, *first);
+  }
+  FakeMemory(const FakeMemory&) = delete;
+  ~FakeMemory() {
+    unload();
+    EXPECT_TRUE(buffers.empty()) << "buffers leaked";
+    EXPECT_EQ(live_events, 0) << "events leaked";
+  }
+
+  // Ends the caches as the unload of a plugin does.
+  void unload() {
+    if (caches == nullptr) return;
+    EXPECT_EQ(caches->release(), BP_OK);
+    EXPECT_EQ(Cache::release(first), BP_OK);
+    caches = nullptr;
+  }
+
+  // Takes a block as bp_block_allocate_with() does.
+  bp_block* take(const bp_block_desc& desc, const PrivatePool* pool = nullptr,
+                 bp_stream* on = stream(1)) {
+    bp_block* block = nullptr;
+    Source source;
+    EXPECT_EQ(read_source(target, desc, source), BP_OK) << bp_error_text();
+    EXPECT_EQ(caches->get(source, pool).allocate(on, desc.size_bytes, &block), BP_OK);
+    return block;
+  }
+  bp_block* take(uint64_t size_bytes, const PrivatePool* pool = nullptr) {
+    return take({.size_bytes = size_bytes}, pool);
+  }
+
+ private:
+  static bp_heap make_heap(bp_heap_flags flags) {
+    return {.struct_size = sizeof(bp_heap),
+            .struct_type = BP_STRUCT_HEAP,
+            .size_bytes = 1ull << 40,
+            .max_allocation_bytes = 1ull << 40,
+            .tensor_offset_alignment_bytes = 1,
+            .suballocation_granularity_bytes = 1,
+            .flags = flags};
+  }
+
+  void conduct_memory() {
+    allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
+                            bp_buffer** out) -> bp_status {
+      FakeMemory& f = from(self);
+      if (f.used_bytes + desc->size_bytes > f.limit_bytes) return BP_OUT_OF_MEMORY;
+      Buffer buffer{std::make_unique<unsigned char[]>(desc->size_bytes), desc->size_bytes, *desc};
+      *out = reinterpret_cast<bp_buffer*>(buffer.bytes.get());
+      f.buffers[*out] = std::move(buffer);
+      f.used_bytes += desc->size_bytes;
+      return BP_OK;
+    };
+    allocator.deallocate = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+      FakeMemory& f = from(self);
+      f.used_bytes -= f.buffers.at(buffer).size_bytes;
+      f.buffers.erase(buffer);
+      return BP_OK;
+    };
+    allocator.address = [](void*, bp_buffer* buffer, uint64_t* out) -> bp_status {
+      *out = reinterpret_cast<uintptr_t>(buffer);
+      return BP_OK;
+    };
+    allocator.buffer_info = [](void* self, bp_buffer* buffer, bp_buffer_info* info) -> bp_status {
+      info->device = from(self).target.device;
+      info->size_bytes = from(self).buffers.at(buffer).size_bytes;
+      return BP_OK;
+    };
+    devices.memory_info = [](void* self, bp_device*, uint64_t, uint64_t* free_bytes,
+                             uint64_t* total_bytes) -> bp_status {
+      *total_bytes = from(self).limit_bytes;
+      *free_bytes = *total_bytes - from(self).used_bytes;
+      return BP_OK;
+    };
+  }
+
+  void conduct_streams() {
+    events.create = [](void* self, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
+      ++from(self).live_events;
+      *out = reinterpret_cast<bp_event*>(self);
+      return BP_OK;
+    };
+    events.destroy = [](void* self, bp_event*) -> bp_status {
+      --from(self).live_events;
+      return BP_OK;
+    };
+    events.record = [](void* self, bp_event*, bp_stream*) -> bp_status {
+      return from(self).record_status;
+    };
+    events.query = [](void* self, bp_event*, uint32_t* done) -> bp_status {
+      *done = from(self).events_are_done;
+      return BP_OK;
+    };
+    events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };
+  }
+};
+
+}  // namespace bp::services
