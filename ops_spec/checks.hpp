@@ -14,7 +14,7 @@
 
 namespace bp::ops {
 
-// The kinds of arguments in ops.def.
+// The kinds of arguments in ops.def, those of tensors first.
 enum class Kind : uint8_t {
   tensor,
   tensor_opt,

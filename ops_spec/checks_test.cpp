@@ -92,6 +92,7 @@ std::string infer(uint32_t op, const Frame& args) {
 template <typename Frame>
 std::string check(uint32_t op, const Frame& args) {
   const bp_status status = bp_op_check(op, &args);
+  EXPECT_EQ(bp_op_is_valid(op, &args), status == BP_OK ? 1u : 0u);
   return status == BP_OK ? "" : std::string(bp_status_name(status)) + ": " + bp_error_text();
 }
 
@@ -593,6 +594,30 @@ TEST_F(Check, LetsAnOutputBeAnInputAsAWholeOnly) {
   copy.y = args.a;
   EXPECT_EQ(check(BP_OP_COPY, copy),
             "invalid argument: copy: y overlaps the memory of x; allowed: memory of its own");
+}
+
+TEST_F(Check, BuildsNoTextWhereNoneIsWanted) {
+  args = frame<bp_add_args>();
+  bp_error_clear();
+  EXPECT_EQ(bp_op_is_valid(BP_OP_ADD, &args), 0u);
+  EXPECT_EQ(bp_op_is_valid(999, &args), 0u);
+  args.struct_size = 1;
+  EXPECT_EQ(bp_op_is_valid(BP_OP_ADD, &args), 0u);
+  EXPECT_STREQ(bp_error_text(), "");
+  EXPECT_EQ(bp_op_check(999, &args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "there is no op 999") << "later refusals have texts again";
+}
+
+TEST(CanAlias, SaysWhichInputAnOutputMayBe) {
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 2, 0), 1u);
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 2, 1), 1u);
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 0, 1), 0u) << "a is no output";
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 2, 2), 0u);
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 3, 0), 0u);
+  EXPECT_EQ(bp_op_can_alias(BP_OP_ADD, 2, UINT32_MAX), 0u);
+  EXPECT_EQ(bp_op_can_alias(BP_OP_SOFTMAX, 1, 0), 1u) << "the axis is not counted";
+  EXPECT_EQ(bp_op_can_alias(BP_OP_GATHER, 2, 0), 0u);
+  EXPECT_EQ(bp_op_can_alias(0, 0, 0), 0u);
 }
 
 TEST_F(Check, LetsInputsBroadcastAndOutputsNot) {

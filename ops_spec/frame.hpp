@@ -10,9 +10,13 @@
 
 namespace bp::ops {
 
+// Whether refusals on this thread have texts. bp_op_is_valid() needs none.
+inline thread_local bool has_refusal_texts = true;
+
 // Calls text() for the sentence. If memory runs out, the text is lost, but not the status.
 template <typename Text>
 bp_status refuse(const Text& text) noexcept {
+  if (!has_refusal_texts) return BP_INVALID_ARGUMENT;
   try {
     return fail(BP_INVALID_ARGUMENT, text());
   } catch (const std::bad_alloc&) {
@@ -67,6 +71,8 @@ inline Tensors tensors_of(const Argument& argument, const void* frame) {
       return {nullptr, nullptr, 0, false};
   }
 }
+
+inline bool is_tensor(Kind kind) { return kind <= Kind::scalar_tensor; }
 
 inline bool is_output(Kind kind) {
   return kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list;

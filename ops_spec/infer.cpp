@@ -1,4 +1,4 @@
-// Defines bp_op_infer() and bp_op_check().
+// Defines bp_op_infer(), bp_op_check() and what belongs to them.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -135,6 +135,7 @@ bp_status check_memory(const Row& row, const void* frame) try {
   }
   return check_memory(row, uses);
 } catch (const std::bad_alloc&) {
+  if (!has_refusal_texts) return BP_OUT_OF_MEMORY;
   return fail(BP_OUT_OF_MEMORY, "bp_op_check: no memory to compare the tensors");
 }
 
@@ -217,6 +218,7 @@ bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
     uint32_t offset = 0;
     if (core::read_prefix(args, frame.row->first_bytes, frame.copy.data(), ours, &offset) !=
         BP_OK) {
+      if (!has_refusal_texts) return BP_INCOMPATIBLE;
       try {
         return fail(BP_INCOMPATIBLE, std::string(frame.row->name) + ": the frame has " +
                                          std::to_string(member<uint32_t>(args, 0)) +
@@ -276,6 +278,33 @@ static bp_status check_frame(uint32_t op, const void* args, bp::ops::Frame& fram
 bp_status bp_op_check(uint32_t op, const void* args) {
   bp::ops::Frame frame;
   return check_frame(op, args, frame);
+}
+
+uint32_t bp_op_is_valid(uint32_t op, const void* args) {
+  bp::ops::has_refusal_texts = false;
+  bp::ops::Frame frame;
+  const bp_status status = check_frame(op, args, frame);
+  bp::ops::has_refusal_texts = true;
+  return status == BP_OK ? 1 : 0;
+}
+
+// Finds the tensor argument with this number, in the order of the frame. Returns NULL if there is
+// none.
+static const bp::ops::Argument* find_tensor(const bp::ops::Row& row, uint32_t number) {
+  for (uint32_t i = 0; i < row.argument_count; ++i) {
+    if (!bp::ops::is_tensor(row.arguments[i].kind)) continue;
+    if (number-- == 0) return &row.arguments[i];
+  }
+  return nullptr;
+}
+
+uint32_t bp_op_can_alias(uint32_t op, uint32_t out, uint32_t in) {
+  const bp::ops::Row* const row = bp::ops::find_row(op);
+  if (row == nullptr) return 0;
+  const bp::ops::Argument* const output = find_tensor(*row, out);
+  const bp::ops::Argument* const input = find_tensor(*row, in);
+  if (output == nullptr || input == nullptr || !bp::ops::is_output(output->kind)) return 0;
+  return output->aliases >> (input - row->arguments) & 1u;
 }
 
 bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const void* args) {

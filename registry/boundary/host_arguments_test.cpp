@@ -193,6 +193,8 @@ constexpr Row kRows[] = {
     {"bp_op_infer", "out_count", kRefused,
      [](World& w) { return bp_op_infer(BP_OP_ADD, &w.call.args, 4, w.outputs, nullptr); }},
     {"bp_op_check", "args", kRefused, [](World&) { return bp_op_check(BP_OP_ADD, nullptr); }},
+    {"bp_op_is_valid", "args", BP_OK,
+     [](World&) { return nothing(bp_op_is_valid(BP_OP_ADD, nullptr)); }},
     {"bp_op_check_buffers", "target", kRefused,
      [](World& w) { return bp_op_check_buffers(nullptr, BP_OP_ADD, &w.call.args); }},
     {"bp_op_check_buffers", "args", kRefused,

@@ -71,6 +71,8 @@ constexpr Row kRows[] = {
     {"bp_target_find_process_groups", kRefused, with_zeros<bp_target_find_process_groups>},
     {"bp_op_infer", kRefused, with_zeros<bp_op_infer>},
     {"bp_op_check", kRefused, with_zeros<bp_op_check>},
+    {"bp_op_is_valid", BP_OK, with_zeros<bp_op_is_valid>},
+    {"bp_op_can_alias", BP_OK, with_zeros<bp_op_can_alias>},
     {"bp_op_check_buffers", kRefused, with_zeros<bp_op_check_buffers>},
     {"bp_kernel_find", kRefused, with_zeros<bp_kernel_find>},
     {"bp_kernel_explain", kRefused, with_zeros<bp_kernel_explain>},

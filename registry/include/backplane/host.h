@@ -280,6 +280,17 @@ BP_API bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity,
  * before its buffer. */
 BP_API bp_status bp_op_check(uint32_t op, const void* args);
 
+/* Returns 1 if bp_op_check() would return BP_OK, else 0. It builds no text, leaves the error text
+ * of the thread as it is, and allocates only for calls with lists: for hosts that try calls and go
+ * another way where one is not legal. */
+BP_API uint32_t bp_op_is_valid(uint32_t op, const void* args);
+
+/* Returns 1 if the output `out` may be the memory of the input `in`, all of it, and 0 if it may
+ * not, or if there is no such op, output or input. Both count the tensor arguments of the op from
+ * 0, in the order of the frame, as `constant_args` of bp_op_prepare() does. A call with such
+ * tensors still has to be legal: their shapes and element sizes are equal. */
+BP_API uint32_t bp_op_can_alias(uint32_t op, uint32_t out, uint32_t in);
+
 /* Calls bp_op_check(), then asks the allocator of `target` whether each tensor ends inside its
  * buffer: a copy of 0 bytes at its end is submitted to the default stream. This is for calls from
  * outside: a launch does not ask. The caller must know that each buffer is one of `target`, as a
