@@ -13,6 +13,7 @@
 #include "backplane/addresses.h"
 #include "backplane/blocks.h"
 #include "backplane/dlpack.h"
+#include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -82,6 +83,8 @@ struct World {
   bp_pool* other_pool = nullptr;
   bp_pool_desc pool_desc{.struct_size = sizeof(pool_desc), .struct_type = BP_STRUCT_POOL_DESC};
   bp_block_desc block_desc{.struct_size = sizeof(block_desc), .struct_type = BP_STRUCT_BLOCK_DESC};
+  bp_tensor_copy_desc copy{
+      .struct_size = sizeof(copy), .struct_type = BP_STRUCT_TENSOR_COPY_DESC, .next = nullptr};
   bp_block_wrap_desc wrap{.struct_size = sizeof(wrap), .struct_type = BP_STRUCT_BLOCK_WRAP_DESC};
   bp_prepared_info info{.struct_size = sizeof(info)};
   bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
@@ -371,6 +374,28 @@ constexpr Row kRows[] = {
     {"bp_memory_snapshot", "out_size", kRefused,
      [](World& w) { return bp_memory_snapshot(w.target, 64, w.text, nullptr); }},
 
+    {"bp_block_upload", "block", kRefused,
+     [](World& w) { return bp_block_upload(nullptr, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_upload", "src", kRefused,
+     [](World& w) { return bp_block_upload(w.block, 0, nullptr, 8, nullptr, nullptr, &w); }},
+    {"bp_block_upload", "stream", BP_OK,
+     [](World& w) { return bp_block_upload(w.block, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_upload", "release", BP_OK,
+     [](World& w) { return bp_block_upload(w.block, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_upload", "user_data", BP_OK,
+     [](World& w) { return bp_block_upload(w.block, 0, w.text, 8, nullptr, nullptr, nullptr); }},
+    {"bp_block_download", "block", kRefused,
+     [](World& w) { return bp_block_download(nullptr, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_download", "dst", kRefused,
+     [](World& w) { return bp_block_download(w.block, 0, nullptr, 8, nullptr, nullptr, &w); }},
+    {"bp_block_download", "stream", BP_OK,
+     [](World& w) { return bp_block_download(w.block, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_download", "release", BP_OK,
+     [](World& w) { return bp_block_download(w.block, 0, w.text, 8, nullptr, nullptr, &w); }},
+    {"bp_block_download", "user_data", BP_OK,
+     [](World& w) { return bp_block_download(w.block, 0, w.text, 8, nullptr, nullptr, nullptr); }},
+    {"bp_copy_tensor", "desc", kRefused, [](World&) { return bp_copy_tensor(nullptr); }},
+
     {"bp_dlpack_find_target", "registry", kRefused,
      [](World& w) {
        return bp_dlpack_find_target(nullptr, {2, 0}, &w.found);
@@ -410,7 +435,7 @@ constexpr Row kRows[] = {
 // Returns "function(argument)" for each pointer that a function of the public headers takes.
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     EXPECT_TRUE(file) << name;
     std::ostringstream read;
@@ -560,6 +585,11 @@ const StructRow kStructs[] = {
                             &w.other_block);
      },
      BP_STRUCT_BLOCK_WRAP_DESC},
+    {"desc", sizeof(bp_tensor_copy_desc), [](World& w) { return bytes_of(w.copy); },
+     [](World&, void* given) {
+       return bp_copy_tensor(static_cast<const bp_tensor_copy_desc*>(given));
+     },
+     BP_STRUCT_TENSOR_COPY_DESC},
     {"out_info", sizeof(bp_prepared_info), [](World& w) { return bytes_of(w.info); },
      [](World& w, void* given) {
        return bp_prepared_get_info(w.prepared, static_cast<bp_prepared_info*>(given));

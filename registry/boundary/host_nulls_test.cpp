@@ -14,6 +14,7 @@
 #include "backplane/blocks.h"
 #include "backplane/dlpack.h"
 #include "backplane/registry.hpp"
+#include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -101,6 +102,9 @@ constexpr Row kRows[] = {
     {"bp_block_wrap", kRefused, with_zeros<bp_block_wrap>},
     {"bp_memory_keep_history", kRefused, with_zeros<bp_memory_keep_history>},
     {"bp_memory_snapshot", kRefused, with_zeros<bp_memory_snapshot>},
+    {"bp_block_upload", kRefused, with_zeros<bp_block_upload>},
+    {"bp_block_download", kRefused, with_zeros<bp_block_download>},
+    {"bp_copy_tensor", kRefused, with_zeros<bp_copy_tensor>},
     {"bp_dlpack_find_target", kRefused, with_zeros<bp_dlpack_find_target>},
     {"bp_dlpack_import", kRefused, with_zeros<bp_dlpack_import>},
     {"bp_dlpack_import_unversioned", kRefused, with_zeros<bp_dlpack_import_unversioned>},
@@ -112,7 +116,7 @@ constexpr Row kRows[] = {
 TEST(HostNulls, HaveARowForEachFunction) {
   std::set<std::string> rows, declared;
   for (const Row& row : kRows) EXPECT_TRUE(rows.insert(row.function).second) << row.function;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     std::ostringstream read;
     read << file.rdbuf();

@@ -73,6 +73,13 @@ struct Segment {
   std::list<Segment>::iterator place;  // Its place in the list of wrapped segments.
 };
 
+// An event that the host signals when bytes for a stream of the device have come. The callback that
+// signals it may not destroy it, so the cache does.
+struct StagedEvent {
+  bp_event* event = nullptr;
+  std::atomic<bool> is_signalled = false;
+};
+
 // What a bp_block* points to: a part of a segment, linked to its neighbours. A handle that is not
 // needed any more is kept for a later block. So the cache can tell that a handle was freed.
 struct Block {
@@ -158,6 +165,15 @@ class Cache {
   // is the address of its first byte, or 0 if the caller does not know it.
   bp_status wrap(bp_stream* stream, const bp_buffer_ref& ref, uint64_t address,
                  const Release& release, bp_block** out_block);
+
+  // Gives the place of a range of a block, and the target, for a copy of the call `what` on `stream`,
+  // which uses the block from now on.
+  static bp_status find_place(bp_block* block, uint64_t byte_offset, uint64_t size_bytes,
+                              const char* what, bp_stream*& stream, bp_buffer_ref& out_place,
+                              const bp_target*& out_target);
+
+  // Keeps an event until it was signalled, and destroys those that were.
+  void keep_event(std::shared_ptr<StagedEvent> event);
 
   // These implement bp_block_address() and bp_target_find_block().
   static bp_status address(bp_block* block, uint64_t* out_address);
@@ -264,6 +280,7 @@ class Cache {
   bool is_idle(bp_stream* stream) const;
   bp_event* record_end(bp_stream* stream) const;
   void end_idle();
+  void end_staged_events();
   bp_status free_shared(Block& block);
   void end_use_locked(Block* block);
   void call_releases();
@@ -295,6 +312,7 @@ class Cache {
   std::list<Segment> ended_wraps_;        // The wrapped segments whose owners must be told.
   std::map<uint64_t, Block*> addressed_;  // The live blocks whose addresses were asked for.
   std::vector<Pending> pending_;
+  std::vector<std::shared_ptr<StagedEvent>> staged_;
   Block* unused_ = nullptr;  // The first retired handle.
   bp_cache_statistics statistics_{.struct_size = sizeof(bp_cache_statistics),
                                   .struct_type = BP_STRUCT_CACHE_STATISTICS};

@@ -281,6 +281,7 @@ void Cache::drop_segment_locked(Block* block) {
 bp_status Cache::release(Cache* cache) {
   if (cache == nullptr) return BP_OK;
   cache->reclaim_pending(true);
+  cache->end_staged_events();
   std::vector<bp_buffer*> buffers;
   std::vector<bp_event*> events;
   bool is_last = false;

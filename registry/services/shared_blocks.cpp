@@ -2,6 +2,7 @@
 // after an event on each of the other streams.
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "registry/boundary/fail.hpp"
@@ -24,6 +25,34 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   return BP_OK;
 } catch (const std::bad_alloc&) {
   return out_of_host_memory("block.record_stream");
+}
+
+bp_status Cache::find_place(bp_block* handle, uint64_t byte_offset, uint64_t size_bytes,
+                            const char* what, bp_stream*& stream, bp_buffer_ref& out_place,
+                            const bp_target*& out_target) {
+  Block& block = *reinterpret_cast<Block*>(handle);
+  Cache& cache = *block.cache;
+  {
+    const std::lock_guard lock(cache.mutex_);
+    if (!block.is_live) return was_freed(what);
+    if (cache.is_released_) return backend_unloaded(what);
+    if (block.segment != nullptr && block.segment->is_lost) {
+      return fail(BP_DEVICE_LOST,
+                  std::string("block.") + what + ": a reset of the device has ended the memory");
+    }
+    const bp_buffer_ref& ref = block.face.ref;
+    if (byte_offset > ref.size_bytes || size_bytes > ref.size_bytes - byte_offset) {
+      return fail(BP_INVALID_ARGUMENT, std::string("block.") + what + ": " +
+                                           std::to_string(size_bytes) + " bytes from byte " +
+                                           std::to_string(byte_offset) +
+                                           " on leave the block, which has " +
+                                           std::to_string(ref.size_bytes) + " bytes");
+    }
+    out_place = {ref.buffer, ref.byte_offset + byte_offset, size_bytes};
+    out_target = &cache.target_;
+    if (stream == nullptr) stream = cache.target_.default_stream;
+  }
+  return record_stream(handle, stream);
 }
 
 // Frees a block that work of other streams uses, or that is wrapped.

@@ -1,12 +1,15 @@
 // A device of the test's own process for tests of the memory services: host memory in three heaps,
-// and events that complete when the test says so. It counts its buffers and events.
+// streams that run when the test says so, and events. It counts its buffers and events.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "registry/services/cache_set.hpp"
@@ -20,6 +23,17 @@ struct FakeMemory {
     bp_allocate_desc desc;
   };
 
+  struct Event {
+    bool is_done = false;
+    bp_status status = BP_OK;
+    std::vector<std::function<void(bp_status)>> callbacks;
+  };
+  using Work = std::function<bool()>;  // Returns false if it must wait.
+
+  std::map<bp_stream*, std::deque<Work>> queues;
+  std::map<bp_event*, std::shared_ptr<Event>> event_of;
+  bool has_host_signals = true;
+  bool has_on_complete = true;
   std::map<bp_buffer*, Buffer> buffers;
   uint64_t limit_bytes = UINT64_MAX, used_bytes = 0;
   bool events_are_done = false;
@@ -52,15 +66,37 @@ struct FakeMemory {
 
   FakeMemory() {
     conduct_memory();
+    conduct_copies();
+    conduct_events();
     conduct_streams();
     first = new Cache(target, false);
     caches = std::make_unique<CacheSet>(target, false, *first);
   }
   FakeMemory(const FakeMemory&) = delete;
   ~FakeMemory() {
+    run();
     unload();
     EXPECT_TRUE(buffers.empty()) << "buffers leaked";
     EXPECT_EQ(live_events, 0) << "events leaked";
+  }
+
+  static unsigned char* bytes(const bp_buffer_ref& ref) {
+    return reinterpret_cast<unsigned char*>(ref.buffer) + ref.byte_offset;
+  }
+
+  void submit(bp_stream* on, Work work) { queues[on].push_back(std::move(work)); }
+
+  // Runs all work that need not wait.
+  void run() {
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (auto& [on, queue] : queues) {
+        while (!queue.empty() && queue.front()()) {
+          queue.pop_front();
+          goes_on = true;
+        }
+      }
+    }
   }
 
   // Ends the caches as the unload of a plugin does.
@@ -129,21 +165,100 @@ struct FakeMemory {
     };
   }
 
-  void conduct_streams() {
-    events.create = [](void* self, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
-      ++from(self).live_events;
-      *out = reinterpret_cast<bp_event*>(self);
+  void conduct_copies() {
+    allocator.copy_from_host = [](void* self, bp_stream* on, const bp_buffer_ref* dst,
+                                  const void* src, bp_borrow borrow) -> bp_status {
+      const auto* const begin = static_cast<const unsigned char*>(src);
+      std::vector<unsigned char> staged;
+      const bool is_staged = borrow == BP_BORROW_DURING_CALL;
+      if (is_staged) staged.assign(begin, begin + dst->size_bytes);
+      from(self).submit(on, [=, ref = *dst] {
+        std::memcpy(bytes(ref), is_staged ? staged.data() : begin, ref.size_bytes);
+        return true;
+      });
       return BP_OK;
     };
-    events.destroy = [](void* self, bp_event*) -> bp_status {
+    allocator.copy_to_host = [](void* self, bp_stream* on, void* dst, const bp_buffer_ref* src,
+                                bp_borrow borrow, uint64_t) -> bp_status {
+      from(self).submit(on, [dst, ref = *src] {
+        std::memcpy(dst, bytes(ref), ref.size_bytes);
+        return true;
+      });
+      if (borrow == BP_BORROW_DURING_CALL) from(self).run();
+      return BP_OK;
+    };
+    allocator.copy_peer = [](void*, bp_stream*, const bp_buffer_ref*,
+                             const bp_buffer_ref*) -> bp_status { return BP_UNSUPPORTED; };
+    streams.is_capturing = [](void*, bp_stream*, uint32_t*) -> bp_status { return BP_UNSUPPORTED; };
+    streams.synchronize = [](void* self, bp_stream*, uint64_t) -> bp_status {
+      from(self).run();
+      return BP_OK;
+    };
+    streams.add_callback = [](void* self, bp_stream* on, bp_stream_callback_fn* callback,
+                              void* user_data) -> bp_status {
+      from(self).submit(on, [=] {
+        callback(user_data, BP_OK);
+        return true;
+      });
+      return BP_OK;
+    };
+    streams.wait_event = [](void* self, bp_stream* on, bp_event* event) -> bp_status {
+      from(self).submit(on, [e = from(self).event_of.at(event)] { return e->is_done; });
+      return BP_OK;
+    };
+  }
+
+  static void finish(Event& event, bp_status status) {
+    event.is_done = true;
+    event.status = status;
+    for (const auto& callback : std::exchange(event.callbacks, {})) callback(status);
+  }
+
+  void conduct_events() {
+    events.signal = [](void* self, bp_event* event, bp_status status) -> bp_status {
+      finish(*from(self).event_of.at(event), status);
+      return BP_OK;
+    };
+    events.on_complete = [](void* self, bp_event* event, bp_stream_callback_fn* callback,
+                            void* user_data) -> bp_status {
+      if (!from(self).has_on_complete) return BP_UNSUPPORTED;
+      Event& e = *from(self).event_of.at(event);
+      if (e.is_done) {
+        callback(user_data, e.status);
+      } else {
+        e.callbacks.emplace_back([=](bp_status status) { callback(user_data, status); });
+      }
+      return BP_OK;
+    };
+  }
+
+  void conduct_streams() {
+    events.create = [](void* self, bp_device*, const bp_event_desc* desc,
+                       bp_event** out) -> bp_status {
+      FakeMemory& f = from(self);
+      if (desc != nullptr && !f.has_host_signals) return BP_UNSUPPORTED;
+      auto made = std::make_shared<Event>();
+      *out = reinterpret_cast<bp_event*>(made.get());
+      f.event_of[*out] = std::move(made);
+      ++f.live_events;
+      return BP_OK;
+    };
+    events.destroy = [](void* self, bp_event* event) -> bp_status {
+      from(self).event_of.erase(event);
       --from(self).live_events;
       return BP_OK;
     };
-    events.record = [](void* self, bp_event*, bp_stream*) -> bp_status {
-      return from(self).record_status;
+    events.record = [](void* self, bp_event* event, bp_stream* on) -> bp_status {
+      FakeMemory& f = from(self);
+      if (f.record_status != BP_OK) return f.record_status;
+      f.submit(on, [e = f.event_of.at(event)] {
+        finish(*e, BP_OK);
+        return true;
+      });
+      return BP_OK;
     };
-    events.query = [](void* self, bp_event*, uint32_t* done) -> bp_status {
-      *done = from(self).events_are_done;
+    events.query = [](void* self, bp_event* event, uint32_t* done) -> bp_status {
+      *done = from(self).events_are_done || from(self).event_of.at(event)->is_done;
       return BP_OK;
     };
     events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };

@@ -1,0 +1,139 @@
+#include "registry/services/staged_bytes.hpp"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+
+namespace bp::services {
+namespace {
+
+// One copy. The callbacks of both streams own it together.
+struct Staging {
+  std::vector<unsigned char> bytes;
+  const bp_event_ops* events;  // Of the second device.
+  std::shared_ptr<StagedEvent> event;
+  Completion completion;
+};
+using Owner = std::shared_ptr<Staging>;
+
+// The first device has written the bytes, or has failed.
+void on_written(void* user_data, bp_status status) {
+  const std::unique_ptr<Owner> owner(static_cast<Owner*>(user_data));
+  Staging& staging = **owner;
+  static_cast<void>(staging.events->signal(staging.events->self, staging.event->event, status));
+  staging.event->is_signalled = true;
+  if (staging.completion.call != nullptr) {
+    staging.completion.call(staging.completion.user_data, status);
+  }
+}
+
+// The second device has read the bytes.
+void on_read(void* user_data, bp_status) { delete static_cast<Owner*>(user_data); }
+
+// Waits for both devices. This serves devices without host-signalled events.
+bp_status copy_in_turn(const CopySide& dst_side, const bp_buffer_ref& dst, const CopySide& src_side,
+                       const bp_buffer_ref& src, Staging& staging) {
+  const bp_allocator_ops& from = *src_side.target->allocator;
+  bp_status status = from.copy_to_host(from.self, src_side.stream, staging.bytes.data(), &src,
+                                       BP_BORROW_DURING_CALL, UINT64_MAX);
+  if (status != BP_OK) return status;
+  const bp_allocator_ops& to = *dst_side.target->allocator;
+  status = to.copy_from_host(to.self, dst_side.stream, &dst, staging.bytes.data(),
+                             BP_BORROW_DURING_CALL);
+  if (status == BP_OK && staging.completion.call != nullptr) {
+    staging.completion.call(staging.completion.user_data, BP_OK);
+  }
+  return status;
+}
+
+// Makes a host-signalled event of the device. Returns NULL if the device has none.
+std::shared_ptr<StagedEvent> make_event(const CopySide& side) {
+  const bp_event_ops& events = *side.target->events;
+  const bp_event_desc desc{.struct_size = sizeof(desc),
+                           .struct_type = BP_STRUCT_EVENT_DESC,
+                           .flags = BP_EVENT_HOST_SIGNAL};
+  auto made = std::make_shared<StagedEvent>();
+  if (events.create(events.self, side.target->device, &desc, &made->event) != BP_OK) return nullptr;
+  try {
+    side.cache->keep_event(made);
+  } catch (...) {
+    static_cast<void>(events.destroy(events.self, made->event));
+    throw;
+  }
+  return made;
+}
+
+// Lets the second device wait for the event and then read the bytes.
+bp_status submit_read(const CopySide& side, const bp_buffer_ref& dst, Staging& staging) {
+  const bp_stream_ops& streams = *side.target->streams;
+  const bp_allocator_ops& memory = *side.target->allocator;
+  const bp_status status = streams.wait_event(streams.self, side.stream, staging.event->event);
+  if (status != BP_OK) return status;
+  return memory.copy_from_host(memory.self, side.stream, &dst, staging.bytes.data(),
+                               BP_BORROW_UNTIL_COMPLETE);
+}
+
+}  // namespace
+
+bp_status copy_through_host(const CopySide& dst_side, const bp_buffer_ref& dst,
+                            const CopySide& src_side, const bp_buffer_ref& src,
+                            const Completion& completion) {
+  const auto staging = std::make_shared<Staging>();
+  staging->bytes.resize(src.size_bytes);
+  staging->events = dst_side.target->events;
+  staging->completion = completion;
+  staging->event = make_event(dst_side);
+  if (staging->event == nullptr) return copy_in_turn(dst_side, dst, src_side, src, *staging);
+  auto written = std::make_unique<Owner>(staging), read = std::make_unique<Owner>(staging);
+  const bp_allocator_ops& from = *src_side.target->allocator;
+  bp_status status = from.copy_to_host(from.self, src_side.stream, staging->bytes.data(), &src,
+                                       BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
+  const bool is_written = status == BP_OK;
+  if (is_written) status = submit_read(dst_side, dst, *staging);
+  if (status == BP_OK) {
+    call_when_done(*src_side.target, src_side.stream, {on_written, written.release()});
+    call_when_done(*dst_side.target, dst_side.stream, {on_read, read.release()});
+    return BP_OK;
+  }
+  // No work may use the bytes any more, and no stream may wait for ever.
+  const std::string words = core::take_error();
+  const bp_stream_ops& streams = *src_side.target->streams;
+  if (is_written) static_cast<void>(streams.synchronize(streams.self, src_side.stream, UINT64_MAX));
+  const bp_event_ops& events = *staging->events;
+  static_cast<void>(events.signal(events.self, staging->event->event, BP_ABORTED));
+  staging->event->is_signalled = true;
+  return fail(status, words);
+}
+
+void Cache::keep_event(std::shared_ptr<StagedEvent> event) {
+  std::vector<bp_event*> signalled;
+  {
+    const std::lock_guard lock(mutex_);
+    signalled.reserve(staged_.size());
+    staged_.push_back(std::move(event));
+    std::erase_if(staged_, [&](const std::shared_ptr<StagedEvent>& staged) {
+      if (staged->is_signalled) signalled.push_back(staged->event);
+      return staged->is_signalled.load();
+    });
+  }
+  destroy_events(signalled);
+}
+
+void Cache::end_staged_events() {
+  std::vector<std::shared_ptr<StagedEvent>> staged;
+  {
+    const std::lock_guard lock(mutex_);
+    staged.swap(staged_);
+  }
+  for (const std::shared_ptr<StagedEvent>& one : staged) {
+    while (!one->is_signalled) std::this_thread::yield();  // The work before it has ended.
+    destroy_events({one->event});
+  }
+}
+
+}  // namespace bp::services
