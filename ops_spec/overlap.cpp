@@ -15,6 +15,7 @@ constexpr int64_t kFar = kFarthestByte;  // It lies beyond every buffer.
 
 int64_t or_far(int64_t value) { return value == dims::kNone ? kFar : value; }
 
+// A packed element counts as a byte until Layout::take_whole_bytes().
 int64_t element_bytes(const bp_tensor& tensor) {
   return std::max<int64_t>(bp_dtype_bits(tensor.dtype) / 8, 1);
 }
@@ -34,7 +35,13 @@ struct Layout {
   bool is_sane = true;  // False if a step or reach is beyond every buffer.
 
   explicit Layout(const bp_tensor& tensor)
-      : begin(static_cast<int64_t>(tensor.byte_offset)), size(element_bytes(tensor)) {
+      : Layout(tensor, static_cast<int64_t>(tensor.byte_offset), element_bytes(tensor)) {
+    if (bp_dtype_bits(tensor.dtype) % 8 != 0) take_whole_bytes(tensor);
+  }
+
+  // Counts in elements if `element_size` is 1, whatever their bits are.
+  Layout(const bp_tensor& tensor, int64_t first, int64_t element_size)
+      : begin(first), size(element_size) {
     for (uint32_t i = 0; i < tensor.ndim; ++i) {
       if (tensor.shape[i] <= 1) continue;
       const int64_t step = dims::mul(tensor.strides[i], size);
@@ -45,6 +52,18 @@ struct Layout {
           is_sane && reach != dims::kNone && begin != dims::kNone && axes[count - 1].step < kFar;
     }
     std::sort(axes, axes + count, [](Axis a, Axis b) { return a.step < b.step; });
+  }
+
+  // Makes one piece of all bytes from the first packed element to the last.
+  void take_whole_bytes(const bp_tensor& tensor) {
+    const tensors::Wide bits = bp_dtype_bits(tensor.dtype), first = tensor.byte_offset;
+    const tensors::Reach reach = tensors::reach_of(tensor);
+    const tensors::Wide low = first - (7 - reach.lowest * bits) / 8;
+    const tensors::Wide high = first + ((reach.highest + 1) * bits + 7) / 8;
+    is_sane = low > -kFar && high < kFar;
+    count = 0;
+    begin = is_sane ? static_cast<int64_t>(low) : 0;
+    size = is_sane ? static_cast<int64_t>(high - low) : kFar;
   }
 
   // Returns the bytes that the axes with steps below `limit` take up, from the first to behind the
@@ -82,7 +101,7 @@ bool are_apart(const Layout& a, const Layout& b, int64_t limit) {
 
 bool overlaps_itself(const bp_tensor& tensor) {
   if (tensors::is_contiguous(tensor)) return false;
-  const Layout layout(tensor);
+  const Layout layout(tensor, 0, 1);
   for (uint32_t i = 0; i < layout.count; ++i) {
     int64_t extent = layout.size;
     for (uint32_t j = 0; j < i; ++j) extent = or_far(dims::add(extent, layout.axes[j].reach));
@@ -93,7 +112,7 @@ bool overlaps_itself(const bp_tensor& tensor) {
 
 ByteRange byte_range(const bp_tensor& tensor) {
   if (!tensors::has_elements(tensor)) return {0, 0};
-  if (tensors::is_contiguous(tensor)) {  // The common case is quick to see.
+  if (bp_dtype_bits(tensor.dtype) % 8 == 0 && tensors::is_contiguous(tensor)) {
     const auto begin = static_cast<int64_t>(tensor.byte_offset);
     const int64_t bytes = dims::mul(dims::numel(dims::shape(tensor)), element_bytes(tensor));
     return {begin, or_far(dims::add(begin, bytes))};

@@ -96,6 +96,32 @@ TEST(Overlap, CountsNoStepThatIsBeyondEveryBuffer) {
   EXPECT_EQ(range.end, kFarthestByte);
 }
 
+TEST(Overlap, CountsTheBytesOfPackedElements) {
+  const auto packed = [](bp_dtype dtype, std::vector<int64_t>& shape, std::vector<int64_t>& strides,
+                         uint64_t byte) {
+    Strided t{shape, strides};
+    bp_tensor view = t.get();
+    view.shape = shape.data();
+    view.strides = strides.data();
+    view.byte_offset = byte;
+    view.dtype = dtype;
+    return view;
+  };
+  std::vector<int64_t> five = {5}, one = {1}, two = {2}, back = {-1};
+  EXPECT_EQ(byte_range(packed(BP_I4, five, one, 8)).end, 11);
+  EXPECT_EQ(byte_range(packed(BP_F6E3M2, five, one, 8)).end, 12);
+  EXPECT_EQ(byte_range(packed(BP_U2, five, two, 8)).end, 11);
+  const ByteRange reversed = byte_range(packed(BP_I4, five, back, 8));
+  EXPECT_EQ(reversed.begin, 6);
+  EXPECT_EQ(reversed.end, 9);
+  const bp_tensor a = packed(BP_I4, five, one, 8);
+  EXPECT_TRUE(overlap(a, packed(BP_I4, five, one, 10))) << "they share a byte";
+  EXPECT_FALSE(overlap(a, packed(BP_I4, five, one, 11)));
+  EXPECT_FALSE(overlaps_itself(packed(BP_U2, five, two, 8)));
+  std::vector<int64_t> rows = {5, 2}, crossed = {1, 2};
+  EXPECT_TRUE(overlaps_itself(packed(BP_U2, rows, crossed, 8)));
+}
+
 TEST(Overlap, IsNeverWrongAboutTensorsThatMeet) {
   const unsigned seed = 20240607;
   SCOPED_TRACE(seed);

@@ -243,7 +243,8 @@ Extent extent_of(const bp_tensor& tensor) {
   }
   Extent extent;
   const int64_t whole_bytes = dtype_size_bytes(tensor.dtype);
-  const int64_t size_bytes = std::max<int64_t>(1, whole_bytes);  // Sub-byte types have nibbles.
+  // Packed elements count bits here, and bytes in the end.
+  const int64_t size_bytes = whole_bytes == 0 ? dtype_size_bits(tensor.dtype) : whole_bytes;
   extent.end = size_bytes;
   for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
     if (tensor.shape[axis] == 0) return {};
@@ -252,7 +253,7 @@ Extent extent_of(const bp_tensor& tensor) {
     end = saturated(end, stride, tensor.shape[axis] - 1, size_bytes);
   }
   if (whole_bytes == 0)
-    return {extent.begin / 2 - (extent.begin % 2 != 0), extent.end / 2 + extent.end % 2};
+    return {extent.begin / 8 - (extent.begin % 8 != 0), extent.end / 8 + (extent.end % 8 != 0)};
   return extent;
 }
 

@@ -253,8 +253,7 @@ class TestTensor {
       : backend_(backend), shape_(std::move(shape)), strides_(shape_.size()) {
     int64_t stride = gap;
     for (size_t i = shape_.size(); i-- > 0; stride *= shape_[i]) strides_[i] = stride;
-    const auto item = static_cast<uint64_t>(dtype_size_bytes(dtype));
-    size_bytes_ = static_cast<uint64_t>(stride) * item;
+    size_bytes_ = (static_cast<uint64_t>(stride * dtype_size_bits(dtype)) + 7) / 8;
     buffer_ = backend.make_buffer(size_bytes_);
     tensor_ = {.buffer = buffer_,
                .shape = shape_.data(),

@@ -31,6 +31,12 @@ std::vector<std::string> tags_of(const OpCase& op_case) {
   if (op_case.layout != "dense") tags.emplace_back("TENSOR-1");
   if (op_case.layout.find("offset") != std::string::npos) tags.emplace_back("HEAP-2");
   if (is_empty(op_case)) tags.emplace_back("TENSOR-2");
+  const auto shares_bytes = [](const TensorArgument& argument) {
+    return is_packed(argument.dtype);
+  };
+  if (std::ranges::any_of(op_case.tensors, shares_bytes)) {
+    tags.insert(tags.end(), {"DTYPE-2", "DTYPE-3"});
+  }
   for (const Attribute& attribute : op_case.attributes) {
     if (!std::holds_alternative<bp_scalar>(attribute.value)) continue;
     tags.emplace_back("TENSOR-6");

@@ -27,6 +27,10 @@ void fill_with_canary(std::vector<std::byte>& bytes) {
   }
 }
 
+uint64_t bytes_of(int64_t count, uint64_t bits) {
+  return (static_cast<uint64_t>(count) * bits + 7) / 8;
+}
+
 }  // namespace
 
 std::byte canary_byte(uint64_t position) {
@@ -38,15 +42,16 @@ std::byte canary_byte(uint64_t position) {
 GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
     : place_(place),
       spec_(std::move(spec)),
-      size_(element_size(spec_.dtype)),
-      span_(static_cast<uint64_t>(spec_.placement.span()) * size_) {
+      bits_(dtype_bits(spec_.dtype)),
+      before_(bytes_of(-spec_.placement.lowest, bits_)),
+      span_(before_ + bytes_of(spec_.placement.highest + 1, bits_)) {
   if (place_.edge == Edge::kNone) {
     place_between_canaries();
   } else {
     place_at_edge();
   }
   view_.buffer = buffer_;
-  view_.byte_offset = front_ + static_cast<uint64_t>(-spec_.placement.lowest) * size_;
+  view_.byte_offset = front_ + before_;
   view_.shape = spec_.shape.data();
   view_.strides = spec_.placement.strides.data();
   view_.ndim = static_cast<uint32_t>(spec_.shape.size());
@@ -63,7 +68,7 @@ uint64_t GuardedTensor::alignment_bytes() const {
 void GuardedTensor::place_between_canaries() {
   front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
   const uint64_t alignment = alignment_bytes();
-  const uint64_t first = front_ + static_cast<uint64_t>(-spec_.placement.lowest) * size_;
+  const uint64_t first = front_ + before_;
   if (first % alignment != 0) front_ += alignment - first % alignment;
   image_.resize(front_ + span_ + place_.canary_bytes);
   fill_with_canary(image_);
@@ -77,15 +82,15 @@ void GuardedTensor::place_between_canaries() {
 // The tensor lies as near to the edge as the alignment allows.
 void GuardedTensor::place_at_edge() {
   const uint64_t alignment = alignment_bytes();
-  const uint64_t before = static_cast<uint64_t>(-spec_.placement.lowest) * size_;
   pages_ = std::make_unique<FencedPages>(std::max<uint64_t>(1, span_ + alignment));
   image_.resize(pages_->size_bytes());
   fill_with_canary(image_);
   if (place_.edge == Edge::kLeft) {
-    front_ = (alignment - before % alignment) % alignment;
+    front_ = (alignment - before_ % alignment) % alignment;
   } else {
-    const uint64_t last = image_.size() - span_ + before;  // The last place of element (0, ..., 0).
-    front_ = last / alignment * alignment - before;
+    const uint64_t last =
+        image_.size() - span_ + before_;  // The last place of element (0, ..., 0).
+    front_ = last / alignment * alignment - before_;
   }
   const bp_allocator_ops& memory = *place_.target->allocator;
   require_ok(memory.register_host(memory.self, place_.target->device, pages_->data(), image_.size(),
@@ -107,25 +112,40 @@ GuardedTensor::~GuardedTensor() {
 
 bp_buffer_ref GuardedTensor::ref() const { return {buffer_, front_, span_}; }
 
-uint64_t GuardedTensor::byte_of(int64_t index) const {
+// Element (0, ..., 0) begins at a whole byte.
+uint64_t GuardedTensor::bit_of(int64_t index) const {
   const int64_t offset = element_offset(spec_.placement, spec_.shape, index);
-  return front_ + static_cast<uint64_t>(offset - spec_.placement.lowest) * size_;
+  return 8 * (front_ + before_) + static_cast<uint64_t>(offset) * bits_;
+}
+
+// Calls work(byte, mask) for each byte that has bits of the element.
+template <typename Work>
+void GuardedTensor::for_each_byte(int64_t index, Work work) const {
+  const uint64_t begin = bit_of(index), end = begin + bits_;
+  for (uint64_t byte = begin / 8; 8 * byte < end; ++byte) {
+    const uint64_t from = std::max(begin, 8 * byte) - 8 * byte;
+    const uint64_t to = std::min(end - 8 * byte, uint64_t{8});
+    work(byte, static_cast<std::byte>((0xffu << from) & (0xffu >> (8 - to))));
+  }
 }
 
 void GuardedTensor::set_elements(const std::vector<DoubleDouble>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
-    store_element(spec_.dtype, values[i], &image_[byte_of(static_cast<int64_t>(i))]);
+    store_at_bit(spec_.dtype, values[i], image_.data(), bit_of(static_cast<int64_t>(i)));
   }
 }
 
+// The first two poisons differ in every bit of a packed element, and in every byte of others.
 void GuardedTensor::poison_elements(Poison poison) {
   for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
-    for (uint64_t byte = byte_of(i), end = byte + size_; byte < end; ++byte) {
+    for_each_byte(i, [&](uint64_t byte, std::byte mask) {
       const std::byte random{static_cast<uint8_t>((byte + 1) * 0x9E3779B97F4A7C15u >> 56)};
-      image_[byte] = poison == Poison::kOnes    ? std::byte{0xff}
-                     : poison == Poison::kNoise ? random
-                                                : canary_byte(byte);
-    }
+      const std::byte value = poison == Poison::kOnes    ? std::byte{0xff}
+                              : poison == Poison::kNoise ? random
+                              : bits_ % 8 != 0           ? std::byte{0}
+                                                         : canary_byte(byte);
+      image_[byte] = (image_[byte] & ~mask) | (value & mask);
+    });
   }
 }
 
@@ -147,23 +167,26 @@ void GuardedTensor::download() {
 }
 
 DoubleDouble GuardedTensor::element(int64_t index) const {
-  return load_element(spec_.dtype, &result_[byte_of(index)]);
+  return load_at_bit(spec_.dtype, result_.data(), bit_of(index));
 }
 
 uint64_t GuardedTensor::element_word(int64_t index) const {
-  return element_bits_at(spec_.dtype, &result_[byte_of(index)]);
+  return element_bits_at_bit(spec_.dtype, result_.data(), bit_of(index));
 }
 
 bool GuardedTensor::is_unchanged(int64_t index) const {
-  const uint64_t byte = byte_of(index);
-  return std::memcmp(&result_[byte], &image_[byte], size_) == 0;
+  const uint64_t bit = bit_of(index);
+  if (bits_ % 8 == 0) return std::memcmp(&result_[bit / 8], &image_[bit / 8], bits_ / 8) == 0;
+  return element_bits_at_bit(spec_.dtype, result_.data(), bit) ==
+         element_bits_at_bit(spec_.dtype, image_.data(), bit);
 }
 
 std::optional<Damage> GuardedTensor::damage() const {
   std::vector<std::byte> right = image_;
   for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
-    const uint64_t byte = byte_of(i);
-    std::memcpy(&right[byte], &result_[byte], size_);
+    for_each_byte(i, [&](uint64_t byte, std::byte mask) {
+      right[byte] = (right[byte] & ~mask) | (result_[byte] & mask);
+    });
   }
   if (std::memcmp(right.data(), result_.data(), right.size()) == 0) return std::nullopt;
   Damage damage;

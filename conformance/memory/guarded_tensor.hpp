@@ -90,11 +90,14 @@ class GuardedTensor {
   void place_between_canaries();
   void place_at_edge();
   uint64_t alignment_bytes() const;
-  uint64_t byte_of(int64_t index) const;
+  uint64_t bit_of(int64_t index) const;
+  template <typename Work>
+  void for_each_byte(int64_t index, Work work) const;
 
   MemoryPlace place_;
   GuardedSpec spec_;
-  uint64_t size_ = 0;                   // The size of one element.
+  uint64_t bits_ = 0;                   // The bits of one element.
+  uint64_t before_ = 0;                 // Bytes from the lowest element to element (0, ..., 0).
   uint64_t span_ = 0;                   // Bytes from the lowest element to the end of the highest.
   uint64_t front_ = 0;                  // Bytes before the lowest element.
   std::unique_ptr<FencedPages> pages_;  // NULL if the allocator gave the buffer.

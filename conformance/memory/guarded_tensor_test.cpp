@@ -166,6 +166,34 @@ TEST_F(Guards, FindEachByteThatChangesOutsideOfTheElements) {
   }
 }
 
+// Turns each bit of the buffer in turn.
+TEST_F(Guards, FindEachBitThatChangesOutsideOfPackedElements) {
+  for (const bp_dtype dtype : {BP_I4, BP_F6E2M3, BP_U2}) {
+    for (const Layout layout : kLayouts) {
+      const GuardedSpec spec = spec_of({3, 3}, layout, dtype);
+      GuardedTensor tensor(place_on(Edge::kNone, 8), spec);
+      tensor.poison_elements(Poison::kNan);
+      tensor.upload();
+      std::vector<bool> is_element(8 * buffer_of(tensor).size_bytes);
+      for (int64_t i = 0; i < 9; ++i) {
+        const int64_t offset = element_offset(spec.placement, spec.shape, i);
+        const uint64_t bits = dtype_bits(dtype);
+        const uint64_t first =
+            8 * tensor.view()->byte_offset + static_cast<uint64_t>(offset) * bits;
+        for (uint64_t bit = first; bit < first + bits; ++bit) is_element.at(bit) = true;
+      }
+      for (size_t bit = 0; bit < is_element.size(); ++bit) {
+        std::byte& byte = buffer_of(tensor).bytes[bit / 8];
+        byte ^= std::byte{1} << (bit % 8);
+        tensor.download();
+        byte ^= std::byte{1} << (bit % 8);
+        ASSERT_EQ(tensor.damage().has_value(), !is_element[bit])
+            << layout_text(layout) << ", bit " << bit << " of dtype " << dtype;
+      }
+    }
+  }
+}
+
 TEST_F(Guards, CountEachDamagedByteAndNameTheFirst) {
   const GuardedSpec spec = spec_of({4}, Layout::kDense);
   GuardedTensor tensor(place_on(), spec);

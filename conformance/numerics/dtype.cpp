@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "conformance/numerics/narrow_format.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -112,26 +114,41 @@ const FloatFormat* float_format(bp_dtype dtype) {
 
 bool is_float(bp_dtype dtype) { return float_format(dtype) != nullptr; }
 
-uint64_t element_size(bp_dtype dtype) {
+uint64_t dtype_bits(bp_dtype dtype) {
   switch (dtype) {
     case BP_F64:
     case BP_I64:
     case BP_U64:
-      return 8;
+      return 64;
     case BP_F32:
     case BP_I32:
-      return 4;
+      return 32;
     case BP_F16:
     case BP_BF16:
     case BP_I16:
-      return 2;
+      return 16;
     case BP_BOOL:
     case BP_I8:
     case BP_U8:
-      return 1;
+      return 8;
+    case BP_I4:
+    case BP_U4:
+      return 4;
+    case BP_I2:
+    case BP_U2:
+      return 2;
     default:
+      if (const NarrowFormat* format = narrow_format(dtype)) return format->bits();
       throw std::invalid_argument("the suite has no data of dtype " + std::to_string(dtype));
   }
+}
+
+uint64_t element_size(bp_dtype dtype) { return (dtype_bits(dtype) + 7) / 8; }
+
+bool is_packed(bp_dtype dtype) { return dtype_bits(dtype) % 8 != 0; }
+
+bool is_unsigned(bp_dtype dtype) {
+  return dtype == BP_U64 || dtype == BP_U8 || dtype == BP_U4 || dtype == BP_U2;
 }
 
 const char* dtype_text(bp_dtype dtype) {
@@ -158,6 +175,26 @@ const char* dtype_text(bp_dtype dtype) {
       return "u8";
     case BP_BOOL:
       return "bool";
+    case BP_I4:
+      return "i4";
+    case BP_I2:
+      return "i2";
+    case BP_U4:
+      return "u4";
+    case BP_U2:
+      return "u2";
+    case BP_F8E4M3FN:
+      return "f8e4m3fn";
+    case BP_F8E5M2:
+      return "f8e5m2";
+    case BP_F8E8M0FNU:
+      return "f8e8m0fnu";
+    case BP_F6E2M3:
+      return "f6e2m3";
+    case BP_F6E3M2:
+      return "f6e3m2";
+    case BP_F4E2M1:
+      return "f4e2m1";
     default:
       throw std::invalid_argument("the suite has no name for dtype " + std::to_string(dtype));
   }
@@ -202,6 +239,7 @@ double next_after(bp_dtype dtype, double x, double toward) {
 }
 
 DoubleDouble load_element(bp_dtype dtype, const std::byte* address) {
+  if (is_coded(dtype)) return load_at_bit(dtype, address, 0);
   switch (dtype) {
     case BP_F64:
       return read<double>(address);
@@ -220,6 +258,7 @@ DoubleDouble load_element(bp_dtype dtype, const std::byte* address) {
 }
 
 void store_element(bp_dtype dtype, DoubleDouble value, std::byte* address) {
+  if (is_coded(dtype)) return store_at_bit(dtype, value, address, 0);
   if (const FloatFormat* format = float_format(dtype)) {
     const int bits = static_cast<int>(element_size(dtype)) * 8;
     const uint64_t word = encode(*format, bits, round_to(dtype, value));
@@ -231,7 +270,41 @@ void store_element(bp_dtype dtype, DoubleDouble value, std::byte* address) {
   std::memcpy(address, &integer, element_size(dtype));
 }
 
+// An element of fewer than 8 bits lies in at most two bytes, and of 8 bits in one here.
+uint64_t element_bits_at_bit(bp_dtype dtype, const std::byte* bytes, uint64_t bit) {
+  if (!is_coded(dtype)) return element_bits_at(dtype, bytes + bit / 8);
+  const uint64_t width = dtype_bits(dtype);
+  uint64_t code = 0;
+  for (uint64_t i = 0; i < width; ++i) {
+    const auto byte = static_cast<uint64_t>(bytes[(bit + i) / 8]);
+    code |= (byte >> (bit + i) % 8 & 1) << i;
+  }
+  return code;
+}
+
+DoubleDouble load_at_bit(bp_dtype dtype, const std::byte* bytes, uint64_t bit) {
+  if (!is_coded(dtype)) return load_element(dtype, bytes + bit / 8);
+  const uint64_t code = element_bits_at_bit(dtype, bytes, bit);
+  if (narrow_format(dtype) != nullptr) return narrow_values(dtype)[code];
+  const auto half = int64_t{1} << (dtype_bits(dtype) - 1);
+  const auto value = static_cast<int64_t>(code);
+  return DoubleDouble::from_int64(is_unsigned(dtype) || value < half ? value : value - 2 * half);
+}
+
+void store_at_bit(bp_dtype dtype, DoubleDouble value, std::byte* bytes, uint64_t bit) {
+  if (!is_coded(dtype)) return store_element(dtype, value, bytes + bit / 8);
+  const bool is_narrow = narrow_format(dtype) != nullptr;
+  const uint64_t code =
+      is_narrow ? narrow_code(dtype, value.hi) : static_cast<uint64_t>(to_int64(value));
+  for (uint64_t i = 0; i < dtype_bits(dtype); ++i) {
+    std::byte& byte = bytes[(bit + i) / 8];
+    const std::byte mask{static_cast<uint8_t>(1u << (bit + i) % 8)};
+    byte = (code >> i & 1) != 0 ? byte | mask : byte & ~mask;
+  }
+}
+
 uint64_t element_bits_at(bp_dtype dtype, const std::byte* address) {
+  if (is_coded(dtype)) return element_bits_at_bit(dtype, address, 0);
   uint64_t bits = 0;
   std::memcpy(&bits, address, element_size(dtype));
   return bits;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "conformance/numerics/narrow_format.hpp"
 #include "conformance/numerics/philox.hpp"
 
 namespace bp::conformance {
@@ -39,13 +40,13 @@ std::vector<DoubleDouble> float_specials(bp_dtype dtype) {
 
 std::vector<DoubleDouble> integer_specials(bp_dtype dtype) {
   if (dtype == BP_BOOL) return {DoubleDouble(0), DoubleDouble(1)};
-  const int bits = static_cast<int>(element_size(dtype)) * 8;
-  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
-  const DoubleDouble top = std::ldexp(1.0, is_unsigned ? bits : bits - 1);
-  const DoubleDouble bottom = is_unsigned ? DoubleDouble(0) : -top;
+  const int bits = static_cast<int>(dtype_bits(dtype));
+  const bool has_sign = !is_unsigned(dtype);
+  const DoubleDouble top = std::ldexp(1.0, has_sign ? bits - 1 : bits);
+  const DoubleDouble bottom = has_sign ? -top : DoubleDouble(0);
   std::vector<DoubleDouble> values = {0.0,   1.0, 2.0, top - DoubleDouble(1), top - DoubleDouble(2),
                                       bottom};
-  if (!is_unsigned) {
+  if (has_sign) {
     values.emplace_back(-1.0);
     values.push_back(bottom + DoubleDouble(1));
   }
@@ -61,22 +62,20 @@ double uniform(uint64_t bits, double low, double high) {
 DoubleDouble dense_integer(bp_dtype dtype, double range, uint64_t bits) {
   if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>(bits & 1));
   const double magnitude = 1 + std::floor(uniform(bits, 0, range));
-  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
-  return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
+  return DoubleDouble((bits & 1) != 0 && !is_unsigned(dtype) ? -magnitude : magnitude);
 }
 
 // Returns an odd integer of `bits_wanted` bits, or of as many bits as the dtype holds. No shorter
 // type holds it.
 DoubleDouble wide_integer(bp_dtype dtype, double bits_wanted, uint64_t bits) {
-  double width = std::min(bits_wanted, static_cast<double>(element_size(dtype)) * 8 - 2);
+  double width = std::min(bits_wanted, static_cast<double>(dtype_bits(dtype)) - 2);
   if (const FloatFormat* format = float_format(dtype)) {
     width = std::min<double>(bits_wanted, format->precision);
   }
   if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>(bits & 1));
   const double half = std::exp2(width - 1);
   const double magnitude = half + 2 * std::floor(uniform(bits, 0, half / 2)) + 1;
-  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
-  return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
+  return DoubleDouble((bits & 1) != 0 && !is_unsigned(dtype) ? -magnitude : magnitude);
 }
 
 // Returns a special value whose effect on a formula does not depend on the order of terms. The
@@ -119,6 +118,11 @@ const std::vector<DoubleDouble>& special_values(bp_dtype dtype) {
     for (const bp_dtype d : {BP_I64, BP_I32, BP_I16, BP_I8, BP_U8, BP_U64, BP_BOOL}) {
       all[d] = integer_specials(d);
     }
+    for (const bp_dtype d : {BP_I4, BP_I2, BP_U4, BP_U2}) all[d] = integer_specials(d);
+    for (const bp_dtype d :
+         {BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1}) {
+      for (const double value : narrow_values(d)) all[d].emplace_back(value);
+    }
     return all;
   }();
   return table.at(dtype);
@@ -128,6 +132,7 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
                           const ElementPlace& place) {
   const uint64_t bits = element_bits(key, tensor, place.index);
   const std::vector<DoubleDouble>& specials = special_values(dtype);
+  const bool is_narrow = narrow_format(dtype) != nullptr;
   const bool is_floating = is_float(dtype);
   switch (fill.kind) {
     case FillKind::kExactDense:
@@ -153,6 +158,7 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
       return DoubleDouble((bits & 1) != 0 ? -1.0 : 1.0);
     case FillKind::kLogUniform: {
       const double magnitude = std::exp2(uniform(bits, fill.low, fill.high));
+      if (is_narrow) return DoubleDouble(magnitude);  // A scale: the store rounds it.
       return DoubleDouble(round_to(dtype, (bits & 1) != 0 ? -magnitude : magnitude));
     }
     case FillKind::kAllBits: {
@@ -169,6 +175,7 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
       break;
   }
   const double value = uniform(bits, fill.low, fill.high);
+  if (is_narrow) return DoubleDouble(value);
   return is_floating ? DoubleDouble(round_to(dtype, value)) : DoubleDouble(std::floor(value));
 }
 

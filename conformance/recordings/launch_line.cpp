@@ -142,7 +142,7 @@ ByteSpan span_of(const RecordedTensor& tensor) {
                                                  tensor.shape.data(), tensor.strides.data());
   if (reach.span() == 0) return {};
   const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
-  return {tensor.byte_offset + static_cast<uint64_t>(reach.lowest * bits / 8),
+  return {tensor.byte_offset - static_cast<uint64_t>((7 - reach.lowest * bits) / 8),
           tensor.byte_offset + static_cast<uint64_t>(((reach.highest + 1) * bits + 7) / 8)};
 }
 

@@ -89,6 +89,14 @@ bp_dispatch_statistics statistics(const bp_target& target, uint32_t op) {
   return counts;
 }
 
+// Calls visit(bit in the buffer) for each element in row-major order.
+template <typename Visit>
+void visit_bits(const RecordedTensor& tensor, Visit&& visit) {
+  visit_elements(tensor, dtype_bits(tensor.dtype), [&](int64_t, uint64_t place) {
+    visit(8 * tensor.byte_offset + (place - tensor.byte_offset));
+  });
+}
+
 bool has_elements(const RecordedTensor& tensor) { return element_count(tensor.shape) != 0; }
 
 }  // namespace
@@ -260,8 +268,8 @@ Elements Player::read_elements(const RecordedTensor& tensor, uint64_t on) {
   const std::vector<std::byte> bytes = read_tensor(tensor, on);
   const uint64_t begin = span_of(tensor).begin;
   Elements elements;
-  visit_elements(tensor, element_size(tensor.dtype), [&](int64_t, uint64_t byte) {
-    elements.push_back(load_element(tensor.dtype, bytes.data() + (byte - begin)));
+  visit_bits(tensor, [&](uint64_t bit) {
+    elements.push_back(load_at_bit(tensor.dtype, bytes.data(), bit - 8 * begin));
   });
   return elements;
 }
@@ -270,10 +278,9 @@ OutputView Player::read_output(const RecordedTensor& tensor, uint64_t on) {
   const std::vector<std::byte> bytes = read_tensor(tensor, on);
   const uint64_t begin = span_of(tensor).begin;
   OutputView view{tensor.name, tensor.dtype, tensor.shape, {}, {}, false, {}, true};
-  visit_elements(tensor, element_size(tensor.dtype), [&](int64_t, uint64_t byte) {
-    const std::byte* at = bytes.data() + (byte - begin);
-    view.value.push_back(load_element(tensor.dtype, at));
-    view.bits.push_back(element_bits_at(tensor.dtype, at));
+  visit_bits(tensor, [&](uint64_t bit) {
+    view.value.push_back(load_at_bit(tensor.dtype, bytes.data(), bit - 8 * begin));
+    view.bits.push_back(element_bits_at_bit(tensor.dtype, bytes.data(), bit - 8 * begin));
   });
   view.is_unwritten.assign(view.value.size(), false);
   return view;

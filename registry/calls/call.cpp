@@ -33,8 +33,8 @@ bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const b
     return refuse(row, argument,
                   "has dtype " + std::to_string(tensor->dtype) +
                       ", which this host does not know; allowed are " + std::to_string(BP_BOOL) +
-                      " (" + dtype_text(BP_BOOL) + ") to " + std::to_string(BP_F4E2M1) + " (" +
-                      dtype_text(BP_F4E2M1) + "), and what add_dtype() handed out");
+                      " (" + dtype_text(BP_BOOL) + ") to " + std::to_string(BP_U2) + " (" +
+                      dtype_text(BP_U2) + "), and what add_dtype() handed out");
   }
   return BP_OK;
 }

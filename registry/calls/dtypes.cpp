@@ -20,13 +20,14 @@ struct Dtype {
 
 // The index of each row is the value of the dtype.
 constexpr Dtype kDtypes[] = {
-    {nullptr, 0},      {"bool", 8},       {"i4", 4},     {"u4", 4},       {"i8", 8},
-    {"i16", 16},       {"i32", 32},       {"i64", 64},   {"u8", 8},       {"u16", 16},
-    {"u32", 32},       {"u64", 64},       {"f16", 16},   {"bf16", 16},    {"f32", 32},
-    {"f64", 64},       {"c64", 64},       {"c128", 128}, {"f8e4m3fn", 8}, {"f8e5m2", 8},
-    {"f8e4m3fnuz", 8}, {"f8e5m2fnuz", 8}, {"f4e2m1", 4},
+    {nullptr, 0},      {"bool", 8},       {"i4", 4},     {"u4", 4},        {"i8", 8},
+    {"i16", 16},       {"i32", 32},       {"i64", 64},   {"u8", 8},        {"u16", 16},
+    {"u32", 32},       {"u64", 64},       {"f16", 16},   {"bf16", 16},     {"f32", 32},
+    {"f64", 64},       {"c64", 64},       {"c128", 128}, {"f8e4m3fn", 8},  {"f8e5m2", 8},
+    {"f8e4m3fnuz", 8}, {"f8e5m2fnuz", 8}, {"f4e2m1", 4}, {"f8e8m0fnu", 8}, {"f6e2m3", 6},
+    {"f6e3m2", 6},     {"i2", 2},         {"u2", 2},
 };
-static_assert(std::size(kDtypes) == BP_F4E2M1 + 1);
+static_assert(std::size(kDtypes) == BP_U2 + 1);
 
 constexpr uint32_t kMaxVendorDtypes = 1024;
 static_assert(BP_DTYPE_VENDOR_FIRST + kMaxVendorDtypes - 1 <= BP_DTYPE_VENDOR_LAST);

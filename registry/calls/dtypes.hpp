@@ -16,7 +16,7 @@ extern std::atomic<uint32_t> vendor_dtype_count;
 
 // Returns whether the host knows `dtype`. No key of a selection has an unknown dtype.
 inline bool is_known_dtype(bp_dtype dtype) {
-  return dtype - 1 < BP_F4E2M1 ||
+  return dtype - 1 < BP_U2 ||
          dtype - BP_DTYPE_VENDOR_FIRST < vendor_dtype_count.load(std::memory_order_acquire);
 }
 static_assert(BP_BOOL == 1);

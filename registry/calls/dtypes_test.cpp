@@ -31,7 +31,7 @@ TEST(Dtypes, OfAVendorHaveOneNumberForEachName) {
 TEST(Dtypes, ThatNobodyAddedAreNotKnown) {
   const bp_dtype next = BP_DTYPE_VENDOR_FIRST + vendor_dtype_count.load();
   for (const bp_dtype dtype :
-       {bp_dtype{0}, bp_dtype{BP_F4E2M1 + 1}, bp_dtype{BP_DTYPE_VENDOR_FIRST - 1}, next,
+       {bp_dtype{0}, bp_dtype{BP_U2 + 1}, bp_dtype{BP_DTYPE_VENDOR_FIRST - 1}, next,
         bp_dtype{BP_DTYPE_VENDOR_LAST}, bp_dtype{0x10000}, UINT32_MAX}) {
     EXPECT_FALSE(is_known_dtype(dtype)) << dtype;
     EXPECT_EQ(bp_dtype_name(dtype), nullptr) << dtype;

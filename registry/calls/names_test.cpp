@@ -8,13 +8,16 @@ namespace bp::core {
 namespace {
 
 TEST(Names, OfDtypesLeadBack) {
-  for (bp_dtype dtype = 1; dtype <= BP_F4E2M1; ++dtype) {
+  for (bp_dtype dtype = 1; dtype <= BP_U2; ++dtype) {
     EXPECT_EQ(bp_dtype_from_name(bp_dtype_name(dtype)), dtype);
     EXPECT_NE(bp_dtype_bits(dtype), 0);
   }
   EXPECT_STREQ(bp_dtype_name(BP_BF16), "bf16");
   EXPECT_EQ(bp_dtype_bits(BP_F32), 32);
   EXPECT_EQ(bp_dtype_bits(BP_I4), 4);
+  EXPECT_EQ(bp_dtype_bits(BP_F6E3M2), 6);
+  EXPECT_EQ(bp_dtype_bits(BP_U2), 2);
+  EXPECT_EQ(bp_dtype_from_name("f8e8m0fnu"), BP_F8E8M0FNU);
   EXPECT_EQ(bp_dtype_name(0), nullptr);
   EXPECT_EQ(bp_dtype_name(99), nullptr);
   EXPECT_EQ(bp_dtype_from_name("f33"), 0);

@@ -42,14 +42,18 @@ struct Span {
 };
 
 Span span_of(const bp_tensor& t) {
-  const uint64_t element = bp_dtype_bits(t.dtype) / 8;
+  const uint32_t bits = bp_dtype_bits(t.dtype);
   const tensors::Reach reach = tensors::reach_of(t);
   if (reach.span() == 0) return {};
-  const uint64_t origin = static_cast<uint64_t>(-reach.lowest) * element;
+  // Element (0, ..., 0) begins at a whole byte; the elements before and behind it may end within
+  // one, whose other bits are then kept as those of a gap are.
+  const uint64_t origin = tensors::packed_bytes(static_cast<uint64_t>(-reach.lowest), bits);
+  const uint64_t behind = tensors::packed_bytes(static_cast<uint64_t>(reach.highest + 1), bits);
+  const auto count = static_cast<uint64_t>(tensors::element_count(t));
   return {.begin_byte = t.byte_offset - origin,
-          .size_bytes = static_cast<uint64_t>(reach.span()) * element,
+          .size_bytes = origin + behind,
           .origin_byte = origin,
-          .has_gaps = reach.span() != tensors::element_count(t)};
+          .has_gaps = (origin + behind) * 8 != count * bits};
 }
 
 // A tensor of the device and its copy on the host.

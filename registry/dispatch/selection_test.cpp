@@ -297,7 +297,7 @@ TEST(Selection, RefusesADtypeThatNobodyKnows) {
   const Loaded l({&kernel});
   AddCall call;
   ASSERT_EQ(l.find(call), &kernel);
-  for (const bp_dtype dtype : {bp_dtype{0}, bp_dtype{BP_F4E2M1 + 1}, bp_dtype{256 + BP_F32},
+  for (const bp_dtype dtype : {bp_dtype{0}, bp_dtype{BP_U2 + 1}, bp_dtype{256 + BP_F32},
                                bp_dtype{0x10000 + BP_F32}, bp_dtype{0x80000000 + BP_F32}}) {
     call.b.dtype = dtype;
     const auto expect_refusal = [&](bp_status status, const char* what) {
@@ -380,14 +380,14 @@ TEST(Selection, KeepsEveryFactOfATensorApart) {
   bool has_null = false;
   AddCall call;
   call.b.byte_offset = 4096;
-  call.b.dtype = BP_F4E2M1;
+  call.b.dtype = BP_U2;
   int64_t ones[BP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
   call.b.shape = call.b.strides = ones;
   call.b.ndim = BP_MAX_RANK;
   call.b.layout = reinterpret_cast<const bp_layout*>(&key);
   ASSERT_EQ(read_call(*find_op(BP_OP_ADD), 0, &call.args, key, &has_null), BP_OK);
   const Fact fact = key.fact(1);
-  EXPECT_EQ(dtype_of(fact), BP_F4E2M1);
+  EXPECT_EQ(dtype_of(fact), BP_U2);
   EXPECT_EQ(classes_of(fact), kOpaqueClass);
   EXPECT_EQ(rank_of(fact), BP_MAX_RANK);
   EXPECT_EQ(alignment_of(fact), 4096u);
@@ -400,7 +400,7 @@ TEST(Selection, RemembersMoreChoicesThanItsFirstTableHolds) {
   const Loaded l({&kernel});
   AddCall call;
   for (int round = 0; round < 2; ++round) {
-    for (bp_dtype dtype = 1; dtype <= BP_F4E2M1; ++dtype) {
+    for (bp_dtype dtype = 1; dtype <= BP_U2; ++dtype) {
       for (uint64_t offset = 1; offset <= 4096; offset *= 2) {
         for (bp_tensor* t : {&call.a, &call.b}) {
           call.a.dtype = call.b.dtype = dtype;

@@ -9,7 +9,7 @@
 namespace bp::core {
 namespace {
 
-constexpr bp_dtype kUnknown = BP_F4E2M1 + 55;
+constexpr bp_dtype kUnknown = BP_U2 + 55;
 
 // Loads `fake`, and returns what the host refused of it.
 std::string refusals_of(FakeBackend& fake, const TestRegistry& r) {

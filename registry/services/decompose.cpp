@@ -65,7 +65,7 @@ const bp_tensor* Evaluator::make(const bp_op_output& like) {
   std::copy_n(like.shape, like.ndim, made.shape);
   tensors::set_contiguous_strides(like.ndim, made.shape, made.strides);
   const auto count = static_cast<uint64_t>(tensors::element_count(like.ndim, like.shape));
-  const uint64_t size_bytes = count * (bp_dtype_bits(like.dtype) / 8);
+  const uint64_t size_bytes = tensors::packed_bytes(count, bp_dtype_bits(like.dtype));
   bp_block* block = nullptr;
   const bp_status status = bp_block_allocate(&target_, stream_, size_bytes, &block);
   if (status != BP_OK) throw Failed{status};
@@ -145,8 +145,14 @@ const bp_tensor* Evaluator::transpose(const bp_tensor* x) {
 
 const bp_tensor* Evaluator::slice(const bp_tensor* x, int64_t axis, int64_t start, int64_t stop) {
   Stored& view = copy_of(*x, x->ndim);
-  const auto element_bytes = static_cast<int64_t>(bp_dtype_bits(x->dtype) / 8);
-  view.tensor.byte_offset += static_cast<uint64_t>(start * x->strides[axis] * element_bytes);
+  const int64_t bits = start * x->strides[axis] * int64_t{bp_dtype_bits(x->dtype)};
+  if (bits % 8 != 0) {
+    throw Failed{fail(BP_UNSUPPORTED, "slice: element " + std::to_string(start) + " of axis " +
+                                          std::to_string(axis) + " of a tensor of " +
+                                          bp_dtype_name(x->dtype) +
+                                          " begins within a byte, where no tensor begins")};
+  }
+  view.tensor.byte_offset += static_cast<uint64_t>(bits / 8);
   view.shape[axis] = stop - start;
   return &view.tensor;
 }

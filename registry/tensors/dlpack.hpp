@@ -32,6 +32,7 @@ inline constexpr DlpackDtype kDlpackDtypes[] = {
     {BP_F8E5M2, {BP_DLPACK_F8E5M2, 8, 1}},
     {BP_F8E4M3FNUZ, {BP_DLPACK_F8E4M3FNUZ, 8, 1}},
     {BP_F8E5M2FNUZ, {BP_DLPACK_F8E5M2FNUZ, 8, 1}},
+    {BP_F8E8M0FNU, {BP_DLPACK_F8E8M0FNU, 8, 1}},
 };
 
 // The bytes that hold the elements of a tensor, and the place of the first element in them.

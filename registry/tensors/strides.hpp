@@ -70,6 +70,12 @@ inline void set_contiguous_strides(uint32_t ndim, const int64_t* shape, int64_t*
   }
 }
 
+// Returns the bytes from the first element on that `count` packed elements of `bits` take. Both
+// numbers are those of a tensor that fits memory.
+constexpr uint64_t packed_bytes(uint64_t count, uint32_t bits) {
+  return bits % 8 == 0 ? count * (bits / 8) : (count * bits + 7) / 8;
+}
+
 // The elements of memory that a tensor reaches, relative to element (0, ..., 0).
 struct Reach {
   Wide lowest = 0;

@@ -136,7 +136,7 @@ inline const bp_tensor* output(const char* op, const char* name, const Tensor& y
 }
 
 inline bool is_float(bp_dtype dtype) {
-  return tensors::is_plain_float(dtype) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
+  return tensors::is_plain_float(dtype) || (dtype >= BP_F8E4M3FN && dtype <= BP_F6E3M2);
 }
 
 // Returns whether the inputs need no cast and no broadcast. Then both have one dtype and shape and

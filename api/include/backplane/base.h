@@ -137,9 +137,22 @@ enum {
 typedef const char* bp_reason;
 
 /* The type of an element. An element takes whole bytes, except that those of the sub-byte types are
- * packed in bytes, the low nibble first. A BP_BOOL is one byte, 0 or 1. Floating-point types are
- * IEEE 754 binary formats; bf16 is the upper half of f32; the f8 and f4 formats are those of the
- * OCP specifications; those named "FNUZ" have no infinities and no negative zero.
+ * packed in bytes. A BP_BOOL is one byte, 0 or 1. Floating-point types are IEEE 754 binary formats;
+ * bf16 is the upper half of f32; the f8, f6 and f4 formats are those of the OCP specifications;
+ * those named "FNUZ" have no infinities and no negative zero. An f8e8m0fnu of bits b is 2^(b -
+ * 127), and NaN if b is 255: it has no sign and no zero, and serves as the scale of a block.
+ *
+ * [DTYPE-2] Sub-byte elements are packed from the low bits of each byte up, without gaps: the
+ * element at offset n, counted in elements, has the bits from n * width on, and bit i is bit i % 8
+ * of byte i / 8. A tensor of them begins at a whole byte. These are the bytes from the first one
+ * on, each from its high bit to its low one, with the number of the element that has the bit:
+ *
+ *   2 bits   33221100 77665544              i2 u2: 4 in a byte
+ *   4 bits   11110000 33332222              i4 u4 f4e2m1: 2 in a byte
+ *   6 bits   11000000 22221111 33333322     f6e2m3 f6e3m2: 4 in 3 bytes
+ *
+ * [DTYPE-3] The bits of a byte that belong to no element of the tensor have any value in an input,
+ * and a kernel leaves them in an output as they were.
  *
  * A dtype has 16 bits. Those from BP_DTYPE_VENDOR_FIRST on belong to vendors: the host hands them
  * out by name (bp_registrar::add_dtype), and another host, or the next process, may give the same
@@ -168,7 +181,12 @@ enum {
   BP_F8E5M2 = 19,
   BP_F8E4M3FNUZ = 20,
   BP_F8E5M2FNUZ = 21,
-  BP_F4E2M1 = 22
+  BP_F4E2M1 = 22,
+  BP_F8E8M0FNU = 23,
+  BP_F6E2M3 = 24,
+  BP_F6E3M2 = 25,
+  BP_I2 = 26,
+  BP_U2 = 27
 };
 #define BP_DTYPE_VENDOR_FIRST 0x8000u
 #define BP_DTYPE_VENDOR_LAST 0xFFFFu

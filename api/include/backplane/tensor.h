@@ -36,7 +36,7 @@ typedef struct bp_buffer_ref {
  * size and of the heap's tensor_offset_alignment_bytes: a kernel must expect all of these unless
  * its claims exclude them.
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
- * For a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
+ * For a sub-byte type the sum counts packed elements from byte_offset on, as bp_dtype draws them.
  *
  * A flag changes what the tensor means, as a must-understand link does (backplane/base.h): the host
  * offers the tensor to kernels alone that say that they understand it (bp_kernel::tensor_flags).

@@ -1,6 +1,7 @@
 #include "conformance/cases/engine/host_call.hpp"
 
 #include "backplane/host.h"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -34,8 +35,8 @@ HostCall::HostCall(const OpCase& op_case) : case_(op_case), frame_(op_case.op) {
     slot.shape = argument.shape;
     slot.placement = place(argument.layout, argument.shape);
     slot.view.buffer = imaginary_buffer(slots_.size());
-    slot.view.byte_offset =
-        static_cast<uint64_t>(-slot.placement.lowest) * (bp_dtype_bits(argument.dtype) / 8);
+    slot.view.byte_offset = tensors::packed_bytes(static_cast<uint64_t>(-slot.placement.lowest),
+                                                  bp_dtype_bits(argument.dtype));
     slot.view.dtype = argument.dtype;
     const size_t own = slots_.size() - 1;
     for (size_t i = 0; i < own && !argument.alias.empty(); ++i) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "conformance/numerics/narrow_format.hpp"
 #include "conformance/numerics/whole_tensor.hpp"
 #include "registry/boundary/number_text.hpp"
 
@@ -11,7 +12,7 @@ namespace bp::conformance {
 namespace {
 
 std::string number_text(bp_dtype dtype, DoubleDouble value) {
-  if (!is_float(dtype)) return std::to_string(to_int64(value));
+  if (!is_float(dtype) && narrow_format(dtype) == nullptr) return std::to_string(to_int64(value));
   return short_text(value.hi, dtype == BP_F64 ? 17 : 9);
 }
 
@@ -41,6 +42,12 @@ DoubleDouble wrapped(bp_dtype dtype, DoubleDouble value) {
   std::byte bytes[8] = {};
   store_element(dtype, value, bytes);
   return load_element(dtype, bytes);
+}
+
+// Returns whether a number of a narrow format is the exact one. The signs of zeros count.
+bool is_same_number(DoubleDouble y, DoubleDouble exact) {
+  if (isnan(exact)) return isnan(y);
+  return y == exact && std::signbit(y.hi) == std::signbit(exact.hi);
 }
 
 // The bad elements of one output.
@@ -251,8 +258,9 @@ bool is_right(const OutputView& output, const Expected& expected, int64_t index,
               const Numerics& numerics) {
   const DoubleDouble y = output.value[static_cast<size_t>(index)];
   const Exact exact = exact_at(expected, index);
-  const bool matches = is_float(output.dtype) ? accept(output.dtype, y.hi, exact, numerics)
-                                              : y == wrapped(output.dtype, exact.value);
+  const bool matches = is_float(output.dtype)        ? accept(output.dtype, y.hi, exact, numerics)
+                       : narrow_format(output.dtype) ? is_same_number(y, exact.value)
+                                                     : y == wrapped(output.dtype, exact.value);
   return matches || (expected.also_right && expected.also_right(index, y));
 }
 

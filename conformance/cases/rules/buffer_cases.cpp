@@ -13,6 +13,7 @@
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -25,8 +26,11 @@ class DeviceCall {
     for (size_t i = 0; i < row.tensors.size(); ++i) {
       const TensorArgument& argument = row.tensors[i];
       const Placement placement = place(argument.layout, argument.shape);
-      buffers_.push_back(
-          make_buffer(t, static_cast<uint64_t>(placement.span()) * element_size(argument.dtype)));
+      const auto bits = static_cast<uint32_t>(dtype_bits(argument.dtype));
+      const auto before = static_cast<uint64_t>(-placement.lowest);
+      const auto behind = static_cast<uint64_t>(placement.highest + 1);
+      buffers_.push_back(make_buffer(
+          t, tensors::packed_bytes(before, bits) + tensors::packed_bytes(behind, bits)));
       call_.tensor(i).buffer = buffers_.back().get();
     }
   }

@@ -9,7 +9,7 @@
 namespace bp::conformance {
 namespace {
 
-constexpr bp_dtype kLastDtype = BP_F4E2M1;
+constexpr bp_dtype kLastDtype = BP_U2;
 constexpr int64_t kFar = int64_t{1} << 48;  // A tensor with this extent has elements that cannot be
                                             // counted.
 constexpr int64_t kTooMany = int64_t{1} << 59;  // The number of elements of one tensor.

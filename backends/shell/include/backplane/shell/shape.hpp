@@ -21,6 +21,7 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
     case BP_F8E5M2:
     case BP_F8E4M3FNUZ:
     case BP_F8E5M2FNUZ:
+    case BP_F8E8M0FNU:
       return 1;
     case BP_I16:
     case BP_U16:
@@ -40,6 +41,20 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
       return 16;
     default:
       return 0;
+  }
+}
+
+// Returns the bits of one element. A dtype that is not known counts as one of nibbles.
+constexpr int64_t dtype_size_bits(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_I2:
+    case BP_U2:
+      return 2;
+    case BP_F6E2M3:
+    case BP_F6E3M2:
+      return 6;
+    default:
+      return dtype_size_bytes(dtype) == 0 ? 4 : 8 * dtype_size_bytes(dtype);
   }
 }
 
