@@ -8,9 +8,10 @@ usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR --now INCLUDE_DIR LIBRARY
 `now` are the headers of the tree, and a libbackplane that was built with them. `grown` are those
 that future.py writes with --ops, and a libbackplane of these. INCLUDE_DIR of --host has host.h. For
 each set of headers the program builds the backend in BACKEND_DIR with the kernels of
-growth_backend.c, and a caller from CALLER_SOURCE. Each caller then runs with each library and each backend.
-A call is red if the rules of api/docs/versioning.md say something else about it. A recording is red
-if a replay of the other side would not know a member of a call that gives nothing new.
+growth_backend.c, and a caller from CALLER_SOURCE. Each caller then runs with each library and each
+backend. A call is red if the rules of api/docs/versioning.md say something else about it. A
+recording is red if a replay of the other side would not know a member of a call that gives nothing
+new.
 
 --claim-all (growth_backend.c) and --break (future.py) break the grown side, and the result must be
 red.
