@@ -4,10 +4,11 @@
 #pragma once
 
 #include "backplane/kernel.h"
+#include "registry/calls/op_rows.hpp"
 
 namespace bp::core {
 
-// Returns the kernel that runs `op` in f32, or NULL if the op has no operand. All backends share
+// Returns the kernel that runs an op in f32, or NULL if the op has no operand. All backends share
 // it: bp_launch::next points to the bp_target of the launch.
 const bp_kernel* widening(const OpRow& row);
 
