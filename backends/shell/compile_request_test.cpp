@@ -54,8 +54,9 @@ TEST_F(CompileRequestTest, MakesPlansUnlessAnOptionSaysNo) {
   EXPECT_EQ(ops.serialize(ops.self, executable, 0, nullptr, &size_bytes), BP_OK);
   std::vector<std::byte> bytes(size_bytes);
   EXPECT_EQ(ops.serialize(ops.self, executable, size_bytes, bytes.data(), &size_bytes), BP_OK);
-  EXPECT_EQ(ops.deserialize(ops.self, device.handle(), bytes.data(), size_bytes, &executable),
-            BP_OK);
+  EXPECT_EQ(
+      ops.deserialize(ops.self, device.handle(), bytes.data(), size_bytes, nullptr, &executable),
+      BP_OK);
   EXPECT_EQ(plans, 2) << "the bytes hold the option";
 }
 

@@ -155,7 +155,7 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
   request.user_data = ours.user_data;
   request.begin_step();
   *out_executable = add(std::make_unique<Executable>(
-      backend_, device, request, Program(static_cast<const bp_program*>(ours.data))));
+      backend_, shared_, device, request, Program(static_cast<const bp_program*>(ours.data))));
   return BP_OK;
 }
 
@@ -164,6 +164,7 @@ bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info
   check_offer(out_info, kFirstSize<bp_executable_info>, "executable_info: out_info");
   out_info->constant_bytes = e.constant_bytes();
   out_info->workspace_bytes = e.workspace_bytes();
+  out_info->shared_constant_bytes = e.shared_constant_bytes();
   out_info->code_bytes = 0;
   return BP_OK;
 }
@@ -189,7 +190,7 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
   fingerprint.add(on.device);
   fingerprint.add(request.words());
   std::vector<uint64_t> words;
-  program.write_to(words);
+  program.write_to(words, "fingerprint");
   fingerprint.add(words);
   // A device that is alike may have other kernels, such as for another kind of processor.
   for (size_t i = 0; i < program.nodes.size(); ++i) {
@@ -208,7 +209,7 @@ bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void
     invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
   }
   std::vector<uint64_t> rest = e.request().words();
-  e.program().write_to(rest);
+  e.program().write_to(rest, "serialize");
   const std::vector<uint64_t> words = bytes_with_head(target(e.device()), rest);
   *out_size_bytes = words.size() * sizeof(uint64_t);
   if (capacity != 0) std::memcpy(out_data, words.data(), std::min(capacity, *out_size_bytes));
@@ -216,7 +217,7 @@ bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void
 }
 
 bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t size_bytes,
-                                bp_executable** out_executable) {
+                                const bp_program* constants, bp_executable** out_executable) {
   check_device(device, "deserialize");
   if (data == nullptr || out_executable == nullptr) {
     invalid("deserialize: data or out_executable is NULL");
@@ -226,8 +227,9 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   size_t position = 0;
   const CompileRequest request(words, position);
   Program program(words, position);
+  program.give_constants(constants);
   *out_executable =
-      add(std::make_unique<Executable>(backend_, device, request, std::move(program)));
+      add(std::make_unique<Executable>(backend_, shared_, device, request, std::move(program)));
   return BP_OK;
 }
 
@@ -293,10 +295,11 @@ bp_compiler_ops Compiler::table() {
                    [&] { return c.serialize(executable, capacity, out_data, out_size_bytes); });
   };
   ops.deserialize = [](void* self, bp_device* device, const void* data, uint64_t size_bytes,
-                       bp_executable** out_executable) {
+                       const bp_program* constants, bp_executable** out_executable) {
     Compiler& c = compiler(self);
-    return guarded(*c.backend_.host,
-                   [&] { return c.deserialize(device, data, size_bytes, out_executable); });
+    return guarded(*c.backend_.host, [&] {
+      return c.deserialize(device, data, size_bytes, constants, out_executable);
+    });
   };
   ops.validate = [](void* self, bp_device* device, const void* data, uint64_t size_bytes) {
     const Compiler& c = compiler(self);

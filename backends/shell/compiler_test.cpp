@@ -57,7 +57,8 @@ class CompilerTest : public ProgramTest {
     return bytes;
   }
   bp_status read(const std::vector<std::byte>& bytes, bp_executable** out_executable) {
-    return ops.deserialize(ops.self, device.handle(), bytes.data(), bytes.size(), out_executable);
+    return ops.deserialize(ops.self, device.handle(), bytes.data(), bytes.size(), nullptr,
+                           out_executable);
   }
 
   const Values data{10, 20, 30, 40};
@@ -366,7 +367,7 @@ TEST_F(CompilerTest, RefusesBytesThatEndEarlyOrWereChanged) {
   }
   EXPECT_EQ(executable, nullptr);
   EXPECT_EQ(device.live_count(), live_count);
-  EXPECT_EQ(ops.deserialize(ops.self, device.handle(), nullptr, 8, &executable),
+  EXPECT_EQ(ops.deserialize(ops.self, device.handle(), nullptr, 8, nullptr, &executable),
             BP_INVALID_ARGUMENT);
 }
 

@@ -63,14 +63,16 @@ const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* devi
                                         op_name(node.frame.op()) + ": " + reason);
 }
 
-Executable::Executable(const CompilerBackend& backend, bp_device* device,
+Executable::Executable(const CompilerBackend& backend, SharedConstants& shared, bp_device* device,
                        const CompileRequest& request, Program program)
     : backend_(backend),
+      shared_(shared),
       device_(device),
       generation_(generation_of(backend.devices, device)),
       request_(request),
       program_(std::move(program)) {
   offsets_.resize(program_.values.size());
+  places_.resize(program_.values.size());
   argument_of_.resize(program_.values.size());
   for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
     for (size_t i = 0; i < program_.values.size(); ++i) {
@@ -93,36 +95,41 @@ Executable::~Executable() { release(); }
 
 bool Executable::is_lost() const { return generation_ != generation_of(backend_.devices, device_); }
 
-void Executable::free_memory(bp_stream* stream) const {
-  const bp_allocator_ops& memory = backend_.memory;
-  for (const Node& node : nodes_) {
-    static_cast<void>(memory.deallocate(memory.self, node.packed, stream));
-  }
-  static_cast<void>(memory.deallocate(memory.self, constants_, stream));
+uint64_t Executable::shared_constant_bytes() const {
+  uint64_t size_bytes = 0;
+  for (const auto& constant : held_) size_bytes += constant->size_bytes;
+  return size_bytes;
+}
+
+void Executable::free(bp_buffer* buffer, bp_stream* stream) const {
+  static_cast<void>(backend_.memory.deallocate(backend_.memory.self, buffer, stream));
 }
 
 // Frees the memory on a new stream, after all its uses, so that submitted work can go on.
 void Executable::release() {
+  std::vector<bp_buffer*> buffers;
   for (Node& node : nodes_) {
     if (node.plan != nullptr) static_cast<void>(node.kernel->plan_release(node.kernel, node.plan));
+    buffers.push_back(node.packed);
   }
+  buffers.push_back(constants_);
+  std::vector<OwnedEvent> events;
+  for (const Use& use : uses_) events.push_back(use.event);
+  shared_.drop(held_, backend_.events, events, buffers);
   const bp_stream_ops& streams = backend_.streams;
   bp_stream* stream = nullptr;
-  if (uses_.empty() || streams.create(streams.self, device_, nullptr, &stream) != BP_OK) {
-    for (const Use& use : uses_) {
-      static_cast<void>(backend_.events.synchronize(backend_.events.self, use.event, UINT64_MAX));
+  if (events.empty() || streams.create(streams.self, device_, nullptr, &stream) != BP_OK) {
+    for (const OwnedEvent& event : events) {
+      static_cast<void>(backend_.events.synchronize(backend_.events.self, event.get(), UINT64_MAX));
     }
-    free_memory(nullptr);
-  } else {
-    for (const Use& use : uses_) {
-      static_cast<void>(streams.wait_event(streams.self, stream, use.event));
-    }
-    free_memory(stream);
-    static_cast<void>(streams.destroy(streams.self, stream));
+    for (bp_buffer* buffer : buffers) free(buffer, nullptr);
+    return;
   }
-  for (const Use& use : uses_) {
-    static_cast<void>(backend_.events.destroy(backend_.events.self, use.event));
+  for (const OwnedEvent& event : events) {
+    static_cast<void>(streams.wait_event(streams.self, stream, event.get()));
   }
+  for (bp_buffer* buffer : buffers) free(buffer, stream);
+  static_cast<void>(streams.destroy(streams.self, stream));
 }
 
 // A new stream may have the handle of a destroyed one, whose work still runs. So a stream waits for
@@ -133,7 +140,7 @@ void Executable::mark_use(bp_stream* stream) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find(uses_, stream, &Use::stream);
-    if (found != uses_.end()) event = found->event;
+    if (found != uses_.end()) event = found->event.get();
   }
   if (event != nullptr) {
     static_cast<void>(backend_.streams.wait_event(backend_.streams.self, stream, event));
@@ -142,8 +149,10 @@ void Executable::mark_use(bp_stream* stream) {
   }
   require(events.create(events.self, device_, nullptr, &event), "event.create");
   static_cast<void>(events.record(events.self, event, stream));
+  OwnedEvent owned(event,
+                   [events](bp_event* e) { static_cast<void>(events.destroy(events.self, e)); });
   const std::lock_guard lock(mutex_);
-  uses_.push_back({stream, event});  // Another thread may have added one too.
+  uses_.push_back({stream, std::move(owned)});  // Another thread may have added one too.
 }
 
 // ---- Compilation --------------------------------------------------------------------------------
@@ -210,8 +219,7 @@ bp_buffer* Executable::allocate(uint64_t size_bytes) {
 void Executable::upload_constants() {
   uint64_t size_bytes = 0;
   for (size_t i = 0; i < program_.values.size(); ++i) {
-    if (program_.values[i].role != BP_VALUE_CONSTANT) continue;
-    offsets_[i] = size_bytes;
+    places_[i].byte_offset = size_bytes;
     size_bytes += rounded(program_.values[i].data.size());
   }
   request_.begin_step();
@@ -226,12 +234,7 @@ void Executable::upload_constants() {
   const std::unique_ptr<bp_stream, decltype(end_stream)> owned(stream, end_stream);
   if (size_bytes != 0) constants_ = allocate(size_bytes);
   for (size_t i = 0; i < program_.values.size(); ++i) {
-    const std::vector<std::byte>& data = program_.values[i].data;
-    if (data.empty()) continue;
-    const bp_buffer_ref range{constants_, offsets_[i], data.size()};
-    require(backend_.memory.copy_from_host(backend_.memory.self, stream, &range, data.data(),
-                                           BP_BORROW_DURING_CALL),
-            "the copy of constants");
+    if (program_.values[i].is_constant()) place_constant(i, stream);
   }
   for (size_t i = 0; i < nodes_.size(); ++i) prepare(i, stream);
   require(streams.synchronize(streams.self, stream, UINT64_MAX), "the copy of constants");
@@ -239,6 +242,73 @@ void Executable::upload_constants() {
     workspace_bytes_ = std::max(workspace_bytes_, rounded(node.workspace_bytes));
   }
   workspace_bytes_ += scratch_offset_;
+}
+
+void Executable::copy_constant(const bp_buffer_ref& to, const void* data, bp_stream* stream) const {
+  require(backend_.memory.copy_from_host(backend_.memory.self, stream, &to, data,
+                                         BP_BORROW_DURING_CALL),
+          "the copy of constants");
+}
+
+void Executable::place_constant(size_t index, bp_stream* stream) {
+  ProgramValue& value = program_.values[index];
+  if (value.buffer.buffer != nullptr) {
+    check_lent(value.buffer, index);
+    places_[index] = value.buffer;
+  } else if (!value.key.empty()) {
+    share_constant(index, stream);
+    value.source = nullptr;
+  } else if (!value.data.empty()) {
+    places_[index].buffer = constants_;
+    places_[index].size_bytes = value.data.size();
+    copy_constant(places_[index], value.data.data(), stream);
+  }
+}
+
+// Checks a buffer of the caller.
+void Executable::check_lent(const bp_buffer_ref& range, size_t value) const {
+  if (backend_.memory.buffer_info == nullptr) return;
+  const std::string name = "compile: value " + std::to_string(value) + ": buffer";
+  bp_buffer_info info{};
+  info.struct_size = sizeof(info);
+  info.struct_type = BP_STRUCT_BUFFER_INFO;
+  if (backend_.memory.buffer_info(backend_.memory.self, range.buffer, &info) != BP_OK) {
+    throw StatusError(BP_INVALID_ARGUMENT, name + " is not one of this backend");
+  }
+  if (info.device != device_) {
+    throw StatusError(BP_INVALID_ARGUMENT, name + " is of another device");
+  }
+  const bool is_inside = range.byte_offset <= info.size_bytes &&
+                         range.size_bytes <= info.size_bytes - range.byte_offset;
+  if (!is_inside) throw StatusError(BP_INVALID_ARGUMENT, name + ": the range leaves the buffer");
+}
+
+// Finds a constant with a key, or writes it.
+void Executable::share_constant(size_t index, bp_stream* stream) {
+  const ProgramValue& value = program_.values[index];
+  const std::string name = "compile: value " + std::to_string(index);
+  const auto constant = held_.emplace_back(shared_.find(device_, generation_, value, name));
+  const std::lock_guard lock(constant->mutex);
+  const uint64_t size_bytes = constant->size_bytes;
+  if (constant->buffer == nullptr && size_bytes != 0) {
+    if (value.source == nullptr) {
+      throw StatusError(BP_NOT_FOUND, name + ": no executable holds a constant with the key \"" +
+                                          value.key + "\", and its data is not given");
+    }
+    bp_buffer* const buffer = allocate(size_bytes);
+    constant_bytes_ -= size_bytes;
+    try {
+      copy_constant({buffer, 0, size_bytes}, value.source, stream);
+      require(backend_.streams.synchronize(backend_.streams.self, stream, UINT64_MAX),
+              "the copy of constants");
+    } catch (...) {
+      static_cast<void>(backend_.streams.synchronize(backend_.streams.self, stream, UINT64_MAX));
+      free(buffer, nullptr);
+      throw;
+    }
+    constant->buffer = buffer;
+  }
+  places_[index] = {constant->buffer, 0, size_bytes};
 }
 
 // Makes a plan for a node whose kernel has plans, over the constants among its arguments.
@@ -253,12 +323,12 @@ void Executable::prepare(size_t index, bp_stream* stream) {
   OwnedFrame frame = node.frame.clone();
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const uint32_t value = program_.nodes[index].values[i];
-    if (value == BP_NO_VALUE || program_.values[value].role != BP_VALUE_CONSTANT) continue;
+    if (value == BP_NO_VALUE || !program_.values[value].is_constant()) continue;
     const bool is_last = i + 1 == frame.tensors().size() || frame.arguments()[i + 1].is_first;
     if (!frame.arguments()[i].is_first || !is_last) continue;  // A list may mix both kinds.
     desc.constant_args |= uint64_t{1} << frame.arguments()[i].index;
-    frame.tensors()[i]->buffer = constants_;
-    frame.tensors()[i]->byte_offset += offsets_[value];
+    frame.tensors()[i]->buffer = places_[value].buffer;
+    frame.tensors()[i]->byte_offset += places_[value].byte_offset;
   }
   const bp_status status =
       node.kernel->prepare(node.kernel, device_, &desc, frame.data(), &node.plan);
@@ -368,7 +438,7 @@ void Executable::check_args(const bp_program_args& args) const {
 bp_buffer_ref Executable::place_of(uint32_t value, const bp_program_args& args,
                                    const bp_buffer_ref& workspace) const {
   const bp_value_role role = program_.values[value].role;
-  if (role == BP_VALUE_CONSTANT) return {constants_, offsets_[value], 0};
+  if (role == BP_VALUE_CONSTANT) return places_[value];
   if (role == BP_VALUE_TEMPORARY) {
     return {workspace.buffer, workspace.byte_offset + offsets_[value], 0};
   }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shape.hpp"
+#include "backplane/shell/workspace.hpp"
 
 namespace bp {
 namespace {
@@ -63,8 +65,8 @@ bool is_sound(const ProgramValue& value) {
   if (std::ranges::any_of(value.shape, [](int64_t extent) { return extent < 0; })) return false;
   if (extent_of(value.tensor()).end == INT64_MAX) return false;
   if (!value.is_argument() && !is_contiguous(value.tensor())) return false;
-  const bool is_constant = value.role == BP_VALUE_CONSTANT;
-  return value.data.size() == (is_constant ? value.size_bytes() : 0);
+  if (!value.is_constant() && !value.key.empty()) return false;
+  return value.data.size() == (value.has_own_data() ? value.size_bytes() : 0);
 }
 
 // Reads a count of items that have at least one word each.
@@ -116,6 +118,51 @@ OwnedFrame known_part(uint32_t op, const void* args, uint32_t size_bytes) {
   return OwnedFrame(op, words.data(), known_bytes);
 }
 
+// Reads where the elements of a constant are.
+void read_content(const bp_program_value& theirs, const std::string& name, ProgramValue& value) {
+  const uint64_t size_bytes = value.size_bytes();
+  const bool has_buffer = theirs.buffer.buffer != nullptr;
+  if (theirs.key != nullptr && *theirs.key == '\0') invalid(name + ": key is empty");
+  if (theirs.data != nullptr && has_buffer) invalid(name + ": it has data and a buffer; give one");
+  if (theirs.key == nullptr && theirs.data == nullptr && !has_buffer && size_bytes != 0) {
+    invalid(name + ": a constant has no data, no buffer and no key");
+  }
+  if (has_buffer && theirs.buffer.byte_offset % kWorkspaceAlignmentBytes != 0) {
+    invalid(name + ": the constant begins at byte " + std::to_string(theirs.buffer.byte_offset) +
+            " of its buffer; multiples of " + std::to_string(kWorkspaceAlignmentBytes) +
+            " are allowed");
+  }
+  if (has_buffer && theirs.buffer.size_bytes < size_bytes) {
+    invalid(name + ": buffer has " + std::to_string(theirs.buffer.size_bytes) +
+            " bytes, and the constant needs " + std::to_string(size_bytes));
+  }
+  if (theirs.key != nullptr) value.key = theirs.key;
+  value.buffer = theirs.buffer;
+  value.source = theirs.data;
+  if (!value.has_own_data()) return;
+  const auto* const bytes = static_cast<const std::byte*>(theirs.data);
+  value.data.assign(bytes, bytes + size_bytes);
+}
+
+// Appends the count of the bytes, and then the bytes as words.
+void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words) {
+  words.push_back(bytes.size());
+  const size_t begin = words.size();
+  words.resize(begin + (bytes.size() + 7) / 8);
+  std::ranges::copy(bytes, reinterpret_cast<std::byte*>(words.data() + begin));
+}
+
+std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t size_bytes = next(words, position);
+  if (size_bytes / 8 > words.size() - position) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
+  }
+  std::vector<uint64_t> data;
+  for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next(words, position));
+  const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
+  return {bytes, bytes + size_bytes};
+}
+
 }  // namespace
 
 Program::Program(const bp_program* theirs) {
@@ -124,15 +171,9 @@ Program::Program(const bp_program* theirs) {
   if (ours.values == nullptr || ours.nodes == nullptr || ours.node_count == 0) {
     invalid("it has no values or no nodes");
   }
-  if (ours.value_stride_bytes < kFirstSize<bp_program_value> ||
-      ours.node_stride_bytes < kFirstSize<bp_program_node>) {
-    invalid(
-        "value_stride_bytes or node_stride_bytes is smaller than the struct of a value or node");
-  }
-  for (size_t i = 0; i < ours.value_count; ++i) {
-    const bp_program_value* const value = element(ours.values, ours.value_stride_bytes, i);
-    check_stride(value, ours.value_stride_bytes, "program: value_stride_bytes");
-    read_value(value, i);
+  read_values(ours);
+  if (ours.node_stride_bytes < kFirstSize<bp_program_node>) {
+    invalid("node_stride_bytes is smaller than the struct of a node");
   }
   for (size_t i = 0; i < ours.node_count; ++i) {
     const bp_program_node* const node = element(ours.nodes, ours.node_stride_bytes, i);
@@ -140,6 +181,35 @@ Program::Program(const bp_program* theirs) {
     read_node(node, i);
   }
   check();
+}
+
+void Program::read_values(const bp_program& theirs) {
+  if (theirs.value_stride_bytes < kFirstSize<bp_program_value>) {
+    invalid("value_stride_bytes is smaller than the struct of a value");
+  }
+  for (size_t i = 0; i < theirs.value_count; ++i) {
+    const bp_program_value* const value = element(theirs.values, theirs.value_stride_bytes, i);
+    check_stride(value, theirs.value_stride_bytes, "program: value_stride_bytes");
+    read_value(value, i);
+  }
+}
+
+void Program::give_constants(const bp_program* theirs) {
+  if (theirs == nullptr) return;
+  const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, "deserialize");
+  if (ours.values == nullptr && ours.value_count != 0) invalid("values is NULL");
+  Program given;
+  if (ours.value_count != 0) given.read_values(ours);
+  for (ProgramValue& value : values) {
+    if (value.key.empty()) continue;
+    const auto found = std::ranges::find(given.values, value.key, &ProgramValue::key);
+    if (found == given.values.end()) continue;
+    if (found->dtype != value.dtype || found->shape != value.shape) {
+      invalid("key \"" + value.key + "\" is given with another dtype or shape");
+    }
+    value.source = found->source;
+    value.buffer = found->buffer;
+  }
 }
 
 void Program::read_value(const bp_program_value* theirs, size_t index) {
@@ -170,10 +240,11 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
   if (!value.is_argument() && !is_contiguous(value.tensor())) {
     invalid(name + ": a temporary or constant must be row-major");
   }
-  if (value.role != BP_VALUE_CONSTANT) return;
-  const auto* const bytes = static_cast<const std::byte*>(ours.data);
-  if (bytes == nullptr && value.size_bytes() != 0) invalid(name + ": a constant has no data");
-  value.data.assign(bytes, bytes + value.size_bytes());
+  if (value.is_constant()) {
+    read_content(ours, name, value);
+  } else if (ours.key != nullptr || ours.buffer.buffer != nullptr) {
+    invalid(name + ": only constants have a key or a buffer");
+  }
 }
 
 void Program::read_node(const bp_program_node* theirs, size_t index) {
@@ -240,7 +311,7 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
     if (!is_within(*tensor, extent_of(value.tensor()))) {
       invalid(name + ": it leaves value " + std::to_string(node.values[i]));
     }
-    const bool is_source = value.role == BP_VALUE_INPUT || value.role == BP_VALUE_CONSTANT;
+    const bool is_source = value.role == BP_VALUE_INPUT || value.is_constant();
     if (argument.is_written && is_source) {
       invalid(name + ": it is written, and value " + std::to_string(node.values[i]) +
               " is an input or a constant");
@@ -262,16 +333,19 @@ void Program::check() const {
   for (size_t i = 0; i < nodes.size(); ++i) check_node(i, is_written);
 }
 
-void Program::write_to(std::vector<uint64_t>& words) const {
+void Program::write_to(std::vector<uint64_t>& words, const std::string& call) const {
   words.push_back(values.size());
-  for (const ProgramValue& value : values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ProgramValue& value = values[i];
+    if (value.buffer.buffer != nullptr && value.key.empty()) {
+      throw StatusError(BP_UNSUPPORTED,
+                        call + ": " + numbered("value", i) + ": a constant in a buffer has no key");
+    }
     words.insert(words.end(), {value.role, value.dtype, value.shape.size()});
     words.insert(words.end(), value.shape.begin(), value.shape.end());
     words.insert(words.end(), value.strides.begin(), value.strides.end());
-    words.push_back(value.data.size());
-    const size_t begin = words.size();
-    words.resize(begin + (value.data.size() + 7) / 8);
-    std::ranges::copy(value.data, reinterpret_cast<std::byte*>(words.data() + begin));
+    write_bytes(std::as_bytes(std::span(value.key)), words);
+    write_bytes(value.data, words);
   }
   words.push_back(nodes.size());
   for (const ProgramNode& node : nodes) {
@@ -302,14 +376,9 @@ void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
         axes->push_back(static_cast<int64_t>(next(words, position)));
       }
     }
-    const uint64_t size_bytes = next(words, position);
-    if (size_bytes / 8 > words.size() - position) {
-      throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
-    }
-    std::vector<uint64_t> data;
-    for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next(words, position));
-    const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
-    value.data.assign(bytes, bytes + size_bytes);
+    const std::vector<std::byte> key = read_bytes(words, position);
+    for (const std::byte byte : key) value.key.push_back(static_cast<char>(byte));
+    value.data = read_bytes(words, position);
     if (!is_sound(value)) throw StatusError(BP_INCOMPATIBLE, "deserialize: a value is damaged");
   }
   for (uint64_t left = next_count(words, position); left > 0; --left) {

@@ -1,4 +1,6 @@
 // Mutants of compilers. The numbers are those of the kill table.
+#include <vector>
+
 #include "conformance/mutants/mutant.hpp"
 #include "conformance/mutants/runtime.hpp"
 
@@ -78,9 +80,34 @@ void bend_names(Runtime& r) {
   }
 }
 
+// ---- 52: constants whose keys name nothing ------------------------------------------------------
+
+bp_status compile_without_keys(void* self, bp_device* device, const bp_compile_desc* desc,
+                               bp_executable** out_executable) {
+  std::vector<bp_program_value> values;
+  bp_program program{};
+  return compile_changed(
+      runtime_of(self), device, desc, out_executable, [&](bp_compile_desc& changed) {
+        const auto* const theirs = static_cast<const bp_program*>(changed.data);
+        if (theirs == nullptr || theirs->struct_size < sizeof(bp_program)) return;
+        if (theirs->values == nullptr || theirs->value_stride_bytes != sizeof(bp_program_value)) {
+          return;
+        }
+        program = *theirs;
+        program.struct_size = sizeof(program);
+        values.assign(theirs->values, theirs->values + theirs->value_count);
+        for (bp_program_value& value : values) value.key = nullptr;
+        program.values = values.data();
+        changed.data = &program;
+      });
+}
+
+void bend_constants(Runtime& r) { r.bent.compiler.compile = compile_without_keys; }
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "50", .bend = bend_requests, .has_compiler = true},
     {.id = "51", .bend = bend_names, .has_compiler = true},
+    {.id = "52", .bend = bend_constants, .has_compiler = true},
 };
 
 }  // namespace

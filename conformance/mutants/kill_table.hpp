@@ -161,6 +161,7 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"51:address", "fingerprint of an address", "compiler.fingerprints*", "*", "*", true,
      "COMPILER-10"},
     {"51:validate", "all bytes are valid", "compiler.bytes*", "*", "*", true, "COMPILER-11"},
+    {"52", "keys of constants ignored", "compiler.*key*", "*", "*", true, "COMPILER-12"},
     {"abi_overrun", "writes past the reply", "abi.*", "*", "overrun", true, "SIZE-2"},
     {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
      "SIZE-2"},

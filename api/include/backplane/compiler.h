@@ -32,7 +32,7 @@ enum {
   BP_VALUE_INPUT = 1,
   BP_VALUE_OUTPUT = 2,
   BP_VALUE_TEMPORARY = 3,
-  BP_VALUE_CONSTANT = 4 /* `data` points to its bytes, row-major. */
+  BP_VALUE_CONSTANT = 4 /* It has `data`, a `buffer`, or a `key` that an executable holds. */
 };
 
 /* One tensor of a program. A request. */
@@ -42,11 +42,23 @@ typedef struct bp_program_value {
   const void* next;
   const int64_t* shape;   /* `ndim` entries. */
   const int64_t* strides; /* In elements; NULL: row-major. */
-  const void* data;
+  const void* data;       /* NULL, or the bytes of a constant in memory of the host, row-major. */
   bp_dtype dtype;
   uint32_t ndim;
   bp_value_role role;
   uint32_t reserved; /* 0. */
+  /* NULL, or what names the content of a constant among all constants of the device, such as a hash
+   * of its bytes, or a file, its version and the name of a tensor in it. [COMPILER-12] The
+   * executables of a device hold a constant with a key once. While one of them lives, the key alone
+   * names the constant, and `data` is not read. A key that nobody holds, without data and buffer,
+   * is BP_NOT_FOUND, and a key of a constant of another dtype or shape is BP_INVALID_ARGUMENT; the
+   * text names the key. */
+  const char* key;
+  /* A buffer that is NULL, or where the bytes of a constant lie on the device, row-major, at a
+   * multiple of 256 bytes. [COMPILER-13] Executables read a constant in a buffer in place, and hold
+   * no copy. The caller leaves it as it is until the release of these executables and the end of
+   * their launches. A key does not stand for what is in a buffer of the caller. */
+  bp_buffer_ref buffer;
 } bp_program_value;
 
 /* One op of a program. A request. */
@@ -128,9 +140,12 @@ typedef struct bp_executable_info {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_EXECUTABLE_INFO. */
   const void* next;
-  uint64_t constant_bytes;  /* Device memory that the executable keeps. */
+  uint64_t constant_bytes;  /* Device memory that the executable alone keeps. */
   uint64_t workspace_bytes; /* Device memory of a launch, as workspace_size() of its kernel says. */
   uint64_t code_bytes;      /* 0: not known. */
+  /* Device memory of its constants with keys, which other executables may hold as well. Buffers of
+   * the caller do not count. */
+  uint64_t shared_constant_bytes;
 } bp_executable_info;
 
 /* The functions of one backend. An offer. */
@@ -160,8 +175,9 @@ typedef struct bp_compiler_ops {
   /* Optional; writes two words that name what compile() would make of the description, so that a
    * host finds what it has serialized. [COMPILER-10] Equal descriptions have equal fingerprints in
    * every process of one build, on all devices that are alike. Descriptions with other nodes,
-   * values, constants, flags or options have other fingerprints. should_stop() is not part of it. A
-   * program that query() does not take whole is BP_UNSUPPORTED. */
+   * values, constants, flags or options have other fingerprints. The key of a constant stands for
+   * its bytes, and should_stop() is not part of it. A program that query() does not take whole is
+   * BP_UNSUPPORTED, and so is a constant in a buffer that has no key. */
   bp_status (*fingerprint)(void* self, bp_device* device, const bp_compile_desc* desc,
                            uint64_t* out_words);
 
@@ -179,14 +195,18 @@ typedef struct bp_compiler_ops {
 
   bp_status (*executable_info)(void* self, bp_executable* executable, bp_executable_info* out_info);
 
-  /* Writes the executable as bytes, up to `capacity`; *out_size_bytes is the size of all bytes. */
+  /* Writes the executable as bytes, up to `capacity`; *out_size_bytes is the size of all bytes.
+   * [COMPILER-14] Bytes of serialize() have the keys of constants in place of what they name. A
+   * constant in a buffer that has no key is BP_UNSUPPORTED. */
   bp_status (*serialize)(void* self, bp_executable* executable, uint64_t capacity, void* out_data,
                          uint64_t* out_size_bytes);
 
   /* [COMPILER-5] deserialize() returns BP_INCOMPATIBLE for bytes of another driver, version or
-   * device, and for bytes that were damaged: the caller then compiles the program anew. */
+   * device, and for bytes that were damaged: the caller then compiles the program anew. Constants
+   * with keys are found among the values of `constants`, a program that needs no nodes, or as
+   * compile() finds keys; NULL gives none. */
   bp_status (*deserialize)(void* self, bp_device* device, const void* data, uint64_t size_bytes,
-                           bp_executable** out_executable);
+                           const bp_program* constants, bp_executable** out_executable);
 
   /* Optional; says whether serialize() wrote these bytes for devices like this one. [COMPILER-11]
    * validate() loads nothing. For bytes that were cut or changed, and for those of another driver,

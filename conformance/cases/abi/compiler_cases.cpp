@@ -224,7 +224,7 @@ void serialized_program_runs_again(Context& t) {
   const uint64_t size = bytes.size();
   executable.reset();
   bp_executable* out = nullptr;
-  t.require_ok(compiler.deserialize(compiler.self, device, bytes.data(), size, &out),
+  t.require_ok(compiler.deserialize(compiler.self, device, bytes.data(), size, nullptr, &out),
                "deserialize");
   const OwnedExecutable again(out, {&compiler});
   ProgramRunner runner(t, again, {chain.a, chain.b});
@@ -234,12 +234,14 @@ void serialized_program_runs_again(Context& t) {
     std::vector<uint8_t> damaged = bytes;
     damaged[k * (bytes.size() - 1) / 15] ^= 0x10;
     out = t.sentinel<bp_executable>();
-    t.expect_refused(compiler.deserialize(compiler.self, device, damaged.data(), size, &out),
-                     BP_INCOMPATIBLE, "bytes that were damaged");
+    t.expect_refused(
+        compiler.deserialize(compiler.self, device, damaged.data(), size, nullptr, &out),
+        BP_INCOMPATIBLE, "bytes that were damaged");
     t.expect_eq(out, t.sentinel<bp_executable>(), "out_executable after a failure");
   }
-  t.expect_refused(compiler.deserialize(compiler.self, device, bytes.data(), size / 2, &out),
-                   BP_INCOMPATIBLE, "bytes that were cut");
+  t.expect_refused(
+      compiler.deserialize(compiler.self, device, bytes.data(), size / 2, nullptr, &out),
+      BP_INCOMPATIBLE, "bytes that were cut");
 }
 
 void submitted_launches_outlive_the_executable(Context& t) {

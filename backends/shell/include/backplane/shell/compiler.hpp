@@ -35,7 +35,7 @@ class Compiler {
   bp_status serialize(bp_executable* executable, uint64_t capacity, void* out_data,
                       uint64_t* out_size_bytes) const;
   bp_status deserialize(bp_device* device, const void* data, uint64_t size_bytes,
-                        bp_executable** out_executable);
+                        const bp_program* constants, bp_executable** out_executable);
   bp_status validate(bp_device* device, const void* data, uint64_t size_bytes) const;
   bp_status release(bp_executable* executable);
 
@@ -48,6 +48,7 @@ class Compiler {
   ProgramTarget target(bp_device* device) const;
 
   const CompilerBackend backend_;
+  SharedConstants shared_;
   mutable std::mutex mutex_;  // It guards the members below.
   std::unordered_set<Executable*> executables_;
 };

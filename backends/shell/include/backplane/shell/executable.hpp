@@ -10,6 +10,7 @@
 
 #include "backplane/memory.h"
 #include "backplane/shell/program.hpp"
+#include "backplane/shell/shared_constants.hpp"
 
 namespace bp {
 
@@ -56,8 +57,9 @@ const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* devi
 class Executable {
  public:
   // Compiles `program`. Throws StatusError of BP_UNSUPPORTED if no kernel takes one of its nodes.
-  Executable(const CompilerBackend& backend, bp_device* device, const CompileRequest& request,
-             Program program);
+  // `shared` and `backend` outlive it.
+  Executable(const CompilerBackend& backend, SharedConstants& shared, bp_device* device,
+             const CompileRequest& request, Program program);
   Executable(const Executable&) = delete;
   ~Executable();
 
@@ -69,6 +71,7 @@ class Executable {
   // Returns whether a reset of the device has lost the executable.
   bool is_lost() const;
   uint64_t constant_bytes() const { return constant_bytes_; }
+  uint64_t shared_constant_bytes() const;
   uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
@@ -85,14 +88,18 @@ class Executable {
   void choose(size_t index);
   void place_temporaries();
   void upload_constants();
+  void place_constant(size_t value, bp_stream* stream);
+  void check_lent(const bp_buffer_ref& range, size_t value) const;
+  void share_constant(size_t value, bp_stream* stream);
+  void copy_constant(const bp_buffer_ref& to, const void* data, bp_stream* stream) const;
   void prepare(size_t index, bp_stream* stream);
   void pack(Node& node, const void* args, bp_stream* stream);
   void make_kernel();
   bp_buffer* allocate(uint64_t size_bytes);
-  bool has_memory() const { return constant_bytes_ != 0; }
+  void free(bp_buffer* buffer, bp_stream* stream) const;
+  bool has_memory() const { return constant_bytes_ != 0 || !held_.empty(); }
   void mark_use(bp_stream* stream);
   void release();
-  void free_memory(bp_stream* stream) const;
 
   bp_buffer_ref place_of(uint32_t value, const bp_program_args& args,
                          const bp_buffer_ref& workspace) const;
@@ -102,23 +109,26 @@ class Executable {
   std::unique_ptr<Frames> take_frames();
 
   const CompilerBackend& backend_;
+  SharedConstants& shared_;
   bp_device* const device_;
   const uint64_t generation_;  // That of the device.
   CompileRequest request_;
-  const Program program_;
+  Program program_;
   bp_kernel kernel_{};
   std::vector<Node> nodes_;
-  std::vector<uint64_t> offsets_;      // For each value, in the workspace or the constants.
+  std::vector<uint64_t> offsets_;      // For each temporary, in the workspace.
+  std::vector<bp_buffer_ref> places_;  // For each constant.
   std::vector<uint32_t> argument_of_;  // For each value, its index in bp_program_args.
   uint32_t argument_count_ = 0;
   uint64_t scratch_offset_ = 0;  // Where the nodes' workspace begins, behind the temporaries.
   uint64_t workspace_bytes_ = 0, constant_bytes_ = 0;
-  bp_buffer* constants_ = nullptr;
+  bp_buffer* constants_ = nullptr;                     // Those that are neither shared nor lent.
+  std::vector<std::shared_ptr<SharedConstant>> held_;  // Those with a key.
 
   // A stream whose work uses the constants, and an event that was recorded behind the latest use.
   struct Use {
     bp_stream* stream;
-    bp_event* event;
+    OwnedEvent event;
   };
 
   std::mutex mutex_;  // It guards the members below.
