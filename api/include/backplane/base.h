@@ -25,8 +25,8 @@
  * bp_dlpack_unversioned.
  *
  * A link is an extensible struct in the chain behind the `next` of another struct, which it
- * qualifies. Of the frozen structs, bp_tensor and bp_launch have such a chain. A link is one of
- * two kinds:
+ * qualifies. Of the frozen structs, bp_tensor and bp_launch have such a chain. Links are of two
+ * kinds:
  *
  *   Must-understand  Its struct_type has BP_STRUCT_MUST_UNDERSTAND. It changes what the struct
  *                    means, so a reader that does not know its type rejects the struct. With such
@@ -36,9 +36,8 @@
  *                    may skip it.
  *
  * [LINK-2] Where a tensor is kept beyond a call, as in a capture, a recording or a program, its
- * ignorable links are left out, since they are only lent to the call. A capture and a program
- * refuse a tensor with a must-understand link with BP_UNSUPPORTED, and a recording says that it
- * does not have the call.
+ * ignorable links are left out, since they are only lent to the call. A tensor with a
+ * must-understand link is BP_UNSUPPORTED there; a recording only says that it lacks the call.
  *
  * [OFFER-1] A reader of an offer ignores each flag that it does not know. [OFFER-2] If a reader of
  * an offer does not know a value of an enumeration, it rejects the smallest part that has the
@@ -346,10 +345,9 @@ typedef struct bp_external_handle {
   const void* bytes;   /* These bytes; else NULL. */
 } bp_external_handle;
 
-/* Reads the chain of links that begins at `first`, the `next` of a struct; NULL is an empty chain.
- * A frozen struct has no header, and this function alone reads its links. It returns
- * BP_INCOMPATIBLE for a must-understand link whose type, without BP_STRUCT_MUST_UNDERSTAND, is not
- * among known_types, and for more than 64 links; and BP_INVALID_ARGUMENT if known_types is NULL and
+/* Reads the links of a frozen struct, whose `next` is `first`; NULL is an empty chain. Returns
+ * BP_INCOMPATIBLE for a must-understand link whose type, without that bit, is not among
+ * known_types, and for more than 64 links; BP_INVALID_ARGUMENT if known_types is NULL and
  * known_count is not 0. */
 static inline bp_status bp_links_read(const void* first, const uint32_t* known_types,
                                       uint32_t known_count) {
@@ -361,17 +359,16 @@ static inline bp_status bp_links_read(const void* first, const uint32_t* known_t
     if (++count > most_links) return BP_INCOMPATIBLE;
     if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
     i = 0;
-    while (i < known_count && (known_types[i] | BP_STRUCT_MUST_UNDERSTAND) != link->struct_type) {
+    while (i < known_count && known_types[i] != (link->struct_type & ~BP_STRUCT_MUST_UNDERSTAND))
       ++i;
-    }
     if (i == known_count) return BP_INCOMPATIBLE;
   }
   return BP_OK;
 }
 
-/* Returns the first link of the type `struct_type` in the chain that begins at `first`, whether it
- * must be understood or not, or NULL. The chain is one that bp_links_read() takes, such as that of
- * each tensor that the host passes to a kernel. The link is read with bp_struct_read_linked(). */
+/* Returns the first link of a type in a chain, whether it must be understood or not, or NULL. The
+ * chain is one that bp_links_read() takes, as the host ensures for the tensors of a kernel. A
+ * reader reads the link itself with bp_struct_read_linked(). */
 static inline const void* bp_link_find(const void* first, uint32_t struct_type) {
   const bp_struct_header* link = (const bp_struct_header*)first;
   while (link != NULL && (link->struct_type & ~BP_STRUCT_MUST_UNDERSTAND) != struct_type) {

@@ -1,8 +1,7 @@
 /* backplane/test_link.h - a link of tensors for tests, which no production host gives.
  *
- * A link that must be understood has a meaning of its own, so that no test can know those of a
- * backend. A backend whose kernel understands this one, such as backplane.sim, shows that links
- * reach their kernel.
+ * A link that must be understood has a meaning of its own, so a test cannot know those of a
+ * backend. A backend with a kernel that understands this one shows that links reach their kernel.
  */
 #ifndef BACKPLANE_TEST_LINK_H_
 #define BACKPLANE_TEST_LINK_H_
