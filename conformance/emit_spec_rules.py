@@ -92,6 +92,8 @@ class Program:
         name, args = node.func.id, node.args
         if name in ("len", "given"):
             return [f"{'count' if name == 'len' else 'given'}:{args[0].id}"]
+        if name in ("is_integer", "is_quantized"):
+            return [*dtype_words(self.op, self.op.arg(args[0].id)), name]
         if name == "concatenated":
             return [*self.words(args[1]), f"concatenated:{args[0].id}"]
         if name == "numel" and isinstance(args[0], ast.Name) and self.op.arg(args[0].id).is_tensor:

@@ -91,7 +91,7 @@ inline bool is_sound(const bp_tensor* tensor) {
 // Returns whether `set` has the dtype: bit 1 << d stands for dtype d.
 inline bool is_in(bp_dtype dtype, uint32_t set) { return dtype < 32 && (set >> dtype & 1u) != 0; }
 
-inline bool is_integer(bp_dtype dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
+using dims::is_integer;
 
 inline bool is_complex(bp_dtype dtype) { return dtype == BP_C64 || dtype == BP_C128; }
 

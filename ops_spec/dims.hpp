@@ -181,6 +181,18 @@ inline Dims reduced(View shape, View axes, int64_t keepdims) {
   return result;
 }
 
+// Returns `counts` if `shape` consists of that many equal blocks along each axis. Without elements
+// an axis may have no block.
+inline Dims blocks(View shape, View counts) {
+  Dims result(counts);
+  if (!shape.exists() || shape.count != counts.count) result.count = kNone;
+  for (int64_t i = 0; i < result.count; ++i) {
+    const int64_t extent = shape.data[i], count = counts.data[i];
+    if (count == 0 ? extent != 0 : extent % count != 0) result.count = kNone;
+  }
+  return result;
+}
+
 // Returns the extents that windows of `kernel` leave of `size`. `padding` has all lows, then all
 // highs. If a window does not fit even once, there are no extents.
 inline Dims window(View size, View kernel, View stride, View padding, View dilation) {
@@ -234,6 +246,18 @@ inline bp_dtype accumulator(bp_dtype dtype) {
 // Implements sum(x) of the spec: i64 for bool and integers, else the dtype itself.
 inline bp_dtype sum_dtype(bp_dtype dtype) {
   return dtype >= BP_BOOL && dtype <= BP_U64 ? bp_dtype{BP_I64} : dtype;
+}
+
+// Returns whether the dtype is a bool or an integer.
+inline bool is_integer(bp_dtype dtype) {
+  return (dtype >= BP_BOOL && dtype <= BP_U64) || dtype == BP_I2 || dtype == BP_U2;
+}
+
+// Returns whether the dtype is in the set `quantized` of the spec.
+inline bool is_quantized(bp_dtype dtype) {
+  return dtype == BP_I8 || dtype == BP_U8 || dtype == BP_I4 || dtype == BP_U4 ||
+         dtype == BP_F8E4M3FN || dtype == BP_F8E5M2 || dtype == BP_F4E2M1 ||
+         (dtype >= BP_F6E2M3 && dtype <= BP_U2);
 }
 
 }  // namespace bp::dims

@@ -12,11 +12,15 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "min": (("int", "int"), "int"), "max": (("int", "int"), "int"),
     "broadcast": (("dims", "dims"), "dims"),
     "reduced": (("dims", "dims", "int"), "dims"),
+    "blocks": (("dims", "dims"), "dims"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
 }
 # Functions of a list of tensors and an axis: the shape of all tensors behind each other along the
 # axis, and how far along it the present item begins.
 LIST_FUNCTIONS = {"concatenated": "dims", "before": "int"}
+# Functions of one argument of the op, which is no list.
+OF_ONE = {"given": "condition", "acc": "dtype", "is_integer": "condition",
+          "is_quantized": "condition"}
 ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floor_div",
               ast.Mod: "mod"}
 COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
@@ -209,13 +213,13 @@ def _call_type(node, scope, dtypes):
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     if node.keywords:
         refuse(node, "functions have no keywords")
-    if name in ("len", "given", "acc"):
+    if name == "len" or name in OF_ONE:
         if len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
             refuse(node, f"{name} takes one argument of the op")
         found = lookup(node.args[0], scope)
         if (found == "list") != (name == "len") or found not in ("tensor", "list"):
             refuse(node, f"{name} does not take {_a(found)}")
-        return {"len": "int", "given": "condition", "acc": "dtype"}[name]
+        return OF_ONE.get(name, "int")
     if name in LIST_FUNCTIONS:
         listed = node.args and isinstance(node.args[0], ast.Name) and \
             lookup(node.args[0], scope) == "list"
@@ -233,7 +237,7 @@ def _call_type(node, scope, dtypes):
         return "int"
     if name not in FUNCTIONS:
         functions = ", ".join(sorted(
-            [*FUNCTIONS, *LIST_FUNCTIONS, "numel", "len", "given", "acc"]))
+            [*FUNCTIONS, *LIST_FUNCTIONS, *OF_ONE, "numel", "len"]))
         refuse(node, f"no such function; there are {functions}")
     wanted, result = FUNCTIONS[name]
     if len(node.args) != len(wanted):
@@ -327,6 +331,8 @@ def _cpp_call(node, scope, resolve):
     name = node.func.id
     if name == "acc":
         return f"dims::accumulator({resolve('dtype', node.args[0].id)})"
+    if name in ("is_integer", "is_quantized"):
+        return f"dims::{name}({resolve('dtype', node.args[0].id)})"
     if name in ("len", "given"):
         return resolve({"len": "count"}.get(name, name), node.args[0].id)
     if name in LIST_FUNCTIONS:

@@ -453,7 +453,8 @@ class InventoryTest(unittest.TestCase):
     def test_ids_lie_in_the_block_of_their_family(self):
         first = {"movement": 1, "unary": 100, "binary": 200, "reduction": 300, "matrix": 400,
                  "convolution": 450, "pooling": 480, "normalization": 500, "loss": 550,
-                 "attention": 600, "random": 650, "optimizer": 700}
+                 "attention": 600, "random": 650, "optimizer": 700,
+                 "quantization": 800}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
         for op in spec.load():
             start = first[pathlib.Path(op.path).stem]

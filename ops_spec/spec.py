@@ -21,10 +21,11 @@ import reduce
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# The bytes of one element, in the order in which sets are written out.
+# The bits of one element, in the order in which sets are written out.
 DTYPES = {
-    "bool": 1, "u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8,
-    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8e4m3fn": 1, "f8e5m2": 1,
+    "bool": 8, "u8": 8, "i8": 8, "u16": 16, "i16": 16, "u32": 32, "i32": 32, "u64": 64, "i64": 64,
+    "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "f8e4m3fn": 8, "f8e5m2": 8, "f8e8m0fnu": 8,
+    "i4": 4, "u4": 4, "i2": 2, "u2": 2, "f6e2m3": 6, "f6e3m2": 6, "f4e2m1": 4,
 }
 SETS = {
     "float": ("f32", "f64", "f16", "bf16"),
@@ -32,6 +33,9 @@ SETS = {
     "index": ("i64", "i32"),  # A family must have i64; a kernel may claim i32 too.
     "any": ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn",
             "f8e5m2"),
+    "quantized": ("i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2",
+                  "f4e2m1"),
+    "scale": ("f32", "f16", "bf16", "f8e8m0fnu", "f8e4m3fn"),
 }
 # The kinds as they stand in YAML, with their tokens in ops.def.
 KINDS = {

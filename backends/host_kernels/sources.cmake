@@ -22,6 +22,7 @@ set(kernel_sources
   norm_backward.cpp
   norm_rows.cpp
   optimizer.cpp
+  quantization.cpp
   random.cpp
   reduce.cpp
   reduction.cpp

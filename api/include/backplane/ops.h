@@ -11,10 +11,13 @@
  *   int      i32 or i64                      acc(x)   f32 for f16 and bf16, else the dtype of x
  *   index    i64; some kernels take i32 too  sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
+ *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
+ *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
  *
  *   reduced(shape, axes, keepdims)  the shape without axes, or with 1 there
  *   window(size, kernel, stride, padding, dilation)  for each axis
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
+ *   blocks(shape, counts)           counts, which divide the extents of shape
  *
  * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
  *
@@ -1248,6 +1251,56 @@ typedef struct bp_scale_and_check_finite_args {
   const bp_tensor* scale;     /* NULL or one element, f64. */
   bp_scalar scale_scalar;     /* The value where scale is NULL. */
 } bp_scale_and_check_finite_args;
+
+/* quantize: x / scale, rounded to the dtype of y, plus zero. Along each axis x consists of as many
+ * equal blocks as scale has elements there, and the elements of a block share one scale and one
+ * zero: a scale of shape (1, 1) is for all of x, (n, 1) for each row, and (n, k // 32) for each
+ * group of 32 in a row. The quotient is computed in f32. For an integer it is rounded to the
+ * nearest integer, ties to even, and zero is added; for a float it is rounded to the nearest value
+ * of the dtype, ties to even. What lies beyond the dtype gives its largest or smallest number, also
+ * infinity, and also for f8e5m2. NaN gives NaN, or in a dtype without NaN what 0 gives.
+ * ops_spec/ops/quantization.yaml; profile infer; numerics E1; experimental since 0.1. */
+enum { BP_OP_QUANTIZE = 800, BP_QUANTIZE_ARGS_SIZE_R3 = 40 };
+typedef struct bp_quantize_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* F32, f16 or bf16, 0-D to 8-D. */
+  const bp_tensor* scale; /* Scale, shape blocks(x.shape, scale.shape). */
+  const bp_tensor* zero;  /* Or NULL, like(y), shape scale.shape. */
+  const bp_tensor* y;     /* Out, quantized, shape x.shape. */
+} bp_quantize_args;
+
+/* dequantize: (x - zero) * scale, with the blocks of quantize. The difference is exact. The product
+ * is rounded to f32, and rounded once more if y is narrower.
+ * ops_spec/ops/quantization.yaml; profile infer; numerics E1; experimental since 0.1. */
+enum { BP_OP_DEQUANTIZE = 801, BP_DEQUANTIZE_ARGS_SIZE_R3 = 40 };
+typedef struct bp_dequantize_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Quantized, 0-D to 8-D. */
+  const bp_tensor* scale; /* Scale, shape blocks(x.shape, scale.shape). */
+  const bp_tensor* zero;  /* Or NULL, like(x), shape scale.shape. */
+  const bp_tensor* y;     /* Out, f32, f16 or bf16, shape x.shape. */
+} bp_dequantize_args;
+
+/* matmul_scaled: a b^T of quantised factors over their last axes, where the blocks of quantize lie:
+ * a is (..., k), b (n, k) and y (..., n). A quantised a has a scale, and an a of floats has none. A
+ * kernel may multiply with the scales before or after it adds up the terms of a block, in i32 or
+ * f32, so a scale that is infinite gives infinity or NaN.
+ * ops_spec/ops/quantization.yaml; profile infer; numerics R1; experimental since 0.1. */
+enum { BP_OP_MATMUL_SCALED = 802, BP_MATMUL_SCALED_ARGS_SIZE_R3 = 56 };
+typedef struct bp_matmul_scaled_args {
+  uint32_t struct_size;
+  uint32_t flags; /* None defined: 0. */
+  /* F32, f16, bf16, i8, u8, i4, u4, i2, u2, f8e4m3fn, f8e5m2, f6e2m3, f6e3m2 or f4e2m1, 1-D to
+   * 8-D. */
+  const bp_tensor* a;
+  const bp_tensor* b;       /* Quantized, shape [b.shape[0], a.shape[-1]]. */
+  const bp_tensor* b_scale; /* Scale, shape blocks(b.shape, b_scale.shape). */
+  const bp_tensor* a_scale; /* Or NULL, scale, shape blocks(a.shape, a_scale.shape). */
+  const bp_tensor* b_zero;  /* Or NULL, like(b), shape b_scale.shape. */
+  const bp_tensor* y;       /* Out, f32, f16 or bf16, shape a.shape[:-1] + [b.shape[0]]. */
+} bp_matmul_scaled_args;
 
 /* clang-format on */
 

@@ -130,7 +130,15 @@ void concatenate(Machine& machine, const Step& step) {
   machine.stack.back() = std::move(whole);
 }
 
-bool is_integer(int64_t dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
+bool is_integer(int64_t dtype) {
+  return (dtype >= BP_BOOL && dtype <= BP_U64) || dtype == BP_I2 || dtype == BP_U2;
+}
+
+bool is_quantized(int64_t dtype) {
+  constexpr bp_dtype kAll[] = {BP_I8,       BP_U8,     BP_I4,     BP_U4,     BP_I2,    BP_U2,
+                               BP_F8E4M3FN, BP_F8E5M2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1};
+  return std::ranges::count(kAll, dtype) != 0;
+}
 
 // A number with a fraction does not fit an integer dtype, and a complex one fits a complex dtype
 // alone.
@@ -166,6 +174,15 @@ const std::map<std::string_view, Run>& plain_words() {
       {"repeat", call<repeat>},
       {"reduced", call<reduced>},
       {"window", call<window>},
+      {"blocks", call<blocks>},
+      {"is_integer",
+       [](Machine& m, const Step&) {
+         m.stack.emplace_back(int64_t{is_integer(std::get<int64_t>(m.pop()))});
+       }},
+      {"is_quantized",
+       [](Machine& m, const Step&) {
+         m.stack.emplace_back(int64_t{is_quantized(std::get<int64_t>(m.pop()))});
+       }},
       {"==", compare<std::equal_to>},
       {"!=", compare<std::not_equal_to>},
       {"<", compare<std::less>},

@@ -77,6 +77,16 @@ Value reduced(const Shape& shape, const Shape& axes, int64_t keepdims) {
   return result;
 }
 
+// The block of an axis is what its extent divided by the count leaves without a rest.
+Value blocks(const Shape& shape, const Shape& counts) {
+  if (shape.size() != counts.size()) return {};
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool divides = counts[i] == 0 ? shape[i] == 0 : shape[i] % counts[i] == 0;
+    if (!divides) return {};
+  }
+  return counts;
+}
+
 Value window(const Shape& size, const Shape& kernel, const Shape& stride, const Shape& padding,
              const Shape& dilation) {
   const size_t n = size.size();

@@ -38,6 +38,7 @@ Value slice(const Shape& shape, int64_t from, int64_t to);
 Value concat(const Shape& a, const Shape& b);
 Value repeat(const Shape& shape, int64_t times);
 Value reduced(const Shape& shape, const Shape& axes, int64_t keepdims);
+Value blocks(const Shape& shape, const Shape& counts);
 Value window(const Shape& size, const Shape& kernel, const Shape& stride, const Shape& padding,
              const Shape& dilation);
 

@@ -1,0 +1,196 @@
+// quantize and dequantize, for tensors of every layout. A part of the elements is walked row by row
+// along the last axis, and a row block by block, so that a scale is read once for its block.
+#include <type_traits>
+
+#include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/quantized.hpp"
+#include "backends/host_kernels/strided.hpp"
+
+namespace bp::kernels {
+namespace {
+
+// A tensor of scales or of zero points. The block of an element is its index divided by `blocks`.
+struct BlockTensor {
+  BlockTensor() = default;
+  BlockTensor(const bp_tensor& of, const bp_tensor& tensor)
+      : view(view_of(tensor)), dtype(tensor.dtype), bits(code_format(tensor.dtype).bits) {
+    for (uint32_t axis = 0; axis < of.ndim; ++axis) {
+      if (tensor.shape[axis] > 1) blocks[axis] = of.shape[axis] / tensor.shape[axis];
+      if (tensor.shape[axis] == 1) view.strides[axis] = 0;
+    }
+  }
+
+  // Returns the offset of the block of an element.
+  int64_t offset_of(const int64_t* index) const {
+    int64_t offset = 0;
+    for (uint32_t axis = 0; axis < view.ndim; ++axis) {
+      offset += index[axis] / blocks[axis] * view.strides[axis];
+    }
+    return offset;
+  }
+
+  // Returns the number at an offset.
+  float at(int64_t offset, const CodeValues& values) const {
+    if (bits != 0) return values.values[read_code(view.address, offset * bits, bits)];
+    if (dtype == BP_F32) return reinterpret_cast<const float*>(view.address)[offset];
+    if (dtype == BP_F16) return reinterpret_cast<const Float16*>(view.address)[offset].to_f32();
+    return reinterpret_cast<const BFloat16*>(view.address)[offset].to_f32();
+  }
+
+  View view;
+  bp_dtype dtype = 0;
+  int bits = 0;  // The bits of a code; 0 for a float of 16 or 32 bits.
+  int64_t blocks[BP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+};
+
+// What both ops work on: a tensor of floats, one of codes, and what belongs to the blocks.
+struct Quantization {
+  View floats, codes;
+  bp_dtype float_dtype = 0, code_dtype = 0;
+  BlockTensor scale, zero;  // zero has no address if there is none.
+
+  int64_t count() const { return element_count(floats); }
+};
+
+Quantization make_quantization(const bp_tensor& floats, const bp_tensor& codes,
+                               const bp_tensor& scale, const bp_tensor* zero) {
+  Quantization q{
+      view_of(floats), view_of(codes), floats.dtype, codes.dtype, BlockTensor(floats, scale), {}};
+  if (zero != nullptr) q.zero = BlockTensor(floats, *zero);
+  return q;
+}
+
+// Elements of one block that follow each other along the last axis.
+struct Run {
+  int64_t floats, float_stride;  // In elements.
+  int64_t bit, bit_stride;
+  int64_t count;
+  float scale, zero;
+};
+
+// Calls work(Run) for the elements [begin, end) in row-major order.
+template <typename Work>
+void for_each_run(const Quantization& q, int64_t begin, int64_t end, const Work& work) {
+  const uint32_t rank = q.floats.ndim;
+  const int64_t bits = code_format(q.code_dtype).bits;
+  const CodeValues scales(q.scale.dtype), zeros(q.code_dtype);
+  const int64_t extent = rank == 0 ? 1 : q.floats.shape[rank - 1];
+  const int64_t float_stride = rank == 0 ? 0 : q.floats.strides[rank - 1];
+  const int64_t code_stride = rank == 0 ? 0 : q.codes.strides[rank - 1];
+  const int64_t block = rank == 0 ? 1 : q.scale.blocks[rank - 1];
+  const bool is_one_block = rank == 0 || q.scale.view.shape[rank - 1] == 1;
+  for (int64_t element = begin; element < end;) {
+    int64_t index[BP_MAX_RANK], floats = 0, codes = 0, rest = element;
+    for (uint32_t axis = rank; axis-- > 0; rest /= q.floats.shape[axis]) {
+      index[axis] = rest % q.floats.shape[axis];
+      floats += index[axis] * q.floats.strides[axis];
+      codes += index[axis] * q.codes.strides[axis];
+    }
+    const int64_t last = rank == 0 ? 0 : index[rank - 1];
+    const int64_t to_end = is_one_block ? extent - last : block - last % block;
+    const int64_t count = std::min({end - element, extent - last, to_end});
+    const bool has_zero = q.zero.view.address != nullptr;
+    work(Run{floats, float_stride, codes * bits, code_stride * bits, count,
+             q.scale.at(q.scale.offset_of(index), scales),
+             has_zero ? q.zero.at(q.zero.offset_of(index), zeros) : 0.0F});
+    element += count;
+  }
+}
+
+template <typename T>
+void quantize_part(const Quantization& q, int64_t begin, int64_t end) {
+  const CodeFormat format = code_format(q.code_dtype);
+  const auto* const x = reinterpret_cast<const T*>(q.floats.address);
+  for_each_run(q, begin, end, [&](const Run& run) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      const float quotient = widen(x[run.floats + i * run.float_stride]) / run.scale;
+      const uint32_t code = format.is_integer() ? code_of_integer(format, quotient, run.zero)
+                                                : code_of_float(format, quotient);
+      write_code(q.codes.address, run.bit + i * run.bit_stride, format.bits, code);
+    }
+  });
+}
+
+template <typename T>
+void dequantize_part(const Quantization& q, int64_t begin, int64_t end) {
+  const CodeValues values(q.code_dtype);
+  auto* const y = reinterpret_cast<T*>(q.floats.address);
+  for_each_run(q, begin, end, [&](const Run& run) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      const uint32_t code =
+          read_code(q.codes.address, run.bit + i * run.bit_stride, values.format.bits);
+      const float number = run.zero == 0 ? values.values[code] : values.values[code] - run.zero;
+      y[run.floats + i * run.float_stride] = narrow<T>(number * run.scale);
+    }
+  });
+}
+
+using Part = void(const Quantization& q, int64_t begin, int64_t end);
+
+// A part of 8 times as many packed elements as bytes are whole ends at a whole byte.
+constexpr int64_t kGrainElements = 8192;
+
+bp_status submit_parts(const Quantization& q, Part* part, bool may_split, Launch& launch) {
+  const int threads = may_split ? launch.thread_count() : 1;
+  return launch.submit([q, part, threads] {
+    parallel_for(threads, q.count(), kGrainElements,
+                 [&](int64_t begin, int64_t end) { part(q, begin, end); });
+  });
+}
+
+template <template <typename> typename Of>
+Part* part_for(bp_dtype dtype) {
+  return dtype == BP_F32 ? Of<float>::run : dtype == BP_F16 ? Of<Float16>::run : Of<BFloat16>::run;
+}
+template <typename T>
+struct Quantize {
+  static constexpr Part* run = quantize_part<T>;
+};
+template <typename T>
+struct Dequantize {
+  static constexpr Part* run = dequantize_part<T>;
+};
+
+bp_status quantize_launch(const bp_quantize_args& args, Launch& launch) {
+  // Two threads must not write the same byte.
+  const bool may_split = code_format(args.y->dtype).bits == 8 || is_contiguous(*args.y);
+  return submit_parts(make_quantization(*args.x, *args.y, *args.scale, args.zero),
+                      part_for<Quantize>(args.x->dtype), may_split, launch);
+}
+
+bp_status dequantize_launch(const bp_dequantize_args& args, Launch& launch) {
+  return submit_parts(make_quantization(*args.y, *args.x, *args.scale, args.zero),
+                      part_for<Dequantize>(args.y->dtype), true, launch);
+}
+
+constexpr bp_dtype kResults[] = {BP_F32, BP_F16, BP_BF16};
+constexpr bp_dtype kScales[] = {BP_F32, BP_F16, BP_BF16, BP_F8E8M0FNU, BP_F8E4M3FN};
+constexpr bp_dtype kCodes[] = {BP_I8,       BP_U8,     BP_I4,     BP_U4,     BP_I2,    BP_U2,
+                               BP_F8E4M3FN, BP_F8E5M2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1};
+
+// Returns the rows of dtypes that claim each of `first` with each scale and each of `last`.
+template <size_t kFirst, size_t kLast>
+constexpr auto rows_of(const bp_dtype (&first)[kFirst], const bp_dtype (&last)[kLast]) {
+  std::array<bp_dtype, 3 * std::size(kScales) * kFirst * kLast> rows{};
+  size_t at = 0;
+  for (const bp_dtype a : first) {
+    for (const bp_dtype scale : kScales) {
+      for (const bp_dtype b : last) {
+        for (const bp_dtype dtype : {a, scale, b}) rows[at++] = dtype;
+      }
+    }
+  }
+  return rows;
+}
+constexpr auto kToCodes = rows_of(kResults, kCodes);
+constexpr auto kFromCodes = rows_of(kCodes, kResults);
+
+}  // namespace
+
+constinit const bp_kernel kQuantize = make_kernel<bp_quantize_args, quantize_launch>(
+    kernel_row("quantize", BP_OP_QUANTIZE, {kToCodes, 3}));
+constinit const bp_kernel kDequantize = make_kernel<bp_dequantize_args, dequantize_launch>(
+    kernel_row("dequantize", BP_OP_DEQUANTIZE, {kFromCodes, 3}));
+
+}  // namespace bp::kernels
