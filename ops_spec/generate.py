@@ -208,6 +208,7 @@ INTRODUCTION = """\
  *   index    i64; some kernels take i32 too  sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
+ *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
  *
  *   reduced(shape, axes, keepdims)  the shape without axes, or with 1 there

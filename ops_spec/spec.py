@@ -35,6 +35,8 @@ SETS = {
             "f8e5m2"),
     "quantized": ("i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2",
                   "f4e2m1"),
+    "factor": ("f32", "f16", "bf16", "i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2",
+               "f6e2m3", "f6e3m2", "f4e2m1"),
     "scale": ("f32", "f16", "bf16", "f8e8m0fnu", "f8e4m3fn"),
 }
 # The kinds as they stand in YAML, with their tokens in ops.def.

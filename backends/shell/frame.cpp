@@ -49,7 +49,7 @@ constexpr FrameMember kMembers[] = {
 
 bool is_free(std::string_view rule) {
   return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
-         rule == "quantized" || rule == "scale" || rule.starts_with("set(");
+         rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
 }
 
 [[noreturn]] void invalid(uint32_t op, const std::string& text) {

@@ -116,7 +116,7 @@ constexpr FixedDtype kFixedDtypes[] = {
 
 constexpr bool is_free(std::string_view rule) {
   return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
-         rule == "quantized" || rule == "scale" || rule.starts_with("set(");
+         rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
 }
 
 // Makes a row in which the `like` members are not set yet.

@@ -12,6 +12,7 @@
  *   index    i64; some kernels take i32 too  sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
+ *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
  *
  *   reduced(shape, axes, keepdims)  the shape without axes, or with 1 there
@@ -1291,10 +1292,8 @@ typedef struct bp_dequantize_args {
 enum { BP_OP_MATMUL_SCALED = 802, BP_MATMUL_SCALED_ARGS_SIZE_R3 = 56 };
 typedef struct bp_matmul_scaled_args {
   uint32_t struct_size;
-  uint32_t flags; /* None defined: 0. */
-  /* F32, f16, bf16, i8, u8, i4, u4, i2, u2, f8e4m3fn, f8e5m2, f6e2m3, f6e3m2 or f4e2m1, 1-D to
-   * 8-D. */
-  const bp_tensor* a;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* a;       /* Factor, 1-D to 8-D. */
   const bp_tensor* b;       /* Quantized, shape [b.shape[0], a.shape[-1]]. */
   const bp_tensor* b_scale; /* Scale, shape blocks(b.shape, b_scale.shape). */
   const bp_tensor* a_scale; /* Or NULL, scale, shape blocks(a.shape, a_scale.shape). */
