@@ -1,6 +1,9 @@
 // Tests loading, naming and unloading backends of this process.
 #include <gtest/gtest.h>
 
+#include "backplane/addresses.h"
+#include "backplane/blocks.h"
+#include "backplane/transfers.h"
 #include "registry/state/state.hpp"
 #include "registry/tests/fake_backend.hpp"
 
@@ -567,6 +570,37 @@ TEST(Registry, LetsNoTextOfAPluginReachATerminalAsItIs) {
   const bp_host& host = *fake.host;
   host.set_error(host.self, BP_INTERNAL, "bad\x1b[0m\nverdict: PERFECT\xff");
   EXPECT_STREQ(bp_error_text(), "bad\\x1b[0m\n    verdict: PERFECT\xEF\xBF\xBD");
+}
+
+TEST(Registry, LetsBlocksAndPoolsEndAfterIt) {
+  FakeBackend fake;
+  bp_block* blocks[4] = {};
+  bp_stream* other = nullptr;
+  {
+    TestRegistry r;
+    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+    const bp_target& target = *r.target();
+    bp_pool* pool = nullptr;
+    ASSERT_EQ(bp_pool_create(&target, nullptr, &pool), BP_OK) << bp_error_text();
+    const bp_block_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_BLOCK_DESC,
+                             .size_bytes = 64,
+                             .pool = pool};
+    ASSERT_EQ(bp_block_allocate(&target, nullptr, 4096, &blocks[0]), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_block_allocate(&target, nullptr, 0, &blocks[1]), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_block_allocate(&target, nullptr, 30 << 20, &blocks[2]), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_block_allocate_with(&target, nullptr, &desc, &blocks[3]), BP_OK)
+        << bp_error_text();
+    other = reinterpret_cast<bp_stream*>(&other);
+    EXPECT_EQ(bp_block_record_stream(blocks[2], other), BP_OK);
+    EXPECT_EQ(bp_pool_destroy(pool), BP_OK);
+  }
+  EXPECT_EQ(fake.devices[0].live_buffers, 0);
+  uint64_t address = 0;
+  EXPECT_EQ(bp_block_address(blocks[0], &address), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_block_upload(blocks[0], 0, &address, 8, nullptr, nullptr, nullptr), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_block_record_stream(blocks[0], other), BP_OK);
+  for (bp_block* const block : blocks) EXPECT_EQ(bp_block_free(block), BP_OK);
 }
 
 TEST(Registry, KeepsTheNameOfADeviceAfterTheUnload) {

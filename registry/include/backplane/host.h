@@ -433,7 +433,9 @@ BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, u
                                    bp_block** out_block);
 
 /* Gives a block back. Work on its stream may still use it. NULL is a no-op. After the unload of its
- * plugin the call only frees the handle. A second call for the same block is BP_INVALID_ARGUMENT,
+ * plugin, and after bp_registry_destroy(), the call only frees the handle and returns BP_OK, on any
+ * thread. For a block with memory, bp_block_record_stream() then does nothing, and every other
+ * function returns BP_DEVICE_LOST. A second call for the same block is BP_INVALID_ARGUMENT,
  * and changes nothing, until the cache has handed the handle out again, which a later
  * bp_block_allocate() may do, or until the unload; from then on it cannot be detected. */
 BP_API bp_status bp_block_free(bp_block* block);
