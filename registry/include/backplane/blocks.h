@@ -124,7 +124,7 @@ BP_API bp_status bp_block_wrap(const bp_target* target, bp_stream* stream,
 
 /* From now on keeps the latest `event_count` events of the caches of `target` for
  * bp_memory_snapshot(), and forgets earlier ones. 0, as at the beginning, keeps none. At most
- * 16,777,216, of 40 bytes each. With a history an allocation takes some 50 ns more. */
+ * 16,777,216, of 40 bytes each. */
 BP_API bp_status bp_memory_keep_history(const bp_target* target, uint64_t event_count);
 
 /* Writes a JSON object about the caches of `target` into `text`: `caches`, each with its heap,
