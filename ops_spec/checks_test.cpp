@@ -531,7 +531,7 @@ TEST_F(InferSgd, RefusesAParameterThatStandsTwice) {
 TEST_F(Infer, RefusesUnknownOpsFlagsAndSmallCapacities) {
   auto args = frame<bp_neg_args>();
   args.x = tensors.make({2});
-  EXPECT_EQ(infer(99999, args), "invalid argument: there is no op 99999");
+  EXPECT_EQ(infer(99999, args), "not found: op 99999 is not known to this host");
   bp_op_output output;
   uint32_t count = 7;
   EXPECT_EQ(bp_op_infer(BP_OP_NEG, &args, 0, &output, &count), BP_INVALID_ARGUMENT);

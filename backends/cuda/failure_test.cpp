@@ -290,6 +290,7 @@ TEST(Probing, AsksCudaWhereADeviceIsInParts) {
 
 TEST(Probing, ShowsWhatTheEnvironmentDoesNotHide) {
   const std::pair<const char*, size_t> rows[] = {{"", 0}, {"1", 1}, {"GPU-1", 1}, {"1,0", 2}};
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // The two devices are different models.
   for (const auto& [visible, count] : rows) {
     reset();
     setenv("CUDA_VISIBLE_DEVICES", visible, 1);
@@ -298,6 +299,7 @@ TEST(Probing, ShowsWhatTheEnvironmentDoesNotHide) {
     EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 0u);
   }
   unsetenv("CUDA_VISIBLE_DEVICES");
+  unsetenv("CUDA_DEVICE_ORDER");
 }
 
 TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {

@@ -45,10 +45,10 @@ std::optional<std::vector<size_t>> visible_devices(std::string_view visible, boo
     const std::string_view entry = trimmed(visible.substr(0, comma));
     if (entry.starts_with("MIG")) return std::nullopt;
     const bool is_uuid = entry.starts_with("GPU-");
-    if (!is_uuid && !has_bus_order && !are_alike(listed)) return std::nullopt;
     const std::optional<size_t> place =
         is_uuid ? by_uuid(entry, listed) : by_index(entry, listed.size());
     if (!place.has_value()) return shown;
+    if (!is_uuid && !has_bus_order && !are_alike(listed)) return std::nullopt;
     if (std::ranges::find(shown, *place) != shown.end()) return std::vector<size_t>();
     shown.push_back(*place);
     if (comma == visible.size()) return shown;

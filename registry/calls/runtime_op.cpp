@@ -563,6 +563,7 @@ class Reader {
                                     .values = values.c_str(),
                                     .aliases = static_cast<uint32_t>(a.may_alias),
                                     .offset = static_cast<uint16_t>(a.offset_bytes),
+                                    .first = static_cast<uint16_t>(a.first_value),
                                     .kind = kind});
       output_count += kind == ops::Kind::out || kind == ops::Kind::out_opt ? 1 : 0;
     }

@@ -184,6 +184,7 @@ TEST_F(RuntimeKernels, EndWithTheirPlugin) {
   EXPECT_NE(std::string(bp_error_text()).find("acme.unloaded: nobody who described"),
             std::string::npos)
       << bp_error_text();
+  ASSERT_EQ(bp_registry_destroy(std::exchange(r.registry, nullptr)), BP_OK);
 }
 
 TEST_F(RuntimeKernels, AreLaunchedBehindLayers) {

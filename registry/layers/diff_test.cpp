@@ -188,6 +188,7 @@ TEST_F(DiffTest, ComparesBitsWithABoundOfZero) {
 TEST_F(DiffTest, MeasuresSumsByTheMagnitudesOfTheirTerms) {
   kernel_ = make_kernel("sum.fake");
   kernel_.op = BP_OP_SUM;
+  kernel_.args_size_bytes = BP_SUM_ARGS_SIZE_R3;
   kernel_.launch = [](const bp_kernel* self, const bp_launch*, const void* frame) {
     const auto& args = *static_cast<const bp_sum_args*>(frame);
     auto* values = reinterpret_cast<float*>(args.y->buffer);

@@ -256,7 +256,7 @@ TEST_F(RecordLayer, NamesACallThatGivesWhatItDoesNotKnow) {
   EXPECT_EQ(lines_of("kernel.launch").size(), 1);
   ASSERT_EQ(lines_of("unrecorded").size(), 1);
   EXPECT_EQ(lines_of("unrecorded").front().at("why"),
-            "add: byte 48 of its frame is not zero, and this host is too old to know it");
+            "add: byte 56 of its frame is not zero, and this host is too old to know it");
 }
 
 TEST_F(RecordLayer, WritesNoKernelThatRefuses) {

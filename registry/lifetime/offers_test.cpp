@@ -33,7 +33,7 @@ TEST(Offers, KeepTheRowsOfDtypesThatTheHostKnows) {
   const TestRegistry r;
   const std::string refusals = refusals_of(fake, r);
   EXPECT_TRUE(has(refusals,
-                  "acme.npu/add: rejected: dtype row 0: dtype 77 is not known to this "
+                  "acme.npu/add: rejected: dtype row 0: dtype 82 is not known to this "
                   "host\n"))
       << refusals;
   EXPECT_TRUE(has(refusals, "acme.npu/add: rejected: dtype row 2: dtype 65550 is not known"))
@@ -57,7 +57,7 @@ TEST(Offers, LoseAKernelThatHasNoUsableRow) {
   fake.kernels = {&kernels[0], &kernels[1], &kernels[2]};
   const TestRegistry r;
   const std::string refusals = refusals_of(fake, r);
-  EXPECT_TRUE(has(refusals, "acme.npu/unknown: rejected: dtype row 0: dtype 77 is not known"))
+  EXPECT_TRUE(has(refusals, "acme.npu/unknown: rejected: dtype row 0: dtype 82 is not known"))
       << refusals;
   EXPECT_TRUE(has(refusals,
                   "acme.npu/loose: rejected: its rows have dtype 65535, which "
@@ -78,7 +78,7 @@ TEST(Offers, LoseAKernelWhoseDeclarationTheHostCannotJudge) {
       {[](bp_numerics& n) { n.products = 9; },
        "numerics: products is 9, which this host does not know"},
       {[](bp_numerics& n) { n.tie = 2; }, "numerics: tie is 2"},
-      {[](bp_numerics& n) { n.accumulator = kUnknown; }, "numerics: accumulator is dtype 77"},
+      {[](bp_numerics& n) { n.accumulator = kUnknown; }, "numerics: accumulator is dtype 82"},
       {[](bp_numerics& n) { n.struct_size = 40; }, "numerics: struct_size is 40"},
       {[](bp_numerics& n) { n.struct_size = 65537; }, "numerics: struct_size is 65537"},
       {[](bp_numerics& n) { n.struct_type = 0; }, "numerics: struct_type is 0"},
@@ -156,7 +156,7 @@ TEST(Offers, KeepTheDtypesOfADeviceThatTheHostKnows) {
   fake.devices[0].properties.dtype_count = 4;
   const TestRegistry r;
   const std::string refusals = refusals_of(fake, r);
-  EXPECT_TRUE(has(refusals, "acme.npu:0/dtypes: rejected: dtype 77 is not known to this host\n"))
+  EXPECT_TRUE(has(refusals, "acme.npu:0/dtypes: rejected: dtype 82 is not known to this host\n"))
       << refusals;
   EXPECT_TRUE(has(refusals, "acme.npu:0/dtypes: rejected: dtype 65535 is not known")) << refusals;
   const bp_device_properties& ours = *r.target()->properties;
