@@ -26,6 +26,12 @@
 #include "backends/cuda/emulation/mma.hpp"
 #endif
 
+#ifdef __CUDA_ARCH__
+#define BP_UNROLL_BY_2 _Pragma("unroll 2")
+#else
+#define BP_UNROLL_BY_2
+#endif
+
 namespace bp::cuda {
 
 // Returns two elements of T in one register, each rounded to nearest even.

@@ -1,27 +1,26 @@
 // sdpa of f16 and bf16 by tensor cores, in the way of FlashAttention-2 (Dao 2023).
 //
 // A block has 128 rows, 32 for each of its 4 warps, and walks the keys that its rows see in tiles
-// of 64. The tile behind the current one is copied to the other half of shared memory meanwhile. A
-// warp keeps its scores, weights and sums in registers:
+// of 48 or 64. The next tile is copied to the other half of shared memory meanwhile. A warp keeps
+// its scores, weights and sums in registers:
 //
 //   scores = q k^T    weights = 2^(slope * score - peak)    sums = sums * factor + weights v
 //
 // Precision. Each weight is the sum of two numbers of the dtype of v, so the second product takes
 // two steps. The error of a weight is at most 2^-17 of it in bf16, and 2^-23 in f16 or 2^-25 of the
-// largest weight. This is below what R6 allows for a row that sees 64 keys. If a row of a block
+// largest weight. This is below what R6 allows for a row that sees 48 keys. If a row of a block
 // sees fewer, and the dtype is bf16, the block takes the first tile once more, for the rest of each
 // weight. Tensor cores truncate their sums, so the sums of a tile begin at 0, and are added to
 // those of the tiles before by an addition that rounds.
 //
 // Values that are not finite. A weight of 0, or a weight in two parts, turns an infinite value into
 // NaN, also for rows that do not see it. No later step makes such a sum finite again. So a warp
-// looks at its sums at the end, and if one is not finite, it computes its rows again, one key at a
-// time.
+// looks at its sums at the end. If one is not finite, it computes its rows again, a row at a time.
 //
-// Speed. The limit is the rate of mma.sync, which is 0.6 of the peak of an H100, and a third of the
-// products is for the second parts of the weights. So about 0.35 of the peak is the most that the
-// formula's count of operations can show. Loads from shared memory take nearly as long as the
-// products: a matrix of keys or values serves 32 rows.
+// Speed. The limit is the rate of mma.sync, about 0.6 of the peak of an H100, and a third of the
+// products is for the second parts of the weights. So the operations of the formula can reach about
+// 0.4 of the peak. Loads from shared memory take nearly as long as the products: what a warp loads
+// serves 32 rows. A thread has 255 registers, and an SM two blocks.
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa_mma.cuh"
@@ -34,6 +33,9 @@ struct MmaPlan {
   View4 y, lse;
   float slope = 0;  // The scale of scores whose exponentials have the base 2.
 };
+
+// For a row that sees so many keys, two parts of a weight are enough.
+constexpr uint32_t kFewKeys = 48;
 
 // The sums of a warp. Of a lane, [i][h] is row 16 * i + 8 * h + lane_row() of the warp. Elements
 // 2 * h and 2 * h + 1 of [i][n] are columns 8 * n + lane_column() and the next one of this row.
@@ -48,43 +50,49 @@ struct WarpSums {
   }
 };
 
-using Scores = float[2][kBlockKeys / 8][4];
+// The scores, and then the weights, of 32 rows and the keys of a tile, laid out as the sums are.
+template <int kWidth>
+struct Scores {
+  float at[2][kTileKeys<kWidth> / 8][4] = {};
+};
 
 // Multiplies 32 rows of q by a tile of keys.
 template <typename T, int kWidth>
 __device__ __forceinline__ void multiply_keys(const MatrixAt<kWidth>& q, const MatrixAt<kWidth>& k,
-                                              Scores& scores) {
-  BP_UNROLL
-  for (uint32_t c = 0; c < kWidth / 16; ++c) {
+                                              Scores<kWidth>& scores) {
+  BP_UNROLL_BY_2  // With all columns at once the registers do not suffice.
+      for (uint32_t c = 0; c < kWidth / 16; ++c) {
+    const SharedAddress q_place = q(c), k_place = k(c);
     uint32_t rows[2][4];
     BP_UNROLL
-    for (uint32_t i = 0; i < 2; ++i) load_matrices(rows[i], q.at(i, c));
+    for (uint32_t i = 0; i < 2; ++i) load_matrices(rows[i], q_place + i * q.kNextBytes);
     BP_UNROLL
-    for (uint32_t n = 0; n < kBlockKeys / 16; ++n) {
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 16; ++n) {
       uint32_t keys[4];
-      load_matrices(keys, k.at(n, c));
+      load_matrices(keys, k_place + n * k.kNextBytes);
       BP_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        mma<T>(scores[i][2 * n], rows[i], keys[0], keys[1]);
-        mma<T>(scores[i][2 * n + 1], rows[i], keys[2], keys[3]);
+        mma<T>(scores.at[i][2 * n], rows[i], keys[0], keys[1]);
+        mma<T>(scores.at[i][2 * n + 1], rows[i], keys[2], keys[3]);
       }
     }
   }
 }
 
 // Makes the scores of keys that a row does not see -inf.
+template <int kWidth>
 __device__ __forceinline__ void hide_keys(const Attention& a, uint32_t first_row,
-                                          uint32_t first_key, Scores& scores) {
+                                          uint32_t first_key, Scores<kWidth>& scores) {
   BP_UNROLL
   for (uint32_t r = 0; r < 4; ++r) {
     const uint32_t row = first_row + r * 8 + lane_row();
     const uint32_t limit = row < a.rows ? static_cast<uint32_t>(key_limit(a, row)) : 0;
     BP_UNROLL
-    for (uint32_t n = 0; n < kBlockKeys / 8; ++n) {
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
       BP_UNROLL
       for (uint32_t e = 0; e < 2; ++e) {
         const uint32_t key = first_key + n * 8 + lane_column() + e;
-        if (key >= limit) scores[r / 2][n][r % 2 * 2 + e] = -infinity<float>();
+        if (key >= limit) scores.at[r / 2][n][r % 2 * 2 + e] = -infinity<float>();
       }
     }
   }
@@ -94,14 +102,14 @@ __device__ __forceinline__ void hide_keys(const Attention& a, uint32_t first_row
 // peak scales earlier sums. A NaN is no peak, but its weight is NaN.
 template <int kWidth>
 __device__ __forceinline__ void weigh(WarpSums<kWidth>& warp, float slope, bool is_rest,
-                                      Scores& scores, float (&factors)[2][2]) {
+                                      Scores<kWidth>& scores, float (&factors)[2][2]) {
   BP_UNROLL
   for (uint32_t r = 0; r < 4; ++r) {
     const uint32_t i = r / 2, h = r % 2;
     float top = -infinity<float>();
     BP_UNROLL
-    for (uint32_t n = 0; n < kBlockKeys / 8; ++n) {
-      top = fmaxf(top, fmaxf(scores[i][n][2 * h], scores[i][n][2 * h + 1]));
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
+      top = fmaxf(top, fmaxf(scores.at[i][n][2 * h], scores.at[i][n][2 * h + 1]));
     }
     top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
     top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
@@ -112,11 +120,11 @@ __device__ __forceinline__ void weigh(WarpSums<kWidth>& warp, float slope, bool 
     warp.peaks[i][h] = peak;
     float total = 0;
     BP_UNROLL
-    for (uint32_t n = 0; n < kBlockKeys / 8; ++n) {
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
       BP_UNROLL
       for (uint32_t e = 2 * h; e < 2 * h + 2; ++e) {
-        scores[i][n][e] = exp2_fast(fmaf(scores[i][n][e], slope, -shift));
-        total += scores[i][n][e];
+        scores.at[i][n][e] = exp2_fast(fmaf(scores.at[i][n][e], slope, -shift));
+        total += scores.at[i][n][e];
       }
     }
     warp.totals[i][h] = warp.totals[i][h] * factors[i][h] + (is_rest ? 0.0f : total);
@@ -124,42 +132,56 @@ __device__ __forceinline__ void weigh(WarpSums<kWidth>& warp, float slope, bool 
 }
 
 // The weights of a tile, each in two parts, as factors of a product: 16 rows by 16 keys.
+template <int kWidth>
 struct Weights {
-  uint32_t high[2][kBlockKeys / 16][4], low[2][kBlockKeys / 16][4];
+  uint32_t high[2][kTileKeys<kWidth> / 16][4], low[2][kTileKeys<kWidth> / 16][4];
 };
 
-// Splits the weights. If `is_rest` is true, the result is what two parts do not hold.
-template <typename T>
-__device__ __forceinline__ void split(const Scores& weights, bool is_rest, Weights& to) {
+template <typename T, int kWidth>
+__device__ __forceinline__ void split(const Scores<kWidth>& weights, Weights<kWidth>& to) {
   BP_UNROLL
   for (uint32_t i = 0; i < 2; ++i) {
     BP_UNROLL
-    for (uint32_t p = 0; p < kBlockKeys / 4; ++p) {  // The pairs of a row, and of the row 8 below.
-      const float a = weights[i][p / 2][p % 2 * 2], b = weights[i][p / 2][p % 2 * 2 + 1];
-      uint32_t high = pack<T>(a, b);
-      const float a_left = a - low_of<T>(high), b_left = b - high_of<T>(high);
-      uint32_t low = pack<T>(a_left, b_left);
-      if (is_rest) {
-        high = pack<T>(a_left - low_of<T>(low), b_left - high_of<T>(low));
-        low = 0;
-      }
+    for (uint32_t p = 0; p < kTileKeys<kWidth> / 4;
+         ++p) {  // Pairs of a row, and of the row 8 below.
+      const float a = weights.at[i][p / 2][p % 2 * 2], b = weights.at[i][p / 2][p % 2 * 2 + 1];
+      const uint32_t high = pack<T>(a, b);
       to.high[i][p / 4][p % 4] = high;
-      to.low[i][p / 4][p % 4] = low;
+      to.low[i][p / 4][p % 4] = pack<T>(a - low_of<T>(high), b - high_of<T>(high));
+    }
+  }
+}
+
+// Leaves what two parts of a weight do not hold.
+template <typename T, int kWidth>
+__device__ __forceinline__ void leave_rest(Scores<kWidth>& weights) {
+  BP_UNROLL
+  for (uint32_t i = 0; i < 2; ++i) {
+    BP_UNROLL
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
+      BP_UNROLL
+      for (uint32_t e = 0; e < 4; ++e) {
+        float& weight = weights.at[i][n][e];
+        weight -= widen(narrow<T>(weight));
+        weight -= widen(narrow<T>(weight));
+      }
     }
   }
 }
 
 // Adds weights * values of a tile.
 template <typename T, int kWidth>
-__device__ __forceinline__ void add_values(const Weights& weights, const MatrixAt<kWidth>& v,
-                                           const float (&factors)[2][2], WarpSums<kWidth>& warp) {
+__device__ __forceinline__ void add_values(const Weights<kWidth>& weights,
+                                           const MatrixAt<kWidth>& v, const float (&factors)[2][2],
+                                           WarpSums<kWidth>& warp) {
   BP_UNROLL
   for (uint32_t c = 0; c < kWidth / 16; ++c) {
+    const SharedAddress place = v(c);
     float tile[2][2][4] = {};
     BP_UNROLL
-    for (uint32_t n = 0; n < kBlockKeys / 16; ++n) {
+    for (uint32_t n = 0; n < kTileKeys<kWidth> / 16; ++n) {
       uint32_t values[4];
-      load_transposed(values, v.at(n, c));
+      load_transposed(values, place + n * v.kNextBytes);
       BP_UNROLL
       for (uint32_t j = 0; j < 4; ++j) {
         mma<T>(tile[j / 2][j % 2], weights.high[j / 2][n], values[j % 2 * 2],
@@ -280,7 +302,7 @@ __device__ __forceinline__ bool end_sums(WarpSums<kWidth>& warp) {
 // The grid has (tiles of rows, problems) blocks. The rows that see most keys come first.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) {
-  constexpr uint32_t kTileBytes = kBlockKeys * kRowBytes<kWidth>;
+  constexpr uint32_t kKeys = kTileKeys<kWidth>, kTileBytes = kKeys * kRowBytes<kWidth>;
   const Attention& a = plan.a;
   const Problem problem(a, blockIdx.y);
   const uint32_t block_row = (gridDim.x - 1 - blockIdx.x) * kBlockRows;
@@ -291,17 +313,17 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
   const T* const k = reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, 0);
   const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, 0);
   // Step n takes tile n - repeats, and the first step takes the first tile in any case.
-  const uint32_t tiles = (most_keys(a, block_row, kBlockRows) + kBlockKeys - 1) / kBlockKeys;
-  const bool has_few = least_keys(a, block_row, kBlockRows) < kBlockKeys;
-  const uint32_t repeats = std::is_same_v<T, BFloat16> && has_few && tiles != 0 ? 1 : 0;
+  const uint32_t tiles = (most_keys(a, block_row, kBlockRows) + kKeys - 1) / kKeys;
+  const bool has_few = least_keys(a, block_row, kBlockRows) < kFewKeys && tiles != 0;
+  const uint32_t repeats = std::is_same_v<T, BFloat16> && has_few ? 1 : 0;
   const uint32_t steps = tiles + repeats;
-  const auto first_key_of = [&](uint32_t n) { return n == 0 ? 0 : (n - repeats) * kBlockKeys; };
+  const auto first_key_of = [&](uint32_t n) { return n == 0 ? 0 : (n - repeats) * kKeys; };
   const auto copy_tile = [&](uint32_t n) {
     const uint32_t first_key = first_key_of(n), offset = n % 2 * kTileBytes;
-    copy_rows<kWidth, kBlockKeys>(k_tiles + offset, a.width, k, [&](uint32_t i) -> const T* {
+    copy_rows<kWidth, kKeys>(k_tiles + offset, a.width, k, [&](uint32_t i) -> const T* {
       return first_key + i < a.keys ? k + (first_key + i) * a.k.strides[2] : nullptr;
     });
-    copy_rows<kWidth, kBlockKeys>(v_tiles + offset, a.width, v, [&](uint32_t i) -> const T* {
+    copy_rows<kWidth, kKeys>(v_tiles + offset, a.width, v, [&](uint32_t i) -> const T* {
       return first_key + i < a.keys ? v + (first_key + i) * a.v.strides[2] : nullptr;
     });
   };
@@ -314,10 +336,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
     commit_copies();
   }
   WarpSums<kWidth> warp;
-  const uint32_t most = most_keys(a, first_row, kWarpRows);
-  const uint32_t least = least_keys(a, first_row, kWarpRows);
-  const MatrixAt<kWidth> q_at(q_tile + (first_row - block_row) * kRowBytes<kWidth>, true);
-  for (uint32_t n = 0; n < steps; ++n) {
+  const auto take_tile = [&](uint32_t n, auto is_rest) {
     // The copies of this step arrive, and behind the barrier also those of the other threads. All
     // warps have ended the step before, whose half of the memory the next copies take.
     wait_for_copies<0>();
@@ -326,18 +345,24 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
       copy_tile(n + 1);
       commit_copies();
     }
+    if (first_row >= a.rows) return;
     const uint32_t first_key = first_key_of(n), offset = n % 2 * kTileBytes;
-    if (first_key >= most) continue;
-    const bool is_rest = n < repeats;
-    Scores scores = {};
+    const SharedAddress q_rows = q_tile + (first_row - block_row) * kRowBytes<kWidth>;
+    Scores<kWidth> scores;
+    multiply_keys<T>(MatrixAt<kWidth>(q_rows, true), MatrixAt<kWidth>(k_tiles + offset, false),
+                     scores);
+    if (first_key + kKeys > least_keys(a, hidden(block_row), kBlockRows)) {
+      hide_keys(a, hidden(first_row), first_key, scores);
+    }
     float factors[2][2];
-    multiply_keys<T>(q_at, MatrixAt<kWidth>(k_tiles + offset, false), scores);
-    if (first_key + kBlockKeys > least) hide_keys(a, hidden(first_row), first_key, scores);
-    weigh(warp, plan.slope, is_rest, scores, factors);
-    Weights weights;
-    split<T>(scores, is_rest, weights);
+    weigh(warp, plan.slope, is_rest(), scores, factors);
+    if constexpr (is_rest()) leave_rest<T>(scores);
+    Weights<kWidth> weights;
+    split<T>(scores, weights);
     add_values<T>(weights, MatrixAt<kWidth>(v_tiles + offset, true), factors, warp);
-  }
+  };
+  if (repeats != 0) take_tile(0, std::true_type());
+  for (uint32_t n = repeats; n < steps; ++n) take_tile(n, std::false_type());
   const uint32_t first_stored = hidden(first_row);
   if (end_sums(warp)) {
     store_rows<T>(plan, Problem(a, hidden(blockIdx.y)), first_stored, warp);
@@ -370,8 +395,9 @@ bp_reason sdpa_mma_supports(const bp_sdpa_args& args) {
 
 template <typename T, int kWidth>
 bp_status launch_width(const MmaPlan& plan, dim3 blocks, Launch& launch) {
-  constexpr size_t kSharedBytes = (kBlockRows + 4 * kBlockKeys) * kRowBytes<kWidth>;
-  return run<sdpa_mma_kernel<T, kWidth>>(launch, blocks, kMmaThreads, kSharedBytes, plan);
+  constexpr size_t kRows = kBlockRows + 4 * kTileKeys<kWidth>;
+  return run<sdpa_mma_kernel<T, kWidth>>(launch, blocks, kMmaThreads, kRows * kRowBytes<kWidth>,
+                                         plan);
 }
 
 template <typename T>

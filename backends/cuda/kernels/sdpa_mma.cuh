@@ -14,11 +14,14 @@ namespace bp::cuda {
 constexpr uint32_t kMmaWarps = 4, kMmaThreads = kMmaWarps * kWarpSize;
 constexpr uint32_t kWarpRows = 32;  // The rows of a warp, in two matrices.
 constexpr uint32_t kBlockRows = kMmaWarps * kWarpRows;
-constexpr uint32_t kBlockKeys = 64;
 constexpr uint32_t kUnit = 8;  // The elements of 16 bytes.
 
 template <int kWidth>
 constexpr uint32_t kRowBytes = kWidth * 2;
+
+// The keys of a tile, as many as the registers hold.
+template <int kWidth>
+constexpr uint32_t kTileKeys = kWidth > 64 ? 48 : 64;
 
 // The place of a lane in a matrix of results.
 __device__ __forceinline__ uint32_t lane_row() { return tile_lane() / 4; }
@@ -42,26 +45,27 @@ __device__ __forceinline__ void copy_rows(SharedAddress to, uint32_t width, cons
   }
 }
 
-// The places from which a lane loads matrices: those of 16 rows by 16 columns of a tile.
+// The places from which a lane loads matrices, those of 16 rows by 16 columns of a tile at once.
 template <int kWidth>
 class MatrixAt {
  public:
+  static constexpr uint32_t kNextBytes = 16 * kRowBytes<kWidth>;  // From 16 rows to the next ones.
+
   // If `is_by_columns` is true, the four matrices of a load are in column-major order.
   __device__ MatrixAt(SharedAddress tile, bool is_by_columns) {
-    const uint32_t lane = tile_lane(), eighth = lane / 8;
-    const uint32_t row = lane % 8 + (is_by_columns ? eighth % 2 : eighth / 2) * 8;
-    unit_ = is_by_columns ? eighth / 2 : eighth % 2;
-    turn_ = lane % 8;
+    const uint32_t lane = tile_lane(), low = lane / 8 % 2, high = lane / 16;
+    const uint32_t row = lane % 8 + (is_by_columns ? low : high) * 8;
     row_ = tile + row * kRowBytes<kWidth>;
+    turn_ = (lane % 8 ^ (is_by_columns ? high : low)) * 16;
   }
-  // Of the rows from 16 * row on, and the columns from 16 * column on.
-  __device__ __forceinline__ SharedAddress at(uint32_t row, uint32_t column) const {
-    return row_ + row * 16 * kRowBytes<kWidth> + ((2 * column + unit_) ^ turn_) * 16;
+  // Of the first 16 rows, and the columns from 16 * column on.
+  __device__ __forceinline__ SharedAddress operator()(uint32_t column) const {
+    return row_ + (hidden(turn_) ^ column * 32);
   }
 
  private:
   SharedAddress row_;
-  uint32_t unit_, turn_;
+  uint32_t turn_;
 };
 
 // Return how many keys the rows [first, first + count) of a problem see at most, and at least. Rows
