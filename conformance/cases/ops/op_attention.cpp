@@ -47,6 +47,9 @@ const std::vector<Row>& all_rows() {
       {1, 1, 1, 130, 70, 16, 16, true},  // The first queries come before every key.
       {1, 2, 1, 6, 3, 8, 8, true, kNone, false, false},
       {1, 1, 1, 1, 300, 16, 16, true},
+      {1, 2, 1, 19, 83, 64, 64, true},  // Widths of networks, for kernels of such widths.
+      {1, 1, 1, 5, 70, 80, 80},
+      {1, 1, 1, 130, 150, 128, 128, true},
       {2, 3, 1, 5, 7, 8, 5, false, kRandomBlind, true},
       {2, 2, 1, 9, 5, 7, 3, true, kRandomBlind, true, false},
       {1, 1, 1, 5, 7, 8, 8, false, kNone, false, true, 1.5},
