@@ -11,6 +11,12 @@
 
 namespace bp::cuda {
 
+struct MmaPlan {
+  Attention a;
+  View4 y, lse;
+  float slope = 0;  // The scale of scores whose exponentials have the base 2.
+};
+
 constexpr uint32_t kMmaWarps = 4, kMmaThreads = kMmaWarps * kWarpSize;
 constexpr uint32_t kWarpRows = 32;  // The rows of a warp, in two matrices.
 constexpr uint32_t kBlockRows = kMmaWarps * kWarpRows;
@@ -81,6 +87,56 @@ __device__ __forceinline__ uint32_t least_keys(const Attention& a, uint32_t firs
   const uint32_t last = static_cast<uint32_t>(first + count < a.rows ? first + count : a.rows) - 1;
   const bool is_one_head = a.by_queries.divide(first) == a.by_queries.divide(last);
   return static_cast<uint32_t>(key_limit(a, is_one_head ? first : 0));
+}
+
+// ---- Rows with values that are not finite -------------------------------------------------------
+
+template <typename T>
+__device__ float score_of(const Attention& a, const T* q, const T* k) {
+  float sum = 0;
+  for (uint32_t i = 0; i < a.width; ++i) sum += widen(q[i]) * widen(k[i]);
+  return sum * static_cast<float>(a.scale);
+}
+
+// Computes one row by the warp, and reads only what the row sees. Lanes have keys, then columns.
+template <typename T>
+__device__ void compute_row(const MmaPlan& plan, const Problem& problem, uint32_t row) {
+  const Attention& a = plan.a;
+  const T* const q = reinterpret_cast<const T*>(a.q.data) + problem.row(a, a.q, row);
+  const auto keys = static_cast<uint32_t>(key_limit(a, row));
+  const auto score = [&](uint32_t key) {
+    return score_of(a, q, reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, key));
+  };
+  float peak = -infinity<float>(), total = 0;
+  for (uint32_t key = tile_lane(); key < keys; key += kWarpSize) peak = Larger()(peak, score(key));
+  peak = warp_reduce(peak, Larger());
+  const float shift = peak == -infinity<float>() ? 0.0f : peak;
+  for (uint32_t key = tile_lane(); key < keys; key += kWarpSize) total += exp(score(key) - shift);
+  total = warp_reduce(total, Plus());
+  const bool is_blind = total == 0;
+  constexpr int kColumns = 4;
+  float sums[kColumns] = {};
+  for (uint32_t first = 0; first < keys && !is_blind; first += kWarpSize) {
+    const uint32_t mine = first + tile_lane();
+    const float weight = mine < keys ? exp(score(mine) - shift) / total : 0.0f;
+    for (uint32_t j = 0; j < kWarpSize && first + j < keys; ++j) {
+      const float its_weight = __shfl_sync(kAllLanes, weight, static_cast<int>(j));
+      const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, first + j);
+      for (uint32_t c = 0; c < kColumns; ++c) {
+        const uint32_t column = c * kWarpSize + tile_lane();
+        if (column < a.value_width) sums[c] += its_weight * widen(v[column]);
+      }
+    }
+  }
+  T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);
+  for (uint32_t c = 0; c < kColumns; ++c) {
+    const uint32_t column = c * kWarpSize + tile_lane();
+    if (column < a.value_width) y[column] = narrow<T>(sums[c]);
+  }
+  if (plan.lse.data != nullptr && tile_lane() == 0) {
+    float* const lse = reinterpret_cast<float*>(plan.lse.data) + problem.row(a, plan.lse, row);
+    *lse = is_blind ? -infinity<float>() : shift + log(total);
+  }
 }
 
 // ---- On the host --------------------------------------------------------------------------------
