@@ -397,13 +397,9 @@ constexpr Row kRows[] = {
     {"bp_copy_tensor", "desc", kRefused, [](World&) { return bp_copy_tensor(nullptr); }},
 
     {"bp_dlpack_find_target", "registry", kRefused,
-     [](World& w) {
-       return bp_dlpack_find_target(nullptr, {2, 0}, &w.found);
-     }},
+     [](World& w) { return bp_dlpack_find_target(nullptr, {2, 0}, &w.found); }},
     {"bp_dlpack_find_target", "out_target", kRefused,
-     [](World& w) {
-       return bp_dlpack_find_target(w.r.registry, {2, 0}, nullptr);
-     }},
+     [](World& w) { return bp_dlpack_find_target(w.r.registry, {2, 0}, nullptr); }},
     {"bp_dlpack_import", "target", kRefused,
      [](World& w) { return bp_dlpack_import(nullptr, &w.theirs, &w.foreign); }},
     {"bp_dlpack_import", "managed", kRefused,

@@ -14,8 +14,8 @@ namespace bp::core {
 // every offset.
 std::string offset_refusal(const Target& target, const OpRow& row, const Key& key);
 
-// Returns the kernel that runs an op on copies. All backends share it: bp_launch::next points to the
-// bp_target of the launch.
+// Returns the kernel that runs an op on copies. All backends share it: bp_launch::next points to
+// the bp_target of the launch.
 const bp_kernel* realigning(const OpRow& row);
 
 }  // namespace bp::core

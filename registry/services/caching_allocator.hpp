@@ -166,8 +166,8 @@ class Cache {
   bp_status wrap(bp_stream* stream, const bp_buffer_ref& ref, uint64_t address,
                  const Release& release, bp_block** out_block);
 
-  // Gives the place of a range of a block, and the target, for a copy of the call `what` on `stream`,
-  // which uses the block from now on.
+  // Gives the place of a range of a block, and the target, for a copy of the call `what` on
+  // `stream`, which uses the block from now on.
   static bp_status find_place(bp_block* block, uint64_t byte_offset, uint64_t size_bytes,
                               const char* what, bp_stream*& stream, bp_buffer_ref& out_place,
                               const bp_target*& out_target);
