@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 TEMPLATE_BUDGET = 680
-HEADER_BUDGET = 3600
+HEADER_BUDGET = 3600  # What backends include, without ops.h, which is generated.
+HOST_HEADER_BUDGET = 1200  # What programs include.
 LARGEST = 5
 
 # A line that opens a block but no function: types, namespaces, and blocks inside a body.
@@ -70,11 +71,11 @@ def budget(what, paths, limit):
 
 
 def main():
-    public = tracked("api/include/*.h", "registry/include/*.h")
-    headers = [path for path in public if not path.endswith("/ops.h")]
+    headers = [path for path in tracked("api/include/*.h") if not path.endswith("/ops.h")]
     within = [
         budget("backends/template", tracked("backends/template"), TEMPLATE_BUDGET),
-        budget("public C headers", headers, HEADER_BUDGET),
+        budget("public C headers of backends", headers, HEADER_BUDGET),
+        budget("public C headers of hosts", tracked("registry/include/*.h"), HOST_HEADER_BUDGET),
     ]
     found = [row for path in tracked("*.c", "*.cpp", "*.h", "*.hpp") for row in functions(path)]
     print(f"largest of {len(found)} functions:")
