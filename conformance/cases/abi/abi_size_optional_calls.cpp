@@ -7,6 +7,7 @@
 #include "conformance/cases/abi/abi_size_calls.hpp"
 #include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/program_fixtures.hpp"
 #include "conformance/cases/fixtures/semaphores.hpp"
 
 namespace bp::conformance {
@@ -120,15 +121,21 @@ struct Program {
   bp_program program;
 };
 
-bp_status compile(Context& t, const bp_compile_desc* desc) {
+// Ends the executable that a call with this status made, or left alone.
+void end_executable(Context& t, bp_status status, bp_executable* executable) {
   const bp_compiler_ops& compiler = *t.target().compiler;
-  bp_executable* executable = t.sentinel<bp_executable>();
-  const bp_status status = compiler.compile(compiler.self, t.target().device, desc, &executable);
   if (status == BP_OK) {
     t.expect_eq(compiler.release(compiler.self, executable), bp_status{BP_OK}, "release");
   } else {
     t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
   }
+}
+
+bp_status compile(Context& t, const bp_compile_desc* desc) {
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  bp_executable* executable = t.sentinel<bp_executable>();
+  const bp_status status = compiler.compile(compiler.self, t.target().device, desc, &executable);
+  end_executable(t, status, executable);
   return status;
 }
 
@@ -156,6 +163,27 @@ SizedCall make_bp_compiler_ops_fingerprint(Context& t) {
   return sized_call<bp_compile_desc>(p->desc(&p->program), [&t, &compiler, p](bp_compile_desc* at) {
     uint64_t words[2] = {};
     return compiler.fingerprint(compiler.self, t.target().device, at, words);
+  });
+}
+
+SizedCall make_bp_compiler_ops_deserialize(Context& t) {
+  const auto p = make_program(t);
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  const bp_compile_desc desc = p->desc(&p->program);
+  bp_executable* executable = nullptr;
+  t.require_ok(compiler.compile(compiler.self, t.target().device, &desc, &executable), "compile");
+  const OwnedExecutable made(executable, ExecutableEnd{&compiler});
+  const auto bytes = std::make_shared<std::vector<uint8_t>>(serialized(t, made));
+  // A program without values gives no constants, and this one has none.
+  bp_program constants = blank<bp_program>(BP_STRUCT_PROGRAM);
+  constants.value_stride_bytes = sizeof(bp_program_value);
+  constants.node_stride_bytes = sizeof(bp_program_node);
+  return sized_call<bp_program>(constants, [&t, &compiler, bytes](bp_program* at) {
+    bp_executable* again = t.sentinel<bp_executable>();
+    const bp_status status = compiler.deserialize(compiler.self, t.target().device, bytes->data(),
+                                                  bytes->size(), at, &again);
+    end_executable(t, status, again);
+    return status;
   });
 }
 
