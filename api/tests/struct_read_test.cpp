@@ -150,7 +150,7 @@ TEST(AbiIsServed, RefusesAHostThatCannotBeRead) {
   bp_entry_request r = request(BP_ABI_MAJOR, BP_ABI_MAJOR, BP_ABI_MINOR, BP_ABI_MINOR);
   r.host = &host;
   EXPECT_TRUE(bp_abi_is_served(&r));
-  host.struct_size = offsetof(bp_host, deallocate);
+  host.struct_size = offsetof(bp_host, op_describe);
   EXPECT_FALSE(bp_abi_is_served(&r));
   host = kHost;
   const bp_struct_header link{sizeof(link), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};

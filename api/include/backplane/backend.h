@@ -224,7 +224,7 @@ BP_EXPORT bp_backend_entry_fn bp_backend_entry;
 static inline int bp_abi_is_served(const bp_entry_request* request) {
   const uint32_t major = BP_ABI_MAJOR, minor = BP_ABI_MINOR;
   const uint32_t first_size_bytes = (uint32_t)(offsetof(bp_entry_request, host) + sizeof(void*));
-  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, deallocate) + sizeof(void*));
+  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, op_describe) + sizeof(void*));
   bp_entry_request r;
   bp_host host;
   if (bp_struct_read(request, first_size_bytes, &r, sizeof(r), NULL) != BP_OK) return 0;

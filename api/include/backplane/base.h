@@ -297,8 +297,6 @@ typedef struct bp_host {
                         void** out_memory);
   bp_status (*deallocate)(void* self, void* memory, uint64_t size_bytes);
 
-  /* ---- Since 0.3: a host that is older lacks these entries ---- */
-
   /* Gives the number of the op `name`, such as "softmax". BP_NOT_FOUND if there is none. */
   bp_status (*op_find)(void* self, const char* name, uint32_t* out_op);
 

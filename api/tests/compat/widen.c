@@ -61,7 +61,7 @@ static bp_status add_streams(void* self, uint64_t count, bp_device* const* list,
 static bp_status ask_host(const widened* w) {
   bp_host host;
   uint64_t answer = 0;
-  const uint32_t first = offsetof(bp_host, deallocate) + sizeof(void*);
+  const uint32_t first = offsetof(bp_host, op_describe) + sizeof(void*);
   if (bp_struct_read(w->host, first, &host, sizeof(host), NULL) != BP_OK) {
     return w->host->set_error(w->host->self, BP_INCOMPATIBLE, "widen: the host is too short");
   }
