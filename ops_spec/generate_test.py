@@ -337,7 +337,7 @@ class GenerateTest(Folder):
                           "t"])
         self.assertEqual(sizes, {3: 32, 4: 40, 6: 48})
         self.assertEqual(generate.ids(op), "enum { BP_OP_SQUARE = 7, BP_SQUARE_ARGS_SIZE_R3 = 32, "
-                         "BP_SQUARE_ARGS_SIZE_R4 = 40, BP_SQUARE_ARGS_SIZE_R6 = 48 };")
+                         "BP_SQUARE_ARGS_SIZE_R4 = 40,\n  BP_SQUARE_ARGS_SIZE_R6 = 48 };")
         self.assertEqual(spec.revisions([op]), [3, 4, 6])
 
     def test_an_enum_that_is_appended_counts_from_0(self):

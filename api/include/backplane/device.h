@@ -89,7 +89,8 @@ typedef struct bp_device_properties {
   const bp_dtype* dtypes;
   uint64_t dtype_count;
 
-  /* Profiles that the backend claims to cover: "infer", "train", "llm", "spectral". */
+  /* Profiles that the backend claims to cover: "infer", "train", "llm", "spectral",
+   * "quantized". */
   const char* const* profiles;
   uint64_t profile_count;
 

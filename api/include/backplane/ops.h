@@ -1260,7 +1260,7 @@ typedef struct bp_scale_and_check_finite_args {
  * nearest integer, ties to even, and zero is added; for a float it is rounded to the nearest value
  * of the dtype, ties to even. What lies beyond the dtype gives its largest or smallest number, also
  * infinity, and also for f8e5m2. NaN gives NaN, or in a dtype without NaN what 0 gives.
- * ops_spec/ops/quantization.yaml; profile infer; numerics E1; experimental since 0.1. */
+ * ops_spec/ops/quantization.yaml; profile quantized; numerics E1; experimental since 0.1. */
 enum { BP_OP_QUANTIZE = 800, BP_QUANTIZE_ARGS_SIZE_R3 = 40 };
 typedef struct bp_quantize_args {
   uint32_t struct_size;
@@ -1273,7 +1273,7 @@ typedef struct bp_quantize_args {
 
 /* dequantize: (x - zero) * scale, with the blocks of quantize. The difference is exact. The product
  * is rounded to f32, and rounded once more if y is narrower.
- * ops_spec/ops/quantization.yaml; profile infer; numerics E1; experimental since 0.1. */
+ * ops_spec/ops/quantization.yaml; profile quantized; numerics E1; experimental since 0.1. */
 enum { BP_OP_DEQUANTIZE = 801, BP_DEQUANTIZE_ARGS_SIZE_R3 = 40 };
 typedef struct bp_dequantize_args {
   uint32_t struct_size;
@@ -1288,7 +1288,7 @@ typedef struct bp_dequantize_args {
  * a is (..., k), b (n, k) and y (..., n). A quantised a has a scale, and an a of floats has none. A
  * kernel may multiply with the scales before or after it adds up the terms of a block, in i32 or
  * f32, so a scale that is infinite gives infinity or NaN.
- * ops_spec/ops/quantization.yaml; profile infer; numerics R1; experimental since 0.1. */
+ * ops_spec/ops/quantization.yaml; profile quantized; numerics R1; experimental since 0.1. */
 enum { BP_OP_MATMUL_SCALED = 802, BP_MATMUL_SCALED_ARGS_SIZE_R3 = 56 };
 typedef struct bp_matmul_scaled_args {
   uint32_t struct_size;
