@@ -76,7 +76,7 @@ template <typename To, typename From>
 __host__ __device__ __forceinline__ To bits_as(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
-  memcpy(&to, &from, sizeof(To));
+  memcpy(static_cast<void*>(&to), &from, sizeof(To));  // Classes such as __half2 are bits too.
   return to;
 }
 
