@@ -30,6 +30,8 @@ struct Slot {
 
   const std::string name;
   std::atomic<const RuntimeOp*> row = nullptr;  // The longest description so far.
+  // All descriptions. Calls on other threads may still read one that a longer one replaced.
+  std::vector<std::unique_ptr<const RuntimeOp>> rows;
   std::atomic<uint32_t> owner_count = 0;
   std::atomic<const Owner*> inferring = nullptr;  // The owner whose infer() is called.
   std::atomic<uint32_t> caller_count = 0;         // Calls of infer() that run now.
@@ -90,7 +92,8 @@ std::string describe_locked(Slot& slot, uint32_t op, std::unique_ptr<RuntimeOp> 
     if (!defect.empty() || !is_longer) return defect;
   }
   number(*added, op);
-  slot.row.store(added.release(), std::memory_order_release);
+  slot.rows.push_back(std::move(added));
+  slot.row.store(slot.rows.back().get(), std::memory_order_release);
   return "";
 }
 

@@ -221,7 +221,8 @@ TEST(RuntimeOps, AreRefusedInWords) {
     const std::string refusal = refusal_of(bent.desc());
     EXPECT_NE(refusal.find(row.words), std::string::npos) << row.words << "\n  but: " << refusal;
   }
-  bp_op_desc newer[2] = {TestOp("acme.bent").desc()};
+  TestOp longer("acme.bent");
+  bp_op_desc newer[2] = {longer.desc()};
   newer[0].struct_size = sizeof(newer);
   EXPECT_NE(refusal_of(newer[0]), "never") << "a tail of zeros is legal";
   std::memset(newer + 1, 1, sizeof(newer[1]));
