@@ -20,7 +20,7 @@
  * In a _desc, and in members appended to a frame, zero means "not given".
  *
  * The list of frozen structs is: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
- * bp_add_result and bp_option; in host.h bp_op_output, bp_kernel_choice and bp_block; in dlpack.h,
+ * bp_add_result, bp_option and bp_op_output; in host.h bp_kernel_choice and bp_block; in dlpack.h,
  * which DLPack froze, bp_dlpack_device, bp_dlpack_dtype, bp_dlpack_tensor, bp_dlpack_managed and
  * bp_dlpack_unversioned.
  *

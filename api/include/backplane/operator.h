@@ -110,7 +110,8 @@ typedef struct bp_op_desc {
   uint64_t argument_stride_bytes;
 
   const char* numerics; /* The class of its errors (conformance/docs), such as "E0"; or NULL. */
-  const char* decomposition; /* NULL, or the op as other ops: lines such as "y = add(a, b)". */
+  const char* decomposition; /* NULL, or the op as other ops: lines such as "y = add(a, b)". It is
+                                for readers: the host does not run that of a vendor's op. */
 
   /* Optional, for bp_registrar::add_ops; NULL in what the host lends. Infers dtype and shape of the
    * outputs that are no lists, in the order of the frame, where shape_rules cannot say them. The
