@@ -349,7 +349,7 @@ class Compare(unittest.TestCase):
         self.assertIn("did not answer in time", result.stderr)
 
     def test_names_the_same_cases_as_the_worker(self):
-        text = (COMPARE.parent / "worker.cpp").read_text(encoding="utf-8")
+        text = (COMPARE.parent / "device_cases.cpp").read_text(encoding="utf-8")
         peer = (COMPARE.parent / "torch_peer.py").read_text(encoding="utf-8")
         for name in ("copy f32 67108864", "eager add f32 64", "x64x56x56, 64 of 3x3",
                      " 16384x4096", " 67108864"):
