@@ -46,7 +46,7 @@ struct World {
   // Frees blocks that outlive the registry.
   struct LateBlocks : std::vector<bp_block*> {
     ~LateBlocks() {
-      for (bp_block* block : *this) bp_block_free(block);
+      for (bp_block* late : *this) bp_block_free(late);
     }
   };
 

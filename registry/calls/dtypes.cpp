@@ -34,7 +34,7 @@ static_assert(BP_DTYPE_VENDOR_FIRST + kMaxVendorDtypes - 1 <= BP_DTYPE_VENDOR_LA
 
 // A row is written once, before the count includes it. Names are never freed: programs hold them,
 // also while they end.
-constinit Dtype vendor_dtypes[kMaxVendorDtypes];
+constinit Dtype vendor_dtypes[kMaxVendorDtypes] = {};
 constinit std::mutex vendor_dtypes_mutex;  // Guards the adding of a row.
 
 // Returns the row of `dtype`, which is empty for an unknown dtype.

@@ -54,7 +54,9 @@ class RuleParser {
 
   void next() {
     size_t at = 0;
-    if (token_.data() != nullptr) at = token_.data() + token_.size() - text_.data();
+    if (token_.data() != nullptr) {
+      at = static_cast<size_t>(token_.data() - text_.data()) + token_.size();
+    }
     while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n')) ++at;
     size_t end = at;
     while (end < text_.size() && is_word_character(text_[end])) ++end;

@@ -132,7 +132,7 @@ TEST(Offers, LeaveThePlaceOfAHeapEmptyThatTheHostCannotRead) {
     EXPECT_TRUE(has(refusals, "acme.npu:0/heap 2: rejected: struct_size is 65537")) << refusals;
     const bp_device_properties& ours = *r.target()->properties;
     ASSERT_EQ(ours.heap_count, 4u);
-    for (const uint64_t rejected : {1, 2}) {
+    for (const uint64_t rejected : {uint64_t{1}, uint64_t{2}}) {
       EXPECT_EQ(ours.heaps[rejected].struct_size, 0u);
       EXPECT_EQ(ours.heaps[rejected].size_bytes, 0u);
     }
