@@ -257,6 +257,12 @@ constexpr Row kRows[] = {
      [](World& w) { return bp_target_statistics(nullptr, BP_OP_ADD, &w.statistics); }},
     {"bp_target_statistics", "out_statistics", kRefused,
      [](World& w) { return bp_target_statistics(w.target, BP_OP_ADD, nullptr); }},
+    {"bp_target_reason_count", "target", BP_OK,
+     [](World&) { return nothing(bp_target_reason_count(nullptr)); }},
+    {"bp_target_reason", "target", kRefused,
+     [](World&) { return bp_target_reason(nullptr, 0, nullptr); }},
+    {"bp_target_reason", "out_reason", kRefused,
+     [](World& w) { return bp_target_reason(w.target, 0, nullptr); }},
 
     {"bp_op_prepare", "target", kRefused,
      [](World& w) {

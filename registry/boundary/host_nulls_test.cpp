@@ -83,6 +83,8 @@ constexpr Row kRows[] = {
     {"bp_target_kernel", BP_OK, with_zeros<bp_target_kernel>},
     {"bp_kernel_op", BP_OK, with_zeros<bp_kernel_op>},
     {"bp_target_statistics", kRefused, with_zeros<bp_target_statistics>},
+    {"bp_target_reason_count", BP_OK, with_zeros<bp_target_reason_count>},
+    {"bp_target_reason", kRefused, with_zeros<bp_target_reason>},
     {"bp_op_prepare", kRefused, with_zeros<bp_op_prepare>},
     {"bp_prepared_launch", kRefused, with_zeros<bp_prepared_launch>},
     {"bp_prepared_get_info", kRefused, with_zeros<bp_prepared_get_info>},

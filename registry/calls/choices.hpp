@@ -23,6 +23,7 @@ struct Candidate {
   bp_kernel_sources source;
   bool asks_supports;         // If true, supports() must be asked about every call.
   bool needs_scalar_tensors;  // If true, a tensor must replace each inline scalar of the call.
+  bool has_reason = false;    // If true, the reason is noted: it is no kernel of the device alone.
 };
 
 struct Choices {

@@ -52,6 +52,28 @@ TEST_F(HostFallback, RunsWhatTheDeviceHasNoKernelFor) {
   EXPECT_EQ(statistics(*device, 0).host_fallback_count, 1);
 }
 
+TEST_F(HostFallback, GivesTheReasonOfCallsThatAreAlike) {
+  Floats a(*device, {3, 4}), b(*device, {3, 4}), y(*device, {3, 4});
+  Floats small(*device, {1, 2}), other(*device, {7});
+  expect_difference(a, b, y);
+  expect_difference(small, small, small);
+  expect_difference(other, other, other);
+  ASSERT_EQ(bp_target_reason_count(device), 2u);
+  const auto reason = [&](uint64_t index) {
+    bp_dispatch_reason found{.struct_size = sizeof(found),
+                             .struct_type = BP_STRUCT_DISPATCH_REASON};
+    EXPECT_EQ(bp_target_reason(device, index, &found), BP_OK) << bp_error_text();
+    return found;
+  };
+  EXPECT_EQ(reason(0).call_count, 2u);
+  EXPECT_EQ(reason(1).call_count, 1u);
+  EXPECT_EQ(reason(0).op, BP_OP_SUB);
+  EXPECT_EQ(reason(0).source, BP_KERNEL_HOST_FALLBACK);
+  const std::string text = reason(0).text;
+  EXPECT_NE(text.find("has no kernel for this op"), std::string::npos) << text;
+  EXPECT_NE(text.find("host fallback: taken"), std::string::npos) << text;
+}
+
 TEST_F(HostFallback, LeavesWhatTheDeviceHasToIt) {
   Floats a(*device, {3, 4}), y(*device, {3, 4});
   const bp_add_args args{.struct_size = sizeof(args), .a = a.get(), .b = a.get(), .y = y.get()};

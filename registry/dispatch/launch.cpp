@@ -16,6 +16,7 @@
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
+#include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 #include "registry/dispatch/widening.hpp"
@@ -91,6 +92,10 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
     bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
     if (status == BP_OK) [[likely]] {
       count(target, *r.row, candidate.source);
+      if (candidate.has_reason) [[unlikely]] {
+        const char* const refusal = was_tried ? bp_error_text() : nullptr;
+        count_call(reason_of(target, r, *candidate.kernel, candidate.source, refusal));
+      }
       return BP_OK;
     }
     if (classify(target, status) != BP_UNSUPPORTED) return status;
@@ -161,8 +166,10 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     const Launch l{t,     stream == nullptr ? t.default_stream : stream, flags, *r.row, *kernel,
                    source};
     const bp_status launched = submit(l, needs_scalar_tensors(*r.row, *kernel, r.key), r.frame);
-    if (launched == BP_OK) count(t, *r.row, source);
-    return launched;
+    if (launched != BP_OK) return launched;
+    count(t, *r.row, source);
+    if (has_reason(t, *r.row, *kernel, source)) count_call(reason_of(t, r, *kernel, source));
+    return BP_OK;
   });
 }
 

@@ -15,6 +15,7 @@
 #include "registry/calls/frame_words.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
+#include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 
@@ -32,6 +33,7 @@ struct Prepared {
   Key key;
   const bp_kernel* kernel = nullptr;
   bp_kernel_sources source = 0;
+  Reason* reason = nullptr;  // Why the kernel serves the call, where has_reason() holds.
   bool needs_scalar_tensors = false;
   bp_launch_flags flags = 0;
   uint64_t constant_args = 0;
@@ -232,6 +234,9 @@ bp_status prepare(Prepared& p, const Reading& r) {
   if (status == BP_OK) status = choose_kernel(p, r);
   if (status == BP_OK) status = retain_layouts(p, own_frame);
   if (status != BP_OK) return status;
+  if (has_reason(*p.target, *p.row, *p.kernel, p.source)) {
+    p.reason = &reason_of(*p.target, r, *p.kernel, p.source);
+  }
   p.words = frame_words(*p.row, own_frame, p.constant_args);
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
@@ -280,8 +285,10 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
     if (status != BP_OK) return status;
   }
   status = submit(p.launch(stream), p.needs_scalar_tensors, frame);
-  if (status == BP_OK) count(target, *p.row, p.source);
-  return status;
+  if (status != BP_OK) return status;
+  count(target, *p.row, p.source);
+  if (p.reason != nullptr) count_call(*p.reason);
+  return BP_OK;
 }
 
 }  // namespace

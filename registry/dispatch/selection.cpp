@@ -9,6 +9,7 @@
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
+#include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/widening.hpp"
 #include "registry/services/decompose.hpp"
 
@@ -120,12 +121,13 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
         !call_refusal(target, row, *kernel, key, args).empty()) {
       continue;
     }
-    choices->candidates.push_back(
-        {kernel, BP_KERNEL_NATIVE, asks, needs_scalar_tensors(row, *kernel, key)});
+    choices->candidates.push_back({kernel, BP_KERNEL_NATIVE, asks,
+                                   needs_scalar_tensors(row, *kernel, key),
+                                   has_reason(target, row, *kernel, BP_KERNEL_NATIVE)});
   }
   const auto add_service = [&](const bp_kernel* kernel, bp_kernel_sources source) {
-    choices->candidates.push_back(
-        {kernel, source, !is_rememberable(row, *kernel), needs_scalar_tensors(row, *kernel, key)});
+    choices->candidates.push_back({kernel, source, !is_rememberable(row, *kernel),
+                                   needs_scalar_tensors(row, *kernel, key), true});
   };
   if (is_misplaced && realigning_refusal(target, row, key).empty()) {
     add_service(realigning(row), BP_KERNEL_DECOMPOSED);

@@ -9,6 +9,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/prefix.hpp"
 #include "registry/calls/claims.hpp"
+#include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/tensors/scalar.hpp"
 
@@ -43,6 +44,7 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   tensor.buffer = block->ref.buffer;
   tensor.byte_offset = block->ref.byte_offset;
   l.target.counts[l.row.index].copied_scalars.fetch_add(1, std::memory_order_relaxed);
+  count_call(reason_of_scalar(l.target, l.row, l.kernel, index));
   return BP_OK;
 }
 

@@ -27,6 +27,7 @@
 #include "registry/plugins/manifest.hpp"
 #include "registry/services/cache_set.hpp"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/state/reasons.hpp"
 #include "registry/state/stream_failures.hpp"
 
 namespace bp::core {
@@ -96,6 +97,7 @@ struct Target final : bp_target {
   std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.
   bool is_compile_only = false;           // No kernel serves a launch that was not prepared.
   Selection selection;
+  Reasons reasons;
   std::unique_ptr<DispatchCounts[]> counts;  // OpRow::index is the index.
   // The caches, and among them the cache of the first heap, which ends before the set. Both are
   // NULL after the unload.

@@ -118,6 +118,25 @@ const bp_target& find_device(std::string_view name) {
   return *target;
 }
 
+// Returns a line for each reason why calls of `op` were served in another way than by kernels of
+// the device alone.
+std::string reasons_of(const bp_target& target, uint32_t op) {
+  std::string text;
+  for (uint64_t i = 0; i < bp_target_reason_count(&target); ++i) {
+    bp_dispatch_reason reason{};
+    reason.struct_size = sizeof(reason);
+    reason.struct_type = BP_STRUCT_DISPATCH_REASON;
+    check(bp_target_reason(&target, i, &reason), "target.reason");
+    if (reason.op != op) continue;
+    text += "\n    " + std::to_string(reason.call_count) + " launches: ";
+    for (const char c : std::string_view(reason.text)) {
+      text += c;
+      if (c == '\n') text += "    ";
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 bp_registry* default_registry() {
@@ -184,7 +203,9 @@ std::string Device::report(bool has_ops) const {
   std::string text = std::string(target_->name) + ": " + counts_of(0, is_native);
   for (const uint32_t op : has_ops && !is_native ? all_ops() : std::vector<uint32_t>{}) {
     const std::string counts = counts_of(op, is_native);
-    if (!is_native) text += "\n  " + std::string(bp_op_name(op)) + ": " + counts;
+    if (!is_native) {
+      text += "\n  " + std::string(bp_op_name(op)) + ": " + counts + reasons_of(*target_, op);
+    }
   }
   return text;
 }

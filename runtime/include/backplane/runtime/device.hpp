@@ -76,7 +76,7 @@ class Device {
 
   // Says in one line how the ops on this device were served: by its kernels, by decompositions, or
   // on the host. With `has_ops` a line follows for each op that did not always run on the device's
-  // kernels; bp_kernel_explain() gives the reason for one call.
+  // kernels, and below it how many calls had which reason (bp_target_reason()).
   std::string report(bool has_ops = false) const;
 
   // Returns the generator of the random ops on this device that are given no other.
