@@ -12,9 +12,11 @@
 
 #include "backplane/addresses.h"
 #include "backplane/blocks.h"
+#include "backplane/capture.h"
 #include "backplane/dlpack.h"
 #include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
+#include "registry/tests/fake_graphs.hpp"
 
 namespace bp::core {
 namespace {
@@ -27,20 +29,25 @@ struct World {
     };
     fake.devices[0].properties.dlpack_device_type = 2;
     fake.kernels = {&kernel};
+    fake.graphs = &graphs.table;
     fake.load(r.registry, &plugin);
     target = r.target();
     bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared);
     bp_block_allocate(target, nullptr, 4096, &block);
     bp_pool_create(target, nullptr, &pool);
+    bp_capture_begin(target, nullptr, nullptr, &capture);
+    bp_capture_end(capture, &graph);
     if (block != nullptr) wrap.ref = block->ref;
   }
   ~World() {
     bp_prepared_release(prepared);
     bp_block_free(block);
     bp_pool_destroy(pool);
+    bp_captured_graph_destroy(graph);
   }
   bool is_whole() const {
-    return target != nullptr && prepared != nullptr && block != nullptr && pool != nullptr;
+    return target != nullptr && prepared != nullptr && block != nullptr && pool != nullptr &&
+           graph != nullptr;
   }
 
   // Frees blocks that outlive the registry.
@@ -52,13 +59,16 @@ struct World {
 
   bp_kernel kernel = make_kernel("add.any");
   LateBlocks wrapped;
-  FakeBackend fake;  // Outlives the registry.
+  FakeGraphs graphs;  // They outlive the registry, and so does the backend.
+  FakeBackend fake;
   TestRegistry r;
   const bp_plugin* plugin = nullptr;
   const bp_target* target = nullptr;
   bp_prepared* prepared = nullptr;
   bp_block* block = nullptr;
   bp_pool* pool = nullptr;
+  bp_capture* capture = nullptr;
+  bp_captured_graph* graph = nullptr;
   AddCall call;
 
   // The results go here, and nothing looks at them.
@@ -86,6 +96,9 @@ struct World {
   bp_tensor_copy_desc copy{
       .struct_size = sizeof(copy), .struct_type = BP_STRUCT_TENSOR_COPY_DESC, .next = nullptr};
   bp_block_wrap_desc wrap{.struct_size = sizeof(wrap), .struct_type = BP_STRUCT_BLOCK_WRAP_DESC};
+  bp_capture_desc capture_desc{.struct_size = sizeof(capture_desc),
+                               .struct_type = BP_STRUCT_CAPTURE_DESC};
+  bp_captured_graph_info graph_info{.struct_size = sizeof(graph_info)};
   bp_prepared_info info{.struct_size = sizeof(info)};
   bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
                              .struct_type = BP_STRUCT_DLPACK_EXPORT_DESC,
@@ -380,6 +393,42 @@ constexpr Row kRows[] = {
     {"bp_memory_snapshot", "out_size", kRefused,
      [](World& w) { return bp_memory_snapshot(w.target, 64, w.text, nullptr); }},
 
+    {"bp_capture_begin", "target", kRefused,
+     [](World& w) { return bp_capture_begin(nullptr, nullptr, &w.capture_desc, &w.capture); }},
+    {"bp_capture_begin", "stream", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_capture_begin(w.target, nullptr, &w.capture_desc, &w.capture);
+       return status == BP_OK ? bp_capture_end(w.capture, nullptr) : status;
+     }},
+    {"bp_capture_begin", "desc", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_capture_begin(w.target, nullptr, nullptr, &w.capture);
+       return status == BP_OK ? bp_capture_end(w.capture, nullptr) : status;
+     }},
+    {"bp_capture_begin", "out_capture", kRefused,
+     [](World& w) { return bp_capture_begin(w.target, nullptr, &w.capture_desc, nullptr); }},
+    {"bp_capture_end", "capture", kRefused,
+     [](World& w) { return bp_capture_end(nullptr, &w.graph); }},
+    {"bp_capture_end", "out_graph", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_capture_begin(w.target, nullptr, nullptr, &w.capture);
+       return status == BP_OK ? bp_capture_end(w.capture, nullptr) : status;
+     }},
+    {"bp_captured_graph_launch", "graph", kRefused,
+     [](World&) { return bp_captured_graph_launch(nullptr, nullptr); }},
+    {"bp_captured_graph_launch", "stream", BP_OK,
+     [](World& w) { return bp_captured_graph_launch(w.graph, nullptr); }},
+    {"bp_captured_graph_bind", "graph", kRefused,
+     [](World& w) { return bp_captured_graph_bind(nullptr, 0, &w.block->ref); }},
+    {"bp_captured_graph_bind", "range", kRefused,
+     [](World& w) { return bp_captured_graph_bind(w.graph, 0, nullptr); }},
+    {"bp_captured_graph_get_info", "graph", kRefused,
+     [](World& w) { return bp_captured_graph_get_info(nullptr, &w.graph_info); }},
+    {"bp_captured_graph_get_info", "out_info", kRefused,
+     [](World& w) { return bp_captured_graph_get_info(w.graph, nullptr); }},
+    {"bp_captured_graph_destroy", "graph", BP_OK,
+     [](World&) { return bp_captured_graph_destroy(nullptr); }},
+
     {"bp_block_upload", "block", kRefused,
      [](World& w) { return bp_block_upload(nullptr, 0, w.text, 8, nullptr, nullptr, &w); }},
     {"bp_block_upload", "src", kRefused,
@@ -437,7 +486,8 @@ constexpr Row kRows[] = {
 // Returns "function(argument)" for each pointer that a function of the public headers takes.
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "transfers.h"}) {
+  for (const char* name :
+       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     EXPECT_TRUE(file) << name;
     std::ostringstream read;
@@ -592,6 +642,17 @@ const StructRow kStructs[] = {
        return bp_copy_tensor(static_cast<const bp_tensor_copy_desc*>(given));
      },
      BP_STRUCT_TENSOR_COPY_DESC},
+    {"desc", sizeof(bp_capture_desc), [](World& w) { return bytes_of(w.capture_desc); },
+     [](World& w, void* given) {
+       const bp_status status = bp_capture_begin(
+           w.target, nullptr, static_cast<const bp_capture_desc*>(given), &w.capture);
+       return status == BP_OK ? bp_capture_end(w.capture, nullptr) : status;
+     },
+     BP_STRUCT_CAPTURE_DESC},
+    {"out_info", sizeof(bp_captured_graph_info), [](World& w) { return bytes_of(w.graph_info); },
+     [](World& w, void* given) {
+       return bp_captured_graph_get_info(w.graph, static_cast<bp_captured_graph_info*>(given));
+     }},
     {"out_info", sizeof(bp_prepared_info), [](World& w) { return bytes_of(w.info); },
      [](World& w, void* given) {
        return bp_prepared_get_info(w.prepared, static_cast<bp_prepared_info*>(given));

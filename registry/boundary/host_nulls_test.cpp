@@ -12,6 +12,7 @@
 
 #include "backplane/addresses.h"
 #include "backplane/blocks.h"
+#include "backplane/capture.h"
 #include "backplane/dlpack.h"
 #include "backplane/registry.hpp"
 #include "backplane/transfers.h"
@@ -104,6 +105,12 @@ constexpr Row kRows[] = {
     {"bp_block_wrap", kRefused, with_zeros<bp_block_wrap>},
     {"bp_memory_keep_history", kRefused, with_zeros<bp_memory_keep_history>},
     {"bp_memory_snapshot", kRefused, with_zeros<bp_memory_snapshot>},
+    {"bp_capture_begin", kRefused, with_zeros<bp_capture_begin>},
+    {"bp_capture_end", kRefused, with_zeros<bp_capture_end>},
+    {"bp_captured_graph_launch", kRefused, with_zeros<bp_captured_graph_launch>},
+    {"bp_captured_graph_bind", kRefused, with_zeros<bp_captured_graph_bind>},
+    {"bp_captured_graph_get_info", kRefused, with_zeros<bp_captured_graph_get_info>},
+    {"bp_captured_graph_destroy", BP_OK, with_zeros<bp_captured_graph_destroy>},
     {"bp_block_upload", kRefused, with_zeros<bp_block_upload>},
     {"bp_block_download", kRefused, with_zeros<bp_block_download>},
     {"bp_copy_tensor", kRefused, with_zeros<bp_copy_tensor>},
@@ -118,7 +125,8 @@ constexpr Row kRows[] = {
 TEST(HostNulls, HaveARowForEachFunction) {
   std::set<std::string> rows, declared;
   for (const Row& row : kRows) EXPECT_TRUE(rows.insert(row.function).second) << row.function;
-  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "transfers.h"}) {
+  for (const char* name :
+       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     std::ostringstream read;
     read << file.rdbuf();

@@ -421,7 +421,11 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     if (status == BP_OK) {
       op.owner->launch_counts_[op.row->index].fetch_add(1, std::memory_order_relaxed);
     }
-    return status;
+    const services::Captures* const captures = op.owner->captures_;
+    if (status != BP_OK || captures == nullptr || !captures->any()) [[likely]] {
+      return status;
+    }
+    return captures->keep(launch->stream, program);
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "backplane/host.h"
 #include "registry/calls/op_rows.hpp"
+#include "registry/services/captures.hpp"
 
 namespace bp::core {
 
@@ -34,6 +35,10 @@ class CompiledOps {
   uint64_t launch_count(const OpRow& row) const {
     return launch_counts_[row.index].load(std::memory_order_relaxed);
   }
+
+  // Gives the captures whose graphs keep the programs that they launch. No other thread may use
+  // this object yet.
+  void join(const services::Captures& captures) { captures_ = &captures; }
 
   // Releases all programs. Each is compiled again when it is needed.
   void forget_programs();
@@ -76,6 +81,7 @@ class CompiledOps {
 
   const bp_compiler_ops compiler_;
   bp_device* const device_;
+  const services::Captures* captures_ = nullptr;
   std::vector<Op> ops_;
   std::vector<bp_kernel> kernels_;                    // OpRow::index is their index.
   std::vector<std::atomic<uint64_t>> launch_counts_;  // The same.

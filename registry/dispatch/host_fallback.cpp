@@ -150,15 +150,21 @@ class Run {
   }
 
  private:
-  // Refuses the call if the caller's stream has failed, also if there is nothing to copy. A stream
-  // that captures has no status, and refuses the copies.
+  // Refuses the call if the caller's stream has failed or captures, also if there is nothing to
+  // copy.
   bp_status admit() const {
     const bp_stream_ops& streams = *target_.streams;
     uint32_t is_capturing = 0;
     if (streams.is_capturing(streams.self, stream_, &is_capturing) != BP_OK) {
       static_cast<void>(take_error());  // The device has no captures.
     }
-    if (is_capturing != 0) return BP_OK;
+    if (is_capturing != 0) {
+      return fail(BP_INVALID_ARGUMENT,
+                  std::string(row_.name) + ": the stream captures, and " + target_.name +
+                      " has no kernel for this call, which would run on " + host_.name +
+                      "; a capture records no work of another device, so submit this call before "
+                      "or after the capture");
+    }
     const bp_status failure = streams.status(streams.self, stream_);
     if (failure == BP_OK || classify(impl(&target_), failure) == BP_DEVICE_LOST) return failure;
     return fail(BP_STREAM_FAILED,

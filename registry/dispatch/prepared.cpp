@@ -28,6 +28,8 @@ constexpr uint32_t kFirstInfo = offsetof(bp_prepared_info, algorithm) + sizeof(v
 }  // namespace
 
 struct Prepared {
+  // The owner of the handle and the captured graphs that launch the call hold it.
+  std::shared_ptr<Prepared> of_handle;
   Target* target = nullptr;  // It is NULL after the unload.
   const OpRow* row = nullptr;
   Key key;
@@ -58,6 +60,17 @@ struct Prepared {
             plan,
             info.workspace_required_bytes,
             std::max(info.workspace_required_bytes, info.workspace_preferred_bytes)};
+  }
+
+  Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  ~Prepared() {
+    if (target == nullptr) return;
+    {
+      const std::lock_guard lock(target->prepared_mutex);
+      std::erase(target->prepared, this);
+    }
+    end();
   }
 
   void end() {
@@ -288,7 +301,11 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
   if (status != BP_OK) return status;
   count(target, *p.row, p.source);
   if (p.reason != nullptr) count_call(*p.reason);
-  return BP_OK;
+  const services::Captures& captures = target.caches->captures();
+  if (!captures.any()) [[likely]] {
+    return BP_OK;
+  }
+  return captures.keep(stream, p.of_handle, p.packed.get());
 }
 
 }  // namespace
@@ -330,7 +347,7 @@ bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_fl
     if (out_prepared == nullptr) return is_null("out_prepared");
     Reading r;
     if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
-    auto p = std::make_unique<Prepared>();
+    const auto p = std::make_shared<Prepared>();
     p->target = &bp::core::impl(target);
     p->stream = stream == nullptr ? p->target->default_stream : stream;
     p->flags = flags;
@@ -342,7 +359,8 @@ bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_fl
     }
     const std::lock_guard lock(p->target->prepared_mutex);
     p->target->prepared.push_back(p.get());
-    *out_prepared = reinterpret_cast<bp_prepared*>(p.release());
+    p->of_handle = p;
+    *out_prepared = reinterpret_cast<bp_prepared*>(p.get());
     return BP_OK;
   });
 }
@@ -380,14 +398,7 @@ bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* ou
 bp_status bp_prepared_release(bp_prepared* prepared) {
   if (prepared == nullptr) return BP_OK;
   return guarded([&] {
-    const std::unique_ptr<Prepared> owned(&impl(prepared));
-    Target* const target = owned->target;
-    if (target == nullptr) return bp_status{BP_OK};
-    {
-      const std::lock_guard lock(target->prepared_mutex);
-      std::erase(target->prepared, owned.get());
-    }
-    owned->end();
+    const std::shared_ptr<Prepared> owned = std::move(impl(prepared).of_handle);
     return bp_status{BP_OK};
   });
 }

@@ -48,18 +48,25 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   return BP_OK;
 }
 
-// Refuses a launch that needs memory of the cache while its stream captures. The launch gives such
-// memory back at once, so a replay would write to memory that another launch uses.
+// Refuses a launch that needs memory of the cache while its stream captures, unless the capture is
+// one of the host, which keeps the memory. Else the launch gives such memory back at once, and a
+// replay would write to memory that another launch uses.
 bp_status check_not_capturing(const Launch& l, const char* what) {
   if (!l.target.has_table(BP_STRUCT_GRAPH_OPS)) return BP_OK;
   const bp_stream_ops& streams = l.target.own_tables.streams;
   uint32_t is_capturing = 0;
   const bp_status status = streams.is_capturing(streams.self, l.stream, &is_capturing);
   if (status != BP_OK || is_capturing == 0) return status;
+  if (services::Captures& captures = l.target.caches->captures(); captures.any()) {
+    std::shared_ptr<services::CaptureParts> parts;
+    const bp_status found = captures.find(l.stream, parts);
+    if (found != BP_OK || parts != nullptr) return found;
+  }
   return fail(BP_INVALID_ARGUMENT, std::string(l.row.name) + ": the stream captures, and " +
                                        l.kernel.name + " needs " + what +
-                                       ": give it memory that lives as long as the graph, with "
-                                       "bp_kernel::launch");
+                                       ": capture with bp_capture_begin(), which keeps "
+                                       "the memory, or give it memory that lives as long as the "
+                                       "graph, with bp_kernel::launch");
 }
 
 }  // namespace

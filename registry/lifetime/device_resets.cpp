@@ -2,6 +2,7 @@
 
 #include "registry/dispatch/prepared.hpp"
 #include "registry/lifetime/pass_on.hpp"
+#include "registry/state/captures.hpp"
 
 namespace bp::core {
 namespace {
@@ -17,7 +18,9 @@ void forget_handles(Target& target) {
   target.stream_failures.forget_all();
   if (target.cache == nullptr) return;
   target.cache->forget_memory();
+  // The caches forget first, so that the pools of captures give nothing back.
   for (services::Cache* cache : target.caches->others()) cache->forget_memory();
+  lose_captures(target);
 }
 
 bp_status reset(void* self, bp_device* device) {

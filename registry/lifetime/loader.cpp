@@ -14,6 +14,7 @@
 #include "registry/lifetime/stream_ends.hpp"
 #include "registry/plugins/backend_options.hpp"
 #include "registry/plugins/registrar.hpp"
+#include "registry/state/captures.hpp"
 
 namespace bp::core {
 namespace {
@@ -167,6 +168,7 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   const bool has_graphs = target.has_table(BP_STRUCT_GRAPH_OPS);
   target.cache.reset(new services::Cache(target, has_graphs));
   target.caches = std::make_unique<services::CacheSet>(target, has_graphs, *target.cache);
+  if (target.compiled != nullptr) target.compiled->join(target.caches->captures());
   plugin.targets.push_back(std::move(added));
   return BP_OK;
 }
@@ -332,7 +334,9 @@ bp_status end_plugin(Plugin& plugin) {
   };
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     const bp_device_ops& devices = target->own_tables.devices;
+    abandon_captures(*target);
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
+    end_captured_graphs(*target);
     end_prepared(*target);
     target->compiled.reset();
     end_fallback_streams(*target);

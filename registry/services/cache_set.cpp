@@ -91,20 +91,23 @@ Cache& CacheSet::get(const Source& source, const PrivatePool* pool) {
     if (!entry.is_spare || !(entry.cache->source() == source) || !entry.cache->reopen()) continue;
     entry.pool = pool;
     entry.is_spare = false;
+    if (pool != nullptr && pool->is_of_capture) entry.cache->begin_graph();
     return *entry.cache;
   }
   entries_.reserve(entries_.size() + 1);
   auto* made = new Cache(target_, has_graphs_, source);
   made->join(this, &history_);
+  if (pool != nullptr && pool->is_of_capture) made->begin_graph();
   entries_.push_back({made, pool, false});
   return *made;
 }
 
-PrivatePool* CacheSet::create_pool(const char* name) {
+PrivatePool* CacheSet::create_pool(const char* name, bool is_of_capture) {
   auto pool = std::make_unique<PrivatePool>();
   pool->target = &target_;
   pool->caches = this;
   pool->name = name == nullptr ? "" : name;
+  pool->is_of_capture = is_of_capture;
   const std::lock_guard lock(mutex_);
   pools_.push_back(std::move(pool));
   return pools_.back().get();
@@ -184,8 +187,35 @@ bp_status CacheSet::destroy(PrivatePool* pool) {
     }
   }
   FirstFailure first;
-  for (Cache* cache : caches) first.add(cache->empty());
+  for (Cache* cache : caches) {
+    if (ended->is_of_capture) cache->end_graph();
+    first.add(cache->empty());
+  }
   return first.result();
+}
+
+bp_status end_pool(PrivatePool* pool) {
+  if (pool == nullptr) return BP_OK;
+  if (pool->caches != nullptr) return pool->caches->destroy(pool);
+  delete pool;
+  return BP_OK;
+}
+
+bp_status CacheSet::allocate_captured(Cache& cache, bp_stream* stream, uint64_t size_bytes,
+                                      bp_block** out_block) {
+  std::shared_ptr<CaptureParts> parts;
+  if (const bp_status status = captures_.find(stream, parts); status != BP_OK) return status;
+  Cache& from = parts == nullptr ? cache : get(cache.source(), parts->pool());
+  return from.take(stream, size_bytes, out_block);
+}
+
+void CacheSet::add_user(const PrivatePool& pool, bp_stream* stream) {
+  for (Cache* cache : of(&pool, false)) cache->add_user(stream);
+}
+
+void CacheSet::free_deferred() {
+  first_.free_deferred();
+  for (Cache* cache : others()) cache->free_deferred();
 }
 
 bp_status CacheSet::release() {

@@ -13,6 +13,7 @@
 
 #include "backplane/blocks.h"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/captures.hpp"
 #include "registry/services/memory_history.hpp"
 
 namespace bp::services {
@@ -22,14 +23,18 @@ struct PrivatePool {
   const bp_target* target;
   CacheSet* caches;  // NULL after the unload.
   std::string name;
+  bool is_of_capture = false;  // If true, nothing in it is reused before the end of its graph.
 };
+
+// Ends the pool, also after the unload. NULL is a no-op.
+bp_status end_pool(PrivatePool* pool);
 
 // It is thread-safe.
 class CacheSet {
  public:
   // `first` is the cache of the first heap, which outlives this object.
   CacheSet(const bp_target& target, bool has_graphs, Cache& first)
-      : target_(target), has_graphs_(has_graphs), first_(first) {
+      : target_(target), has_graphs_(has_graphs), first_(first), captures_(target) {
     first.join(this, &history_);
   }
   CacheSet(const CacheSet&) = delete;
@@ -38,13 +43,26 @@ class CacheSet {
   // Returns the cache for memory of `source` in `pool`, or outside of the pools if it is NULL.
   Cache& get(const Source& source, const PrivatePool* pool);
 
-  PrivatePool* create_pool(const char* name);
+  PrivatePool* create_pool(const char* name, bool is_of_capture = false);
   bp_status trim(const PrivatePool& pool);
   bp_cache_statistics statistics(const PrivatePool* pool) const;
 
   // Ends the pool and deletes it. Returns the first failure of the backend, which changes nothing
   // about the end.
   bp_status destroy(PrivatePool* pool);
+
+  Captures& captures() { return captures_; }
+
+  // Takes a block for `stream`: from the pool of the capture to which the stream belongs, or from
+  // `cache` if it belongs to none.
+  bp_status allocate_captured(Cache& cache, bp_stream* stream, uint64_t size_bytes,
+                              bp_block** out_block);
+
+  // Says that replays on `stream` use the memory of `pool`, which belongs to a captured graph.
+  void add_user(const PrivatePool& pool, bp_stream* stream);
+
+  // Frees the blocks whose free had to wait until their streams do not capture any more.
+  void free_deferred();
 
   // Frees the cached memory outside of the pools, and that of destroyed pools.
   bp_status empty();
@@ -92,6 +110,7 @@ class CacheSet {
   const bp_target& target_;
   const bool has_graphs_;
   Cache& first_;
+  Captures captures_;
   MemoryHistory history_;
   mutable std::mutex mutex_;
   // mutex_ guards the members below.

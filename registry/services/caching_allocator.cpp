@@ -14,6 +14,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/cache_set.hpp"
 #include "registry/services/memory_history.hpp"
 
 namespace bp::services {
@@ -51,8 +52,15 @@ bool BySize::operator()(const Block* a, const Block* b) const {
   return a->face.ref.byte_offset < b->face.ref.byte_offset;
 }
 
-bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block) try {
+bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block) {
   if (stream == nullptr) stream = target_.default_stream;
+  if (others_ != nullptr && others_->captures().any()) [[unlikely]] {
+    return others_->allocate_captured(*this, stream, size_bytes, out_block);
+  }
+  return take(stream, size_bytes, out_block);
+}
+
+bp_status Cache::take(bp_stream* stream, uint64_t size_bytes, bp_block** out_block) try {
   if (size_bytes == 0) return make_empty_block(out_block);
   if (size_bytes > UINT64_MAX - kLargeRounding) return out_of_memory(size_bytes);
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);

@@ -157,7 +157,10 @@ class Cache {
     history_ = history;
   }
 
+  // Takes a block for `stream`. While the stream belongs to a capture, the block is one of the
+  // pool of the capture. take() always takes a block of this cache.
   bp_status allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);
+  bp_status take(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);
   static bp_status free(bp_block* block);
   static bp_status record_stream(bp_block* block, bp_stream* stream);
 
@@ -202,6 +205,17 @@ class Cache {
   // memory, it returns false instead.
   void close();
   bool reopen();
+
+  // From begin_graph() to end_graph() the memory belongs to a captured graph: nothing is given back
+  // to the backend, and a block that other streams use is not reused. add_user() names a stream
+  // whose replays use all of the memory, also that of blocks that callers still hold. end_graph()
+  // lets these replays end before the memory is given back or reused.
+  void begin_graph();
+  void add_user(bp_stream* stream);
+  void end_graph();
+
+  // Frees the blocks that were freed while one of their streams captured.
+  void free_deferred();
 
   // Forgets all memory, all streams and all events, because a reset of the device has ended them. A
   // block that is in use stays a block until it is freed, and is not used again.
@@ -273,6 +287,10 @@ class Cache {
   bp_status out_of_memory(uint64_t size_bytes);
   void forget_all();
   bp_status free_after_other_streams(Block* block);
+  bool must_defer(const Block& block) const;
+  bool is_in_capture(bp_stream* stream) const;
+  bool add_users_locked(Block& block);
+  std::vector<Block*> take_deferred();
   bp_status record_events(Pending& pending);
   void reclaim_pending(bool waits);
   void reclaim_ended_streams(bool waits);
@@ -312,6 +330,10 @@ class Cache {
   std::list<Segment> ended_wraps_;        // The wrapped segments whose owners must be told.
   std::map<uint64_t, Block*> addressed_;  // The live blocks whose addresses were asked for.
   std::vector<Pending> pending_;
+  std::vector<Block*>
+      deferred_;  // Freed blocks that streams of captures used when they were freed.
+  // The streams whose replays use all memory of the cache.
+  std::vector<std::shared_ptr<Pool>> users_;
   std::vector<std::shared_ptr<StagedEvent>> staged_;
   Block* unused_ = nullptr;  // The first retired handle.
   bp_cache_statistics statistics_{.struct_size = sizeof(bp_cache_statistics),
@@ -321,6 +343,7 @@ class Cache {
   bool is_closed_ = false;       // If true, no pool uses the cache.
   bool ends_when_idle_ = false;  // If true, one of the two above is true.
   std::atomic<bool> has_pending_ = false;
+  std::atomic<bool> is_of_graph_ = false;  // If true, the memory belongs to a captured graph.
 };
 
 // A block that goes back to its cache at the end of the scope.

@@ -160,6 +160,7 @@ bp_status Cache::out_of_memory(uint64_t size_bytes) {
 }
 
 bp_status Cache::empty() {
+  if (is_of_graph_) return BP_OK;
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
   BackendCalls::Call call(calls_);
   std::vector<Block*> wholes;
@@ -215,6 +216,8 @@ void Cache::forget_all() {
   for (const auto& [address, block] : std::exchange(addressed_, {})) block->has_address = false;
   for (Segment& segment : wrapped_) segment.is_lost = true;
   for (const Pending& pending : std::exchange(pending_, {})) end_use_locked(pending.block);
+  for (Block* block : std::exchange(deferred_, {})) end_use_locked(block);
+  users_.clear();
   for (const auto& pool : std::exchange(ended_, {})) drop_free_blocks_locked(*pool);
   for (const auto& [stream, pool] : std::exchange(pools_, {})) drop_free_blocks_locked(*pool);
   drop_free_blocks_locked(common_);
@@ -255,6 +258,13 @@ bp_status Cache::give_segment_back(BackendCalls::Call& call, Block* block) {
     }
     call.lend_stream(segment.pool);
   }
+  if (is_in_capture(stream)) {
+    // The stream takes no free now. The segment stays in the cache.
+    call.lend_stream(nullptr);
+    const std::lock_guard lock(mutex_);
+    put_free_locked(block);
+    return BP_OK;
+  }
   const bp_allocator_ops& allocator = *target_.allocator;
   const bp_status status = allocator.deallocate(allocator.self, segment.buffer, stream);
   call.lend_stream(nullptr);
@@ -293,6 +303,8 @@ bp_status Cache::release(Cache* cache) {
       cache->end_use_locked(pending.block);
     }
     cache->pending_.clear();
+    for (Block* block : std::exchange(cache->deferred_, {})) cache->end_use_locked(block);
+    cache->users_.clear();
     for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
     cache->is_released_ = cache->ends_when_idle_ = true;
     cache->others_ = nullptr;

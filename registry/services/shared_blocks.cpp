@@ -85,6 +85,13 @@ bp_status Cache::free_shared(Block& block) {
 // Records an event on each other stream. The block is given back when all these events have
 // happened. For a stream that has ended, the end of its pool stands for the event.
 bp_status Cache::free_after_other_streams(Block* block) {
+  if (must_defer(*block)) {
+    const std::lock_guard lock(mutex_);
+    block->is_live = true;  // It is with the caller still if the list cannot grow.
+    deferred_.push_back(block);
+    block->is_live = false;
+    return BP_OK;
+  }
   Pending pending{block, {}, {}};
   const bp_status status = record_events(pending);
   {
@@ -159,6 +166,7 @@ bool Cache::has_happened(bp_event* event, bool waits) const {
 void Cache::reclaim_pending(bool waits) {
   // A thread that is out of memory waits until this call has given its blocks back.
   const BackendCalls::Call call(calls_);
+  if (waits) free_deferred();
   reclaim_ended_streams(waits);
   std::vector<Pending> looked_at;
   {

@@ -6,6 +6,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
 #include "registry/boundary/out_text.hpp"
+#include "registry/boundary/read_desc.hpp"
 #include "registry/services/memory_snapshot.hpp"
 #include "registry/state/state.hpp"
 
@@ -27,18 +28,6 @@ constexpr uint64_t kMaxEvents = 1u << 24;
 PrivatePool& own(bp_pool* pool) { return *reinterpret_cast<PrivatePool*>(pool); }
 const PrivatePool& own(const bp_pool* pool) { return *reinterpret_cast<const PrivatePool*>(pool); }
 
-// Reads a request of a caller of any build.
-template <typename Struct>
-bp_status read_desc(const Struct* theirs, uint32_t type, uint32_t first_size_bytes,
-                    const char* name, Struct& ours) {
-  const std::string defect = struct_defect(theirs, type, first_size_bytes);
-  if (!defect.empty()) return fail(BP_INCOMPATIBLE, std::string(name) + ": desc: " + defect);
-  uint32_t offset = 0;
-  if (bp_struct_read(theirs, first_size_bytes, &ours, sizeof(ours), &offset) == BP_OK) return BP_OK;
-  return fail(BP_INCOMPATIBLE, std::string(name) + ": desc: byte " + std::to_string(offset) +
-                                   " is not zero, and this host does not know it");
-}
-
 bp_status check_target(const bp_target* target) {
   if (target == nullptr) return is_null("target");
   return impl(target).caches == nullptr ? backend_unloaded(target->name) : bp_status{BP_OK};
@@ -46,6 +35,18 @@ bp_status check_target(const bp_target* target) {
 
 bp_stream* stream_or_default(const bp_target* target, bp_stream* stream) {
   return stream == nullptr ? target->default_stream : stream;
+}
+
+// Refuses a block of a private pool on a stream that captures: another block may get its memory
+// while the graph still uses it.
+bp_status check_not_captured(const bp_target* target, bp_stream* stream) {
+  std::shared_ptr<services::CaptureParts> parts;
+  const bp_status status = impl(target).caches->captures().find(stream, parts);
+  if (status != BP_OK || parts == nullptr) return status;
+  return fail(BP_INVALID_ARGUMENT,
+              std::string("block.allocate_with: the stream captures on ") + target->name +
+                  ", and memory of a capture comes from its own pool; leave desc.pool NULL, or "
+                  "take the block before bp_capture_begin()");
 }
 
 bp_status allocate_with(const bp_target* target, bp_stream* stream, const bp_block_desc& desc,
@@ -56,11 +57,14 @@ bp_status allocate_with(const bp_target* target, bp_stream* stream, const bp_blo
         BP_INVALID_ARGUMENT,
         std::string("block.allocate_with: the pool is of another target than ") + target->name);
   }
+  stream = stream_or_default(target, stream);
+  if (pool != nullptr && impl(target).caches->captures().any()) [[unlikely]] {
+    const bp_status status = check_not_captured(target, stream);
+    if (status != BP_OK) return status;
+  }
   services::Source source;
   if (const bp_status status = read_source(*target, desc, source); status != BP_OK) return status;
-  return impl(target)
-      .caches->get(source, pool)
-      .allocate(stream_or_default(target, stream), desc.size_bytes, out_block);
+  return impl(target).caches->get(source, pool).allocate(stream, desc.size_bytes, out_block);
 }
 
 }  // namespace
@@ -95,13 +99,7 @@ bp_status bp_pool_trim(bp_pool* pool) {
 
 bp_status bp_pool_destroy(bp_pool* pool) {
   if (pool == nullptr) return BP_OK;
-  return guarded([&]() -> bp_status {
-    if (CacheSet* const caches = own(pool).caches; caches != nullptr) {
-      return caches->destroy(&own(pool));
-    }
-    delete &own(pool);
-    return BP_OK;
-  });
+  return guarded([&]() -> bp_status { return bp::services::end_pool(&own(pool)); });
 }
 
 bp_status bp_pool_get_statistics(const bp_pool* pool, bp_cache_statistics* out_statistics) {

@@ -32,6 +32,8 @@
 
 namespace bp::core {
 
+struct Capture;
+struct CapturedGraph;
 struct Prepared;
 struct Registry;
 struct Target;
@@ -106,6 +108,11 @@ struct Target final : bp_target {
 
   std::mutex prepared_mutex;
   std::vector<Prepared*> prepared;  // prepared_mutex guards it. The unload ends their plans.
+
+  std::mutex captures_mutex;
+  // captures_mutex guards both. The unload ends what they point to.
+  std::vector<Capture*> captures;
+  std::vector<CapturedGraph*> captured_graphs;
 
   // The streams for host fallbacks to this device that no call uses now, and the number of all such
   // streams. fallback_mutex guards both.

@@ -1,0 +1,81 @@
+// The open captures of one target (bp_capture_begin()), and what each keeps for its graph.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backplane/host.h"
+
+namespace bp::services {
+
+class CacheSet;
+struct PrivatePool;
+
+// What a captured graph keeps beside the graph of the backend: the pool with its memory, and the
+// plans and programs that recorded launches use. It is thread-safe.
+class CaptureParts {
+ public:
+  explicit CaptureParts(CacheSet& caches);
+  CaptureParts(const CaptureParts&) = delete;
+  ~CaptureParts();
+
+  // Keeps `kept` until the end of this object. `block` is NULL, or memory of `kept` outside of the
+  // pool that replays use.
+  void keep(std::shared_ptr<const void> kept, bp_block* block);
+
+  // Says that replays on `stream` use the pool and the blocks of what is kept.
+  bp_status use(bp_stream* stream);
+
+  uint64_t kept_count() const;
+  const PrivatePool* pool() const { return pool_; }
+
+  // Lets go of what it keeps, and ends the pool. Returns the first failure of the backend.
+  bp_status end();
+
+ private:
+  PrivatePool* pool_;
+  mutable std::mutex mutex_;
+  struct Kept {
+    std::shared_ptr<const void> object;
+    bp_block* block;
+  };
+  std::vector<Kept> kept_;  // mutex_ guards it.
+};
+
+// It is thread-safe.
+class Captures {
+ public:
+  explicit Captures(const bp_target& target) : target_(target) {}
+  Captures(const Captures&) = delete;
+
+  // Returns whether a capture is open. This is all that an allocation without captures costs.
+  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+
+  // `id` is that of bp_capture_info.
+  void add(uint64_t id, std::shared_ptr<CaptureParts> parts);
+  void remove(const CaptureParts& parts);
+
+  // Gives the parts of the capture to which `stream` belongs now, or NULL if it belongs to none of
+  // these captures.
+  bp_status find(bp_stream* stream, std::shared_ptr<CaptureParts>& out_parts) const;
+
+  // Keeps `kept` for the graph of the capture to which `stream` belongs, if it belongs to one.
+  bp_status keep(bp_stream* stream, std::shared_ptr<const void> kept,
+                 bp_block* block = nullptr) const;
+
+ private:
+  struct Open {
+    uint64_t id;
+    std::shared_ptr<CaptureParts> parts;
+  };
+
+  const bp_target& target_;
+  std::atomic<uint32_t> count_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Open> open_;  // mutex_ guards it.
+};
+
+}  // namespace bp::services

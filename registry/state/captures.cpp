@@ -1,0 +1,308 @@
+#include "registry/state/captures.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backplane/capture.h"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/boundary/out_struct.hpp"
+#include "registry/boundary/read_desc.hpp"
+
+namespace bp::core {
+
+using services::CaptureParts;
+
+// What a bp_capture* points to.
+struct Capture {
+  Target* target;  // NULL after the unload, and after a reset of the device.
+  bp_stream* stream;
+  uint64_t slot_count;
+  std::shared_ptr<CaptureParts> parts;
+};
+
+// What a bp_captured_graph* points to.
+struct CapturedGraph {
+  Target* target = nullptr;  // NULL after the unload.
+  bool is_lost = false;      // If true, a reset of the device has ended it.
+  bp_graph* graph = nullptr;
+  bp_graph_instance* instance = nullptr;
+  uint64_t node_count = 0, slot_count = 0;
+  std::shared_ptr<CaptureParts> parts;
+
+  CapturedGraph() = default;
+  CapturedGraph(const CapturedGraph&) = delete;
+  ~CapturedGraph() { static_cast<void>(end()); }
+
+  // Ends everything but the handle. Returns the first failure of the backend.
+  bp_status end() {
+    if (target == nullptr) return BP_OK;
+    const bp_graph_ops& graphs = target->own_tables.graphs;
+    const bp_status of_instance =
+        graphs.destroy_instance(graphs.self, std::exchange(instance, nullptr));
+    const bp_status of_graph = graphs.destroy(graphs.self, std::exchange(graph, nullptr));
+    const bp_status of_parts = parts == nullptr ? bp_status{BP_OK} : parts->end();
+    parts = nullptr;
+    target = nullptr;
+    if (of_instance != BP_OK) return of_instance;
+    return of_graph != BP_OK ? of_graph : of_parts;
+  }
+};
+
+namespace {
+
+constexpr uint32_t kFirstDesc = offsetof(bp_capture_desc, slot_count) + sizeof(uint64_t);
+// The size of the struct in the first release. It stays the same when members are added.
+constexpr uint32_t kFirstInfo = offsetof(bp_captured_graph_info, graph) + sizeof(void*);
+
+CapturedGraph& own(bp_captured_graph* graph) { return *reinterpret_cast<CapturedGraph*>(graph); }
+
+bp_status was_lost(const char* call) {
+  return fail(BP_DEVICE_LOST, std::string(call) +
+                                  ": a reset of the device or the unload of its plugin has ended "
+                                  "what was captured; capture it anew");
+}
+
+// Gives the graph, or says why it cannot be used any more.
+bp_status find_graph(bp_captured_graph* graph, const char* call, CapturedGraph*& out_graph) {
+  if (graph == nullptr) return is_null("graph");
+  if (own(graph).target == nullptr || own(graph).is_lost) return was_lost(call);
+  out_graph = &own(graph);
+  return BP_OK;
+}
+
+bp_status read_state(const Target& target, bp_stream* stream, bp_capture_info& info) {
+  info = {};
+  info.struct_size = sizeof(info);
+  info.struct_type = BP_STRUCT_CAPTURE_INFO;
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  return graphs.capture_info(graphs.self, stream, &info);
+}
+
+// Ends a capture of the backend without a graph. It keeps the text of the failure before.
+void abandon(const Target& target, bp_stream* stream) {
+  const std::string words = take_error();
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  static_cast<void>(graphs.end_capture(graphs.self, stream, nullptr));
+  set_error(nullptr, BP_OK, words.c_str());
+}
+
+bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
+                bp_capture** out_capture) {
+  std::unique_ptr<Capture> capture(new Capture{&target, stream, desc.slot_count,
+                                               std::make_shared<CaptureParts>(*target.caches)});
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  bp_status status = graphs.begin_capture(graphs.self, stream, &desc);
+  if (status != BP_OK) return status;
+  bp_capture_info info;
+  status = read_state(target, stream, info);
+  if (status == BP_OK && info.capture_id == 0) {
+    status = fail(BP_INTERNAL, std::string(target.name) +
+                                   ": capture.begin: capture_info() gives no capture_id for a "
+                                   "stream that captures");
+  }
+  if (status != BP_OK) {
+    abandon(target, stream);
+    return status;
+  }
+  target.caches->captures().add(info.capture_id, capture->parts);
+  const std::lock_guard lock(target.captures_mutex);
+  target.captures.push_back(capture.get());
+  *out_capture = reinterpret_cast<bp_capture*>(capture.release());
+  return BP_OK;
+}
+
+// Takes the capture out of the lists of its target, so that the streams allocate as before.
+void close(Capture& capture) {
+  Target& target = *capture.target;
+  {
+    const std::lock_guard lock(target.captures_mutex);
+    std::erase(target.captures, &capture);
+  }
+  target.caches->captures().remove(*capture.parts);
+}
+
+// Ends the recording and makes it ready to run.
+bp_status record(const Capture& capture, CapturedGraph& made) {
+  const Target& target = *capture.target;
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  bp_capture_info info;
+  // The count is for people. A stream without a state fails in end_capture(), with its reason.
+  if (read_state(target, capture.stream, info) == BP_OK) made.node_count = info.node_count;
+  made.slot_count = capture.slot_count;
+  const bp_status status = graphs.end_capture(graphs.self, capture.stream, &made.graph);
+  if (status != BP_OK) return status;
+  return graphs.instantiate(graphs.self, made.graph, &made.instance);
+}
+
+bp_status end(Capture& capture, bp_captured_graph** out_graph) {
+  Target& target = *capture.target;
+  auto made = std::make_unique<CapturedGraph>();
+  made->target = &target;
+  made->parts = capture.parts;
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  const bp_status status = out_graph == nullptr
+                               ? graphs.end_capture(graphs.self, capture.stream, nullptr)
+                               : record(capture, *made);
+  close(capture);
+  capture.parts = nullptr;
+  target.caches->free_deferred();
+  if (out_graph == nullptr || status != BP_OK) {
+    const std::string words = status == BP_OK ? "" : take_error();
+    const bp_status ended = made->end();
+    return status == BP_OK ? ended : fail(status, words);
+  }
+  const std::lock_guard lock(target.captures_mutex);
+  target.captured_graphs.push_back(made.get());
+  *out_graph = reinterpret_cast<bp_captured_graph*>(made.release());
+  return BP_OK;
+}
+
+bp_status launch(CapturedGraph& graph, bp_stream* stream) {
+  Target& target = *graph.target;
+  if (stream == nullptr) stream = target.default_stream;
+  const bp_status used = graph.parts->use(stream);
+  if (used != BP_OK) return used;
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  return graphs.launch(graphs.self, graph.instance, stream);
+}
+
+bp_captured_graph_info info_of(const CapturedGraph& graph) {
+  bp_captured_graph_info info{};
+  const bp_cache_statistics pool = graph.target->caches->statistics(graph.parts->pool());
+  info.node_count = graph.node_count;
+  info.slot_count = graph.slot_count;
+  info.pool_bytes = pool.reserved_bytes;
+  info.block_count = pool.allocation_count - pool.free_count;
+  info.kept_count = graph.parts->kept_count();
+  info.graph = graph.graph;
+  return info;
+}
+
+}  // namespace
+
+void abandon_captures(Target& target) {
+  std::vector<Capture*> ending;
+  {
+    const std::lock_guard lock(target.captures_mutex);
+    ending = target.captures;
+  }
+  const bp_graph_ops& graphs = target.own_tables.graphs;
+  for (Capture* capture : ending) {
+    if (graphs.end_capture(graphs.self, capture->stream, nullptr) != BP_OK) {
+      static_cast<void>(take_error());  // The instance ends with its captures.
+    }
+    close(*capture);
+    capture->parts = nullptr;
+    capture->target = nullptr;
+  }
+}
+
+void end_captured_graphs(Target& target) {
+  std::vector<CapturedGraph*> ending;
+  {
+    const std::lock_guard lock(target.captures_mutex);
+    ending.swap(target.captured_graphs);
+  }
+  for (CapturedGraph* graph : ending) {
+    if (graph->end() != BP_OK) static_cast<void>(take_error());  // shutdown() ends the rest.
+  }
+}
+
+void lose_captures(Target& target) {
+  std::vector<Capture*> lost;
+  {
+    const std::lock_guard lock(target.captures_mutex);
+    lost = target.captures;
+    for (CapturedGraph* graph : target.captured_graphs) graph->is_lost = true;
+  }
+  for (Capture* capture : lost) {
+    close(*capture);
+    capture->parts = nullptr;
+    capture->target = nullptr;
+  }
+}
+
+}  // namespace bp::core
+
+// NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.
+using namespace bp::core;
+using bp::is_null;
+
+bp_status bp_capture_begin(const bp_target* target, bp_stream* stream, const bp_capture_desc* desc,
+                           bp_capture** out_capture) {
+  return guarded([&]() -> bp_status {
+    if (target == nullptr) return is_null("target");
+    if (out_capture == nullptr) return is_null("out_capture");
+    Target& t = impl(target);
+    if (t.caches == nullptr) return bp::backend_unloaded(target->name);
+    bp_capture_desc ours{};
+    ours.struct_size = sizeof(ours);
+    ours.struct_type = BP_STRUCT_CAPTURE_DESC;
+    if (desc != nullptr) {
+      const bp_status status =
+          read_desc(desc, BP_STRUCT_CAPTURE_DESC, kFirstDesc, "capture.begin", ours);
+      if (status != BP_OK) return status;
+    }
+    if (!t.has_table(BP_STRUCT_GRAPH_OPS)) {
+      return bp::fail(BP_UNSUPPORTED, std::string("capture.begin: ") + target->name +
+                                          " records no graphs; submit the work each time");
+    }
+    return begin(t, stream == nullptr ? t.default_stream : stream, ours, out_capture);
+  });
+}
+
+bp_status bp_capture_end(bp_capture* capture, bp_captured_graph** out_graph) {
+  return guarded([&]() -> bp_status {
+    if (capture == nullptr) return is_null("capture");
+    const std::unique_ptr<Capture> owned(reinterpret_cast<Capture*>(capture));
+    return owned->target == nullptr ? was_lost("capture.end") : end(*owned, out_graph);
+  });
+}
+
+bp_status bp_captured_graph_launch(bp_captured_graph* graph, bp_stream* stream) {
+  return guarded([&]() -> bp_status {
+    CapturedGraph* found = nullptr;
+    const bp_status status = find_graph(graph, "captured_graph.launch", found);
+    return status == BP_OK ? launch(*found, stream) : status;
+  });
+}
+
+bp_status bp_captured_graph_bind(bp_captured_graph* graph, uint64_t slot,
+                                 const bp_buffer_ref* range) {
+  return guarded([&]() -> bp_status {
+    if (range == nullptr) return is_null("range");
+    CapturedGraph* found = nullptr;
+    const bp_status status = find_graph(graph, "captured_graph.bind", found);
+    if (status != BP_OK) return status;
+    const bp_graph_ops& graphs = found->target->own_tables.graphs;
+    return graphs.bind(graphs.self, found->instance, slot, range);
+  });
+}
+
+bp_status bp_captured_graph_get_info(const bp_captured_graph* graph,
+                                     bp_captured_graph_info* out_info) {
+  return guarded([&]() -> bp_status {
+    CapturedGraph* found = nullptr;
+    const bp_status status =
+        find_graph(const_cast<bp_captured_graph*>(graph), "captured_graph.get_info", found);
+    return status == BP_OK ? write_out(info_of(*found), out_info, kFirstInfo, "out_info") : status;
+  });
+}
+
+bp_status bp_captured_graph_destroy(bp_captured_graph* graph) {
+  if (graph == nullptr) return BP_OK;
+  return guarded([&] {
+    const std::unique_ptr<CapturedGraph> owned(&own(graph));
+    if (Target* const target = owned->target; target != nullptr) {
+      const std::lock_guard lock(target->captures_mutex);
+      std::erase(target->captured_graphs, owned.get());
+    }
+    return owned->end();
+  });
+}
