@@ -421,11 +421,8 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     if (status == BP_OK) {
       op.owner->launch_counts_[op.row->index].fetch_add(1, std::memory_order_relaxed);
     }
-    const services::Captures* const captures = op.owner->captures_;
-    if (status != BP_OK || captures == nullptr || !captures->any()) [[likely]] {
-      return status;
-    }
-    return captures->keep(launch->stream, program);
+    if (status != BP_OK || !op.owner->keep_) return status;
+    return op.owner->keep_(launch->stream, program);
   });
 }
 

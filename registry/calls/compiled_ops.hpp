@@ -5,14 +5,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backplane/host.h"
 #include "registry/calls/op_rows.hpp"
-#include "registry/services/captures.hpp"
 
 namespace bp::core {
 
@@ -36,9 +37,12 @@ class CompiledOps {
     return launch_counts_[row.index].load(std::memory_order_relaxed);
   }
 
-  // Gives the captures whose graphs keep the programs that they launch. No other thread may use
-  // this object yet.
-  void join(const services::Captures& captures) { captures_ = &captures; }
+  // Keeps a program for the graph of the capture to which a stream belongs, if it belongs to one.
+  using Keep = std::function<bp_status(bp_stream* stream, std::shared_ptr<const void> program)>;
+
+  // Sets what is called for each program that was launched. No other thread may use this object
+  // yet.
+  void set_keep(Keep keep) { keep_ = std::move(keep); }
 
   // Releases all programs. Each is compiled again when it is needed.
   void forget_programs();
@@ -81,7 +85,7 @@ class CompiledOps {
 
   const bp_compiler_ops compiler_;
   bp_device* const device_;
-  const services::Captures* captures_ = nullptr;
+  Keep keep_;
   std::vector<Op> ops_;
   std::vector<bp_kernel> kernels_;                    // OpRow::index is their index.
   std::vector<std::atomic<uint64_t>> launch_counts_;  // The same.

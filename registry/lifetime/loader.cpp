@@ -168,7 +168,11 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   const bool has_graphs = target.has_table(BP_STRUCT_GRAPH_OPS);
   target.cache.reset(new services::Cache(target, has_graphs));
   target.caches = std::make_unique<services::CacheSet>(target, has_graphs, *target.cache);
-  if (target.compiled != nullptr) target.compiled->join(target.caches->captures());
+  if (target.compiled != nullptr) {
+    target.compiled->set_keep([&captures = target.caches->captures()](auto stream, auto program) {
+      return captures.any() ? captures.keep(stream, std::move(program)) : bp_status{BP_OK};
+    });
+  }
   plugin.targets.push_back(std::move(added));
   return BP_OK;
 }
