@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "backplane/runtime/error.hpp"
+#include "backplane/runtime/tensor.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp {
 namespace {
@@ -158,23 +160,37 @@ void Generator::set_seed(uint64_t seed, uint64_t offset) {
   const std::lock_guard lock(mutex_);
   seed_ = seed;
   offset_ = offset;
+  seed_tensor_ = nullptr;
+}
+
+void Generator::set_seed(const Tensor& seed) {
+  if (seed.dtype() != BP_U64 || seed.numel() != 1) {
+    detail::fail("Generator::set_seed: the seed is " + detail::describe(seed) +
+                 "; allowed: one element of u64");
+  }
+  auto kept = std::make_shared<const Tensor>(seed);
+  const std::lock_guard lock(mutex_);
+  seed_ = 0;
+  offset_ = 0;
+  seed_tensor_ = std::move(kept);
 }
 
 Generator::Range Generator::state() const {
   const std::lock_guard lock(mutex_);
-  return {seed_, offset_};
+  return {seed_, offset_, seed_tensor_};
 }
 
 Generator::Range Generator::take(uint64_t block_count) {
   const std::lock_guard lock(mutex_);
-  const Range range{seed_, offset_};
+  const Range range{seed_, offset_, seed_tensor_};
   offset_ += block_count;
   return range;
 }
 
 void Generator::give_back(const Range& range, uint64_t block_count) {
   const std::lock_guard lock(mutex_);
-  if (seed_ == range.seed && offset_ == range.offset + block_count) offset_ = range.offset;
+  const bool is_same = seed_ == range.seed && seed_tensor_ == range.seed_tensor;
+  if (is_same && offset_ == range.offset + block_count) offset_ = range.offset;
 }
 
 Device::Device(std::string_view name) : target_(&find_device(name)) {}

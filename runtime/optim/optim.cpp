@@ -123,6 +123,32 @@ void AdamW::step() {
   }
 }
 
+void AdamW::step(const Tensor& lr, const Tensor& step) {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].grad()) continue;
+    indices.push_back(i);
+    const int64_t count = step_counts_[i], first = step_counts_[indices[0]];
+    if (count == first) continue;
+    throw Error(BP_INVALID_ARGUMENT, "AdamW: parameter " + std::to_string(i) + " has taken " +
+                                         std::to_string(count) + " steps, and parameter " +
+                                         std::to_string(indices[0]) + " " + std::to_string(first) +
+                                         "; allowed with a step in a tensor: one number");
+  }
+  if (indices.empty()) return;
+  const NoGradGuard no_grad;
+  adamw_step(pick(parameters_, indices), gradients(parameters_, indices), pick(exp_avg_, indices),
+             pick(exp_avg_sq_, indices), lr, step, options_.beta1, options_.beta2, options_.eps,
+             options_.weight_decay);
+}
+
+void AdamW::count_steps(int64_t count) {
+  check_at_least("AdamW", "count", static_cast<double>(count), 0);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].grad()) step_counts_[i] += count;
+  }
+}
+
 void AdamW::set_lr(double lr) {
   check_at_least("AdamW", "lr", lr, 0);
   options_.lr = lr;
@@ -179,12 +205,16 @@ double CosineSchedule::lr(int64_t step) const {
   return least + (peak - least) * 0.5 * (1 + std::cos(std::numbers::pi * part));
 }
 
-double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
-  if (!(most > 0)) {
-    throw Error(BP_INVALID_ARGUMENT,
-                "clip_grad_norm: most is " + short_text(most) + "; allowed: above 0");
-  }
-  const NoGradGuard no_grad;
+namespace {
+
+void check_norm(const char* call, double most) {
+  if (most > 0) return;
+  throw Error(BP_INVALID_ARGUMENT,
+              std::string(call) + ": most is " + short_text(most) + "; allowed: above 0");
+}
+
+// Returns the sum of the squares of all gradients, or an empty tensor if there are none.
+Tensor squared_norm(const std::vector<Tensor>& parameters) {
   Tensor total;
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
@@ -195,11 +225,40 @@ double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
     const Tensor square = sum(wide * wide);
     total = total ? total + square : square;
   }
+  return total;
+}
+
+}  // namespace
+
+double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
+  check_norm("clip_grad_norm", most);
+  const NoGradGuard no_grad;
+  const Tensor total = squared_norm(parameters);
   const double norm = total ? std::sqrt(total.item<double>()) : 0;
   if (norm <= most) return norm;
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
     if (gradient) mul_out(gradient, gradient, most / norm);
+  }
+  return norm;
+}
+
+Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double most) {
+  check_norm("clip_grad_norm_on_device", most);
+  const NoGradGuard no_grad;
+  const Tensor total = squared_norm(parameters);
+  if (!total) return {};
+  const Tensor norm = sqrt(total);
+  // A norm of 0 gives an infinite quotient, which the minimum replaces.
+  const Tensor factor = minimum(Scalar(most) / norm, 1.0);
+  for (const Tensor& parameter : parameters) {
+    const Tensor gradient = parameter.grad();
+    if (!gradient) continue;
+    if (gradient.dtype() == factor.dtype()) {
+      mul_out(gradient, gradient, factor);
+    } else {
+      gradient.copy_from(gradient.to(factor.dtype()) * factor);
+    }
   }
   return norm;
 }

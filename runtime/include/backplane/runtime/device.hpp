@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@
 #include "backplane/host.h"
 
 namespace bp {
+
+class Tensor;
 
 // Returns the registry that Device("...") loads backends into. The first call makes it. It is never
 // destroyed, since tensors may live until the process ends.
@@ -33,12 +36,18 @@ class Generator {
   struct Range {
     uint64_t seed;
     uint64_t offset;  // The first block that only the caller of take() has. A block has four words.
+    std::shared_ptr<const Tensor> seed_tensor = nullptr;  // If it is given, it holds the seed.
   };
 
   explicit Generator(uint64_t seed) : seed_(seed) {}
 
   // Begins the sequence of `seed` again.
   void set_seed(uint64_t seed, uint64_t offset = 0);
+
+  // Does the same for the seed that `seed`, one u64, holds when the random ops run. Replays of a
+  // captured graph draw other numbers after each change of its element. The tensor is kept, and
+  // state() has it in place of a seed.
+  void set_seed(const Tensor& seed);
 
   // Returns the present state, which set_seed() takes back.
   Range state() const;
@@ -53,6 +62,7 @@ class Generator {
   mutable std::mutex mutex_;
   uint64_t seed_;
   uint64_t offset_ = 0;
+  std::shared_ptr<const Tensor> seed_tensor_;
 };
 
 class Device {

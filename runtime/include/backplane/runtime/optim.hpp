@@ -67,6 +67,13 @@ class AdamW : public Optimizer {
   AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   void step() override;
 
+  // Takes a step whose rate (f64) and number (i64, from 1) are read from tensors of one element
+  // when the work runs, so that a captured step can be replayed with others. It does not count the
+  // step: after `count` steps of this kind, replays included, call count_steps(count). Every
+  // parameter with a gradient must have taken as many steps.
+  void step(const Tensor& lr, const Tensor& step);
+  void count_steps(int64_t count);
+
   double lr() const { return options_.lr; }
   void set_lr(double lr);  // Sets the rate from the next step on, for schedules.
 
@@ -97,5 +104,10 @@ struct CosineSchedule {
 // vector with the elements of all gradients. Returns the norm before the scaling, and blocks for
 // it.
 double clip_grad_norm(const std::vector<Tensor>& parameters, double most);
+
+// Does the same on the device, without blocking, so that it can be captured. Returns the norm
+// before the scaling as a tensor without axes, or an empty one if no parameter has a gradient. The
+// norm and the factor are rounded to its dtype: f64 if a gradient is f64, else f32.
+Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double most);
 
 }  // namespace bp

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/capture.hpp"
 #include "backplane/runtime/data.hpp"
 #include "backplane/runtime/device.hpp"
 #include "backplane/runtime/error.hpp"
