@@ -149,7 +149,7 @@ class ConvolutionPlan {
  public:
   ConvolutionPlan(const bp_convolution_args& args, const PlanRequest& request, const Env& env) {
     const Convolution c = describe(args);
-    if ((request.constant_args >> 1 & 1) == 0) refuse_plan("the weight is not constant");
+    if (!request.is_constant(1)) refuse_plan("the weight is not constant");
     if (c.sum_dtype != BP_F32) refuse_plan("an f64 weight is read as it lies");
     if (is_without_products(c)) refuse_plan("there are no products");
     packed_parts_ = make_packed_parts(c, env);

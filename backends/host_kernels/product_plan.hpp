@@ -35,7 +35,7 @@ template <typename Args, Product (*product_of)(const Args&)>
 class ProductOpPlan : private ProductPlan {
  public:
   ProductOpPlan(const Args& args, const PlanRequest& request, const Env& env)
-      : ProductPlan(product_of(plain(args)), (request.constant_args >> 1 & 1) != 0, env) {}
+      : ProductPlan(product_of(plain(args)), request.is_constant(1), env) {}
 
   using ProductPlan::algorithm, ProductPlan::packed_size_bytes, ProductPlan::workspace_size_bytes;
 

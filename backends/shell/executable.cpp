@@ -321,15 +321,16 @@ void Executable::prepare(size_t index, bp_stream* stream) {
   desc.struct_type = BP_STRUCT_PREPARE_DESC;
   desc.flags = request_.flags;
   OwnedFrame frame = node.frame.clone();
+  std::vector<uint32_t> constants;
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const uint32_t value = program_.nodes[index].values[i];
     if (value == BP_NO_VALUE || !program_.values[value].is_constant()) continue;
-    const bool is_last = i + 1 == frame.tensors().size() || frame.arguments()[i + 1].is_first;
-    if (!frame.arguments()[i].is_first || !is_last) continue;  // A list may mix both kinds.
-    desc.constant_args |= uint64_t{1} << frame.arguments()[i].index;
+    constants.push_back(static_cast<uint32_t>(i));
     frame.tensors()[i]->buffer = places_[value].buffer;
     frame.tensors()[i]->byte_offset += places_[value].byte_offset;
   }
+  desc.constant_args = constants.data();
+  desc.constant_arg_count = constants.size();
   const bp_status status =
       node.kernel->prepare(node.kernel, device_, &desc, frame.data(), &node.plan);
   if (status == BP_UNSUPPORTED) {

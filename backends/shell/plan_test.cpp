@@ -81,7 +81,7 @@ bp_status launch_neg(const bp_neg_args&, Launch& launch) {
 class Plan {
  public:
   Plan(const bp_neg_args& args, const PlanRequest& request, const Env& env)
-      : packed_bytes_(request.constant_args != 0 ? 48 : 0), machine_(env.machine) {
+      : packed_bytes_(!request.constant_args.empty() ? 48 : 0), machine_(env.machine) {
     if (args.x == nullptr) refuse_plan("x is NULL");
     ++machine_.plans;
   }
@@ -142,10 +142,11 @@ class Plans : public testing::Test {
     args.x = args.y = &tensor;
   }
 
-  bp_plan* prepare(uint64_t constant_args) {
+  bp_plan* prepare(const std::vector<uint32_t>& constant_args) {
     const bp_prepare_desc desc{.struct_size = sizeof(bp_prepare_desc),
                                .struct_type = BP_STRUCT_PREPARE_DESC,
-                               .constant_args = constant_args};
+                               .constant_args = constant_args.data(),
+                               .constant_arg_count = constant_args.size()};
     bp_plan* plan = nullptr;
     EXPECT_EQ(kernel.prepare(&kernel, nullptr, &desc, &args, &plan), BP_OK) << machine.text;
     return plan;
@@ -174,7 +175,7 @@ TEST_F(Plans, AreOfferedByKernelsThatHaveThemAlone) {
 }
 
 TEST_F(Plans, TellWhatTheyNeedAndEndWhenReleased) {
-  bp_plan* const plan = prepare(1);
+  bp_plan* const plan = prepare({0});
   bp_plan_info info{.struct_size = sizeof(bp_plan_info), .struct_type = BP_STRUCT_PLAN_INFO};
   ASSERT_EQ(kernel.plan_info(&kernel, plan, &info), BP_OK);
   EXPECT_EQ(info.packed_size_bytes, 48u);
@@ -214,7 +215,7 @@ TEST_F(Plans, AreRefusedForFramesAndFlagsThatAreNotKnown) {
 }
 
 TEST_F(Plans, ArePackedBeforeTheyLaunch) {
-  bp_plan* const plan = prepare(1);
+  bp_plan* const plan = prepare({0});
   EXPECT_EQ(run(kernel, plan), BP_INVALID_ARGUMENT);
   EXPECT_EQ(machine.text, "neg_of_test: the plan was not packed");
   EXPECT_EQ(pack(plan, {buffer, 64, 47}), BP_INVALID_ARGUMENT);
@@ -236,7 +237,7 @@ TEST_F(Plans, ArePackedBeforeTheyLaunch) {
 }
 
 TEST_F(Plans, LaunchTheirOwnKernelAlone) {
-  bp_plan* const plan = prepare(0);
+  bp_plan* const plan = prepare({});
   EXPECT_EQ(run(kernel, plan), BP_OK);
   EXPECT_EQ(machine.planned_launches, 1);
   EXPECT_EQ(run(other, plan), BP_INVALID_ARGUMENT);
@@ -258,7 +259,7 @@ TEST_F(Plans, AreLostByAResetOfTheirDevice) {
     *out = static_cast<Machine*>(self)->generation;
     return BP_OK;
   };
-  bp_plan* const plan = prepare(0);
+  bp_plan* const plan = prepare({});
   EXPECT_EQ(run(kernel, plan), BP_OK);
   ++machine.generation;
   EXPECT_EQ(run(kernel, plan), BP_DEVICE_LOST);

@@ -32,7 +32,7 @@ struct World {
     fake.graphs = &graphs.table;
     fake.load(r.registry, &plugin);
     target = r.target();
-    bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared);
+    bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, nullptr, 0, &prepared);
     bp_block_allocate(target, nullptr, 4096, &block);
     bp_pool_create(target, nullptr, &pool);
     bp_capture_begin(target, nullptr, nullptr, &capture);
@@ -279,22 +279,24 @@ constexpr Row kRows[] = {
 
     {"bp_op_prepare", "target", kRefused,
      [](World& w) {
-       return bp_op_prepare(nullptr, nullptr, 0, BP_OP_ADD, &w.call.args, 0, &w.other_prepared);
+       return bp_op_prepare(nullptr, nullptr, 0, BP_OP_ADD, &w.call.args, nullptr, 0,
+                            &w.other_prepared);
      }},
     {"bp_op_prepare", "stream", BP_OK,
      [](World& w) {
-       const bp_status status =
-           bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, 0, &w.other_prepared);
+       const bp_status status = bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args,
+                                              nullptr, 0, &w.other_prepared);
        bp_prepared_release(w.other_prepared);
        return status;
      }},
     {"bp_op_prepare", "args", kRefused,
      [](World& w) {
-       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, nullptr, 0, &w.other_prepared);
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, nullptr, nullptr, 0,
+                            &w.other_prepared);
      }},
     {"bp_op_prepare", "out_prepared", kRefused,
      [](World& w) {
-       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, 0, nullptr);
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, nullptr, 0, nullptr);
      }},
     {"bp_prepared_launch", "prepared", kRefused,
      [](World& w) { return bp_prepared_launch(nullptr, nullptr, &w.call.args); }},
@@ -679,7 +681,7 @@ const StructRow kStructs[] = {
      }},
     {"frame", kFrame, make_frame,
      [](World& w, void* given) {
-       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, given, 0, &w.other_prepared);
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, given, nullptr, 0, &w.other_prepared);
      }},
     {"frame", kFrame, make_frame,
      [](World& w, void* given) { return bp_prepared_launch(w.prepared, nullptr, given); }},
@@ -761,7 +763,7 @@ TEST(HostArguments, RefuseATensorWithoutAShapeByName) {
     expect(bp_op_check(BP_OP_ADD, &args));
     expect(bp_op_launch(w.target, nullptr, 0, BP_OP_ADD, &args));
     expect(bp_kernel_find(w.target, 0, 0, BP_OP_ADD, &args, &w.choice));
-    expect(bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &args, 0, &w.other_prepared));
+    expect(bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &args, nullptr, 0, &w.other_prepared));
     expect(bp_prepared_launch(w.prepared, nullptr, &args));
   }
 }

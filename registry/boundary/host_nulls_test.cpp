@@ -264,7 +264,7 @@ TEST(HostNulls, RefuseFramesWithoutTensorsOrLists) {
             bp_kernel_explain(r.target(), 0, row.op, frame.data(), sizeof(text), text, &size));
         expect(bp_op_launch(r.target(), nullptr, 0, row.op, frame.data()));
         expect(bp_kernel_launch(r.target(), nullptr, 0, &kernel, frame.data()));
-        expect(bp_op_prepare(r.target(), nullptr, 0, row.op, frame.data(), 0, &prepared));
+        expect(bp_op_prepare(r.target(), nullptr, 0, row.op, frame.data(), nullptr, 0, &prepared));
         bp_prepared_release(prepared);
         prepared = nullptr;
       }

@@ -301,7 +301,7 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::compile(
 CompiledOps::Key CompiledOps::key_of(const OpRow& row, bp_launch_flags flags, const void* args,
                                      const std::vector<const bp_tensor*>& tensors) {
   Key key{row.op, program_flags(flags)};
-  const std::vector<uint64_t> words = frame_words(row, args, 0);
+  const std::vector<uint64_t> words = frame_words(row, args, {});
   key.insert(key.end(), words.begin(), words.end());
   const std::vector<uint32_t> originals = originals_of(tensors);
   key.insert(key.end(), originals.begin(), originals.end());

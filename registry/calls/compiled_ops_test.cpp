@@ -187,7 +187,8 @@ TEST_F(UnaskedTest, LaunchesAreRefusedInWords) {
 
 TEST_F(UnaskedTest, PreparedCallsAreCompiledWhenTheyArePrepared) {
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(target_, nullptr, 0, BP_OP_ADD, &call_.args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(target_, nullptr, 0, BP_OP_ADD, &call_.args, nullptr, 0, &prepared),
+            BP_OK)
       << bp_error_text();
   EXPECT_EQ(compiler_.compiles, 1);
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call_.args), BP_OK) << bp_error_text();
@@ -318,9 +319,9 @@ TEST_F(CompiledOpsTest, HaveTheWorkspaceOfTheProgramThatRuns) {
 TEST_F(CompiledOpsTest, HaveTheWorkspaceOfAProgramThatWasForgotten) {
   compiler_.workspace_bytes = 512, compiler_.strict_workspace_bytes = 4096;
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(
-      bp_op_prepare(target_, nullptr, BP_LAUNCH_STRICT_F32, BP_OP_ADD, &call_.args, 0, &prepared),
-      BP_OK);
+  ASSERT_EQ(bp_op_prepare(target_, nullptr, BP_LAUNCH_STRICT_F32, BP_OP_ADD, &call_.args, nullptr,
+                          0, &prepared),
+            BP_OK);
   AddCall other;
   for (size_t i = 0; i <= CompiledOps::kMaxPrograms; ++i) {
     other.strides[0] = static_cast<int64_t>(i) + 3;

@@ -13,6 +13,10 @@ using Member = FrameMember;
 
 constexpr bool is_tensor_kind(Kind kind) { return kind < Kind::i32; }
 
+constexpr bool is_tensor_list(Kind kind) {
+  return kind == Kind::tensor_list || kind == Kind::out_list || kind == Kind::inout_list;
+}
+
 constexpr Member kMembers[] = {
 #define BP_OP(id, name, since, profile, core_or_decomposable, numerics) \
   {id, 0, Kind::i32, false, nullptr},
@@ -46,28 +50,47 @@ bool visit_tensor(const bp_tensor* t, bool is_constant, Word&& word) {
          (!is_constant || (word(reinterpret_cast<uintptr_t>(t->buffer)) && word(t->byte_offset)));
 }
 
+// The tensors of a member. The first of them has the number `first` in the frame.
+struct Tensors {
+  uint32_t first = 0, count = 0;
+  TensorNumbers constants;
+
+  bool is_constant(uint64_t i) const {
+    return std::ranges::find(constants, first + i) != constants.end();
+  }
+  bool has_constant() const {
+    return std::ranges::any_of(constants, [&](uint32_t n) { return n - first < count; });
+  }
+};
+
+Tensors tensors_of(const Member& m, const void* args, uint32_t first, TensorNumbers constants) {
+  if (!m.is_tensor) return {first, 0, constants};
+  if (!is_tensor_list(m.kind)) return {first, 1, constants};
+  return {first, static_cast<uint32_t>(value_at<uint64_t>(args, m.offset - 8)), constants};
+}
+
 template <typename Word>
-bool visit_list(const void* args, uint32_t offset, bool is_constant, Word&& word) {
+bool visit_list(const void* args, uint32_t offset, const Tensors& tensors, Word&& word) {
   const auto count = value_at<uint64_t>(args, offset - 8);
   const auto* const items = value_at<const bp_tensor* const*>(args, offset);
   if (!word(count)) return false;
   for (uint64_t i = 0; i < count; ++i) {
-    if (!visit_tensor(items[i], is_constant, word)) return false;
+    if (!visit_tensor(items[i], tensors.is_constant(i), word)) return false;
   }
   return true;
 }
 
 template <typename Word>
-bool visit_member(const Member& m, const void* args, bool is_constant, Word&& word) {
+bool visit_member(const Member& m, const void* args, const Tensors& tensors, Word&& word) {
   switch (m.kind) {
     case Kind::tensor_list:
     case Kind::out_list:
     case Kind::inout_list:
-      return visit_list(args, m.offset, is_constant, word);
+      return visit_list(args, m.offset, tensors, word);
     case Kind::operand:
     case Kind::scalar_tensor: {
       const auto* const tensor = value_at<const bp_tensor*>(args, m.offset);
-      if (tensor != nullptr) return visit_tensor(tensor, is_constant, word);
+      if (tensor != nullptr) return visit_tensor(tensor, tensors.is_constant(0), word);
       const auto scalar = value_at<bp_scalar>(args, m.offset + sizeof(void*));
       uint64_t words[sizeof(bp_scalar) / sizeof(uint64_t)];
       std::memcpy(words, &scalar, sizeof(words));
@@ -87,26 +110,26 @@ bool visit_member(const Member& m, const void* args, bool is_constant, Word&& wo
     case Kind::f64:
       return word(value_at<uint64_t>(args, m.offset));
     default:
-      return visit_tensor(value_at<const bp_tensor*>(args, m.offset), is_constant, word);
+      return visit_tensor(value_at<const bp_tensor*>(args, m.offset), tensors.is_constant(0), word);
   }
 }
 
-// Calls visit(member, is_constant) for each member until it returns false.
+// Calls visit(member, tensors) for each member until it returns false.
 template <typename Visit>
-void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
-  uint32_t tensor = 0;
+void for_each_member(const OpRow& row, const void* args, TensorNumbers constant_args,
+                     Visit&& visit) {
+  uint32_t first = 0;
   for (const Member& m : frame_members(row)) {
-    const bool is_constant = m.is_tensor && (constant_args >> tensor & 1) != 0;
-    tensor += m.is_tensor ? 1 : 0;
-    if (!visit(m, is_constant)) return;
+    const Tensors tensors = tensors_of(m, args, first, constant_args);
+    first += tensors.count;
+    if (!visit(m, tensors)) return;
   }
 }
 
 }  // namespace
 
 uint32_t first_byte(const FrameMember& member) {
-  const bool is_list = member.kind == Kind::tensor_list || member.kind == Kind::out_list ||
-                       member.kind == Kind::inout_list || member.kind == Kind::i64_list;
+  const bool is_list = is_tensor_list(member.kind) || member.kind == Kind::i64_list;
   return member.offset - (is_list ? static_cast<uint32_t>(sizeof(uint64_t)) : 0);
 }
 
@@ -118,10 +141,10 @@ std::span<const FrameMember> frame_members(const OpRow& op) {
   return {row + 1, std::find_if(row + 1, std::end(kMembers), is_row)};
 }
 
-std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args) {
+std::vector<uint64_t> frame_words(const OpRow& row, const void* args, TensorNumbers constant_args) {
   std::vector<uint64_t> words;
-  for_each_member(row, constant_args, [&](const Member& m, bool is_constant) {
-    return visit_member(m, args, is_constant, [&](uint64_t word) {
+  for_each_member(row, args, constant_args, [&](const Member& m, const Tensors& tensors) {
+    return visit_member(m, args, tensors, [&](uint64_t word) {
       words.push_back(word);
       return true;
     });
@@ -129,15 +152,14 @@ std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t c
   return words;
 }
 
-FrameDifference differing_member(const OpRow& row, const void* args, uint64_t constant_args,
+FrameDifference differing_member(const OpRow& row, const void* args, TensorNumbers constant_args,
                                  const std::vector<uint64_t>& words) {
   FrameDifference difference;
   size_t at = 0;
-  for_each_member(row, constant_args, [&](const Member& m, bool is_constant) {
-    const bool is_same = visit_member(m, args, is_constant, [&](uint64_t word) {
-      return at < words.size() && words[at++] == word;
-    });
-    if (!is_same) difference = {m.name, m.is_tensor, is_constant};
+  for_each_member(row, args, constant_args, [&](const Member& m, const Tensors& tensors) {
+    const bool is_same = visit_member(
+        m, args, tensors, [&](uint64_t word) { return at < words.size() && words[at++] == word; });
+    if (!is_same) difference = {m.name, m.is_tensor, tensors.has_constant()};
     return is_same;
   });
   return difference;

@@ -25,10 +25,13 @@ uint32_t first_byte(const FrameMember& member);
 // Returns all members of the frame of an op, in the order of ops.def.
 std::span<const FrameMember> frame_members(const OpRow& op);
 
-// Returns the dtypes, shapes and strides of the tensors, and the attributes. If bit i of
-// `constant_args` is set, it also returns the buffer and the offset of tensor argument i. `args` is
-// a frame of this build.
-std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args);
+// Numbers of tensors of a frame, in the order of the frame. The tensors of a list follow each
+// other, and an absent tensor counts too.
+using TensorNumbers = std::span<const uint32_t>;
+
+// Returns the dtypes, shapes and strides of the tensors, and the attributes, and also the buffers
+// and offsets of the tensors whose numbers are in `constant_args`. `args` is a frame of this build.
+std::vector<uint64_t> frame_words(const OpRow& row, const void* args, TensorNumbers constant_args);
 
 struct FrameDifference {
   const char* name = nullptr;  // The member, or NULL if there is none.
@@ -37,7 +40,7 @@ struct FrameDifference {
 };
 
 // Returns the first member of `args` that differs from the frame from which `words` were taken.
-FrameDifference differing_member(const OpRow& row, const void* args, uint64_t constant_args,
+FrameDifference differing_member(const OpRow& row, const void* args, TensorNumbers constant_args,
                                  const std::vector<uint64_t>& words);
 
 }  // namespace bp::core

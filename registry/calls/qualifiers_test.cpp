@@ -141,7 +141,7 @@ TEST_F(Qualifiers, ArePreparedForEachLaunchAnew) {
   const bp_struct_header known = strict_link_of(kKnown), unknown = strict_link_of(kUnknown);
   bp_prepared* prepared = nullptr;
   call.a.next = &known;
-  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, nullptr, 0, &prepared), BP_OK)
       << bp_error_text();
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_OK) << bp_error_text();
   call.a.next = &unknown;

@@ -38,8 +38,8 @@ struct Prepared {
   Reason* reason = nullptr;  // Why the kernel serves the call, where has_reason() holds.
   bool needs_scalar_tensors = false;
   bp_launch_flags flags = 0;
-  uint64_t constant_args = 0;
-  std::vector<uint64_t> words;  // The words of the frame.
+  std::vector<uint32_t> constant_args;  // Numbers of tensors of the frame, in order.
+  std::vector<uint64_t> words;          // The words of the frame.
   // The layouts of the frame's tensors. Layouts are compared by address, so they are retained: the
   // address of a retained layout cannot become the address of another one.
   std::vector<const bp_layout*> layouts;
@@ -119,29 +119,45 @@ bp_status check_frame(const Prepared& p, const void* args) {
                                        " differs from the prepared frame; " + allowed);
 }
 
-bp_status check_constants(const Prepared& p, const void* args) {
-  const uint64_t allowed = (uint64_t{1} << p.row->tensor_count) - 1;
-  if ((p.constant_args & ~allowed) != 0) {
-    return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": constant_args is " +
-                                         std::to_string(p.constant_args) +
-                                         "; it has one bit for each of the " +
-                                         std::to_string(p.row->tensor_count) + " tensor arguments");
-  }
-  for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
-    if ((p.constant_args >> i & 1) == 0) continue;
-    const TensorArgument& argument = p.row->tensors[i];
+// Checks that the argument may be constant. `first` is the number of its first tensor.
+bp_status check_constant(const Prepared& p, const TensorArgument& argument, const void* args,
+                         uint32_t first) {
+  const bool is_list = argument.is_list();
+  const bp_tensor* const one = is_list ? nullptr : tensor_at(args, argument);
+  const TensorList list = is_list ? list_at(args, argument) : TensorList{1, &one};
+  for (const uint32_t number : p.constant_args) {
+    if (number < first || number - first >= list.count) continue;
+    const std::string subject = std::string(p.row->name) + ": " + argument.name;
     if (argument.is_output() || argument.kind == Kind::inout || argument.kind == Kind::inout_list) {
-      return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + argument.name +
-                                           " is written, so it cannot be constant");
+      return fail(BP_INVALID_ARGUMENT, subject + " is written, so it cannot be constant");
     }
-    if (argument.is_list()) continue;
-    const bp_tensor* tensor = tensor_at(args, argument);
+    const bp_tensor* const tensor = list.items[number - first];
     if (tensor != nullptr && tensor->buffer == nullptr) {
-      return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + argument.name +
-                                           " is constant, but has no buffer");
+      const std::string place = is_list ? "[" + std::to_string(number - first) + "]" : "";
+      return fail(BP_INVALID_ARGUMENT, subject + place + " is constant, but has no buffer");
     }
   }
   return BP_OK;
+}
+
+bp_status check_constants(const Prepared& p, const void* args) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
+    const TensorArgument& argument = p.row->tensors[i];
+    const bp_status status = check_constant(p, argument, args, count);
+    if (status != BP_OK) return status;
+    count += argument.is_list() ? static_cast<uint32_t>(list_at(args, argument).count) : 1;
+  }
+  const auto twice = std::ranges::adjacent_find(p.constant_args);
+  if (twice != p.constant_args.end()) {
+    return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": constant_args has the number " +
+                                         std::to_string(*twice) + " twice; give it once");
+  }
+  if (p.constant_args.empty() || p.constant_args.back() < count) return BP_OK;
+  return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": constant_args has the number " +
+                                       std::to_string(p.constant_args.back()) +
+                                       "; the frame has the tensors 0 to " +
+                                       std::to_string(count - 1));
 }
 
 bp_status pack(Prepared& p, const void* frame) {
@@ -177,7 +193,8 @@ bp_status make_plan(Prepared& p, const void* frame) {
                              .next = nullptr,
                              .flags = p.flags,
                              .reserved = 0,
-                             .constant_args = p.constant_args};
+                             .constant_args = p.constant_args.data(),
+                             .constant_arg_count = p.constant_args.size()};
   bp_status status = p.kernel->prepare(p.kernel, p.target->device, &desc, frame, &p.plan);
   if (classify(*p.target, status) == BP_UNSUPPORTED) {
     p.plan = nullptr;
@@ -341,17 +358,19 @@ using bp::is_null;
 
 // NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
 bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
-                        uint32_t op, const void* args, uint64_t constant_args,
-                        bp_prepared** out_prepared) {
+                        uint32_t op, const void* args, const uint32_t* constant_args,
+                        uint64_t constant_arg_count, bp_prepared** out_prepared) {
   return guarded([&]() -> bp_status {
     if (out_prepared == nullptr) return is_null("out_prepared");
+    if (constant_arg_count != 0 && constant_args == nullptr) return is_null("constant_args");
     Reading r;
     if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
     const auto p = std::make_shared<Prepared>();
     p->target = &bp::core::impl(target);
     p->stream = stream == nullptr ? p->target->default_stream : stream;
     p->flags = flags;
-    p->constant_args = constant_args;
+    p->constant_args.assign(constant_args, constant_args + constant_arg_count);
+    std::ranges::sort(p->constant_args);
     if (const bp_status status = prepare(*p, r); status != BP_OK) {
       const std::string words = take_error();
       p->end();

@@ -78,8 +78,9 @@ class Prepare : public ::testing::Test {
     target = r.target();
   }
 
-  bp_status prepare(uint64_t constants = 2) {
-    return bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, constants, &prepared);
+  bp_status prepare(const std::vector<uint32_t>& constants = {1}) {
+    return bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, constants.data(),
+                         constants.size(), &prepared);
   }
 
   // Launches, expects a refusal and returns its text.
@@ -106,7 +107,8 @@ TEST_F(Prepare, PlansAndPacksOnce) {
   load({&planner});
   ASSERT_EQ(prepare(), BP_OK) << bp_error_text();
   EXPECT_EQ(seen.desc.struct_size, sizeof(bp_prepare_desc));
-  EXPECT_EQ(seen.desc.constant_args, 2);
+  ASSERT_EQ(seen.desc.constant_arg_count, 1);
+  EXPECT_EQ(seen.desc.constant_args[0], 1);
   EXPECT_EQ(seen.packed.size_bytes, 600);
   EXPECT_EQ(seen.packed.byte_offset % 256, 0);
   EXPECT_EQ(seen.packing.plan, plan());
@@ -146,7 +148,8 @@ TEST_F(Prepare, HoldsWhatItPackedForAStreamThatHasTheAddressOfAnEndedOne) {
   const bp_stream_ops& streams = *target->streams;
   bp_stream *first = nullptr, *second = nullptr;
   ASSERT_EQ(streams.create(streams.self, target->device, nullptr, &first), BP_OK);
-  ASSERT_EQ(bp_op_prepare(target, first, 0, BP_OP_ADD, &call.args, 2, &prepared), BP_OK)
+  const uint32_t constant = 1;
+  ASSERT_EQ(bp_op_prepare(target, first, 0, BP_OP_ADD, &call.args, &constant, 1, &prepared), BP_OK)
       << bp_error_text();
   ASSERT_EQ(streams.destroy(streams.self, first), BP_OK);
   ASSERT_EQ(streams.create(streams.self, target->device, nullptr, &second), BP_OK);
@@ -255,14 +258,55 @@ TEST_F(Prepare, PassesAFailureOnAndKeepsNothing) {
 
 TEST_F(Prepare, RefusesConstantsThatCannotBe) {
   load({&planner});
-  EXPECT_EQ(prepare(8), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(prepare({0, 70}), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(),
-               "add: constant_args is 8; it has one bit for each of the 3 tensor arguments");
-  EXPECT_EQ(prepare(4), BP_INVALID_ARGUMENT);
+               "add: constant_args has the number 70; the frame has the tensors 0 to 2");
+  EXPECT_EQ(prepare({1, 0, 1}), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "add: constant_args has the number 1 twice; give it once");
+  EXPECT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, nullptr, 1, &prepared),
+            BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "constant_args is NULL");
+  EXPECT_EQ(prepare({2}), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(), "add: y is written, so it cannot be constant");
   call.b.buffer = nullptr;
-  EXPECT_EQ(prepare(2), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(prepare({1}), BP_INVALID_ARGUMENT);
   EXPECT_STREQ(bp_error_text(), "add: b is constant, but has no buffer");
+}
+
+TEST_F(Prepare, CountsTheTensorsOfAListOneByOne) {
+  bp_kernel joiner = planner;
+  joiner.name = "cat.planned";
+  joiner.op = BP_OP_CAT;
+  joiner.args_size_bytes = BP_CAT_ARGS_SIZE_R3;
+  load({&joiner});
+  std::vector<bp_tensor> inputs(70, call.a);
+  std::vector<const bp_tensor*> list;
+  for (const bp_tensor& input : inputs) list.push_back(&input);
+  int64_t shape[] = {70 * call.shape[0], call.shape[1]};
+  bp_tensor y = call.y;
+  y.shape = shape;
+  const bp_cat_args args{
+      .struct_size = sizeof(args), .xs_count = list.size(), .xs = list.data(), .y = &y};
+  const auto prepare_cat = [&](uint32_t number) {
+    return bp_op_prepare(target, nullptr, 0, BP_OP_CAT, &args, &number, 1, &prepared);
+  };
+  EXPECT_EQ(prepare_cat(70), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "cat: y is written, so it cannot be constant");
+  EXPECT_EQ(prepare_cat(71), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "cat: constant_args has the number 71; the frame has the tensors 0 to 70");
+  ASSERT_EQ(prepare_cat(69), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.desc.constant_args[0], 69);
+  inputs[68].byte_offset += 4;
+  EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_OK) << bp_error_text();
+  inputs[69].byte_offset += 4;
+  EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "cat: xs differs from the prepared frame; a constant argument must keep its place");
+  inputs[69].buffer = nullptr;
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+  EXPECT_EQ(prepare_cat(69), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "cat: xs[69] is constant, but has no buffer");
 }
 
 TEST_F(Prepare, TakesOtherBuffersButNoOtherShapes) {
@@ -319,7 +363,7 @@ TEST_F(Prepare, ComparesAttributesAndInlineScalars) {
   load({&planner});
   call.args.b = nullptr;
   call.args.b_scalar = {BP_I64, 0, 3};
-  ASSERT_EQ(prepare(0), BP_OK) << bp_error_text();
+  ASSERT_EQ(prepare({}), BP_OK) << bp_error_text();
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_OK);
   call.args.b_scalar = {BP_I64, 0, 4};
   EXPECT_EQ(refusal(),

@@ -90,7 +90,7 @@ TEST_F(RuntimeKernels, AreLaunchedByTheNameOfTheirOp) {
             std::string::npos)
       << explain(number, &args);
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(r.target(), nullptr, 0, number, &args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(r.target(), nullptr, 0, number, &args, nullptr, 0, &prepared), BP_OK)
       << bp_error_text();
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_OK) << bp_error_text();
   args.axis = 1;

@@ -311,8 +311,9 @@ TEST(Selection, RefusesADtypeThatNobodyKnows) {
     expect_refusal(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), "launch");
     expect_refusal(bp_kernel_launch(l.target, nullptr, 0, &kernel, &call.args), "kernel_launch");
     bp_prepared* prepared = nullptr;
-    expect_refusal(bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared),
-                   "prepare");
+    expect_refusal(
+        bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &call.args, nullptr, 0, &prepared),
+        "prepare");
     uint64_t size = 0;
     expect_refusal(bp_kernel_explain(l.target, 0, BP_OP_ADD, &call.args, 0, nullptr, &size),
                    "explain");

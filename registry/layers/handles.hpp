@@ -24,7 +24,7 @@ struct Handle {
   bool is_concurrent = false;        // For a buffer: the host may touch it at any time.
   bool is_lent = false;              // Set for the default stream.
   bool has_happened = false;         // For an event: recorded or signalled.
-  uint64_t constant_args = 0;        // For a plan: bit i is tensor argument i.
+  std::vector<uint32_t> constants;   // For a plan: numbers of tensors of the frame.
   bp_buffer_ref packed{};            // For a plan, once something was packed.
 };
 

@@ -65,9 +65,12 @@ void ArgumentText::add(const bp_allocate_desc* desc) {
 
 void ArgumentText::add(const bp_prepare_desc* desc) {
   static_cast<void>(next_name());
-  if (desc != nullptr && desc->struct_size >= sizeof(*desc)) {
-    out_.add("constant_args", desc->constant_args);
+  if (desc == nullptr || desc->struct_size < sizeof(*desc)) return;
+  std::string numbers;
+  for (uint64_t i = 0; desc->constant_args != nullptr && i < desc->constant_arg_count; ++i) {
+    numbers += (i == 0 ? "" : ", ") + std::to_string(desc->constant_args[i]);
   }
+  out_.add("constant_args", numbers);
 }
 
 void ArgumentText::add(const bp_launch* launch) {

@@ -103,6 +103,7 @@ bool is_absent(const core::OpRow& row, const FrameMember& m, const Json& value) 
 
 std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args) {
   std::vector<FrameTensor> tensors;
+  uint32_t number = 0;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const core::TensorArgument& a = row.tensors[i];
     if (!core::has_member(args, a.offset)) break;
@@ -111,13 +112,14 @@ std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args)
     const bool is_read = !is_written || is_changed;
     if (!a.is_list()) {
       const bp_tensor* tensor = core::tensor_at(args, a);
-      if (tensor != nullptr) tensors.push_back({a.name, tensor, is_written, is_read, i});
+      if (tensor != nullptr) tensors.push_back({a.name, tensor, is_written, is_read, i, number});
+      ++number;
       continue;
     }
     const core::TensorList list = core::list_at(args, a);
     for (uint64_t n = 0; list.items != nullptr && n < list.count; ++n) {
       tensors.push_back({std::string(a.name) + "[" + std::to_string(n) + "]", list.items[n],
-                         is_written, is_read, i});
+                         is_written, is_read, i, number++});
     }
   }
   return tensors;

@@ -17,6 +17,7 @@ struct FrameTensor {
   bool is_written;
   bool is_read;
   uint32_t argument;  // Its place among the tensor arguments of the op.
+  uint32_t number;    // Its place in the frame: each tensor of a list and absent tensors count.
 };
 
 // Returns the tensors that are given.

@@ -323,10 +323,10 @@ class ValidateLayer final : public Layer {
   std::string defect_of_handle(HandleKind kind, const void* handle);
   std::string wrong_device(bp_stream* stream, bp_buffer* buffer);
   std::string launch_defect(const bp_launch& launch);
-  // Returns what is wrong with those tensor arguments of the frame of `op` whose bits are set. Adds
-  // what they touch to `accesses`.
-  std::string frame_defect(uint32_t op, const void* args, bp_device* device, uint64_t arguments,
-                           std::vector<Access>& accesses);
+  // Returns what is wrong with those tensors of the frame of `op` whose numbers are in `numbers`;
+  // NULL stands for all. Adds what they touch to `accesses`.
+  std::string frame_defect(uint32_t op, const void* args, bp_device* device,
+                           const std::vector<uint32_t>* numbers, std::vector<Access>& accesses);
   std::string tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
                                      bp_device* device, bool is_read, bool is_written,
                                      std::vector<Access>& accesses);

@@ -39,14 +39,15 @@ std::string ValidateLayer::tensor_argument_defect(const std::string& name, const
 }
 
 std::string ValidateLayer::frame_defect(uint32_t op, const void* args, bp_device* device,
-                                        uint64_t arguments, std::vector<Access>& accesses) {
+                                        const std::vector<uint32_t>* numbers,
+                                        std::vector<Access>& accesses) {
   const core::OpRow* row = core::find_op(op);
   if (row == nullptr || args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
     return "";
   }
   std::string defect;
   for (const FrameTensor& each : frame_tensors(*row, args)) {
-    if ((arguments >> each.argument & 1) == 0) continue;
+    if (numbers != nullptr && std::ranges::find(*numbers, each.number) == numbers->end()) continue;
     defect = tensor_argument_defect(each.name, each.tensor, device, each.is_read, each.is_written,
                                     accesses);
     if (!defect.empty()) break;
@@ -78,7 +79,7 @@ bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* 
     std::unique_lock lock(mutex_);
     std::vector<Access> accesses;
     const std::string defect =
-        frame_defect(core::op_of(kernel.kernel), args, device, UINT64_MAX, accesses);
+        frame_defect(core::op_of(kernel.kernel), args, device, nullptr, accesses);
     if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
   }
   return kernel.next->workspace_size(kernel.next, device, args, out_required_bytes,
@@ -94,7 +95,7 @@ bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* la
     std::unique_lock lock(mutex_);
     std::string defect = launch_defect(*launch);
     if (defect.empty()) {
-      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, UINT64_MAX, accesses);
+      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, nullptr, accesses);
     }
     if (!defect.empty()) return illegal(lock, Slot::kernel_launch, defect);
     if (launch->workspace.buffer != nullptr) {
@@ -123,7 +124,7 @@ bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch*
     if (defect.empty()) defect = defect_of(packed);
     const Handle* plan = handles_.find(HandleKind::plan, launch->plan);
     if (defect.empty() && plan != nullptr) {
-      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, plan->constant_args,
+      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, &plan->constants,
                             accesses);
     }
     if (!defect.empty()) return illegal(lock, Slot::kernel_plan_pack, defect);
@@ -146,8 +147,11 @@ bp_status ValidateLayer::prepare(const WrappedKernel& kernel, bp_device* device,
   const bp_status status = kernel.next->prepare(kernel.next, device, desc, args, out_plan);
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
-  const uint64_t constant_args = desc == nullptr ? 0 : desc->constant_args;
-  handles_.add(HandleKind::plan, *out_plan, {.device = device, .constant_args = constant_args});
+  Handle plan{.device = device};
+  if (desc != nullptr && desc->constant_args != nullptr) {
+    plan.constants.assign(desc->constant_args, desc->constant_args + desc->constant_arg_count);
+  }
+  handles_.add(HandleKind::plan, *out_plan, std::move(plan));
   return status;
 }
 

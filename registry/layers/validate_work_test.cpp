@@ -273,12 +273,14 @@ TEST_F(ValidateWork, PackingReadsConstantArgumentsAndWritesPacked) {
   weights.buffer = b;
   const bp_add_args args{.struct_size = sizeof(args), .a = &x, .b = &weights, .y = &x};
   const bp_kernel* kernel = bp_target_kernel(r_.target(), 0);
+  const uint32_t constant = 1;
   const bp_prepare_desc desc{.struct_size = sizeof(desc),
                              .struct_type = BP_STRUCT_PREPARE_DESC,
                              .next = nullptr,
                              .flags = 0,
                              .reserved = 0,
-                             .constant_args = 2};
+                             .constant_args = &constant,
+                             .constant_arg_count = 1};
   bp_launch launch{.device = r_.target()->device, .stream = second};
   ASSERT_EQ(kernel->prepare(kernel, launch.device, &desc, &args, &launch.plan), BP_OK);
   EXPECT_EQ(fill(first, a), BP_OK);

@@ -195,7 +195,7 @@ TEST_P(DeviceResets, ForgetEventsAndStreamsThatBlocksWaitFor) {
 TEST_P(DeviceResets, EndPreparedCalls) {
   const AddCall call;
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, nullptr, 0, &prepared), BP_OK)
       << bp_error_text();
   ASSERT_EQ(reset(), BP_OK);
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &call.args), BP_DEVICE_LOST);

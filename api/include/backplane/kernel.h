@@ -110,10 +110,12 @@ typedef struct bp_prepare_desc {
   bp_launch_flags flags; /* The flags of the launches to come. */
   uint32_t reserved;     /* 0. */
 
-  /* If bit i is set, tensor argument i, in the order of the frame, keeps its elements until
-   * plan_release(), as weights do. plan_pack() may put them into another form. A list counts as one
-   * argument. */
-  uint64_t constant_args;
+  /* `constant_arg_count` numbers, in any order: each names a tensor that keeps its elements until
+   * plan_release(), as a weight does. plan_pack() may put it into another form. The tensors of the
+   * frame are counted from 0, in its order: the tensors of a list follow each other, and an absent
+   * tensor counts too. The host gives no number twice, and none that is beyond the frame. */
+  const uint32_t* constant_args;
+  uint64_t constant_arg_count;
 } bp_prepare_desc;
 
 /* What launches with a plan need. An offer; the caller sets struct_size. */

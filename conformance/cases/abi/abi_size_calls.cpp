@@ -227,10 +227,12 @@ bool makes_plan(const bp_target& target, Plannable& p) {
   if (p.kernel->prepare == nullptr) return false;
   p.desc.struct_size = sizeof(p.desc);
   p.desc.struct_type = BP_STRUCT_PREPARE_DESC;
-  // A kernel may plan only if an argument is constant, so each argument alone is tried.
-  for (uint64_t constants = 0; constants <= 1u << 3;
-       constants = constants == 0 ? 1 : 2 * constants) {
-    p.desc.constant_args = constants;
+  // A kernel may plan only if an argument is constant, so each tensor alone is tried.
+  static constexpr uint32_t kNumbers[] = {0, 1, 2, 3};
+  const size_t count = std::min(p.op_case.tensors.size(), std::size(kNumbers));
+  for (size_t i = 0; i <= count; ++i) {
+    p.desc.constant_args = i == 0 ? nullptr : &kNumbers[i - 1];
+    p.desc.constant_arg_count = i == 0 ? 0 : 1;
     bp_plan* plan = nullptr;
     if (p.kernel->prepare(p.kernel, target.device, &p.desc, frame, &plan) != BP_OK) continue;
     return p.kernel->plan_release(p.kernel, plan) == BP_OK;

@@ -164,11 +164,12 @@ class OwnPlan {
 
 // Returns the status of prepare() for a frame without memory, which has to be the same as for a
 // frame with memory.
-bp_status prepare(Context& t, Call& call, Call& bare, const bp_kernel& kernel, uint64_t constants,
-                  bp_plan** out_plan) {
+bp_status prepare(Context& t, Call& call, Call& bare, const bp_kernel& kernel,
+                  const std::vector<uint32_t>& constants, bp_plan** out_plan) {
   const bp_prepare_desc desc{.struct_size = sizeof(desc),
                              .struct_type = BP_STRUCT_PREPARE_DESC,
-                             .constant_args = constants};
+                             .constant_args = constants.data(),
+                             .constant_arg_count = constants.size()};
   bp_device* const device = t.target().device;
   const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes),
                               bare_words = bare.frame().fitted(kernel.args_size_bytes);
@@ -243,7 +244,7 @@ void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& p
 }  // namespace
 
 Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
-                        uint64_t constants) {
+                        const std::vector<uint32_t>& constants) {
   const CaseStream stream(t);
   Call call(t, op_case, data, {}, stream.get()), bare(t, op_case, data, {}, stream.get());
   Planned planned;

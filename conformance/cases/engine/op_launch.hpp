@@ -95,8 +95,8 @@ struct Planned {
   Observation seen;        // The results of two launches with one plan.
 };
 
-// Launches with a plan. Bit i of `constants` is set if tensor argument i is declared constant.
+// Launches with a plan. `constants` are the numbers of the tensors that are declared constant.
 Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
-                        uint64_t constants);
+                        const std::vector<uint32_t>& constants);
 
 }  // namespace bp::conformance

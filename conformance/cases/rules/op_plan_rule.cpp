@@ -1,5 +1,6 @@
 // Cases for plans: a launch with a plan must be right, whatever arguments the host declares
 // constant. There is one case for each op, over the first plain rows of each dtype.
+#include <algorithm>
 #include <set>
 
 #include "conformance/cases/engine/op_engine.hpp"
@@ -8,22 +9,33 @@
 namespace bp::conformance {
 namespace {
 
-// Returns sets of constant arguments: none, each input alone, and all inputs.
-std::vector<uint64_t> constant_sets(const OpCase& row) {
-  std::vector<uint64_t> sets = {0};
-  uint64_t all = 0, bit = 1;
+using TensorNumbers = std::vector<uint32_t>;
+
+// Returns sets of constant tensors: none, each input alone, and all inputs.
+std::vector<TensorNumbers> constant_sets(const OpCase& row) {
+  std::vector<TensorNumbers> sets = {{}};
+  TensorNumbers all;
+  uint32_t number = 0;  // Of the next tensor of the frame.
   for (const FrameMember& member : op_info(row.op).members) {
     if (member.dtype == "none") continue;
+    const bool is_list = member.is_list();
+    const uint32_t end = number + (is_list ? 0 : 1);
     for (const TensorArgument& argument : row.tensors) {
-      if (argument.name != member.name || argument.role != Role::kInput) continue;
-      sets.push_back(bit);
-      all |= bit;
-      break;
+      if (argument.name != member.name) continue;
+      if (argument.role == Role::kInput) all.push_back(number);
+      ++number;
     }
-    bit <<= 1;
+    number = std::max(number, end);
   }
-  if (all != 0 && sets.back() != all) sets.push_back(all);
+  for (const uint32_t each : all) sets.push_back({each});
+  if (all.size() > 1) sets.push_back(all);
   return sets;
+}
+
+std::string listed(const TensorNumbers& numbers) {
+  std::string text;
+  for (const uint32_t number : numbers) text += " " + std::to_string(number);
+  return text.empty() ? " none" : text;
 }
 
 struct Count {
@@ -31,10 +43,10 @@ struct Count {
   std::string refusal;
 };
 
-void check_planned(Context& t, const OpCase& row, uint64_t constants, Count& count) {
+void check_planned(Context& t, const OpCase& row, const TensorNumbers& constants, Count& count) {
   const CallData data(row, t.seed());
   const Planned planned = observe_planned(t, row, data, constants);
-  const std::string where = row.id() + ", constant arguments " + std::to_string(constants) + ": ";
+  const std::string where = row.id() + ", constant tensors" + listed(constants) + ": ";
   if (planned.kernel.empty()) {
     count.refusal = "the backend has no kernel for these calls";
     return;
@@ -65,13 +77,13 @@ void prepared_launch_is_right(Context& t, const OpCases& rows) {
   size_t turn = 0;
   for (const OpCase& row : rows) {
     if (!is_listed(t, row)) continue;
-    std::vector<uint64_t> sets = constant_sets(row);
+    std::vector<TensorNumbers> sets = constant_sets(row);
     // A plan is expensive on a device that compiles, so only one row of each dtype tests all sets.
     // The others take turns with none and all.
     if (!seen.insert(row.tensors.front().dtype).second) {
       sets = {turn++ % 2 == 0 ? sets.back() : sets.front()};
     }
-    for (const uint64_t constants : sets) check_planned(t, row, constants, count);
+    for (const TensorNumbers& constants : sets) check_planned(t, row, constants, count);
   }
   if (count.plans == 0) t.not_supported("no plan was made: " + count.refusal);
   t.metric("plans", static_cast<double>(count.plans));

@@ -288,8 +288,8 @@ BP_API uint32_t bp_op_is_valid(uint32_t op, const void* args);
 
 /* Returns 1 if the output `out` may be the memory of the input `in`, all of it, and 0 if it may
  * not, or if there is no such op, output or input. Both count the tensor arguments of the op from
- * 0, in the order of the frame, as `constant_args` of bp_op_prepare() does. A call with such
- * tensors still has to be legal: their shapes and element sizes are equal. */
+ * 0, in the order of the frame; a list is one argument. A call with such tensors still has to be
+ * legal: their shapes and element sizes are equal. */
 BP_API uint32_t bp_op_can_alias(uint32_t op, uint32_t out, uint32_t in);
 
 /* Calls bp_op_check(), then asks the allocator of `target` whether each tensor ends inside its
@@ -399,14 +399,16 @@ BP_API bp_status bp_target_reason(const bp_target* target, uint64_t index,
 typedef struct bp_prepared bp_prepared;
 
 /* Finds the kernel of a call as bp_kernel_find() does, has it make a plan, and packs on `stream`
- * (NULL: the default stream) what `constant_args` names: bit i is tensor argument i, in the order
- * of the frame, whose elements stay as they are until the release, as those of weights do. Packed
+ * (NULL: the default stream) what `constant_args` names: `constant_arg_count` numbers of tensors
+ * whose elements stay as they are until the release, as those of weights do. The tensors of the
+ * frame are counted as in bp_prepare_desc (backplane/kernel.h). A number that is given twice, and
+ * one that no tensor of the frame has, are BP_INVALID_ARGUMENT, and the text has the number. Packed
  * copies are in memory of the cache, beside the originals. The call may take long: kernels may
  * compile or try algorithms. A kernel without plans is prepared all the same;
- * bp_prepared_get_info() says so. Constant arguments have buffers; the others need none. */
+ * bp_prepared_get_info() says so. Constant tensors have buffers; the others need none. */
 BP_API bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
-                               uint32_t op, const void* args, uint64_t constant_args,
-                               bp_prepared** out_prepared);
+                               uint32_t op, const void* args, const uint32_t* constant_args,
+                               uint64_t constant_arg_count, bp_prepared** out_prepared);
 
 /* Launches what was prepared, on `stream` (NULL: the default stream). `args` may differ from the
  * prepared frame only in buffers and offsets of arguments that are not constant: any other

@@ -10,7 +10,7 @@
 namespace bp::bench {
 namespace {
 
-constexpr uint64_t kSecondArgument = 2;  // The argument 2 is the weight in every op below.
+constexpr uint32_t kWeight = 1;  // The number of the weight in every frame below.
 
 void check(bp_status status) {
   if (status != BP_OK) throw std::runtime_error(bp_error_text());
@@ -23,7 +23,7 @@ class PreparedOp {
   PreparedOp(uint32_t op, const Args& args, std::vector<Tensor> tensors)
       : args_(args), tensors_(std::move(tensors)) {
     args_.struct_size = sizeof(Args);
-    check(bp_op_prepare(&target(), nullptr, 0, op, &args_, kSecondArgument, &prepared_));
+    check(bp_op_prepare(&target(), nullptr, 0, op, &args_, &kWeight, 1, &prepared_));
     bp_prepared_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_PREPARED_INFO};
     check(bp_prepared_get_info(prepared_, &info));
     if (info.has_plan == 0) {

@@ -41,7 +41,7 @@ BP_FIRST_SIZE(bp_executable_info, shared_constant_bytes);
 BP_FIRST_SIZE(bp_external_handle, bytes);
 BP_FIRST_SIZE(bp_peer_info, reserved);
 BP_FIRST_SIZE(bp_plan_info, algorithm);
-BP_FIRST_SIZE(bp_prepare_desc, constant_args);
+BP_FIRST_SIZE(bp_prepare_desc, constant_arg_count);
 BP_FIRST_SIZE(bp_process_group_desc, options);
 BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, node_stride_bytes);

@@ -30,9 +30,11 @@
 //                                      made, and keeps exceptions inside
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -67,7 +69,12 @@ struct LauncherOf {
 struct PlanRequest {
   const bp_kernel& kernel;
   bp_launch_flags flags;
-  uint64_t constant_args;
+  std::span<const uint32_t> constant_args;
+
+  // Returns whether the tensor of the frame that has this number keeps its elements.
+  bool is_constant(uint32_t number) const {
+    return std::ranges::find(constant_args, number) != constant_args.end();
+  }
 };
 
 // What every plan begins with; a bp_plan is a pointer to one. It is counted, so that a launch that
@@ -179,7 +186,8 @@ bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepar
     if ((ours.flags & ~kKnownLaunchFlags) != 0) {
       refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
     }
-    const PlanRequest request{*self, ours.flags, ours.constant_args};
+    if (ours.constant_arg_count != 0) require(ours.constant_args, "prepare: constant_args");
+    const PlanRequest request{*self, ours.flags, {ours.constant_args, ours.constant_arg_count}};
     PlanBase* const plan = make(args, request, env);
     plan->set_device(Launcher::devices_of(*self), device);
     *out_plan = reinterpret_cast<bp_plan*>(plan);
