@@ -83,7 +83,8 @@ class Program:
     def compare(self, node):
         left, right = node.left, node.comparators[0]
         if left.spec_type == "enum":
-            other = [f"#{self.op.arg(left.id).enum_values.index(right.id) + 1}"]
+            arg = self.op.arg(left.id)
+            other = [f"#{arg.enum_values.index(right.id) + arg.first_value}"]
         else:
             other = self.words(right)
         return [*self.words(left), *other, expressions.COMPARISONS[type(node.ops[0])]]
@@ -155,9 +156,9 @@ def attribute_rules(op, arg):
     words = Program(op).words
     own = f"attr:{arg.name}"
     if arg.kind == "enum":
-        yield "values", f"{arg.name} >= 1", [own, "#1", ">="]
-        yield "values", f"{arg.name} <= {len(arg.enum_values)}", [
-            own, f"#{len(arg.enum_values)}", "<="]
+        if arg.first_value:
+            yield "values", f"{arg.name} >= 1", [own, "#1", ">="]
+        yield "values", f"{arg.name} <= {arg.last_value}", [own, f"#{arg.last_value}", "<="]
     if "count" in arg.values:
         count = arg.values["count"]
         text = f"len({arg.name}) == {count.text}"

@@ -205,7 +205,7 @@ INTRODUCTION = """\
  *
  *   float    f32, f64, f16 or bf16           like(x)  the dtype of x
  *   int      i32 or i64                      acc(x)   f32 for f16 and bf16, else the dtype of x
- *   index    i64; some kernels take i32 too  sum(x)   i64 for bool and int, else the dtype of x
+ *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
@@ -217,6 +217,13 @@ INTRODUCTION = """\
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
  * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ *
+ * An op that reads indices has `bounds`, which says what an index does that is out of range.
+ *   FAIL       It is an asynchronous data failure of the stream, and the outputs are undefined.
+ *   CLAMP      An index below 0 acts as 0, and one behind the last element acts as the last.
+ *   UNDEFINED  The outputs are undefined. Nothing outside of the tensors is read or written.
+ * With CLAMP and UNDEFINED a device reports nothing. Where there is an index and no element that it
+ * could act as, they are refused.
  *
  * The meaning of an id never changes. A later revision may append to a frame what does nothing if
  * it is zero or NULL, and may append values to an enumeration. A kernel names the revision for
@@ -256,7 +263,7 @@ def rows(ops, source):
            "#ifndef BP_VALUE_SINCE", "#define BP_VALUE_SINCE(op, member, name, value, revision)",
            "#endif", "#ifndef BP_LAST_VALUE", "#define BP_LAST_VALUE(op, member, value)", "#endif"]
     for op in ops:
-        form = "decomposable" if op.decompose else "core"
+        form = "decomposable" if op.decompose and not op.decompose_where_given else "core"
         row = [op.id, op.c_name, op.since, op.profile, form, op.numerics]
         out.append(f"BP_OP({', '.join(map(str, row))})")
         out += [f"BP_ARG({op.c_name}, {arg.name}, {arg.kind_token}, {arg.dtype_rule})"

@@ -280,7 +280,7 @@ class FormulaTest(Folder):
         self.assertEqual(linear.saved(["weight"])[0], read | {"x"})
         self.assertIn("bias", linear.saved(["bias"])[1])
         self.assertEqual(self.ops["embedding"].gradients.saved(),
-                         ({"grad_y", "indices"}, {"weight"}))
+                         ({"grad_y", "indices"}, {"weight", "bounds"}))
         prelude = self.ops["maximum"].gradients
         self.assertEqual([s.name for s in prelude.needed(["a"])], ["is_a", "is_b", "share"])
         self.assertEqual(self.ops["amax"].gradients.needed([]), [])
@@ -347,6 +347,13 @@ class GenerateTest(Folder):
                          ["  BP_SQUARE_M_NONE = 0,", "  BP_SQUARE_M_SOFT = 1,"])
         rows = generate.rows([op], "here")
         self.assertIn("BP_VALUE_SINCE(square, m, hard, 2, 5)\nBP_LAST_VALUE(square, m, 2)\n", rows)
+
+    def test_an_enum_counts_from_0_if_it_says_so(self):
+        member = 'm: {kind: "enum(form: none, soft)", first: 0}'
+        text = self.changed("    axis: {", f"    {member}\n    axis: {{")
+        op = self.load(text.replace("axis=axis)", "m=m, axis=axis)"))[0]
+        self.assertEqual(list(generate.enums(op))[1:3],
+                         ["  BP_SQUARE_M_NONE = 0,", "  BP_SQUARE_M_SOFT = 1,"])
 
     def test_what_is_appended_is_described(self):
         op = self.load(self.grown("n: {kind: i64, since: 4}", *[

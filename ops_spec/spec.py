@@ -92,6 +92,7 @@ class Arg:
     default: object = None         # For wrappers; a frame always says the value.
     enum_name: str = ""
     enum_values: tuple = ()        # Their values count from `first_value`.
+    first: object = None           # The number of the first value as written: 0, or None.
     since: int = 0                 # The revision that brought the argument.
     is_appended: bool = False      # Whether the op is older than the argument.
     values_since: dict = field(default_factory=dict)  # The revisions that brought later values.
@@ -155,7 +156,7 @@ class Arg:
     def first_value(self):
         """The number of the first value of an enum. Zero in an appended member is what the op did
         before."""
-        return 0 if self.is_appended else 1
+        return 0 if self.is_appended or self.first == 0 else 1
 
     @property
     def last_value(self):
@@ -362,7 +363,7 @@ def _check_fields(op, arg):
     if arg.kind == "i64[]":
         allowed |= {"distinct"}
     if arg.kind == "enum":
-        allowed |= {"values_since"}
+        allowed |= {"values_since", "first"}
     for keys in op.lines:
         if keys[:2] == ("args", arg.name) and len(keys) == 3 and keys[2] not in allowed:
             raise op.error(f"{arg.name}: {arg.kind} has no '{keys[2]}'", *keys)
@@ -515,9 +516,11 @@ def _parse_expressions(op, ops):
     for name in op.decompose_where_given:
         arg = op.arg(name)
         if op.decomposition is None or arg is None or not (
-                arg.kind == "tensor?" or arg.kind in ("i32", "i64", "u64", "f64")):
-            raise op.error(f"decompose_where_given: '{name}' is no optional tensor and no number "
-                           "of a decomposed op", "decompose_where_given")
+                arg.kind == "tensor?" or arg.kind in ("i32", "i64", "u64", "f64") or
+                (arg.kind == "enum" and arg.first_value == 0)):
+            raise op.error(f"decompose_where_given: '{name}' is no optional tensor, no number and "
+                           "no enum that counts from 0 of a decomposed op",
+                           "decompose_where_given")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/larger-inl.hpp"
 #include "backends/host_kernels/reduce.hpp"
 
@@ -26,6 +27,7 @@ struct Candidate {
 struct ArgmaxFunctions {
   void (*part)(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to);
   bool (*is_later)(const Candidate& earlier, const Candidate& later);
+  bool gives_i64 = true;
 };
 
 }  // namespace
@@ -201,7 +203,7 @@ bool argmax_is_later(const Candidate& earlier, const Candidate& later) {
 
 template <typename T>
 ArgmaxFunctions functions() {
-  return {argmax_part<T>, argmax_is_later<T>};
+  return {argmax_part<T>, argmax_is_later<T>, true};
 }
 
 ArgmaxFunctions find_argmax(bp_dtype dtype) {
@@ -244,7 +246,7 @@ void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
       const Candidate& later = parts[part * plan.kept.count + output];
       if (functions.is_later(*best, later)) best = &later;
     }
-    *reinterpret_cast<int64_t*>(y_address(plan, output)) = best->index;
+    store_index(y_address(plan, output), functions.gives_i64, best->index);
   }
 }
 
@@ -260,8 +262,8 @@ void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int th
     functions.part(plan, part, output, n, best.data());
     std::byte* const y = y_address(plan, output);
     for (int64_t i = 0; i < n; ++i) {
-      *reinterpret_cast<int64_t*>(y + i * inner_strides(plan).kept_y) =
-          best[static_cast<size_t>(i)].index;
+      store_index(y + i * inner_strides(plan).kept_y, functions.gives_i64,
+                  best[static_cast<size_t>(i)].index);
     }
   });
   if (plan.part_count > 1) combine_parts(plan, functions);
@@ -270,16 +272,23 @@ void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int th
 bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
   ReducePlan plan = plan_of(args);
   plan.parts = launch.workspace();
-  const ArgmaxFunctions functions = HWY_DYNAMIC_DISPATCH(find_argmax)(args.x->dtype);
+  ArgmaxFunctions functions = HWY_DYNAMIC_DISPATCH(find_argmax)(args.x->dtype);
+  functions.gives_i64 = args.y->dtype == BP_I64;
   return launch.submit(
       [plan, functions, threads = launch.thread_count()] { run_argmax(plan, functions, threads); });
 }
 
+bp_reason argmax_supports(const bp_argmax_args& args) {
+  return index_reason(args.y, axis_extent(*args.x, static_cast<size_t>(args.axis)));
+}
+
+constexpr auto kDtypes = with_indices(kNumberDtypes);
+
 }  // namespace
 
 constinit const bp_kernel kArgmax =
-    make_kernel<bp_argmax_args, argmax_launch, nullptr, argmax_workspace>(
-        kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
+    make_kernel<bp_argmax_args, argmax_launch, argmax_supports, argmax_workspace>(
+        kernel_row("argmax", BP_OP_ARGMAX, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax_rows.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -30,10 +31,12 @@ struct Targets {
   View view;
   bool is_i64;
   int64_t ignore_index;
-  int64_t classes;
+  Bounds bounds;  // Of the classes.
 
+  // Returns the class, or ignore_index.
   int64_t operator[](int64_t row) const {
-    return is_i64 ? *at<const int64_t>(view, row) : *at<const int32_t>(view, row);
+    const int64_t target = is_i64 ? *at<const int64_t>(view, row) : *at<const int32_t>(view, row);
+    return target == ignore_index ? target : bounds.acting(target);
   }
 
   // Returns how many rows count. Throws StatusError if a target is not a class.
@@ -42,10 +45,10 @@ struct Targets {
     for (int64_t row = 0; row < view.shape[0]; ++row) {
       const int64_t target = (*this)[row];
       if (target == ignore_index) continue;
-      if (target < 0 || target >= classes) {
-        throw StatusError(BP_DATA_FAILURE,
-                          bad_index_text(op, "target", row * view.strides[0], target, classes) +
-                              " and not ignore_index");
+      if (!bounds.contains(target)) {
+        throw StatusError(BP_DATA_FAILURE, bad_index_text(op, "target", row * view.strides[0],
+                                                          target, bounds.extent) +
+                                               " and not ignore_index");
       }
       ++kept;
     }
@@ -138,7 +141,8 @@ uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
 
 template <typename Args>
 Targets targets_of(const Args& args) {
-  return {view_of(*args.target), args.target->dtype == BP_I64, args.ignore_index, args.x->shape[1]};
+  return {view_of(*args.target), args.target->dtype == BP_I64, args.ignore_index,
+          Bounds(args.x->shape[1], args.bounds)};
 }
 
 bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {

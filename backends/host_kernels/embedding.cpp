@@ -141,6 +141,7 @@ constexpr uint8_t kHasWideSum = 128;
 struct Addition {
   View grad_y, indices, grad_weight;
   IndexTensor checked;  // The indices too.
+  Bounds bounds;        // Of the rows of grad_weight.
   bool has_dense_indices = false;
   int64_t positions = 0;
   int64_t item_size_bytes = 0;
@@ -155,8 +156,9 @@ struct Addition {
     return checked.first + offset * (checked.is_i64 ? 8 : 4);
   }
   int64_t index(int64_t position) const {
-    return checked.is_i64 ? *reinterpret_cast<const int64_t*>(place(position))
-                          : *reinterpret_cast<const int32_t*>(place(position));
+    const std::byte* const from = place(position);
+    return bounds.acting(checked.is_i64 ? *reinterpret_cast<const int64_t*>(from)
+                                        : *reinterpret_cast<const int32_t*>(from));
   }
   int64_t rows() const { return grad_weight.shape[0]; }
   int64_t cols() const { return grad_weight.shape[1]; }
@@ -219,7 +221,7 @@ void add_to_rows(const Addition& a, int64_t begin, int64_t end, WrongIndex& wron
   for (int64_t position = 0; position < a.positions; ++position) {
     if (position + kAhead < a.positions) fetch_row(a, position + kAhead, begin, end);
     const int64_t index = a.index(position);
-    if (index < 0 || index >= a.rows()) wrong.set(a.place(position));
+    if (!a.bounds.contains(index)) wrong.set(a.place(position));
     if (index < begin || index >= end || a.cols() == 0) continue;
     uint8_t& count = a.counts[index];
     if ((count & kMostGradients) == kMostGradients) widen_sum(a, index, wide_count);
@@ -272,6 +274,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   addition.indices = view_of(*args.indices);
   addition.grad_weight = view_of(*args.grad_weight);
   addition.checked = IndexTensor(*args.indices);
+  addition.bounds = Bounds(args.num_embeddings, args.bounds);
   addition.has_dense_indices = is_contiguous(*args.indices);
   addition.positions = element_count(*args.indices);
   addition.item_size_bytes = dtype_size_bytes(args.grad_y->dtype);

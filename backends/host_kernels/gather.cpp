@@ -23,7 +23,8 @@ namespace {
 
 // The axis of x that the indices name.
 struct Axis {
-  int64_t extent = 0, stride_bytes = 0;
+  Bounds bounds;
+  int64_t stride_bytes = 0;
 };
 
 // The context of the row functions below.
@@ -35,8 +36,12 @@ struct Gathering {
   WrongIndex* wrong = nullptr;
 };
 
-inline bool is_inside(int64_t index, const Gathering& g) {
-  return index >= 0 && index < g.axis.extent;
+inline bool is_inside(int64_t index, const Gathering& g) { return g.axis.bounds.contains(index); }
+
+// Reads an index, or the one that acts for it.
+template <typename Index>
+int64_t read_index(const std::byte* place, const Gathering& g) {
+  return g.axis.bounds.acting(*reinterpret_cast<const Index*>(place));
 }
 
 // Row functions for the operands (y, x, indices), one along elements of y and one along its rows.
@@ -87,7 +92,7 @@ HWY_NOINLINE void gather_checked(std::byte* y, const std::byte* x, const std::by
                                  const int64_t* strides, int64_t n, const Gathering& g) {
   for (int64_t i = 0; i < n; ++i) {
     const std::byte* const place = indices + i * strides[2];
-    const int64_t index = *reinterpret_cast<const Index*>(place);
+    const int64_t index = read_index<Index>(place, g);
     const bool is_right = is_inside(index, g);
     if (!is_right) g.wrong->set(place);
     *reinterpret_cast<T*>(y + i * strides[0]) =
@@ -105,8 +110,8 @@ template <typename T, typename Index>
 HWY_INLINE void gather_block(T* HWY_RESTRICT y, const std::byte* HWY_RESTRICT x,
                              const int64_t* strides, const Index* HWY_RESTRICT indices, int64_t n,
                              const std::byte* next_x, const Gathering& g) {
-  const auto last =
-      static_cast<Index>(std::min<int64_t>(g.axis.extent - 1, std::numeric_limits<Index>::max()));
+  const auto last = static_cast<Index>(
+      std::min<int64_t>(g.axis.bounds.extent - 1, std::numeric_limits<Index>::max()));
   const int64_t x_stride = strides[1], axis_stride = g.axis.stride_bytes;
   const bool is_dense = x_stride == 0 && axis_stride == sizeof(T);
   const int64_t dense[] = {sizeof(T), x_stride, sizeof(Index)};
@@ -139,7 +144,7 @@ void gather_elements(std::byte* const* data, const int64_t* strides, int64_t n,
                      const void* context) {
   const Gathering& g = *static_cast<const Gathering*>(context);
   if (strides[2] == 0) {
-    const auto index = static_cast<int64_t>(*reinterpret_cast<const Index*>(data[2]));
+    const int64_t index = read_index<Index>(data[2], g);
     if (!is_inside(index, g)) return g.wrong->set(data[2]);
     return copy_row<T>(data[1] + index * g.axis.stride_bytes, strides[1], data[0], strides[0], n,
                        g.is_streamed);
@@ -151,12 +156,12 @@ void gather_elements(std::byte* const* data, const int64_t* strides, int64_t n,
   T* const y = reinterpret_cast<T*>(data[0]);
   const Index* const indices = reinterpret_cast<const Index*>(data[2]);
   const bool is_near =
-      strides[1] == 0 && g.axis.stride_bytes == sizeof(T) && g.axis.extent <= 2 * n;
+      strides[1] == 0 && g.axis.stride_bytes == sizeof(T) && g.axis.bounds.extent <= 2 * n;
   const int64_t head = g.is_streamed ? count_to_line(y) : 0;
   for (int64_t i = 0, count = 0; i < n; i += count) {
     count = std::min(i < head ? head - i : kBlock, n - i);
     const std::byte* const next_x =
-        is_near && i < g.axis.extent ? data[1] + g.x_step + i * strides[0] : nullptr;
+        is_near && i < g.axis.bounds.extent ? data[1] + g.x_step + i * strides[0] : nullptr;
     gather_block(g.is_streamed ? buffer.elements : y + i, data[1] + i * strides[1], strides,
                  indices + i, count, next_x, g);
     if (g.is_streamed) stream_block(buffer.elements, y + i, count);
@@ -173,7 +178,7 @@ void gather_rows(std::byte* const* data, const int64_t* strides, int64_t n, cons
   const Gathering& g = *static_cast<const Gathering*>(context);
   const int64_t fetched_bytes = std::min(kFetchedBytes, g.row_length * g.x_stride);
   const auto index_at = [&](int64_t i) -> int64_t {
-    return *reinterpret_cast<const Index*>(data[2] + i * strides[2]);
+    return read_index<Index>(data[2] + i * strides[2], g);
   };
   for (int64_t i = 0; i < n; ++i) {
     if (const int64_t next = i + kAhead; next < n && is_inside(index_at(next), g)) {
@@ -255,7 +260,7 @@ bp_status submit_gather(const char* op, const bp_tensor& y, const Reshaped& x,
       if (loop.rank > 1) g.x_step = loop.strides[1][loop.rank - 2];
       run_loop(loop, functions.elements, threads, kGrain, &g);
     }
-    wrong.check(op, checked, axis.extent);
+    wrong.check(op, checked, axis.bounds.extent);
   });
 }
 
@@ -264,7 +269,8 @@ bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
   Reshaped x(*args.x, *args.y);
   x.set_stride(axis, 0);
   return submit_gather("gather", *args.y, x, Reshaped(*args.indices, *args.y),
-                       {axis_extent(*args.x, axis), axis_stride(*args.x, axis)}, launch);
+                       {{axis_extent(*args.x, axis), args.bounds}, axis_stride(*args.x, axis)},
+                       launch);
 }
 
 bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) {
@@ -274,7 +280,7 @@ bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) 
   for (uint32_t i = 0; i < args.y->ndim; ++i) indices.set_stride(i, 0);
   indices.set_stride(axis, args.indices->strides[0]);
   return submit_gather("index_select", *args.y, x, indices,
-                       {args.x->shape[axis], args.x->strides[axis]}, launch);
+                       {{args.x->shape[axis], args.bounds}, args.x->strides[axis]}, launch);
 }
 
 bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
@@ -285,8 +291,8 @@ bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
     indices.set_stride(i, args.indices->strides[i]);
   }
   x.set_stride(args.indices->ndim, weight.strides[1]);
-  return submit_gather("embedding", *args.y, x, indices, {weight.shape[0], weight.strides[0]},
-                       launch);
+  return submit_gather("embedding", *args.y, x, indices,
+                       {{weight.shape[0], args.bounds}, weight.strides[0]}, launch);
 }
 
 constexpr auto kDtypes = with_indices(kAnyDtypes);

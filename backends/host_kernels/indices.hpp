@@ -41,6 +41,32 @@ class Reshaped {
   std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};
 };
 
+// The indices that name an element of an axis, and what becomes of another index. The attribute
+// `bounds` of an op says it.
+struct Bounds {
+  Bounds() = default;
+  // `undefined` clamps too: results may be anything, and clamped indices touch no foreign memory.
+  Bounds(int64_t axis_extent, uint32_t bounds) : extent(axis_extent), clamps(bounds != 0) {}
+
+  bool contains(int64_t index) const { return index >= 0 && index < extent; }
+  // Returns the index that acts for `index`. It may be out of range only if the op fails then.
+  int64_t acting(int64_t index) const {
+    return clamps ? std::max<int64_t>(0, std::min(index, extent - 1)) : index;
+  }
+
+  int64_t extent = 0;
+  bool clamps = false;
+};
+
+// Writes an index to an element of i64 or i32.
+inline void store_index(std::byte* to, bool is_i64, int64_t index) {
+  if (is_i64) {
+    *reinterpret_cast<int64_t*>(to) = index;
+  } else {
+    *reinterpret_cast<int32_t*>(to) = static_cast<int32_t>(index);
+  }
+}
+
 // Where the argument `indices` of a launch lies.
 struct IndexTensor {
   IndexTensor() = default;

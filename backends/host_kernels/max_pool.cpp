@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/pool.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -25,6 +26,7 @@ struct MaxPool {
   Window window;
   Planes x, y, indices;
   bool has_indices = false;
+  bool is_i64 = true;  // The dtype of the indices.
 };
 
 // Pools one plane. `memory` holds the thread's lines of values and of indices.
@@ -149,11 +151,11 @@ struct Indexed {
       return place.offset_in(t) + block.outputs.begin * t.stride[2];
     };
     T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + first_of(p.y);
-    int64_t* const places =
-        p.has_indices ? reinterpret_cast<int64_t*>(p.indices.plane(plane)) + first_of(p.indices)
-                      : nullptr;
+    const int64_t index_bytes = p.is_i64 ? 8 : 4;
+    std::byte* const places =
+        p.has_indices ? p.indices.plane(plane) + first_of(p.indices) * index_bytes : nullptr;
     join_rows(p, reinterpret_cast<const T*>(p.x.plane(plane)), place, block, line, indices);
-    const int64_t n = block.outputs.size(), stride = p.indices.stride[2];
+    const int64_t n = block.outputs.size(), stride = p.indices.stride[2] * index_bytes;
     for_each_vector(D(), n, [&](int64_t k, auto whole) HWY_ATTR {
       const Best best = join_taps(w, line, indices, k * w.stride[2], n - k);
       store_outputs<whole>(best.values, D(), to + k * p.y.stride[2], p.y.stride[2], n - k);
@@ -162,7 +164,8 @@ struct Indexed {
       hn::Store(best.indices, IndexD(), chosen);
       const int64_t count = whole ? static_cast<int64_t>(hn::Lanes(IndexD())) : n - k;
       for (int64_t o = 0; o < count; ++o) {
-        places[(k + o) * stride] = chosen[o] == kNoIndex<Index> ? -1 : chosen[o];
+        store_index(places + (k + o) * stride, p.is_i64,
+                    chosen[o] == kNoIndex<Index> ? -1 : chosen[o]);
       }
     });
   }
@@ -257,6 +260,7 @@ HWY_EXPORT(find_pool_plane);
 
 // Refuses planes that are too large, because indices of 4-byte elements are counted in 32 bits.
 bp_reason max_pool_supports(const bp_max_pool_args& args) {
+  if (const bp_reason reason = index_reason(args.indices, plane_size(*args.x))) return reason;
   if (args.x->dtype == BP_F64) return nullptr;
   const bool is_small = plane_size(*args.x) < std::numeric_limits<int32_t>::max();
   return is_small ? nullptr : "x: a channel has more than 2^31 - 2 elements";
@@ -285,7 +289,10 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
   pool.x = Planes(*args.x);
   pool.y = Planes(*args.y);
   pool.has_indices = args.indices != nullptr;
-  if (pool.has_indices) pool.indices = Planes(*args.indices);
+  if (pool.has_indices) {
+    pool.indices = Planes(*args.indices);
+    pool.is_i64 = args.indices->dtype == BP_I64;
+  }
   PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_pool_plane)(args.x->dtype, pool.has_indices);
   const int64_t planes = element_count(*args.y) == 0 ? 0 : args.y->shape[0] * args.y->shape[1];
   const uint64_t of_thread_bytes = thread_bytes(args);
@@ -298,11 +305,13 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
   });
 }
 
+constexpr auto kDtypes = with_indices(kFloatDtypes);
+
 }  // namespace
 
 constinit const bp_kernel kMaxPool =
     make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>(
-        kernel_row("max_pool", BP_OP_MAX_POOL, kFloatDtypes));
+        kernel_row("max_pool", BP_OP_MAX_POOL, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

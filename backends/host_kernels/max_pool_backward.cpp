@@ -20,6 +20,7 @@ namespace {
 
 struct MaxPoolBackward {
   Planes grad_y, indices, grad_x;
+  Bounds bounds;  // Of a plane of grad_x.
 };
 
 // Scatters one plane. Remembers an index that is out of range. `sums` has room for a plane.
@@ -65,29 +66,26 @@ void for_each_position(const Planes& p, Fn&& fn) {
 }
 
 // Adds the gradients to the sums that the indices name.
-template <typename T>
+template <typename T, typename Index>
 void add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIndex& wrong) {
   const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
-  const auto* const indices = reinterpret_cast<const int64_t*>(p.indices.plane(plane));
-  const int64_t size = p.grad_x.size();
+  const auto* const indices = reinterpret_cast<const Index*>(p.indices.plane(plane));
   for_each_position(p.grad_y, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
     const auto& strides = p.indices.stride;
-    const int64_t* const place = indices + i * strides[0] + j * strides[1] + k * strides[2];
-    const int64_t index = *place;
-    if (index >= 0 && index < size) {
-      sums[index] += static_cast<double>(widen(from[at]));
-    } else if (index != -1) {
-      wrong.set(place);
-    }
+    const Index* const place = indices + i * strides[0] + j * strides[1] + k * strides[2];
+    if (*place == -1) return;
+    const int64_t index = p.bounds.acting(*place);
+    if (!p.bounds.contains(index)) return wrong.set(place);
+    sums[index] += static_cast<double>(widen(from[at]));
   });
 }
 
-template <typename T>
+template <typename T, typename Index>
 void scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIndex& wrong) {
   T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
   const Planes& x = p.grad_x;
   std::fill_n(sums, x.size(), 0.0);
-  add_to_plane<T>(p, plane, sums, wrong);
+  add_to_plane<T, Index>(p, plane, sums, wrong);
   int64_t next = 0;
   for (int64_t i = 0; i < x.extent[0]; ++i) {
     for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
@@ -96,8 +94,10 @@ void scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongI
   }
 }
 
-ScatterPlane* find_scatter_plane(bp_dtype dtype) {
-  return with_float(dtype, []<typename T>(T) -> ScatterPlane* { return scatter_plane<T>; });
+ScatterPlane* find_scatter_plane(bp_dtype dtype, bool is_i64) {
+  return with_float(dtype, [=]<typename T>(T) -> ScatterPlane* {
+    return is_i64 ? scatter_plane<T, int64_t> : scatter_plane<T, int32_t>;
+  });
 }
 
 }  // namespace
@@ -122,12 +122,14 @@ uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, cons
 }
 
 bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch& launch) {
-  const MaxPoolBackward pool = {Planes(*args.grad_y), Planes(*args.indices), Planes(*args.grad_x)};
-  ScatterPlane* const run = HWY_DYNAMIC_DISPATCH(find_scatter_plane)(args.grad_y->dtype);
+  MaxPoolBackward pool = {Planes(*args.grad_y), Planes(*args.indices), Planes(*args.grad_x), {}};
+  pool.bounds = Bounds(pool.grad_x.size(), args.bounds);
+  const IndexTensor indices(*args.indices);
+  ScatterPlane* const run =
+      HWY_DYNAMIC_DISPATCH(find_scatter_plane)(args.grad_y->dtype, indices.is_i64);
   const int64_t planes = args.grad_x->shape[0] * args.grad_x->shape[1];
   const int64_t size = pool.grad_x.size();
   const int64_t slots = planes < 2 * plane_grain(size) ? 1 : sum_slots(args, launch);
-  const IndexTensor indices(*args.indices);
   return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<double>()] {
     WrongIndex wrong;
     parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
@@ -141,12 +143,14 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   });
 }
 
+constexpr auto kDtypes = with_indices(kFloatDtypes);
+
 }  // namespace
 
 constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
                 max_pool_backward_workspace>(
-        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, kFloatDtypes));
+        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -19,7 +19,8 @@ namespace {
 
 // The axis that the indices name. The strides of y, indices and src are in bytes.
 struct Axis {
-  int64_t extent = 0, count = 0;  // Of y and of indices.
+  Bounds bounds;      // Of the axis of y.
+  int64_t count = 0;  // The extent of the axis of indices.
   int64_t y_stride = 0, index_stride = 0, src_stride = 0;
   WrongIndex* wrong = nullptr;
   std::atomic<bool>* is_long = nullptr;  // Set if an element is named by more than kShortSum.
@@ -60,8 +61,8 @@ void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, cons
   const Axis& axis = *static_cast<const Axis*>(context);
   walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
     const std::byte* const place = data[1] + line * strides[1] + at * axis.index_stride;
-    const int64_t index = *reinterpret_cast<const Index*>(place);
-    if (index < 0 || index >= axis.extent) return axis.wrong->set(place);
+    const int64_t index = axis.bounds.acting(*reinterpret_cast<const Index*>(place));
+    if (!axis.bounds.contains(index)) return axis.wrong->set(place);
     const std::byte* const from = data[2] + line * strides[2] + at * axis.src_stride;
     std::byte* const to = data[0] + line * strides[0] + index * axis.y_stride;
     Op::put(*reinterpret_cast<To*>(to), *reinterpret_cast<const From*>(from));
@@ -79,9 +80,9 @@ void count_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
   if (axis.is_long->load(std::memory_order_relaxed)) return;
   bool is_long = false;
   walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
-    const int64_t index =
-        *reinterpret_cast<const Index*>(data[1] + line * strides[1] + at * axis.index_stride);
-    if (index < 0 || index >= axis.extent) return;
+    const std::byte* const place = data[1] + line * strides[1] + at * axis.index_stride;
+    const int64_t index = axis.bounds.acting(*reinterpret_cast<const Index*>(place));
+    if (!axis.bounds.contains(index)) return;
     auto& counter = reinterpret_cast<uint8_t&>(data[0][line * strides[0] + index * axis.y_stride]);
     is_long |= ++counter == 0;
   });
@@ -212,7 +213,7 @@ uint64_t scatter_workspace(const Args& args, const Env&) {
 template <typename Args>
 Loop lines_of(const Args& args, const bp_tensor& target, Axis& axis) {
   const auto number = static_cast<size_t>(args.axis);
-  axis.extent = axis_extent(target, number);
+  axis.bounds = Bounds(axis_extent(target, number), args.bounds);
   axis.count = axis_extent(*args.indices, number);
   axis.y_stride = axis_stride(target, number) * dtype_size_bytes(target.dtype);
   axis.index_stride = axis_stride(*args.indices, number) * dtype_size_bytes(args.indices->dtype);
@@ -252,7 +253,7 @@ class Scattering {
     if (!is_in_place) run_loop(begin_, method_.begin, threads, kGrain);
     run_loop(lines_, method_.scatter, threads, grain_of(axis), &axis);
     if (method_.sum_size_bytes != 0) run_loop(end_, method_.end, threads, kGrain);
-    wrong.check(op, indices_, axis.extent);
+    wrong.check(op, indices_, axis.bounds.extent);
   }
 
  private:

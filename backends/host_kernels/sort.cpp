@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/records.hpp"
 #include "hwy/highway.h"
@@ -33,6 +34,7 @@ struct Operand {
 struct SortPlan {
   Operand x, y, indices;  // No address of indices if not wanted.
   bool is_descending = false;
+  bool is_i64 = true;         // The dtype of the indices.
   int64_t extent = 0, k = 0;  // The line's length, and the wanted elements.
   uint32_t axes = 0;          // All axes except the sorted one.
   std::array<int64_t, BP_MAX_RANK> extents{};
@@ -234,7 +236,7 @@ void write_line(const SortPlan& plan, const Line<T>& line, const Record* records
     *reinterpret_cast<T*>(y + i * plan.y.stride) = line.element_of(records[i]);
   }
   for (int64_t i = 0; i < plan.k && indices != nullptr; ++i) {
-    *reinterpret_cast<int64_t*>(indices + i * plan.indices.stride) = records[i].index();
+    store_index(indices + i * plan.indices.stride, plan.is_i64, records[i].index());
   }
 }
 
@@ -303,6 +305,7 @@ SortPlan plan_of(const bp_tensor& x, const bp_tensor& y, const bp_tensor* indice
   plan.x = operand_of(&x, axis);
   plan.y = operand_of(&y, axis);
   plan.indices = operand_of(indices, axis);
+  plan.is_i64 = indices == nullptr || indices->dtype == BP_I64;
   plan.is_descending = is_descending;
   plan.extent = axis_extent(x, axis);
   plan.k = axis_extent(y, axis);
@@ -355,6 +358,13 @@ uint64_t sort_workspace(const Args& args, const Env& env) {
 }
 
 template <typename Args>
+bp_reason sort_supports(const Args& args) {
+  return index_reason(args.indices, axis_extent(*args.x, static_cast<size_t>(args.axis)));
+}
+
+constexpr auto kDtypes = with_indices(kNumberDtypes);
+
+template <typename Args>
 bp_status sort_launch(const Args& args, Launch& launch) {
   return submit_sort(plan_of(args), args.x->dtype, launch);
 }
@@ -362,11 +372,11 @@ bp_status sort_launch(const Args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kSort =
-    make_kernel<bp_sort_args, sort_launch<bp_sort_args>, nullptr, sort_workspace<bp_sort_args>>(
-        kernel_row("sort", BP_OP_SORT, kNumberDtypes));
+    make_kernel<bp_sort_args, sort_launch<bp_sort_args>, sort_supports<bp_sort_args>,
+                sort_workspace<bp_sort_args>>(kernel_row("sort", BP_OP_SORT, {kDtypes, 2}));
 constinit const bp_kernel kTopk =
-    make_kernel<bp_topk_args, sort_launch<bp_topk_args>, nullptr, sort_workspace<bp_topk_args>>(
-        kernel_row("topk", BP_OP_TOPK, kNumberDtypes));
+    make_kernel<bp_topk_args, sort_launch<bp_topk_args>, sort_supports<bp_topk_args>,
+                sort_workspace<bp_topk_args>>(kernel_row("topk", BP_OP_TOPK, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

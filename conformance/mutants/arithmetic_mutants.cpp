@@ -20,6 +20,7 @@ constexpr uint32_t kExp[] = {BP_OP_EXP};
 constexpr uint32_t kScaling[] = {BP_OP_MUL};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kArgmax[] = {BP_OP_ARGMAX};
+constexpr uint32_t kGather[] = {BP_OP_GATHER};
 constexpr uint32_t kNeg[] = {BP_OP_NEG};
 
 // Computes y = a b for each index of the axes before the last two, in loops that sum as `Sum` does,
@@ -327,6 +328,22 @@ bp_status last_of_ties(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
+// 55: where a gather clamps, gives 0 for an index out of range. Subtle: only behind the end.
+bp_status zeros_in_place_of_clamping(const Call& call, std::string_view strength,
+                                     const void* args) {
+  const auto& frame = *static_cast<const bp_gather_args*>(args);
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  if (frame.bounds != BP_GATHER_BOUNDS_CLAMP) return BP_OK;
+  const Values indices(call, *frame.indices);
+  Values y(call, *frame.y);
+  const int64_t extent = frame.x->ndim == 0 ? 1 : frame.x->shape[frame.axis];
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool is_before = indices[i] < 0 && strength != "subtle";
+    if (is_before || indices[i] >= static_cast<double>(extent)) y.set(i, 0);
+  }
+  return y.write();
+}
+
 constexpr bp_numerics kAnyTie = {
     .struct_size = sizeof(bp_numerics), .struct_type = BP_STRUCT_NUMERICS, .tie = BP_TIE_ANY};
 
@@ -341,6 +358,7 @@ constexpr Mutant kTable[] = {
     {"21", kScaling, flush_undeclared},
     {"22", kCopy, convert_badly},
     {"46", kScaling, round_operand},
+    {"55", kGather, zeros_in_place_of_clamping},
     {.id = "48", .ops = kNeg, .launch = misread_links, .link_type = 0x7fff0000},
     {.id = "benign_flush_declared",
      .ops = kScaling,

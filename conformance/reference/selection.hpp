@@ -31,7 +31,8 @@ Array<N> cat(const std::vector<Array<N>>& xs, size_t axis) {
 
 // The functions below give a tensor without axes one axis, also in their results.
 
-// An index out of range leaves a result undefined; the oracle then reads the nearest element.
+// An index out of range leaves a result undefined, or acts as the nearest one; the oracle always
+// reads the nearest element.
 inline int64_t nearest_index(int64_t index, int64_t extent) {
   return std::max<int64_t>(0, std::min(index, extent - 1));
 }

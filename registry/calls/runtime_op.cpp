@@ -228,7 +228,7 @@ class Reader {
   }
 
   void read_enumeration(bp_op_argument& a) {
-    const uint32_t first_value = a.since > given_.since ? 0 : 1;
+    const bool is_appended = a.since > given_.since;
     if (a.kind != BP_ARGUMENT_ENUM) {
       if (a.value_count != 0) reject(a, "it has values, and is no enumeration");
       return;
@@ -236,9 +236,9 @@ class Reader {
     if (a.value_count == 0 || a.value_count > 256 || a.value_names == nullptr) {
       reject(a, "an enumeration has 1 to 256 values, and value_names");
     }
-    if (a.first_value != first_value) {
-      reject(a, "first_value is " + std::to_string(a.first_value) + "; it must be " +
-                    std::to_string(first_value));
+    if (a.first_value > (is_appended ? 0 : 1)) {
+      reject(a, "first_value is " + std::to_string(a.first_value) + "; it must be 0" +
+                    (is_appended ? ", because the argument is appended" : " or 1"));
     }
     auto& names = made_->lists.emplace_back();
     auto& revisions = made_->numbers.emplace_back();
@@ -257,7 +257,7 @@ class Reader {
       }
       if (revisions[i] == a.since) continue;
       made_->later.push_back({.offset = a.offset_bytes,
-                              .value = first_value + i,
+                              .value = a.first_value + i,
                               .revision = revisions[i],
                               .member = a.name,
                               .name = names.back()});

@@ -211,7 +211,7 @@ TEST(RuntimeOps, AreRefusedInWords) {
       {[](TestOp& o) { o.value_names[1] = nullptr; }, "mode: value 1 has no name"},
       {[](TestOp& o) { o.arguments[3].default_text = "quick"; },
        "its default is none of its values"},
-      {[](TestOp& o) { o.arguments[3].first_value = 0; }, "first_value is 0; it must be 1"},
+      {[](TestOp& o) { o.arguments[3].first_value = 2; }, "first_value is 2; it must be 0 or 1"},
       {[](TestOp& o) { o.arguments[4].below = "x"; }, "'.shape' or '.ndim' is expected"},
       {[](TestOp& o) { o.arguments[0].struct_size = 24; }, "argument 0: struct_size is 24"},
   };

@@ -84,7 +84,7 @@ typedef struct bp_op_argument {
   const char* const* value_names;
   const uint32_t* value_revisions;
   uint32_t value_count;
-  uint32_t first_value; /* 1, or 0 if a later revision than that of the op brought the argument. */
+  uint32_t first_value; /* 0 or 1; 0 if a later revision than the op's brought the argument. */
   const char* doc;      /* One line, or NULL. */
 } bp_op_argument;
 

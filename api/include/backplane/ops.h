@@ -9,7 +9,7 @@
  *
  *   float    f32, f64, f16 or bf16           like(x)  the dtype of x
  *   int      i32 or i64                      acc(x)   f32 for f16 and bf16, else the dtype of x
- *   index    i64; some kernels take i32 too  sum(x)   i64 for bool and int, else the dtype of x
+ *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
@@ -21,6 +21,13 @@
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
  * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ *
+ * An op that reads indices has `bounds`, which says what an index does that is out of range.
+ *   FAIL       It is an asynchronous data failure of the stream, and the outputs are undefined.
+ *   CLAMP      An index below 0 acts as 0, and one behind the last element acts as the last.
+ *   UNDEFINED  The outputs are undefined. Nothing outside of the tensors is read or written.
+ * With CLAMP and UNDEFINED a device reports nothing. Where there is an index and no element that it
+ * could act as, they are refused.
  *
  * The meaning of an id never changes. A later revision may append to a frame what does nothing if
  * it is zero or NULL, and may append values to an enumeration. A kernel names the revision for
@@ -79,23 +86,34 @@ typedef struct bp_arange_args {
   bp_scalar step_scalar;  /* The value where step is NULL. */
 } bp_arange_args;
 
-/* embedding: Row indices[i, ...] of weight for each index. An index below 0 or not below
- * weight.shape[0] is an asynchronous data failure of the stream, after which y is undefined.
+/* embedding: Row indices[i, ...] of weight for each index. bounds says what an index below 0 or not
+ * below weight.shape[0] does.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
-enum { BP_OP_EMBEDDING = 4, BP_EMBEDDING_ARGS_SIZE_R3 = 32 };
+enum { BP_OP_EMBEDDING = 4, BP_EMBEDDING_ARGS_SIZE_R3 = 40 };
+enum {
+  BP_EMBEDDING_BOUNDS_FAIL = 0,
+  BP_EMBEDDING_BOUNDS_CLAMP = 1,
+  BP_EMBEDDING_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_embedding_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
   const bp_tensor* weight;  /* Any, 2-D. */
   const bp_tensor* indices; /* Index, 0-D to 7-D. */
   const bp_tensor* y;       /* Out, like(weight), shape indices.shape + [weight.shape[1]]. */
+  uint32_t bounds;          /* One of the constants above. */
+  uint32_t reserved_0;      /* 0. */
 } bp_embedding_args;
 
 /* embedding_backward: Adds each row of grad_y to the row of grad_weight that its index names; rows
- * that no index names are zero. An index below 0 or not below num_embeddings is an asynchronous
- * data failure of the stream, after which grad_weight is undefined.
+ * that no index names are zero. bounds says what an index below 0 or not below num_embeddings does.
  * ops_spec/ops/movement.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_EMBEDDING_BACKWARD = 5, BP_EMBEDDING_BACKWARD_ARGS_SIZE_R3 = 40 };
+enum { BP_OP_EMBEDDING_BACKWARD = 5, BP_EMBEDDING_BACKWARD_ARGS_SIZE_R3 = 48 };
+enum {
+  BP_EMBEDDING_BACKWARD_BOUNDS_FAIL = 0,
+  BP_EMBEDDING_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_EMBEDDING_BACKWARD_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_embedding_backward_args {
   uint32_t struct_size;
   uint32_t flags;               /* None defined: 0. */
@@ -103,6 +121,8 @@ typedef struct bp_embedding_backward_args {
   const bp_tensor* indices;     /* Index, 0-D to 7-D. */
   const bp_tensor* grad_weight; /* Out, like(grad_y), shape [num_embeddings, grad_y.shape[-1]]. */
   int64_t num_embeddings;       /* At least 0. */
+  uint32_t bounds;              /* One of the constants above. */
+  uint32_t reserved_0;          /* 0. */
 } bp_embedding_backward_args;
 
 /* cat: The tensors xs behind each other along axis; all other extents are those of the first. There
@@ -132,28 +152,36 @@ typedef struct bp_where_args {
   const bp_tensor* y;         /* Out, like(a), shape condition.shape; may alias a or b. */
 } bp_where_args;
 
-/* gather: Element y[i, j, k] is x[i, indices[i, j, k], k] for axis 1, and so on. An index below 0
- * or not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
- * undefined.
+/* gather: Element y[i, j, k] is x[i, indices[i, j, k], k] for axis 1, and so on. bounds says what
+ * an index below 0 or not below x.shape[axis] does.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_GATHER = 8, BP_GATHER_ARGS_SIZE_R3 = 40 };
+enum {
+  BP_GATHER_BOUNDS_FAIL = 0,
+  BP_GATHER_BOUNDS_CLAMP = 1,
+  BP_GATHER_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_gather_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
   const bp_tensor* x; /* Any. */
   /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
-  const bp_tensor* y;  /* Out, like(x), shape indices.shape. */
-  int32_t axis;        /* At least 0, below max(x.ndim, 1). */
-  uint32_t reserved_0; /* 0. */
+  const bp_tensor* y; /* Out, like(x), shape indices.shape. */
+  int32_t axis;       /* At least 0, below max(x.ndim, 1). */
+  uint32_t bounds;    /* One of the constants above. */
 } bp_gather_args;
 
 /* scatter: x with element [i, indices[i, j, k], k] set to src[i, j, k] for axis 1, and so on. Where
- * an index repeats, the last one along axis counts. An index below 0 or not below x.shape[axis] is
- * an asynchronous data failure of the stream, after which y is undefined. The gradient for src is
- * right where no index repeats.
+ * an index repeats, the last one along axis counts. bounds says what an index below 0 or not below
+ * x.shape[axis] does. The gradient for src is right where no index repeats.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_SCATTER = 9, BP_SCATTER_ARGS_SIZE_R3 = 48 };
+enum {
+  BP_SCATTER_BOUNDS_FAIL = 0,
+  BP_SCATTER_BOUNDS_CLAMP = 1,
+  BP_SCATTER_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_scatter_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
@@ -163,16 +191,20 @@ typedef struct bp_scatter_args {
   const bp_tensor* src; /* Like(x), shape indices.shape. */
   const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
   int32_t axis;         /* At least 0, below max(x.ndim, 1). */
-  uint32_t reserved_0;  /* 0. */
+  uint32_t bounds;      /* One of the constants above. */
 } bp_scatter_args;
 
 /* scatter_reduce: x with src[i, j, k] added to element [i, indices[i, j, k], k] for axis 1, and so
- * on. Integers wrap. An index below 0 or not below x.shape[axis] is an asynchronous data failure of
- * the stream, after which y is undefined.
+ * on. Integers wrap. bounds says what an index below 0 or not below x.shape[axis] does.
  * ops_spec/ops/movement.yaml; profile infer; numerics R1; stable since 0.1. */
-enum { BP_OP_SCATTER_REDUCE = 10, BP_SCATTER_REDUCE_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_SCATTER_REDUCE = 10, BP_SCATTER_REDUCE_ARGS_SIZE_R3 = 56 };
 enum {
   BP_SCATTER_REDUCE_REDUCTION_SUM = 1,
+};
+enum {
+  BP_SCATTER_REDUCE_BOUNDS_FAIL = 0,
+  BP_SCATTER_REDUCE_BOUNDS_CLAMP = 1,
+  BP_SCATTER_REDUCE_BOUNDS_UNDEFINED = 2,
 };
 typedef struct bp_scatter_reduce_args {
   uint32_t struct_size;
@@ -184,13 +216,19 @@ typedef struct bp_scatter_reduce_args {
   const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
   int32_t axis;         /* At least 0, below max(x.ndim, 1). */
   uint32_t reduction;   /* One of the constants above. */
+  uint32_t bounds;      /* One of the constants above. */
+  uint32_t reserved_0;  /* 0. */
 } bp_scatter_reduce_args;
 
-/* index_select: The slices of x along axis that indices names, in its order. An index below 0 or
- * not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
- * undefined.
+/* index_select: The slices of x along axis that indices names, in its order. bounds says what an
+ * index below 0 or not below x.shape[axis] does.
  * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_INDEX_SELECT = 11, BP_INDEX_SELECT_ARGS_SIZE_R3 = 40 };
+enum {
+  BP_INDEX_SELECT_BOUNDS_FAIL = 0,
+  BP_INDEX_SELECT_BOUNDS_CLAMP = 1,
+  BP_INDEX_SELECT_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_index_select_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
@@ -198,13 +236,13 @@ typedef struct bp_index_select_args {
   const bp_tensor* indices; /* Index, 1-D. */
   /* Out, like(x), shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. */
   const bp_tensor* y;
-  int32_t axis;        /* At least 0, below x.ndim. */
-  uint32_t reserved_0; /* 0. */
+  int32_t axis;    /* At least 0, below x.ndim. */
+  uint32_t bounds; /* One of the constants above. */
 } bp_index_select_args;
 
 /* topk: The k largest elements along axis, the largest first, or the k smallest, the smallest
  * first, and their indices. Of equal elements the one with the lower index comes first. NaN is
- * larger than every number.
+ * larger than every number. Indices that i32 cannot hold are refused in i32.
  * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_TOPK = 12, BP_TOPK_ARGS_SIZE_R3 = 48 };
 typedef struct bp_topk_args {
@@ -213,14 +251,15 @@ typedef struct bp_topk_args {
   const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
   /* Out, like(x), shape x.shape[:axis] + [k] * min(x.ndim, 1) + x.shape[axis + 1:]. */
   const bp_tensor* y;
-  const bp_tensor* indices; /* Out or NULL, i64, shape y.shape. */
+  const bp_tensor* indices; /* Out or NULL, index, shape y.shape. */
   int64_t k;                /* At least 0, at most numel(x.shape[axis:axis + 1]). */
   int32_t axis;             /* At least 0, below max(x.ndim, 1). */
   int32_t is_largest;       /* At least 0, at most 1. */
 } bp_topk_args;
 
 /* sort: The elements along axis in ascending or descending order, and where each was. Equal
- * elements keep their order. NaN is larger than every number, and -0 equals 0.
+ * elements keep their order. NaN is larger than every number, and -0 equals 0. Indices that i32
+ * cannot hold are refused in i32.
  * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_SORT = 13, BP_SORT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_sort_args {
@@ -228,7 +267,7 @@ typedef struct bp_sort_args {
   uint32_t flags;           /* None defined: 0. */
   const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64. */
   const bp_tensor* y;       /* Out, like(x), shape x.shape. */
-  const bp_tensor* indices; /* Out or NULL, i64, shape x.shape. */
+  const bp_tensor* indices; /* Out or NULL, index, shape x.shape. */
   int32_t axis;             /* At least 0, below max(x.ndim, 1). */
   int32_t is_descending;    /* At least 0, at most 1. */
 } bp_sort_args;
@@ -598,14 +637,14 @@ typedef struct bp_amax_args {
 
 /* argmax: The index along axis of the largest element, the first of equal ones; the first NaN if
  * there is one. An x without axes takes axis 0 and gives 0. A y with elements, of an x without, is
- * refused.
+ * refused, and so are indices in i32 that i32 cannot hold.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_ARGMAX = 303, BP_ARGMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_argmax_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
   const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
-  const bp_tensor* y; /* Out, i64, shape reduced(x.shape, [axis], keepdims). */
+  const bp_tensor* y; /* Out, index, shape reduced(x.shape, [axis], keepdims). */
   int32_t axis;       /* At least 0, below max(x.ndim, 1). */
   int32_t keepdims;   /* At least 0, at most 1. */
 } bp_argmax_args;
@@ -756,7 +795,8 @@ typedef struct bp_convolution_backward_bias_args {
  * and the index of the first such element, flat over the spatial axes. NaN is larger than every
  * number, and -0 equals 0. y is the value of the first such element, whether or not indices are
  * asked for. padding is the elements before each axis, then those after each; they are never
- * chosen. A window that holds nothing else gives -inf and the index -1.
+ * chosen. A window that holds nothing else gives -inf and the index -1. Indices that i32 cannot
+ * hold are refused in i32.
  * ops_spec/ops/pooling.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_MAX_POOL = 480, BP_MAX_POOL_ARGS_SIZE_R3 = 96 };
 typedef struct bp_max_pool_args {
@@ -766,7 +806,7 @@ typedef struct bp_max_pool_args {
   /* Out, like(x), shape x.shape[:2] + window(x.shape[2:], kernel_size, stride, padding,
    * dilation). */
   const bp_tensor* y;
-  const bp_tensor* indices;   /* Out or NULL, i64, shape y.shape. */
+  const bp_tensor* indices;   /* Out or NULL, index, shape y.shape. */
   uint64_t kernel_size_count; /* x.ndim - 2. */
   const int64_t* kernel_size; /* At least 1. */
   uint64_t stride_count;      /* x.ndim - 2. */
@@ -779,18 +819,24 @@ typedef struct bp_max_pool_args {
 
 /* max_pool_backward: Adds each element of grad_y to the element of grad_x that its index names,
  * flat over the spatial axes, whose extents are input_size; the rest is zero. The index -1 names
- * none. Another index out of range is an asynchronous data failure of the stream, after which
- * grad_x is undefined.
+ * none. bounds says what another index out of range does.
  * ops_spec/ops/pooling.yaml; profile train; numerics R1; stable since 0.1. */
-enum { BP_OP_MAX_POOL_BACKWARD = 481, BP_MAX_POOL_BACKWARD_ARGS_SIZE_R3 = 48 };
+enum { BP_OP_MAX_POOL_BACKWARD = 481, BP_MAX_POOL_BACKWARD_ARGS_SIZE_R3 = 56 };
+enum {
+  BP_MAX_POOL_BACKWARD_BOUNDS_FAIL = 0,
+  BP_MAX_POOL_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_MAX_POOL_BACKWARD_BOUNDS_UNDEFINED = 2,
+};
 typedef struct bp_max_pool_backward_args {
   uint32_t struct_size;
   uint32_t flags;            /* None defined: 0. */
   const bp_tensor* grad_y;   /* Float, 3-D to 5-D. */
-  const bp_tensor* indices;  /* I64, shape grad_y.shape. */
+  const bp_tensor* indices;  /* Index, shape grad_y.shape. */
   const bp_tensor* grad_x;   /* Out, like(grad_y), shape grad_y.shape[:2] + input_size. */
   uint64_t input_size_count; /* grad_y.ndim - 2. */
   const int64_t* input_size; /* At least 0. */
+  uint32_t bounds;           /* One of the constants above. */
+  uint32_t reserved_0;       /* 0. */
 } bp_max_pool_backward_args;
 
 /* avg_pool: The mean of each window over the 1 to 3 spatial axes of x (N, C, spatial). padding is
@@ -976,14 +1022,19 @@ typedef struct bp_rms_norm_backward_args {
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
  * the loss (1 - label_smoothing) * (lse[i] - x[i, t]) + label_smoothing * (lse[i] - mean(x[i])). A
  * row whose target is ignore_index has the loss 0. y is the loss of each row, their sum, or their
- * sum over the number of rows not ignored. Any other target below 0 or not below C is an
- * asynchronous data failure of the stream, after which y is undefined.
+ * sum over the number of rows not ignored. bounds says what any other target below 0 or not below C
+ * does. A target that acts as ignore_index is ignored.
  * ops_spec/ops/loss.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_CROSS_ENTROPY = 550, BP_CROSS_ENTROPY_ARGS_SIZE_R3 = 64 };
 enum {
   BP_CROSS_ENTROPY_REDUCTION_NONE = 1,
   BP_CROSS_ENTROPY_REDUCTION_MEAN = 2,
   BP_CROSS_ENTROPY_REDUCTION_SUM = 3,
+};
+enum {
+  BP_CROSS_ENTROPY_BOUNDS_FAIL = 0,
+  BP_CROSS_ENTROPY_BOUNDS_CLAMP = 1,
+  BP_CROSS_ENTROPY_BOUNDS_UNDEFINED = 2,
 };
 typedef struct bp_cross_entropy_args {
   uint32_t struct_size;
@@ -995,20 +1046,24 @@ typedef struct bp_cross_entropy_args {
   int64_t ignore_index;
   double label_smoothing; /* At least 0.0, at most 1.0. */
   uint32_t reduction;     /* One of the constants above. */
-  uint32_t reserved_0;    /* 0. */
+  uint32_t bounds;        /* One of the constants above. */
 } bp_cross_entropy_args;
 
 /* cross_entropy_backward: The gradient of cross_entropy for its x: g[i] * (exp(x[i] - lse[i]) -
  * q[i]) with q = (1 - label_smoothing) * onehot(target[i]) + label_smoothing / C. g[i] is grad_y[i]
  * for none, grad_y for sum, and grad_y over the number of rows not ignored for mean. Rows that are
- * ignored are zero. A target out of range is an asynchronous data failure of the stream, after
- * which grad_x is undefined.
+ * ignored are zero. bounds says what a target out of range does, as in cross_entropy.
  * ops_spec/ops/loss.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_CROSS_ENTROPY_BACKWARD = 551, BP_CROSS_ENTROPY_BACKWARD_ARGS_SIZE_R3 = 72 };
 enum {
   BP_CROSS_ENTROPY_BACKWARD_REDUCTION_NONE = 1,
   BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN = 2,
   BP_CROSS_ENTROPY_BACKWARD_REDUCTION_SUM = 3,
+};
+enum {
+  BP_CROSS_ENTROPY_BACKWARD_BOUNDS_FAIL = 0,
+  BP_CROSS_ENTROPY_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_CROSS_ENTROPY_BACKWARD_BOUNDS_UNDEFINED = 2,
 };
 typedef struct bp_cross_entropy_backward_args {
   uint32_t struct_size;
@@ -1021,7 +1076,7 @@ typedef struct bp_cross_entropy_backward_args {
   int64_t ignore_index;
   double label_smoothing; /* At least 0.0, at most 1.0. */
   uint32_t reduction;     /* One of the constants above. */
-  uint32_t reserved_0;    /* 0. */
+  uint32_t bounds;        /* One of the constants above. */
 } bp_cross_entropy_backward_args;
 
 /* sdpa: Scaled dot-product attention, softmax(scale * q k^T + bias) v over the keys that a query

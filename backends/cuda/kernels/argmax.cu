@@ -31,7 +31,7 @@ struct Argmax {
     return a.index < b.index ? a : b;
   }
   __device__ static void write(Acc best, const ReduceResult& result, int64_t at) {
-    reinterpret_cast<int64_t*>(result.y)[at] = best.index;
+    store_index(result.y, at, result.kind == BP_I64, best.index);
   }
 };
 
@@ -46,14 +46,21 @@ uint64_t workspace(const bp_argmax_args& args, const Env&) {
 
 bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
   const Reduction r = reduction_of(args);
-  return with_number(args.x->dtype, [&]<typename X>(X) {
-    return submit_reduce<Argmax<X>, X>(launch, r, ReduceResult());
-  });
+  ReduceResult result;
+  result.kind = one_of(kIndexDtypes, args.y->dtype);
+  return with_number(args.x->dtype,
+                     [&]<typename X>(X) { return submit_reduce<Argmax<X>, X>(launch, r, result); });
 }
+
+bp_reason supports(const bp_argmax_args& args) {
+  return index_reason(args.y, axis_extent(*args.x, static_cast<size_t>(args.axis)));
+}
+
+constexpr auto kDtypes = with_indices(kNumberDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, nullptr, workspace>(
-    kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
+constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, supports, workspace>(
+    kernel_row("argmax", BP_OP_ARGMAX, {kDtypes, 2}));
 
 }  // namespace bp::cuda

@@ -12,18 +12,19 @@ enum class Reduce : uint32_t { kNone, kMean, kSum };
 struct Targets {
   RowTensor tensor;
   bool is_i64 = false;
-  int64_t ignore_index = 0, classes = 0;
+  int64_t ignore_index = 0;
+  Bounds bounds;  // Of the classes.
   Reporter reporter{};
 
+  // Returns the class of a row, or ignore_index.
   __device__ __forceinline__ int64_t at(uint32_t row) const {
-    return is_i64 ? *tensor.row<int64_t>(row) : *tensor.row<int32_t>(row);
+    const int64_t target = is_i64 ? *tensor.row<int64_t>(row) : *tensor.row<int32_t>(row);
+    return target == ignore_index ? target : bounds.acting(target);
   }
-  __device__ __forceinline__ bool is_class(int64_t target) const {
-    return target >= 0 && target < classes;
-  }
+  __device__ __forceinline__ bool is_class(int64_t target) const { return bounds.contains(target); }
   __device__ __forceinline__ void report_row(uint32_t row) const {
-    const void* const place = is_i64 ? static_cast<const void*>(tensor.row<int64_t>(row))
-                                     : tensor.row<int32_t>(row);
+    const void* const place =
+        is_i64 ? static_cast<const void*>(tensor.row<int64_t>(row)) : tensor.row<int32_t>(row);
     report(reporter, at(row), place);
   }
 };
@@ -184,7 +185,7 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   plan.targets.tensor = rows_only(*args.target);
   plan.targets.is_i64 = is_i64_index(args.target->dtype);
   plan.targets.ignore_index = args.ignore_index;
-  plan.targets.classes = extents.count;
+  plan.targets.bounds = {extents.count, args.bounds};
   plan.targets.reporter = launch.reporter(*args.target, "target", extents.count);
   plan.label_smoothing = args.label_smoothing;
   plan.rows = static_cast<uint32_t>(extents.rows);

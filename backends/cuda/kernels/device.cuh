@@ -52,6 +52,34 @@ using emulation::erfinv;
 using ::erfinv;
 #endif
 
+// The indices that name an element of an axis, and what becomes of another index. The attribute
+// `bounds` of an op says it. `undefined` clamps too: results may be anything, and clamped indices
+// touch no foreign memory.
+struct Bounds {
+  int64_t extent = 0;
+  uint32_t bounds = 0;
+
+  __host__ __device__ __forceinline__ bool contains(int64_t index) const {
+    return index >= 0 && index < extent;
+  }
+  // Returns the index that acts for `index`. It may be out of range only if the op fails then.
+  __host__ __device__ __forceinline__ int64_t acting(int64_t index) const {
+    if (bounds == 0) return index;
+    const int64_t last = extent - 1;
+    return index < 0 || last < 0 ? 0 : index < last ? index : last;
+  }
+};
+
+// Writes element `at` of a tensor of indices, which are i64 or i32.
+__host__ __device__ __forceinline__ void store_index(std::byte* to, int64_t at, bool is_i64,
+                                                     int64_t index) {
+  if (is_i64) {
+    reinterpret_cast<int64_t*>(to)[at] = index;
+  } else {
+    reinterpret_cast<int32_t*>(to)[at] = static_cast<int32_t>(index);
+  }
+}
+
 // Makes an index that is out of range a failure of the stream. `place` is where the index lies.
 __device__ inline void report(const Reporter& reporter, int64_t index, const void* place) {
   volatile BadDataReport* const to = reporter.report;

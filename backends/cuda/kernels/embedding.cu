@@ -1,11 +1,11 @@
 // embedding_backward sorts positions by the row that they name (indices.cuh), and adds up those of
-// each row in order. The sorted list is cut into chunks, so that a row that very many positions name,
-// such as that of the padding, is added up by many blocks: a run of positions that lies in one chunk
-// is finished there, and the parts of a longer run are added up in order afterwards. Sums of 16-bit
-// floats are f32, and are rounded once. The op embedding is in gather.cu.
+// each row in order. The sorted list is cut into chunks, so that a row that very many positions
+// name, such as that of the padding, is added up by many blocks: a run of positions that lies in
+// one chunk is finished there, and the parts of a longer run are added up in order afterwards. Sums
+// of 16-bit floats are f32, and are rounded once. The op embedding is in gather.cu.
 //
-// The limit is memory: the gradient of y is read once, and that of the table is written twice, because
-// rows without positions are set to 0 first.
+// The limit is memory: the gradient of y is read once, and that of the table is written twice,
+// because rows without positions are set to 0 first.
 #include <algorithm>
 
 #include "backends/cuda/kernels/indices.cuh"
@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(kRowThreads) add_parts_kernel(AddPlan plan) {
   const uint32_t column = blockIdx.y * kRowThreads + threadIdx.x;
   const int64_t chunk = blockIdx.x, first = chunk * plan.chunk, last = plan.end_of(chunk) - 1;
   const uint64_t key = plan.sorted[last].key();
-  const bool began_before =
-      first > 0 && plan.sorted[first].key() == key && plan.goes_on(first - 1);
+  const bool began_before = first > 0 && plan.sorted[first].key() == key && plan.goes_on(first - 1);
   if (column >= plan.count || key >= plan.rows || began_before || !plan.goes_on(last)) return;
   LongSum<Sum> sum(plan.part<Sum>(chunk, false)[column]);
   for (int64_t next = chunk + 1;
@@ -118,9 +117,9 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   indices.indices = elements_only(*args.indices);
   indices.lines = 1;
   indices.count = element_count(*args.indices);
-  indices.extent = args.num_embeddings;
+  indices.bounds = {args.num_embeddings, args.bounds};
   indices.records = launch.workspace<Packed>();
-  indices.reporter = launch.reporter(*args.indices, "indices", indices.extent);
+  indices.reporter = launch.reporter(*args.indices, "indices", indices.bounds.extent);
   AddPlan plan;
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
@@ -132,8 +131,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   plan.chunk = chunk_of(indices.count);
   plan.rows = static_cast<uint32_t>(args.grad_weight->shape[0]);
   plan.count = static_cast<uint32_t>(args.grad_weight->shape[1]);
-  return with_float(args.grad_y->dtype,
-                    [&]<typename T>(T) { return add_rows<T>(plan, launch); });
+  return with_float(args.grad_y->dtype, [&]<typename T>(T) { return add_rows<T>(plan, launch); });
 }
 
 uint64_t workspace(const bp_embedding_backward_args& args, const Env&) {

@@ -16,7 +16,8 @@ struct GatherPlan {
   const std::byte* x = nullptr;
   const std::byte* indices = nullptr;
   Axes<3> axes;
-  int64_t axis_stride = 0, axis_extent = 0;
+  int64_t axis_stride = 0;
+  Bounds bounds;  // Of the axis.
   uint32_t units = 0;
   Reporter reporter{};
 };
@@ -28,8 +29,8 @@ __global__ void __launch_bounds__(kBlockThreads) gather_kernel(GatherPlan plan) 
   int64_t at[3];
   plan.axes.locate(unit, at);
   const Index* const place = reinterpret_cast<const Index*>(plan.indices) + at[2];
-  const int64_t index = *place;
-  if (index < 0 || index >= plan.axis_extent) return report(plan.reporter, index, place);
+  const int64_t index = plan.bounds.acting(*place);
+  if (!plan.bounds.contains(index)) return report(plan.reporter, index, place);
   using Unit = Vec<T, kVector>;
   const T* const from = reinterpret_cast<const T*>(plan.x) + at[1] + index * plan.axis_stride;
   *reinterpret_cast<Unit*>(reinterpret_cast<T*>(plan.y) + at[0]) =
@@ -45,13 +46,14 @@ bool has_rows(const Loop& loop, int64_t lanes, int64_t axis_stride) {
 }
 
 struct Axis {
-  int64_t extent, stride;
+  Bounds bounds;
+  int64_t stride;
 };
 
 // Submits the op. The operands of `loop` are y, x and indices.
 bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, const bp_tensor& indices) {
   const bool is_i64 = is_i64_index(indices.dtype);
-  const Reporter reporter = launch.reporter(indices, "indices", axis.extent);
+  const Reporter reporter = launch.reporter(indices, "indices", axis.bounds.extent);
   const auto launch_part = [&]<typename T, int kVector>(T, const Loop& part,
                                                         std::integral_constant<int, kVector>) {
     GatherPlan plan;
@@ -60,7 +62,7 @@ bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, const bp_te
     plan.indices = part.data[2];
     plan.axes = part.axes<3>(kVector);
     plan.axis_stride = axis.stride;
-    plan.axis_extent = axis.extent;
+    plan.bounds = axis.bounds;
     plan.units = static_cast<uint32_t>(part.count / kVector);
     plan.reporter = reporter;
     const unsigned blocks = blocks_for(plan.units, kBlockThreads);
@@ -97,7 +99,7 @@ bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
   std::copy_n(args.indices->strides, args.indices->ndim, indices.begin());
   x[axis] = 0;
   return submit(launch, *args.y, *args.x, x, *args.indices, indices,
-                {axis_extent(*args.x, axis), axis_stride(*args.x, axis)});
+                {{axis_extent(*args.x, axis), args.bounds}, axis_stride(*args.x, axis)});
 }
 
 bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) {
@@ -107,7 +109,7 @@ bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) 
   x[axis] = 0;
   indices[axis] = args.indices->strides[0];
   return submit(launch, *args.y, *args.x, x, *args.indices, indices,
-                {args.x->shape[axis], args.x->strides[axis]});
+                {{args.x->shape[axis], args.bounds}, args.x->strides[axis]});
 }
 
 bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
@@ -115,7 +117,7 @@ bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
   std::copy_n(args.indices->strides, args.indices->ndim, indices.begin());
   x[args.indices->ndim] = args.weight->strides[1];
   return submit(launch, *args.y, *args.weight, x, *args.indices, indices,
-                {args.weight->shape[0], args.weight->strides[0]});
+                {{args.weight->shape[0], args.bounds}, args.weight->strides[0]});
 }
 
 constexpr auto kDtypes = with_indices(kAnyDtypes);

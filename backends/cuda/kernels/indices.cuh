@@ -7,10 +7,11 @@
 
 namespace bp::cuda {
 
-// There are `lines` lines of `count` indices, each from 0 to below `extent`.
+// There are `lines` lines of `count` indices.
 struct IndexPlan {
   RowTensor indices;
-  int64_t lines = 0, count = 0, extent = 0;
+  int64_t lines = 0, count = 0;
+  Bounds bounds;
   Packed* records = nullptr;
   Reporter reporter{};
 };
@@ -23,8 +24,8 @@ __global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan 
   const auto line = static_cast<uint32_t>(at / plan.count);
   const auto i = static_cast<uint32_t>(at % plan.count);
   const Index* const place = plan.indices.row<Index>(line) + plan.indices.elements.offset(i);
-  const int64_t index = *place;
-  const bool is_inside = index >= 0 && index < plan.extent;
+  const int64_t index = plan.bounds.acting(*place);
+  const bool is_inside = plan.bounds.contains(index);
   if (!is_inside) report(plan.reporter, index, place);
   plan.records[at] = Packed(is_inside ? static_cast<uint64_t>(index) : 0xFFFFFFFFu, i);
 }

@@ -17,7 +17,7 @@ namespace {
 
 struct PoolPlan {
   Grid x, y, indices;  // `indices` has no address if not wanted.
-  bool has_indices = false;
+  bool has_indices = false, is_i64 = false;
   GridWindow window;
 };
 
@@ -48,7 +48,7 @@ __host__ __device__ __forceinline__ void pool_element(const PoolPlan& p, int64_t
   }
   reinterpret_cast<T*>(p.y.address)[offset(p.y, index)] = narrow<T>(best);
   if (p.has_indices) {
-    reinterpret_cast<int64_t*>(p.indices.address)[offset(p.indices, index)] = best_index;
+    store_index(p.indices.address, offset(p.indices, index), p.is_i64, best_index);
   }
 }
 
@@ -57,12 +57,19 @@ __global__ void __launch_bounds__(kBlockThreads) pool_kernel(PoolPlan p, int64_t
   for_elements(count, [&](int64_t i) { pool_element<T>(p, i); });
 }
 
+bp_reason max_pool_supports(const bp_max_pool_args& args) {
+  return index_reason(args.indices, element_count(args.x->ndim - 2, args.x->shape + 2));
+}
+
 bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
   PoolPlan plan;
   plan.x = grid_of(*args.x);
   plan.y = grid_of(*args.y);
   plan.has_indices = args.indices != nullptr;
-  if (plan.has_indices) plan.indices = grid_of(*args.indices);
+  if (plan.has_indices) {
+    plan.indices = grid_of(*args.indices);
+    plan.is_i64 = is_i64_index(args.indices->dtype);
+  }
   plan.window =
       window_of(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
   return with_float(args.x->dtype, [&]<typename T>(T) {
@@ -78,21 +85,30 @@ constexpr int kLongList = 64;
 // for each output, the next one in its list.
 struct ScatterPlan {
   Grid grad_y, indices, grad_x;
+  Bounds bounds;  // Of a plane of grad_x.
+  bool is_i64 = false;
   int32_t* heads = nullptr;
   int32_t* next = nullptr;
 };
 
-__host__ __device__ __forceinline__ const int64_t* index_at(const ScatterPlan& p, int64_t output) {
-  return reinterpret_cast<const int64_t*>(p.indices.address) + offset(p.indices, output);
+__device__ __forceinline__ const std::byte* place_of(const ScatterPlan& p, int64_t output) {
+  return p.indices.address + offset(p.indices, output) * (p.is_i64 ? 8 : 4);
+}
+
+// Returns the index of an output, or -1 if it names no element.
+__device__ __forceinline__ int64_t index_of(const ScatterPlan& p, int64_t output) {
+  const std::byte* const place = place_of(p, output);
+  const int64_t index = p.is_i64 ? *reinterpret_cast<const int64_t*>(place)
+                                 : *reinterpret_cast<const int32_t*>(place);
+  return index == -1 ? index : p.bounds.acting(index);
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
     list_kernel(ScatterPlan p, Reporter reporter, int64_t count) {
   for_elements(count, [&](int64_t output) {
-    const int64_t* const place = index_at(p, output);
-    const int64_t index = *place, size = p.grad_x.size();
+    const int64_t index = index_of(p, output), size = p.grad_x.size();
     if (index == -1) return;
-    if (index < 0 || index >= size) return report(reporter, index, place);
+    if (!p.bounds.contains(index)) return report(reporter, index, place_of(p, output));
     int32_t* const head = p.heads + output / p.grad_y.size() * size + index;
     p.next[output] = atomicExch(head, static_cast<int32_t>(output));
   });
@@ -120,7 +136,7 @@ __device__ __forceinline__ Compute<T> sum_of_plane(const ScatterPlan& p, int64_t
   const int64_t first = element / size * outputs, index = element % size;
   LongSum<Compute<T>> sum;
   for (int64_t output = first; output < first + outputs; ++output) {
-    if (*index_at(p, output) == index) sum.add(widen(grad_y[offset(p.grad_y, output)]));
+    if (index_of(p, output) == index) sum.add(widen(grad_y[offset(p.grad_y, output)]));
   }
   return sum.total();
 }
@@ -155,6 +171,8 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   plan.grad_y = grid_of(*args.grad_y);
   plan.indices = grid_of(*args.indices);
   plan.grad_x = grid_of(*args.grad_x);
+  plan.bounds = {plan.grad_x.size(), args.bounds};
+  plan.is_i64 = is_i64_index(args.indices->dtype);
   const int64_t count = plan.grad_x.count(), outputs = plan.grad_y.count();
   plan.heads = launch.workspace<int32_t>();
   plan.next = plan.heads + count;
@@ -177,13 +195,16 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   });
 }
 
+constexpr auto kDtypes = with_indices(kFloatDtypes);
+
 }  // namespace
 
-constinit const bp_kernel kMaxPool = make_kernel<bp_max_pool_args, max_pool_launch>(
-    kernel_row("max_pool", BP_OP_MAX_POOL, kFloatDtypes));
+constinit const bp_kernel kMaxPool =
+    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports>(
+        kernel_row("max_pool", BP_OP_MAX_POOL, {kDtypes, 2}));
 constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, max_pool_backward_supports,
                 max_pool_backward_workspace>(
-        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, kFloatDtypes));
+        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, {kDtypes, 2}));
 
 }  // namespace bp::cuda

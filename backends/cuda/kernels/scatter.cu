@@ -12,6 +12,7 @@ namespace {
 struct ScatterPlan {
   RowTensor x, indices, src, y;
   int64_t lines = 0, count = 0, extent = 0;  // `count` positions in a line of `extent` elements.
+  Bounds bounds;                             // Of a line.
   uint32_t* last = nullptr;                  // (lines, extent), the last position and one; or 0.
   const Packed* sorted = nullptr;            // (lines, count)
   Reporter reporter{};
@@ -24,8 +25,8 @@ __global__ void __launch_bounds__(kBlockThreads) find_last_kernel(ScatterPlan pl
   const auto line = static_cast<uint32_t>(at / plan.count);
   const auto i = static_cast<uint32_t>(at % plan.count);
   const Index* const place = plan.indices.row<Index>(line) + plan.indices.elements.offset(i);
-  const int64_t index = *place;
-  if (index < 0 || index >= plan.extent) return report(plan.reporter, index, place);
+  const int64_t index = plan.bounds.acting(*place);
+  if (!plan.bounds.contains(index)) return report(plan.reporter, index, place);
   atomicMax(plan.last + line * plan.extent + index, i + 1);
 }
 
@@ -69,6 +70,7 @@ ScatterPlan plan_of(const Args& args) {
   const RowExtents extents = row_extents(*args.y, axes);
   plan.lines = extents.rows;
   plan.extent = extents.count;
+  plan.bounds = {plan.extent, args.bounds};
   plan.count = axis_extent(*args.indices, static_cast<size_t>(args.axis));
   return plan;
 }
@@ -110,9 +112,9 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   indices.indices = plan.indices;
   indices.lines = plan.lines;
   indices.count = plan.count;
-  indices.extent = plan.extent;
+  indices.bounds = plan.bounds;
   indices.records = launch.workspace<Packed>();
-  indices.reporter = launch.reporter(*args.indices, "indices", indices.extent);
+  indices.reporter = launch.reporter(*args.indices, "indices", plan.extent);
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
   if (status != BP_OK) return status;

@@ -10,7 +10,7 @@ namespace {
 
 struct SortRows {
   RowTensor x, y, indices;
-  bool has_indices = false, is_descending = false;
+  bool has_indices = false, is_i64 = false, is_descending = false;
   int64_t lines = 0, count = 0, kept = 0;  // `kept` elements of each line are written.
   void* records = nullptr;
 };
@@ -39,7 +39,12 @@ __global__ void __launch_bounds__(kBlockThreads) write_sorted_kernel(SortRows pl
   plan.y.row<T>(line)[plan.y.elements.offset(i)] =
       plan.x.row<T>(line)[plan.x.elements.offset(index)];
   if (plan.has_indices) {
-    plan.indices.row<int64_t>(line)[plan.indices.elements.offset(i)] = index;
+    const int64_t to = plan.indices.elements.offset(i);
+    if (plan.is_i64) {
+      plan.indices.row<int64_t>(line)[to] = index;
+    } else {
+      plan.indices.row<int32_t>(line)[to] = static_cast<int32_t>(index);
+    }
   }
 }
 
@@ -66,7 +71,10 @@ bp_status submit(const Args& args, bool is_descending, Launch& launch) {
   plan.x = row_tensor(*args.x, axes);
   plan.y = row_tensor(*args.y, axes);
   plan.has_indices = args.indices != nullptr;
-  if (plan.has_indices) plan.indices = row_tensor(*args.indices, axes);
+  if (plan.has_indices) {
+    plan.indices = row_tensor(*args.indices, axes);
+    plan.is_i64 = is_i64_index(args.indices->dtype);
+  }
   plan.is_descending = is_descending;
   const RowExtents extents = row_extents(*args.x, axes);
   plan.lines = extents.rows;
@@ -93,16 +101,20 @@ uint64_t workspace(const Args& args, const Env&) {
 
 template <typename Args>
 bp_reason supports(const Args& args) {
-  return too_many_rows(*args.x, 1u << args.axis);
+  const bp_reason reason =
+      index_reason(args.indices, axis_extent(*args.x, static_cast<size_t>(args.axis)));
+  return reason != nullptr ? reason : too_many_rows(*args.x, 1u << args.axis);
 }
+
+constexpr auto kDtypes = with_indices(kNumberDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kSort =
     make_kernel<bp_sort_args, sort_launch, supports<bp_sort_args>, workspace<bp_sort_args>>(
-        kernel_row("sort", BP_OP_SORT, kNumberDtypes));
+        kernel_row("sort", BP_OP_SORT, {kDtypes, 2}));
 constinit const bp_kernel kTopk =
     make_kernel<bp_topk_args, topk_launch, supports<bp_topk_args>, workspace<bp_topk_args>>(
-        kernel_row("topk", BP_OP_TOPK, kNumberDtypes));
+        kernel_row("topk", BP_OP_TOPK, {kDtypes, 2}));
 
 }  // namespace bp::cuda

@@ -19,6 +19,7 @@ layout(constant_id = 3) const uint kType = 14;
 layout(constant_id = 4) const uint kTargetType = 7;
 layout(constant_id = 5) const uint kIsMean = 0;
 layout(constant_id = 6) const uint kLossType = 14;  // The dtype of the losses of rows; f32 if they
+layout(constant_id = 7) const uint kClamps = 0;
                                                     // are summed.
 
 const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u;
@@ -36,8 +37,11 @@ uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
 }
 
+// Returns the class of a row, or ignore_index.
 int64_t target_of(uint row) {
-  return load_i64(kTargetType, moved(record.target, record.target_row, row));
+  const int64_t target = load_i64(kTargetType, moved(record.target, record.target_row, row));
+  return target == record.ignore_index ? target
+                                       : acting(target, int64_t(record.row_size), kClamps);
 }
 
 // Returns whether the target of a row is a class. A target that is neither a class nor ignored is a

@@ -25,6 +25,7 @@ struct LossCall {
   LossOp op;
   bp_dtype dtype, target_dtype, loss_dtype;
   bool is_mean;
+  uint32_t bounds;
 };
 
 bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& record,
@@ -35,13 +36,14 @@ bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& re
   const uint32_t lanes = lanes_of_row(launch, static_cast<int64_t>(rows), size, kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
   const uint32_t group = row_group_size(launch, lanes);
-  const std::array<uint32_t, 7> constants = {group,
+  const std::array<uint32_t, 8> constants = {group,
                                              lanes,
                                              call.op,
                                              one_of(kF32Dtypes, call.dtype),
                                              one_of(kIndexDtypes, call.target_dtype),
                                              call.is_mean ? 1u : 0u,
-                                             one_of(kF32Dtypes, call.loss_dtype)};
+                                             one_of(kF32Dtypes, call.loss_dtype),
+                                             clamps(call.bounds)};
   return submit(launch, kCrossEntropyModule, constants, record, ceil_divide(rows, group / lanes),
                 {reads, writes});
 }
@@ -80,7 +82,8 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
                       .dtype = x.dtype,
                       .target_dtype = args.target->dtype,
                       .loss_dtype = is_none ? y.dtype : bp_dtype{BP_F32},
-                      .is_mean = args.reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN};
+                      .is_mean = args.reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN,
+                      .bounds = args.bounds};
   Ranges losses(launch);
   if (is_none) {
     losses.add(&y);
@@ -116,7 +119,8 @@ bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& la
                 .dtype = x.dtype,
                 .target_dtype = args.target->dtype,
                 .loss_dtype = BP_F32,
-                .is_mean = args.reduction == BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN};
+                .is_mean = args.reduction == BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN,
+                .bounds = args.bounds};
   Ranges scratch(launch);
   scratch.add(launch.workspace());
   if (call.is_mean) {

@@ -155,6 +155,11 @@ int64_t load_i64(uint dtype, uint64_t address) {
 // lavapipe treats a negative i32 that was converted to i64 as not below 0.
 bool is_place(int64_t index, int64_t extent) { return uint64_t(index) < uint64_t(extent); }
 
+// Returns the index that acts for `index`: the nearest place if indices are clamped, else itself.
+int64_t acting(int64_t index, int64_t extent, uint clamps) {
+  return clamps != 0u ? max(min(index, extent - 1l), 0l) : index;
+}
+
 void store_i64(uint dtype, uint64_t address, int64_t value) {
   store_wide_bits(size_of(dtype), address, encode_i64(dtype, value));
 }

@@ -12,7 +12,11 @@ uint64_t backward_workspace(const bp_embedding_backward_args& args, const Env&) 
 bp_status backward_launch(const bp_embedding_backward_args& args, Launch& launch) {
   const bp_tensor &grad_y = *args.grad_y, &indices = *args.indices;
   return submit_scatter_sum(launch, *args.grad_weight, nullptr, [&](const bp_tensor& y) {
-    Scatter s{.op = "embedding_backward", .adds = true, .line_ndim = 1, .place_ndim = 1};
+    Scatter s{.op = "embedding_backward",
+              .adds = true,
+              .bounds = args.bounds,
+              .line_ndim = 1,
+              .place_ndim = 1};
     s.y.tensor = &y;
     s.src.tensor = &grad_y;
     s.indices.tensor = &indices;

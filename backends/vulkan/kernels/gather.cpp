@@ -23,6 +23,7 @@ struct Selection {
   const bp_tensor &y, &x, &indices;
   Strides x_strides{}, index_strides{};
   uint32_t axis;
+  uint32_t bounds;
 };
 
 bp_status submit_selection(Launch& launch, const Selection& s) {
@@ -51,9 +52,9 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
     record.x_strides[i] = walk.strides[1][i];
     record.index_strides[i] = walk.strides[2][i];
   }
-  const std::array<uint32_t, 4> constants = {local_size(launch), static_cast<uint32_t>(item),
+  const std::array<uint32_t, 5> constants = {local_size(launch), static_cast<uint32_t>(item),
                                              one_of(kIndexDtypes, s.indices.dtype),
-                                             std::max(walk.rank, 1u)};
+                                             std::max(walk.rank, 1u), clamps(s.bounds)};
   return submit(launch, kIndexModule, constants, record,
                 ceil_divide(record.count, local_size(launch)),
                 {Ranges(launch, {&s.x, &s.indices}), Ranges(launch, {&s.y})});
@@ -61,7 +62,12 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
 
 bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
   const auto axis = static_cast<uint32_t>(args.axis);
-  Selection s{.op = "gather", .y = *args.y, .x = *args.x, .indices = *args.indices, .axis = axis};
+  Selection s{.op = "gather",
+              .y = *args.y,
+              .x = *args.x,
+              .indices = *args.indices,
+              .axis = axis,
+              .bounds = args.bounds};
   std::copy_n(args.x->strides, args.x->ndim, s.x_strides.begin());
   std::copy_n(args.indices->strides, args.indices->ndim, s.index_strides.begin());
   s.x_strides[axis] = 0;
@@ -70,8 +76,12 @@ bp_status gather_launch(const bp_gather_args& args, Launch& launch) {
 
 bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) {
   const auto axis = static_cast<uint32_t>(args.axis);
-  Selection s{
-      .op = "index_select", .y = *args.y, .x = *args.x, .indices = *args.indices, .axis = axis};
+  Selection s{.op = "index_select",
+              .y = *args.y,
+              .x = *args.x,
+              .indices = *args.indices,
+              .axis = axis,
+              .bounds = args.bounds};
   std::copy_n(args.x->strides, args.x->ndim, s.x_strides.begin());
   s.x_strides[axis] = 0;
   s.index_strides[axis] = args.indices->strides[0];
@@ -79,8 +89,12 @@ bp_status index_select_launch(const bp_index_select_args& args, Launch& launch) 
 }
 
 bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
-  Selection s{
-      .op = "embedding", .y = *args.y, .x = *args.weight, .indices = *args.indices, .axis = 0};
+  Selection s{.op = "embedding",
+              .y = *args.y,
+              .x = *args.weight,
+              .indices = *args.indices,
+              .axis = 0,
+              .bounds = args.bounds};
   std::copy_n(args.indices->strides, args.indices->ndim, s.index_strides.begin());
   s.x_strides[args.indices->ndim] = args.weight->strides[1];
   return submit_selection(launch, s);

@@ -10,6 +10,7 @@
 layout(constant_id = 1) const uint kSize = 4;       // The bytes of an element.
 layout(constant_id = 2) const uint kIndexType = 7;  // It is i64 or i32.
 layout(constant_id = 3) const uint kRank = 1;
+layout(constant_id = 4) const uint kClamps = 0;
 
 BP_RECORD {
   uint64_t y, x, indices, failure;
@@ -25,7 +26,7 @@ void main() {
   if (uint64_t(i) >= record.count) return;
   const uint64_t place =
       record.indices + offset_of(i, kRank, record.extents, record.index_strides);
-  const int64_t index = load_i64(kIndexType, place);
+  const int64_t index = acting(load_i64(kIndexType, place), record.axis_extent, kClamps);
   if (!is_place(index, record.axis_extent)) {
     fail_with(record.failure, index, place);
     return;

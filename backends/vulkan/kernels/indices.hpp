@@ -10,6 +10,10 @@ namespace bp::vulkan {
 
 using Strides = std::array<int64_t, BP_MAX_RANK>;
 
+// Returns the specialization constant for an attribute `bounds`. `undefined` clamps too: results
+// may be anything, and clamped indices touch no foreign memory.
+inline uint32_t clamps(uint32_t bounds) { return bounds != 0 ? 1 : 0; }
+
 // Returns the function that makes the failure text of a wrong index, which lies at an address.
 // `first` is the address of the first element of `argument`.
 inline Launch::FailureText wrong_index(const char* op, const char* argument,

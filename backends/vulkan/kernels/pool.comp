@@ -11,6 +11,7 @@ layout(constant_id = 1) const uint kOp = 0;
 layout(constant_id = 2) const uint kType = 14;
 layout(constant_id = 3) const uint kHasIndices = 0;
 layout(constant_id = 4) const uint kCountsPadding = 0;
+layout(constant_id = 5) const uint kIndexType = 7;
 
 const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u;
 
@@ -69,7 +70,7 @@ void run_max(uint number) {
   }
   store_f32(kType, at(record.y, record.strides_y, n, c, place), best);
   if (kHasIndices != 0u) {
-    Bytes8(at(record.indices, record.strides_indices, n, c, place)).value = uint64_t(chosen);
+    store_i64(kIndexType, at(record.indices, record.strides_indices, n, c, place), chosen);
   }
 }
 

@@ -83,11 +83,21 @@ bp_status submit_pool(Launch& launch, const PoolCall& call, PoolRecord& record) 
     put_axes(*call.indices, nullptr, record.strides_indices);
     writes.add(call.indices);
   }
-  const std::array<uint32_t, 5> constants = {
-      local_size(launch), call.op, one_of(kF32Dtypes, result.dtype),
-      call.indices != nullptr ? 1u : 0u, call.counts_padding ? 1u : 0u};
+  const bp_dtype index_dtype = call.indices == nullptr ? bp_dtype{BP_I64} : call.indices->dtype;
+  const std::array<uint32_t, 6> constants = {local_size(launch),
+                                             call.op,
+                                             one_of(kF32Dtypes, result.dtype),
+                                             call.indices != nullptr ? 1u : 0u,
+                                             call.counts_padding ? 1u : 0u,
+                                             one_of(kIndexDtypes, index_dtype)};
   return submit(launch, kPoolModule, constants, record,
                 ceil_divide(record.count, local_size(launch)), {reads, writes});
+}
+
+bp_reason max_pool_reason(const bp_max_pool_args& args) {
+  const int64_t plane = element_count(args.x->ndim - 2, args.x->shape + 2);
+  const bp_reason reason = index_reason(args.indices, plane);
+  return reason != nullptr ? reason : window_reason(args);
 }
 
 bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
@@ -119,7 +129,11 @@ uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, cons
 bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch& launch) {
   const bp_tensor &grad_y = *args.grad_y, &indices = *args.indices;
   return submit_scatter_sum(launch, *args.grad_x, nullptr, [&](const bp_tensor& y) {
-    Scatter s{.op = "max_pool_backward", .adds = true, .skips_minus_one = true, .line_ndim = 2};
+    Scatter s{.op = "max_pool_backward",
+              .adds = true,
+              .skips_minus_one = true,
+              .bounds = args.bounds,
+              .line_ndim = 2};
     s.y.tensor = &y;
     s.src.tensor = &grad_y;
     s.indices.tensor = &indices;
@@ -137,15 +151,17 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   });
 }
 
+constexpr auto kIndexedRows = with_indices(kF32Dtypes);
+
 }  // namespace
 
 constinit const bp_kernel kMaxPool =
-    make_kernel<bp_max_pool_args, max_pool_launch, window_reason<bp_max_pool_args>>(
-        kernel_row("max_pool", BP_OP_MAX_POOL, kF32Dtypes));
+    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_reason>(
+        kernel_row("max_pool", BP_OP_MAX_POOL, {kIndexedRows, 2}));
 constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
                 max_pool_backward_workspace>(
-        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, kF32Dtypes));
+        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, {kIndexedRows, 2}));
 constinit const bp_kernel kAvgPool =
     make_kernel<bp_avg_pool_args, avg_pool_launch, window_reason<bp_avg_pool_args>>(
         kernel_row("avg_pool", BP_OP_AVG_POOL, kF32Dtypes));

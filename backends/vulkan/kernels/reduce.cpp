@@ -54,7 +54,7 @@ void check_dtypes(const Reduction& r) {
   static constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64}, kCounted[] = {BP_BOOL, BP_I32, BP_I64};
   const auto check = [&](const auto& from, const auto& to) {
     one_of(from, r.from);
-    if (r.op != BP_OP_ARGMAX) one_of(to, r.to);
+    r.op == BP_OP_ARGMAX ? one_of(kIndexDtypes, r.to) : one_of(to, r.to);
   };
   if (is_f32_class(r.from)) return check(kF32Dtypes, kF32Dtypes);
   if (r.from == BP_F64) return check(kF64, kF64);

@@ -240,7 +240,7 @@ void main() {
       const Best other = Best(lane_values[self ^ step], lane_places[self ^ step]);
       if (other.place < end) best = best.place < end ? better(best, other) : other;
     }
-    if (exists && lane == 0u) Bytes8(to).value = best.place;
+    if (exists && lane == 0u) store_i64(kToType, to, int64_t(best.place));
     return;
   }
 #if defined(BOUND_ROWS)

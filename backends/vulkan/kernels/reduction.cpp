@@ -57,6 +57,8 @@ constexpr bp_dtype kSumRows[] = {
 // reductions.def names this list; here it replaces the list of that name in kernel_row.hpp.
 constexpr DtypeRows kSumPairs{kSumRows, 2};
 
+constexpr auto kArgmaxRows = with_indices(kNumberDtypes);
+
 template <typename Args, uint32_t kOp>
 constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
   return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, workspace_of<Args, kOp>>(row);
@@ -70,6 +72,6 @@ constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
 #include "reductions.def"
 
 constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, argmax_supports>(
-    kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
+    kernel_row("argmax", BP_OP_ARGMAX, {kArgmaxRows, 2}));
 
 }  // namespace bp::vulkan

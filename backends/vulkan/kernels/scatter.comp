@@ -21,6 +21,7 @@ layout(constant_id = 5) const uint kLineRank = 1;
 layout(constant_id = 6) const uint kWalkRank = 1;
 layout(constant_id = 7) const uint kPlaceRank = 1;
 layout(constant_id = 8) const uint kSkipsMinusOne = 0;
+layout(constant_id = 9) const uint kClamps = 0;
 
 BP_RECORD {
   uint64_t y, src, indices, failure;
@@ -69,9 +70,11 @@ void main() {
   for (uint i = record.walk_begin; i < record.walk_end; ++i) {
     const uint64_t from =
         indices + offset_of(i, kWalkRank, record.walk_extents, record.walk_indices);
-    const int64_t place = load_i64(kIndexType, from);
+    const int64_t index = load_i64(kIndexType, from);
+    if (kSkipsMinusOne != 0u && index == -1l) continue;
+    const int64_t place = acting(index, place_count, kClamps);
     if (!is_place(place, place_count)) {
-      if (kSkipsMinusOne == 0u || place != -1l) fail_with(record.failure, place, from);
+      fail_with(record.failure, place, from);
       continue;
     }
     put(y + offset_of(uint(place), kPlaceRank, record.place_extents, record.place_y),

@@ -69,7 +69,7 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   record.place_count = place.count;
   const bp_dtype of_y = s.y.tensor->dtype,
                  dtype = s.adds ? one_of(kSummed, of_y) : moved_dtype(of_y);
-  const std::array<uint32_t, 9> constants = {
+  const std::array<uint32_t, 10> constants = {
       local_size(launch),
       s.adds ? 1u : 0u,
       dtype,
@@ -78,7 +78,8 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
       put(line, record.line_extents, {record.line_y, record.line_src, record.line_indices}),
       put(walk, record.walk_extents, {record.walk_src, record.walk_indices}),
       put(place, record.place_extents, {record.place_y}),
-      s.skips_minus_one ? 1u : 0u};
+      s.skips_minus_one ? 1u : 0u,
+      clamps(s.bounds)};
   const Module& module = is_f32_class(dtype) ? kScatterF32Module : kScatterI64Module;
   const uint64_t groups = ceil_divide(record.line_count, local_size(launch));
   for (int64_t begin = 0; begin < walk.count; begin += kMostTrips) {
@@ -138,7 +139,12 @@ namespace {
 template <typename Args>
 Scatter scatter_along(const Args& args, const char* op, const bp_tensor& y) {
   const auto axis = static_cast<uint32_t>(args.axis);
-  Scatter s{.op = op, .walk_ndim = 1, .place_ndim = 1, .y = {&y}, .src = {args.src}};
+  Scatter s{.op = op,
+            .bounds = args.bounds,
+            .walk_ndim = 1,
+            .place_ndim = 1,
+            .y = {&y},
+            .src = {args.src}};
   s.indices.tensor = args.indices;
   for (uint32_t i = 0; i < y.ndim; ++i) {
     if (i == axis) continue;

@@ -18,6 +18,7 @@ struct ScatterOperand {
 struct Scatter {
   const char* op;
   bool adds = false, skips_minus_one = false;
+  uint32_t bounds = 0;
   uint32_t line_ndim = 0, walk_ndim = 0, place_ndim = 0;
   Strides line_shape{}, walk_shape{}, place_shape{};
   ScatterOperand y, src, indices;

@@ -18,6 +18,7 @@ layout(constant_id = 1) const uint kStage = 0;
 layout(constant_id = 2) const uint kType = 14;
 layout(constant_id = 3) const uint kRank = 1;
 layout(constant_id = 4) const uint kIsDescending = 0;
+layout(constant_id = 5) const uint kIndexType = 7;
 
 const uint kEncode = 0u, kMerge = 1u, kWrite = 2u;
 
@@ -107,7 +108,7 @@ void write(uint i) {
   if (record.indices == 0ul) return;
   const uint64_t to =
       record.indices + offset_of(row, kRank, record.extents, record.index_strides);
-  Bytes8(moved(to, record.index_step, place)).value = uint64_t(from);
+  store_i64(kIndexType, moved(to, record.index_step, place), int64_t(uint64_t(from)));
 }
 
 void main() {

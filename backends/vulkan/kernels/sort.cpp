@@ -55,7 +55,7 @@ SortRecord record_of(Launch& launch, const Sort& s, const Walk& rows) {
   record.x_step = axis_stride(s.x, s.axis) * dtype_size_bytes(s.x.dtype);
   record.y_step = axis_stride(s.y, s.axis) * dtype_size_bytes(s.y.dtype);
   if (s.indices != nullptr) {
-    record.index_step = axis_stride(*s.indices, s.axis) * dtype_size_bytes(BP_I64);
+    record.index_step = axis_stride(*s.indices, s.axis) * dtype_size_bytes(s.indices->dtype);
   }
   record.size = static_cast<uint32_t>(axis_extent(s.x, s.axis));
   record.written = static_cast<uint32_t>(axis_extent(s.y, s.axis));
@@ -76,11 +76,15 @@ bp_status submit_sort(Launch& launch, const Sort& s) {
   const Walk rows = make_row_walk({&s.x, &s.y, s.indices}, s.axis, 1);
   SortRecord record = record_of(launch, s, rows);
   const auto row_count = static_cast<uint32_t>(rows.count);
+  const bp_dtype index_dtype = s.indices == nullptr ? bp_dtype{BP_I64} : s.indices->dtype;
   const auto submit_stage = [&](SortStage stage, const Ranges& reads, const Ranges& writes) {
     record.count = row_count * (stage == kWrite ? record.written : record.size);
-    const std::array<uint32_t, 5> constants = {local_size(launch), stage,
+    const std::array<uint32_t, 6> constants = {local_size(launch),
+                                               stage,
                                                one_of(kNumberDtypes, s.x.dtype),
-                                               std::max(rows.rank, 1u), s.is_descending ? 1u : 0u};
+                                               std::max(rows.rank, 1u),
+                                               s.is_descending ? 1u : 0u,
+                                               one_of(kIndexDtypes, index_dtype)};
     return submit(launch, module_of(s.x.dtype), constants, record,
                   ceil_divide(record.count, local_size(launch)), {reads, writes});
   };
@@ -124,11 +128,13 @@ constexpr bp_kernel sort_kernel(const bp_kernel& row) {
   return make_kernel<Args, sort_launch<Args>, sort_supports<Args>, sort_workspace<Args>>(row);
 }
 
+constexpr auto kDtypes = with_indices(kNumberDtypes);
+
 }  // namespace
 
 constinit const bp_kernel kSort =
-    sort_kernel<bp_sort_args>(kernel_row("sort", BP_OP_SORT, kNumberDtypes));
+    sort_kernel<bp_sort_args>(kernel_row("sort", BP_OP_SORT, {kDtypes, 2}));
 constinit const bp_kernel kTopk =
-    sort_kernel<bp_topk_args>(kernel_row("topk", BP_OP_TOPK, kNumberDtypes));
+    sort_kernel<bp_topk_args>(kernel_row("topk", BP_OP_TOPK, {kDtypes, 2}));
 
 }  // namespace bp::vulkan

@@ -75,7 +75,8 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   dense.has_layouts = dense.has_offsets = false;
   const bool is_mandatory = claims_profile(*t.target().properties, info.profile);
   const bool is_hole = is_dense || !is_served(t, op_case, data, dense, BP_KERNEL_NATIVE);
-  if (!info.is_decomposable && is_mandatory && is_hole) {
+  const bool is_core = !info.is_decomposable && op_case.optional_part.empty();
+  if (is_core && is_mandatory && is_hole) {
     t.missing(std::string(info.name) + " is a core op, and only a fallback serves it");
   }
   t.fallback(seen.source == BP_KERNEL_DECOMPOSED ? "decomposed" : "host");

@@ -63,8 +63,10 @@ Shape looked_up(const Row& row) {
 
 std::vector<Expected> expected_embedding(const CallData& data, const Numerics&) {
   return with_number(data.tensor("weight").dtype, [&]<typename N>(N) {
-    return judged_values(
-        data, {exactly(reference::embedding(data.array<N>("weight"), data.indices("indices")))});
+    return judged_values(data,
+                         {exactly(reference::embedding(
+                             data.array<N>("weight"),
+                             acting_indices(data, "indices", data.tensor("weight").shape[0])))});
   });
 }
 
@@ -72,8 +74,8 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics& nu
   const HostTensor& grad = data.tensor("grad_y");
   return with_float(grad.dtype, [&]<typename N>(N) {
     const Array<N> grad_y = data.array<N>("grad_y");
-    const Array<int64_t> indices = data.indices("indices");
     const int64_t rows = data.integer("num_embeddings");
+    const Array<int64_t> indices = acting_indices(data, "indices", rows);
     return judged_sum(data, reference::embedding_backward(grad_y, indices, rows),
                       reference::embedding_backward(absolute(grad_y), indices, rows),
                       static_cast<double>(indices.size()), numerics);
@@ -131,6 +133,24 @@ void add_out_of_range(OpCases& cases) {
   }
 }
 
+// Indices out of range that do not fail.
+void add_bounds(OpCases& cases, OutOfRange rule, bp_dtype index) {
+  const std::string detail = index == BP_I64 ? "v11_d37_i25" : "v11_d37_i25_i32";
+  OpCase forward = make_case(BP_OP_EMBEDDING, BP_F32, "", detail, "dense");
+  forward.input("weight", BP_F32, {11, 37}, kCoord);
+  forward.input("indices", index, {25}, index_fill(11)).output("y", BP_F32, {25, 37});
+  forward.reference = expected_embedding;
+  OpCase backward = make_case(BP_OP_EMBEDDING_BACKWARD, BP_F32, "", detail, "dense");
+  backward.input("grad_y", BP_F32, {25, 37}, kExactDense);
+  backward.input("indices", index, {25}, index_fill(11));
+  backward.output("grad_weight", BP_F32, {11, 37}).set("num_embeddings", int64_t{11});
+  backward.reference = expected_backward;
+  backward.is_exact = true;
+  backward.varies = false;
+  cases.push_back(with_bounds(std::move(forward), rule, "indices", 11));
+  cases.push_back(with_bounds(std::move(backward), rule, "indices", 11));
+}
+
 }  // namespace
 
 void add_embedding(OpCases& cases) {
@@ -144,6 +164,10 @@ void add_embedding(OpCases& cases) {
   }
   for (const bp_dtype dtype : {BP_F16, BP_BF16}) add_backward(cases, dtype, true, false);
   add_out_of_range(cases);
+  for (const bp_dtype index : {BP_I64, BP_I32}) {
+    add_bounds(cases, OutOfRange::kClamp, index);
+    add_bounds(cases, OutOfRange::kUndefined, index);
+  }
 }
 
 }  // namespace bp::conformance

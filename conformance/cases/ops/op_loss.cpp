@@ -85,8 +85,12 @@ void ignore_rows(CallData& data, const Row& row) {
   }
 }
 
+Array<int64_t> acting_targets(const CallData& data) {
+  return acting_indices(data, "target", data.tensor("x").shape[1], data.integer("ignore_index"));
+}
+
 std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
-  const Array<int64_t> target = data.indices("target");
+  const Array<int64_t> target = acting_targets(data);
   const CrossEntropySettings settings = settings_of(data);
   return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
     const auto losses = reference::cross_entropy(data.array<N>("x"), target, settings);
@@ -97,7 +101,7 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
 }
 
 std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
-  const Array<int64_t> target = data.indices("target");
+  const Array<int64_t> target = acting_targets(data);
   const CrossEntropySettings settings = settings_of(data);
   return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
     return std::vector{reference::cross_entropy_backward(
@@ -109,7 +113,7 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
 void derive_lse(CallData& data) {
   HostTensor& lse = data.tensor("lse");
   const auto losses =
-      reference::cross_entropy(data.array<double>("x"), data.indices("target"), settings_of(data));
+      reference::cross_entropy(data.array<double>("x"), acting_targets(data), settings_of(data));
   lse.data.clear();
   for (const double value : losses.lse.data) {
     lse.data.emplace_back(round_to(lse.dtype, value));
@@ -184,6 +188,24 @@ void add_out_of_range(OpCases& cases) {
   }
 }
 
+// Targets out of range that do not fail. One of them may act as a target that is ignored.
+void add_bounds(OpCases& cases, OutOfRange rule) {
+  OpCases rows;
+  add_rows(rows, BP_F32, "", {FillKind::kUniform, -4, 4}, true);
+  for (const OpCase& row : rows) {
+    if (row.layout != "dense" || !row.detail.starts_with("n17c")) continue;
+    const auto x = std::ranges::find(row.tensors, std::string_view("x"), &TensorArgument::name);
+    cases.push_back(with_bounds(row, rule, "target", x->shape.back(), kIgnored));
+    if (!row.detail.ends_with("_mean_ignore")) continue;
+    OpCase first = cases.back();
+    first.detail += "_first";
+    for (Attribute& attribute : first.attributes) {
+      if (attribute.name == "ignore_index") attribute.value = int64_t{0};
+    }
+    cases.push_back(std::move(first));
+  }
+}
+
 }  // namespace
 
 void add_loss(OpCases& cases) {
@@ -195,6 +217,8 @@ void add_loss(OpCases& cases) {
   add_in_place(cases, BP_F32);
   add_in_place(cases, BP_F64);
   add_out_of_range(cases);
+  add_bounds(cases, OutOfRange::kClamp);
+  add_bounds(cases, OutOfRange::kUndefined);
 }
 
 }  // namespace bp::conformance

@@ -1,6 +1,7 @@
 #include "conformance/cases/ops/op_oracles.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 namespace bp::conformance {
@@ -82,6 +83,48 @@ std::vector<Expected> judged_by(const Judgement& judgement, const CallData& data
 
 std::vector<Expected> judged(const CallData& data, Known known) {
   return judged_by(judgement_of(data.op()), data, std::move(known));
+}
+
+// ---- Indices out of range -------------------------------------------------------------------- //
+
+void spoil_indices(HostTensor& indices, int64_t extent, int64_t exception) {
+  const bool is_i64 = indices.dtype == BP_I64;
+  const int64_t least = is_i64 ? INT64_MIN + 1 : INT32_MIN;
+  const int64_t wrong[] = {-1, extent, is_i64 ? int64_t{1} << 40 : INT32_MAX, least, -7};
+  for (size_t i = 0; i < indices.data.size(); i += 2) {
+    const int64_t index = wrong[i / 2 % std::size(wrong)];
+    if (index != exception) indices.data[i] = DoubleDouble::from_int64(index);
+  }
+}
+
+Array<int64_t> acting_indices(const CallData& data, std::string_view name, int64_t extent,
+                              std::optional<int64_t> exception) {
+  Array<int64_t> indices = data.indices(name);
+  if (!data.has_attribute("bounds")) return indices;
+  for (int64_t& index : indices.data) {
+    if (index != exception) index = std::max<int64_t>(0, std::min(index, extent - 1));
+  }
+  return indices;
+}
+
+OpCase with_bounds(OpCase row, OutOfRange rule, std::string_view name, int64_t extent,
+                   int64_t exception) {
+  const bool is_undefined = rule == OutOfRange::kUndefined;
+  row.fill = is_undefined ? "unchecked" : "clamped";
+  row.optional_part = "bounds";
+  row.set("bounds", static_cast<int64_t>(rule));
+  row.derive = [derive = row.derive, name, extent, exception](CallData& data) {
+    if (derive != nullptr) derive(data);
+    spoil_indices(data.tensor(name), extent, exception);
+  };
+  if (!is_undefined) return row;
+  row.varies = false;
+  row.reference = [reference = row.reference](const CallData& data, const Numerics& numerics) {
+    std::vector<Expected> expected = reference(data, numerics);
+    for (Expected& each : expected) each.also_right = [](int64_t, DoubleDouble) { return true; };
+    return expected;
+  };
+  return row;
 }
 
 }  // namespace bp::conformance

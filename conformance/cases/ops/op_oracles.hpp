@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -116,6 +119,25 @@ inline OpCase with_scalars_as_tensors(OpCase row) {
   });
   return row;
 }
+
+// ---- Indices out of range -------------------------------------------------------------------- //
+
+// The values of `bounds` that do not fail. They are the same in each op that has it.
+enum class OutOfRange : int64_t { kClamp = 1, kUndefined = 2 };
+
+// Puts indices that are out of range into every other place of a tensor of them. A plane of indices
+// may have a value that names nothing, such as ignore_index; no wrong index equals it.
+void spoil_indices(HostTensor& indices, int64_t extent, int64_t exception);
+
+// Returns the indices that act by the attribute `bounds` of the call. Without it, they are as
+// given.
+Array<int64_t> acting_indices(const CallData& data, std::string_view name, int64_t extent,
+                              std::optional<int64_t> exception = {});
+
+// Returns the row with indices `name` out of range, which the rule allows: the call does not fail.
+// Results by kUndefined may be anything; memory outside of the tensors does not change.
+OpCase with_bounds(OpCase row, OutOfRange rule, std::string_view name, int64_t extent,
+                   int64_t exception = INT64_MIN);
 
 // Rows of f32 and f64 are smoke rows.
 inline bool is_smoke_dtype(bp_dtype dtype) { return dtype == BP_F32 || dtype == BP_F64; }

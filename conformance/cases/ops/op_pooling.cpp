@@ -78,8 +78,9 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
 std::vector<Expected> expected_backward(const CallData& data, const Numerics& numerics) {
   return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
     const Array<N> grad = data.array<N>("grad_y");
-    const Array<int64_t> indices = data.indices("indices");
     const Shape& size = data.list("input_size");
+    const Array<int64_t> indices =
+        acting_indices(data, "indices", element_count(size), int64_t{-1});
     Array<N> ones = grad;
     for (N& value : ones.data) value = N(1);
     double most = 1;
@@ -276,6 +277,30 @@ void add_average(OpCases& cases, bp_dtype dtype, bool is_exact) {
   }
 }
 
+// Indices out of range that do not fail.
+void add_bounds(OpCases& cases, OutOfRange rule) {
+  OpCases rows;
+  add_backward(rows, BP_F32, true);
+  const auto found = std::ranges::find(rows, Shape{2, 3, 8, 8},
+                                       [](const OpCase& row) { return row.tensors.back().shape; });
+  cases.push_back(with_bounds(*found, rule, "indices", 64, -1));
+}
+
+// Indices of i32.
+void add_i32(OpCases& cases) {
+  OpCases rows;
+  add_forward(rows, BP_F32, "repeat", kRepeat, true);
+  add_backward(rows, BP_F32, true);
+  for (OpCase& row : rows) {
+    const auto indices = std::ranges::find(row.tensors, std::string_view("indices"),
+                                           [](const TensorArgument& t) { return t.name; });
+    if (indices == row.tensors.end() || row.tensors.front().layout != kDense) continue;
+    indices->dtype = BP_I32;
+    row.detail += "_i32";
+    cases.push_back(std::move(row));
+  }
+}
+
 }  // namespace
 
 void add_pooling(OpCases& cases) {
@@ -290,6 +315,9 @@ void add_pooling(OpCases& cases) {
     add_average(cases, dtype, false);
   }
   add_out_of_range(cases);
+  add_i32(cases);
+  add_bounds(cases, OutOfRange::kClamp);
+  add_bounds(cases, OutOfRange::kUndefined);
 }
 
 }  // namespace bp::conformance

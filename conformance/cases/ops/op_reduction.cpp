@@ -182,6 +182,7 @@ class Rows {
     for (const Row& row : all_rows()) {
       if (!can_take(row)) continue;
       add("exact_dense", kExactDense, row);
+      if (is_argmax()) add_i32(row);
       if (op_.adds && is_float(dtype_)) add("random", kRandom, row);
       // The data have tied extremes.
       if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);
@@ -217,6 +218,13 @@ class Rows {
     made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
     cases_.push_back(std::move(made));
     return cases_.back();
+  }
+
+  // Adds the row with indices of i32.
+  void add_i32(const Row& row) {
+    OpCase& made = add("exact_dense", kExactDense, row);
+    made.tensors.back().dtype = BP_I32;
+    made.detail += "_i32";
   }
 
   // Adds special values whose effect on the result does not depend on the order.

@@ -331,6 +331,31 @@ void add_out_of_range(OpCases& cases) {
   }
 }
 
+// Cases with indices out of range that do not fail. One index moves single elements, or whole rows.
+void add_bounds(OpCases& cases, OutOfRange rule, bp_dtype index) {
+  for (const Row& row : std::vector<Row>{{{11, 5}, 0, 7}, {{5, 33}, 1, 70}, {{3, 4, 40}, 1, 6}}) {
+    OpCases made;
+    made.push_back(start(BP_OP_GATHER, BP_F32, "coord", row, expected_gather));
+    made.back().input("x", BP_F32, row.x, kCoord);
+    made.back().input("indices", index, chosen_shape(row), indices_of(row));
+    made.back().output("y", BP_F32, chosen_shape(row));
+    made.push_back(start(BP_OP_INDEX_SELECT, BP_F32, "coord", row, expected_index_select));
+    made.back().input("x", BP_F32, row.x, kCoord);
+    made.back().input("indices", index, {row.chosen}, indices_of(row));
+    made.back().output("y", BP_F32, chosen_shape(row));
+    for (const uint32_t op : {uint32_t{BP_OP_SCATTER}, uint32_t{BP_OP_SCATTER_REDUCE}}) {
+      made.push_back(make_scatter(op, BP_F32, "coord", row, kExactDense));
+      made.back().tensors[1].dtype = index;
+      made.back().is_exact = true;
+    }
+    for (OpCase& each : made) {
+      each.detail += index == BP_I64 ? "" : "_i32";
+      const int64_t extent = row.x[static_cast<size_t>(row.axis)];
+      cases.push_back(with_bounds(std::move(each), rule, "indices", extent));
+    }
+  }
+}
+
 }  // namespace
 
 void add_selection(OpCases& cases) {
@@ -347,6 +372,10 @@ void add_selection(OpCases& cases) {
     add_scatter(cases, BP_OP_SCATTER_REDUCE, dtype, "random", kRandom);
   }
   add_out_of_range(cases);
+  for (const bp_dtype index : {BP_I64, BP_I32}) {
+    add_bounds(cases, OutOfRange::kClamp, index);
+    add_bounds(cases, OutOfRange::kUndefined, index);
+  }
 }
 
 }  // namespace bp::conformance

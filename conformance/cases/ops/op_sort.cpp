@@ -79,6 +79,19 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
   }
 }
 
+// Indices of i32.
+void add_i32(OpCases& cases, bp_dtype dtype) {
+  for (const uint32_t op : {uint32_t{BP_OP_SORT}, uint32_t{BP_OP_TOPK}}) {
+    for (const Row& row : all_rows()) {
+      OpCase made = make_row(op, row, dtype, "repeat", kRepeat, true, true);
+      made.tensors.back().dtype = BP_I32;
+      made.detail += "_i32";
+      made.is_smoke = dtype == BP_F32;
+      cases.push_back(std::move(made));
+    }
+  }
+}
+
 }  // namespace
 
 void add_sort(OpCases& cases) {
@@ -93,6 +106,7 @@ void add_sort(OpCases& cases) {
     add_rows(cases, dtype, "exact_dense", kExactDense);
     add_rows(cases, dtype, "special", kSpecial);
   }
+  for (const bp_dtype dtype : {BP_F32, BP_F64, BP_I32}) add_i32(cases, dtype);
 }
 
 }  // namespace bp::conformance

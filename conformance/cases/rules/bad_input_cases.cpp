@@ -236,10 +236,23 @@ void integer_beyond_bounds(Context& t, const OpCase& row) {
   }
 }
 
+// Returns the description of a member of the frame.
+const bp_op_argument& description(Context& t, const OpCase& row, const FrameMember& member) {
+  const bp_op_desc* op = nullptr;
+  t.require_ok(bp_op_describe(row.op, &op), "bp_op_describe");
+  const auto* at = reinterpret_cast<const std::byte*>(op->arguments);
+  while (reinterpret_cast<const bp_op_argument*>(at)->offset_bytes != member.offset) {
+    at += op->argument_stride_bytes;
+  }
+  return *reinterpret_cast<const bp_op_argument*>(at);
+}
+
 void unknown_enumeration(Context& t, const OpCase& row) {
   for (const FrameMember& member : op_info(row.op).members) {
     if (member.kind != "enumeration") continue;
-    for (const int64_t value : {int64_t{0}, int64_t{99}, int64_t{-1}}) {
+    const bp_op_argument& known = description(t, row, member);
+    const int64_t first = known.first_value, count = known.value_count;
+    for (const int64_t value : {first - 1, first + count, int64_t{99}, int64_t{-1}}) {
       HostCall call(row);
       call.frame().set_integer(member.name, value);
       expect_refused(t, call, row, member.name, "the value " + std::to_string(value));

@@ -102,6 +102,13 @@ inline int64_t axis_stride(const bp_tensor& t, size_t axis) {
   return t.ndim == 0 ? 0 : t.strides[axis];
 }
 
+// Returns why a tensor of i32 cannot hold each index below `extent`, or NULL. `indices` is an
+// output of i32 or i64, or NULL.
+inline bp_reason index_reason(const bp_tensor* indices, int64_t extent) {
+  const bool fits = indices == nullptr || indices->dtype != BP_I32 || extent <= int64_t{1} << 31;
+  return fits ? nullptr : "i32 does not hold each index; ask for indices of i64";
+}
+
 // Returns the bytes of the elements, each of item_bytes, without gaps. Throws TooManyElements.
 inline int64_t dense_size_bytes(uint32_t ndim, const int64_t* shape, int64_t item_bytes) {
   int64_t size_bytes = 0;
