@@ -4,7 +4,9 @@
 The descriptions stand in the order of the spec, which is that of ops.def.
 """
 
+import ast
 import pathlib
+import re
 import sys
 
 import generate
@@ -51,6 +53,29 @@ def default_value(arg):
     if arg.kind == "i64[]":
         return "{0, 0, 0}"
     return f"{{BP_I64, 0, static_cast<uint64_t>(int64_t{{{arg.default}}})}}"
+
+
+def renamed(text, names, suffix):
+    """Returns a formula whose own names end in `suffix`. The keyword of a call stays."""
+    for name in names:
+        text = re.sub(rf"\b{name}\b(?!=)", f"{name}_{suffix}", text)
+    return text
+
+
+def backward(op):
+    """Returns how gradients are computed as one text. Formulas of different inputs may use one name
+    for different values, so each name gets that of its input."""
+    if not isinstance(op.backward, dict):
+        return op.backward
+    parts = [op.backward["prelude"].strip()] if "prelude" in op.backward else []
+    for name, formula in op.gradients.gradients.items():
+        text = op.backward[name].strip()
+        body = ast.parse(text if "\n" in text else " ".join(text.split())).body
+        last = ast.get_source_segment(text, body[-1])
+        before = text[:len(text) - len(last)] if len(body) > 1 else ""
+        joined = f"{before}grad_{name} = {last if before else text}"
+        parts.append(renamed(joined, [line.name for line in formula.statements], name))
+    return "\n".join(parts)
 
 
 class Description:
@@ -134,7 +159,9 @@ class Description:
             f"     .argument_count = {len(op.args)},",
             "     .argument_stride_bytes = sizeof(bp_op_argument),",
             f'     .numerics = "{op.numerics}",',
-            f"     .decomposition = {lines(op.decompose)}}},",
+            f"     .decomposition = {lines(op.decompose)},",
+            f"     .backward = {lines(backward(op))},",
+            f"     .formula_revision = {op.decompose_revision}}},",
         ]
 
 

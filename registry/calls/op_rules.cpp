@@ -1,21 +1,9 @@
 #include "registry/calls/op_rules.hpp"
 
-#include <algorithm>
-#include <charconv>
 #include <cstring>
-#include <utility>
 
 namespace bp::core {
 namespace {
-
-// The exception that ends a parse.
-struct Fault {
-  std::string text;
-};
-
-constexpr bool is_word_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
 
 template <typename T>
 T value_at(const void* frame, uint32_t offset) {
@@ -25,334 +13,16 @@ T value_at(const void* frame, uint32_t offset) {
   return value;
 }
 
-constexpr uint32_t kMaxNesting = 32;
-
-}  // namespace
-
-// Parses an expression by recursive descent: each function parses one level of precedence, and
-// returns the number of the node that it made.
-class RuleParser {
- public:
-  using Op = Rule::Op;
-  using Node = Rule::Node;
-
-  RuleParser(std::string_view text, std::span<const RuleArgument> arguments, Rule& rule)
-      : text_(text), arguments_(arguments), rule_(rule) {
-    next();
-  }
-
-  void parse_all() {
-    condition();
-    if (!token_.empty()) fail("'" + std::string(token_) + "' is not expected");
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const {
-    const auto column = static_cast<size_t>(token_.data() - text_.data()) + 1;
-    throw Fault{"column " + std::to_string(column) + ": " + what};
-  }
-
-  void next() {
-    size_t at = 0;
-    if (token_.data() != nullptr) {
-      at = static_cast<size_t>(token_.data() - text_.data()) + token_.size();
-    }
-    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n')) ++at;
-    size_t end = at;
-    while (end < text_.size() && is_word_character(text_[end])) ++end;
-    if (end == at && at < text_.size()) {
-      constexpr std::string_view kPairs[] = {"//", "==", "!=", "<=", ">="};
-      const bool is_pair = std::ranges::count(kPairs, text_.substr(at, 2)) != 0;
-      end = at + (is_pair ? 2 : 1);
-    }
-    token_ = text_.substr(at, end - at);
-  }
-
-  bool take(std::string_view token) {
-    if (token_ != token) return false;
-    next();
-    return true;
-  }
-
-  void expect(std::string_view token) {
-    if (!take(token)) fail("'" + std::string(token) + "' is expected");
-  }
-
-  uint32_t add(Node node) {
-    rule_.nodes_.push_back(std::move(node));
-    return static_cast<uint32_t>(rule_.nodes_.size() - 1);
-  }
-
-  RuleType type_of(uint32_t node) const { return rule_.nodes_[node].type; }
-
-  void require(uint32_t node, RuleType type) const {
-    if (type_of(node) == type) return;
-    fail(type == RuleType::number ? "a number is expected in front of this, not a shape"
-                                  : "a shape is expected in front of this, not a number");
-  }
-
-  uint32_t binary(Op op, RuleType type, uint32_t left, uint32_t right) {
-    return add({.op = op, .type = type, .inputs = {left, right}});
-  }
-
-  uint32_t numbers(Op op, uint32_t left, uint32_t right) {
-    require(left, RuleType::number);
-    require(right, RuleType::number);
-    return binary(op, RuleType::number, left, right);
-  }
-
-  uint32_t condition() {
-    if (++nesting_ > kMaxNesting) fail("the expression is nested too deeply");
-    uint32_t value = either();
-    if (take("if")) {
-      const uint32_t test = either();
-      require(test, RuleType::number);
-      expect("else");
-      const uint32_t otherwise = condition();
-      require(otherwise, type_of(value));
-      value =
-          add({.op = Op::condition, .type = type_of(value), .inputs = {test, value, otherwise}});
-    }
-    --nesting_;
-    return value;
-  }
-
-  uint32_t either() {
-    uint32_t left = both();
-    while (take("or")) left = numbers(Op::either, left, both());
-    return left;
-  }
-
-  uint32_t both() {
-    uint32_t left = comparison();
-    while (take("and")) left = numbers(Op::both, left, comparison());
-    return left;
-  }
-
-  uint32_t comparison() {
-    const uint32_t left = sum();
-    const std::string_view sign = token_;
-    constexpr std::string_view kSigns[] = {"==", "!=", "<", "<=", ">", ">="};
-    if (std::ranges::count(kSigns, sign) == 0) return left;
-    next();
-    const uint32_t right = value_of_enumeration(left) ? enumerator(left) : sum();
-    require(right, type_of(left));
-    if (sign == "==") return binary(Op::equal, RuleType::number, left, right);
-    if (sign == "!=") return binary(Op::unequal, RuleType::number, left, right);
-    if (sign == "<") return numbers(Op::less, left, right);
-    if (sign == "<=") return numbers(Op::less_equal, left, right);
-    return numbers(sign == ">" ? Op::less : Op::less_equal, right, left);
-  }
-
-  bool value_of_enumeration(uint32_t left) const {
-    return rule_.nodes_[left].op == Op::attribute && rule_.nodes_[left].kind == BP_ARGUMENT_ENUM;
-  }
-
-  uint32_t enumerator(uint32_t left) {
-    const uint32_t offset = rule_.nodes_[left].offset;
-    const auto argument = std::ranges::find(arguments_, offset, &RuleArgument::offset);
-    for (size_t i = 0; i < argument->values.size(); ++i) {
-      if (token_ != argument->values[i]) continue;
-      next();
-      return constant(argument->first_value + static_cast<int64_t>(i));
-    }
-    fail("'" + std::string(token_) + "' is no value of " + std::string(argument->name));
-  }
-
-  uint32_t constant(int64_t number) { return add({.op = Op::constant, .number = number}); }
-
-  uint32_t sum() {
-    uint32_t left = product();
-    for (;;) {
-      if (take("+")) {
-        const uint32_t right = product();
-        require(right, type_of(left));
-        left = binary(Op::add, type_of(left), left, right);
-      } else if (take("-")) {
-        left = numbers(Op::subtract, left, product());
-      } else {
-        return left;
-      }
-    }
-  }
-
-  uint32_t product() {
-    uint32_t left = unary();
-    for (;;) {
-      if (take("*")) {
-        const uint32_t right = unary();
-        require(right, RuleType::number);
-        left = binary(Op::multiply, type_of(left), left, right);
-      } else if (take("//")) {
-        left = numbers(Op::divide, left, unary());
-      } else if (take("%")) {
-        left = numbers(Op::modulo, left, unary());
-      } else {
-        return left;
-      }
-    }
-  }
-
-  uint32_t unary() {
-    if (!take("-")) return postfix();
-    const uint32_t value = postfix();
-    require(value, RuleType::number);
-    return add({.op = Op::negate, .inputs = {value}});
-  }
-
-  uint32_t postfix() {
-    uint32_t value = primary();
-    while (take("[")) {
-      require(value, RuleType::dims);
-      uint32_t from = token_ == ":" ? constant(0) : condition();
-      require(from, RuleType::number);
-      if (!take(":")) {
-        value = binary(Op::index, RuleType::number, value, from);
-      } else {
-        const uint32_t to = token_ == "]" ? constant(dims::kEnd) : condition();
-        require(to, RuleType::number);
-        value = add({.op = Op::slice, .type = RuleType::dims, .inputs = {value, from, to}});
-      }
-      expect("]");
-    }
-    return value;
-  }
-
-  uint32_t primary() {
-    if (take("(")) {
-      const uint32_t value = condition();
-      expect(")");
-      return value;
-    }
-    if (take("[")) return list();
-    if (token_.empty()) fail("the expression ends here");
-    if (token_[0] >= '0' && token_[0] <= '9') return literal();
-    const std::string_view word = token_;
-    if (!is_word_character(word[0])) fail("'" + std::string(word) + "' is not expected");
-    next();
-    return token_ == "(" ? call(word) : name(word);
-  }
-
-  uint32_t literal() {
-    int64_t number = 0;
-    const char* const end = token_.data() + token_.size();
-    const auto read = std::from_chars(token_.data(), end, number);
-    if (read.ec != std::errc() || read.ptr != end) {
-      fail("'" + std::string(token_) + "' is no whole number");
-    }
-    next();
-    return constant(number);
-  }
-
-  uint32_t list() {
-    Node node{.op = Op::list, .type = RuleType::dims};
-    while (token_ != "]") {
-      node.inputs.push_back(condition());
-      require(node.inputs.back(), RuleType::number);
-      if (!take(",")) break;
-    }
-    expect("]");
-    return add(std::move(node));
-  }
-
-  const RuleArgument& argument(std::string_view word) {
-    const auto found = std::ranges::find(arguments_, word, &RuleArgument::name);
-    if (found == arguments_.end()) fail("'" + std::string(word) + "' is no argument of this op");
-    rule_.names_ |= 1u << (found - arguments_.begin());
-    return *found;
-  }
-
-  uint32_t name(std::string_view word) {
-    const RuleArgument& a = argument(word);
-    Node node{.op = Op::attribute, .kind = a.kind, .offset = a.offset};
-    if (!is_tensor_kind(a.kind)) {
-      if (a.kind == BP_ARGUMENT_F64 || a.kind == BP_ARGUMENT_DTYPE) {
-        fail("'" + std::string(word) + "' is neither a whole number nor a shape");
-      }
-      if (a.kind == BP_ARGUMENT_I64_LIST) node.type = RuleType::dims;
-      return add(std::move(node));
-    }
-    if (!take(".")) fail("'.shape' or '.ndim' is expected behind a tensor");
-    if (take("ndim")) {
-      node.op = Op::rank;
-    } else {
-      expect("shape");
-      node.op = Op::shape;
-      node.type = RuleType::dims;
-    }
-    return add(std::move(node));
-  }
-
-  // Parses the name of an argument in parentheses.
-  uint32_t of_argument(Op op, bool is_list) {
-    const RuleArgument& a = argument(token_);
-    if (is_list ? !is_list_kind(a.kind) : !is_tensor_kind(a.kind)) {
-      fail("'" + std::string(token_) + (is_list ? "' is no list" : "' is no tensor"));
-    }
-    next();
-    expect(")");
-    return add({.op = op, .kind = a.kind, .offset = a.offset});
-  }
-
-  uint32_t call(std::string_view word) {
-    struct Function {
-      std::string_view name;
-      Op op;
-      RuleType type;
-      std::vector<RuleType> parameters;
-    };
-    using enum RuleType;
-    static const Function kFunctions[] = {
-        {"min", Op::minimum, number, {number, number}},
-        {"max", Op::maximum, number, {number, number}},
-        {"numel", Op::numel, number, {dims}},
-        {"broadcast", Op::broadcast, dims, {dims, dims}},
-        {"reduced", Op::reduced, dims, {dims, dims, number}},
-        {"window", Op::window, dims, {dims, dims, dims, dims, dims}},
-    };
-    expect("(");
-    if (word == "len") return of_argument(Op::count, true);
-    if (word == "given") return of_argument(Op::is_given, false);
-    const auto* const f = std::ranges::find(kFunctions, word, &Function::name);
-    if (f == std::end(kFunctions)) fail("there is no function '" + std::string(word) + "'");
-    Node node{.op = f->op, .type = f->type};
-    for (const RuleType parameter : f->parameters) {
-      if (!node.inputs.empty()) expect(",");
-      node.inputs.push_back(condition());
-      require(node.inputs.back(), parameter);
-    }
-    expect(")");
-    return add(std::move(node));
-  }
-
-  std::string_view text_, token_;
-  std::span<const RuleArgument> arguments_;
-  Rule& rule_;
-  uint32_t nesting_ = 0;
-};
-
-std::string Rule::parse(std::string_view text, std::span<const RuleArgument> arguments,
-                        Rule& out_rule) {
-  Rule rule;
-  rule.text_ = text;
-  try {
-    RuleParser(rule.text_, arguments, rule).parse_all();
-  } catch (const Fault& fault) {
-    return fault.text;
-  }
-  out_rule = std::move(rule);
-  return "";
-}
-
-RuleValue Rule::evaluate(const void* frame, uint64_t item) const {
-  return evaluate(nodes_.back(), frame, item);
-}
-
-namespace {
-
 RuleValue number(int64_t value) {
   RuleValue result;
   result.number = value;
+  return result;
+}
+
+RuleValue real(double value) {
+  RuleValue result;
+  result.number = 0;  // The number exists.
+  result.real = value;
   return result;
 }
 
@@ -367,7 +37,10 @@ RuleValue attribute(bp_argument_kind kind, uint32_t offset, const void* frame) {
     case BP_ARGUMENT_I32:
       return number(value_at<int32_t>(frame, offset));
     case BP_ARGUMENT_ENUM:
+    case BP_ARGUMENT_DTYPE:
       return number(value_at<uint32_t>(frame, offset));
+    case BP_ARGUMENT_F64:
+      return real(value_at<double>(frame, offset));
     case BP_ARGUMENT_I64_LIST:
       return list(dims::list(value_at<const int64_t*>(frame, offset),
                              value_at<uint64_t>(frame, offset - 8)));
@@ -387,47 +60,94 @@ dims::View shape_or_none(const bp_tensor* t) {
   return t == nullptr ? dims::View{nullptr, dims::kNone} : dims::shape(*t);
 }
 
-bool is_same(const RuleValue& a, const RuleValue& b, RuleType type) {
-  return type == RuleType::number ? a.number == b.number : dims::View(a.list) == dims::View(b.list);
-}
-
 }  // namespace
 
-RuleValue Rule::evaluate(const Node& node, const void* frame, uint64_t item) const {
+RuleValue Rule::evaluate(const void* frame, uint64_t item) const {
+  return evaluate(nodes_.back(), frame, item);
+}
+
+// Returns what a node reads from the frame.
+RuleValue Rule::read(const Node& node, const void* frame, uint64_t item) {
+  if (node.op == Op::constant) {
+    return node.type == RuleType::real ? real(node.real) : number(node.number);
+  }
+  if (node.op == Op::attribute) return attribute(node.kind, node.offset, frame);
+  if (node.op == Op::count) {
+    return number(static_cast<int64_t>(value_at<uint64_t>(frame, node.offset - 8)));
+  }
+  const bp_tensor* const t = tensor(node.kind, node.offset, frame, item);
+  switch (node.op) {
+    case Op::shape:
+      return list(shape_or_none(t));
+    case Op::rank:
+      return number(shape_or_none(t).count);
+    case Op::is_given:
+      return number(t != nullptr);
+    default:
+      break;
+  }
+  if (t == nullptr) return {};
+  switch (node.op) {
+    case Op::accumulator:
+      return number(dims::accumulator(t->dtype));
+    case Op::is_integer:
+      return number(dims::is_integer(t->dtype));
+    case Op::is_quantized:
+      return number(dims::is_quantized(t->dtype));
+    default:
+      return number(t->dtype);
+  }
+}
+
+// Returns the number of input i, which may be a whole one.
+RuleValue Rule::real_input(const Node& node, size_t i, const void* frame, uint64_t item) const {
+  const Node& input = nodes_[node.inputs[i]];
+  const RuleValue value = evaluate(input, frame, item);
+  if (input.type == RuleType::real || value.number == dims::kNone) return value;
+  return real(static_cast<double>(value.number));
+}
+
+// Evaluates an operator whose result is no whole number.
+RuleValue Rule::calculate(const Node& node, const void* frame, uint64_t item) const {
+  const RuleValue a = real_input(node, 0, frame, item);
+  if (node.op == Op::negate) return a.number == dims::kNone ? a : real(-a.real);
+  const RuleValue b = real_input(node, 1, frame, item);
+  if (a.number == dims::kNone || b.number == dims::kNone) return {};
+  return real(node.op == Op::add        ? a.real + b.real
+              : node.op == Op::subtract ? a.real - b.real
+                                        : a.real * b.real);
+}
+
+// Returns whether a comparison holds. What does not exist equals nothing but itself.
+bool Rule::compare(const Node& node, const void* frame, uint64_t item) const {
+  const RuleType left = nodes_[node.inputs[0]].type, right = nodes_[node.inputs[1]].type;
+  if (left == RuleType::real || right == RuleType::real) {
+    const RuleValue a = real_input(node, 0, frame, item), b = real_input(node, 1, frame, item);
+    const bool exist = a.number != dims::kNone && b.number != dims::kNone;
+    if (node.op == Op::less) return exist && a.real < b.real;
+    if (node.op == Op::less_equal) return exist && a.real <= b.real;
+    return exist && a.real == b.real;
+  }
+  const RuleValue a = evaluate(nodes_[node.inputs[0]], frame, item);
+  const RuleValue b = evaluate(nodes_[node.inputs[1]], frame, item);
+  if (node.op == Op::less) return a.number < b.number;
+  if (node.op == Op::less_equal) return a.number <= b.number;
+  return left == RuleType::dims ? dims::View(a.list) == dims::View(b.list) : a.number == b.number;
+}
+
+// Evaluates an operator or a function whose result is a whole number.
+RuleValue Rule::count(const Node& node, const void* frame, uint64_t item) const {
   const auto input = [&](size_t i) { return evaluate(nodes_[node.inputs[i]], frame, item); };
   switch (node.op) {
-    case Op::constant:
-      return number(node.number);
-    case Op::attribute:
-      return attribute(node.kind, node.offset, frame);
-    case Op::shape:
-      return list(shape_or_none(tensor(node.kind, node.offset, frame, item)));
-    case Op::rank:
-      return number(shape_or_none(tensor(node.kind, node.offset, frame, item)).count);
-    case Op::count:
-      return number(static_cast<int64_t>(value_at<uint64_t>(frame, node.offset - 8)));
-    case Op::is_given:
-      return number(value_at<const void*>(frame, node.offset) != nullptr);
     case Op::numel:
       return number(dims::numel(input(0).list));
-    case Op::list: {
-      RuleValue result;
-      for (size_t i = 0; i < node.inputs.size(); ++i) result.list.append(input(i).number);
-      return result;
-    }
     case Op::index:
       return number(dims::at(input(0).list, input(1).number));
-    case Op::slice: {
-      const RuleValue whole = input(0);
-      return list(dims::slice(whole.list, input(1).number, input(2).number));
-    }
     case Op::add:
-      if (node.type == RuleType::dims) return list(dims::concat(input(0).list, input(1).list));
       return number(dims::add(input(0).number, input(1).number));
     case Op::subtract:
       return number(dims::sub(input(0).number, input(1).number));
     case Op::multiply:
-      if (node.type == RuleType::dims) return list(dims::repeat(input(0).list, input(1).number));
       return number(dims::mul(input(0).number, input(1).number));
     case Op::divide:
       return number(dims::floor_div(input(0).number, input(1).number));
@@ -439,29 +159,54 @@ RuleValue Rule::evaluate(const Node& node, const void* frame, uint64_t item) con
       return number(dims::min(input(0).number, input(1).number));
     case Op::maximum:
       return number(dims::max(input(0).number, input(1).number));
-    case Op::equal:
-      return number(is_same(input(0), input(1), nodes_[node.inputs[0]].type));
-    case Op::unequal:
-      return number(!is_same(input(0), input(1), nodes_[node.inputs[0]].type));
-    case Op::less:
-      return number(input(0).number < input(1).number);
-    case Op::less_equal:
-      return number(input(0).number <= input(1).number);
     case Op::both:
       return number(input(0).number == 1 && input(1).number == 1);
     case Op::either:
       return number(input(0).number == 1 || input(1).number == 1);
-    case Op::condition:
-      return input(0).number == 1 ? input(1) : input(2);
+    case Op::unequal:
+      return number(!compare(node, frame, item));
+    default:
+      return number(compare(node, frame, item));
+  }
+}
+
+// Evaluates an operator or a function whose result is a shape.
+RuleValue Rule::shape(const Node& node, const void* frame, uint64_t item) const {
+  const auto input = [&](size_t i) { return evaluate(nodes_[node.inputs[i]], frame, item); };
+  switch (node.op) {
+    case Op::list: {
+      RuleValue result;
+      for (size_t i = 0; i < node.inputs.size(); ++i) result.list.append(input(i).number);
+      return result;
+    }
+    case Op::slice: {
+      const RuleValue whole = input(0);
+      return list(dims::slice(whole.list, input(1).number, input(2).number));
+    }
+    case Op::add:
+      return list(dims::concat(input(0).list, input(1).list));
+    case Op::multiply:
+      return list(dims::repeat(input(0).list, input(1).number));
     case Op::broadcast:
       return list(dims::broadcast(input(0).list, input(1).list));
     case Op::reduced:
       return list(dims::reduced(input(0).list, input(1).list, input(2).number));
-    case Op::window:
+    case Op::blocks:
+      return list(dims::blocks(input(0).list, input(1).list));
+    default:
       return list(
           dims::window(input(0).list, input(1).list, input(2).list, input(3).list, input(4).list));
   }
-  return {};
+}
+
+RuleValue Rule::evaluate(const Node& node, const void* frame, uint64_t item) const {
+  if (node.inputs.empty() && node.op != Op::list) return read(node, frame, item);
+  if (node.op == Op::condition) {
+    const bool holds = evaluate(nodes_[node.inputs[0]], frame, item).number == 1;
+    return evaluate(nodes_[node.inputs[holds ? 1 : 2]], frame, item);
+  }
+  if (node.type == RuleType::dims) return shape(node, frame, item);
+  return node.type == RuleType::real ? calculate(node, frame, item) : count(node, frame, item);
 }
 
 }  // namespace bp::core

@@ -28,11 +28,20 @@ constexpr bool is_list_kind(bp_argument_kind kind) {
 }
 constexpr bool is_tensor_kind(bp_argument_kind kind) { return kind <= BP_ARGUMENT_SCALAR_TENSOR; }
 
-enum class RuleType : uint8_t { number, dims };
+enum class RuleType : uint8_t { number, dims, real, dtype };
 
-// A number, or a list of numbers that is a shape. What does not exist is dims::kNone.
+constexpr const char* name_of(RuleType type) {
+  return type == RuleType::number ? "a whole number"
+         : type == RuleType::dims ? "a shape"
+         : type == RuleType::real ? "a number"
+                                  : "a dtype";
+}
+
+// A whole number or a dtype, a list of numbers that is a shape, or a number with a fraction. What
+// does not exist is dims::kNone; the `number` of one with a fraction says whether it exists.
 struct RuleValue {
   int64_t number = dims::kNone;
+  double real = 0;
   dims::Dims list;
 };
 
@@ -43,6 +52,16 @@ class Rule {
   // keeps no reference to its arguments.
   static std::string parse(std::string_view text, std::span<const RuleArgument> arguments,
                            Rule& out_rule);
+
+  // Returns a rule whose value is always `number`.
+  static Rule of_number(int64_t number) {
+    Rule rule;
+    rule.nodes_.push_back({.op = Op::constant, .number = number});
+    return rule;
+  }
+
+  // Sets the text of a rule that stands in a formula.
+  void set_text(std::string_view text) { text_ = text; }
 
   bool is_given() const { return !nodes_.empty(); }
   RuleType type() const { return nodes_.back().type; }
@@ -63,6 +82,10 @@ class Rule {
     rank,
     count,
     numel,
+    dtype,
+    accumulator,
+    is_integer,
+    is_quantized,
     is_given,
     list,
     index,
@@ -84,6 +107,7 @@ class Rule {
     condition,
     broadcast,
     reduced,
+    blocks,
     window,
   };
 
@@ -93,8 +117,16 @@ class Rule {
     bp_argument_kind kind = 0;  // Of the argument that the node reads.
     uint32_t offset = 0;        // Its place in the frame.
     int64_t number = 0;
+    double real = 0;
     std::vector<uint32_t> inputs{};  // Earlier nodes.
   };
+
+  static RuleValue read(const Node& node, const void* frame, uint64_t item);
+  RuleValue real_input(const Node& node, size_t i, const void* frame, uint64_t item) const;
+  RuleValue calculate(const Node& node, const void* frame, uint64_t item) const;
+  bool compare(const Node& node, const void* frame, uint64_t item) const;
+  RuleValue count(const Node& node, const void* frame, uint64_t item) const;
+  RuleValue shape(const Node& node, const void* frame, uint64_t item) const;
 
   RuleValue evaluate(const Node& node, const void* frame, uint64_t item) const;
 

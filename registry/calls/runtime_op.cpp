@@ -52,6 +52,12 @@ const Words kSets[] = {
     {"index", {"i64", "i32"}},
     {"any",
      {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn", "f8e5m2"}},
+    {"quantized",
+     {"i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2", "f4e2m1"}},
+    {"factor",
+     {"f32", "f16", "bf16", "i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3",
+      "f6e3m2", "f4e2m1"}},
+    {"scale", {"f32", "f16", "bf16", "f8e8m0fnu", "f8e4m3fn"}},
 };
 
 uint32_t size_of(bp_argument_kind kind) {
@@ -103,6 +109,7 @@ class Reader {
     }
     for (uint32_t i = 0; i < made_->described.size(); ++i) read_rules(i);
     order_dtypes();
+    read_formulas();
     fill_row();
     fill_checks();
     return std::move(made_);
@@ -120,9 +127,13 @@ class Reader {
     return made_->texts.emplace_back(clean_text(text, LineBreaks::kIndent)).c_str();
   }
   // Copies lines, which a parser reads.
-  const char* keep_lines(const char* text) {
+  const char* keep_lines(const char* what, const char* text) {
     if (text == nullptr) return nullptr;
-    return made_->texts.emplace_back(text, strnlen(text, kMaxPluginText)).c_str();
+    const size_t size = strnlen(text, kMaxPluginText + 1);
+    if (size > kMaxPluginText) {
+      reject(std::string(what) + " has more than " + std::to_string(kMaxPluginText) + " bytes");
+    }
+    return made_->texts.emplace_back(text, size).c_str();
   }
 
   void read_head() {
@@ -151,11 +162,21 @@ class Reader {
     made_->desc.name = keep(given_.name);
     made_->desc.doc = keep(given_.doc);
     made_->desc.numerics = keep(given_.numerics);
-    made_->desc.decomposition = keep_lines(given_.decomposition);
+    made_->desc.decomposition = keep_lines("decomposition", given_.decomposition);
+    made_->desc.backward = keep_lines("backward", given_.backward);
+    read_formula_revision();
     made_->desc.infer = nullptr;
     made_->desc.state = nullptr;
     made_->infers = given_.infer != nullptr;
     made_->described.reserve(given_.argument_count);
+  }
+
+  void read_formula_revision() {
+    uint32_t& revision = made_->desc.formula_revision;
+    if (revision == 0) revision = given_.since;
+    if (revision >= given_.since && revision <= given_.revision) return;
+    reject("formula_revision is " + std::to_string(revision) + "; allowed are " +
+           std::to_string(given_.since) + " to " + std::to_string(given_.revision));
   }
 
   bp_op_argument argument_at(uint64_t i) const {
@@ -497,6 +518,33 @@ class Reader {
     if (follows(a.default_rule)) visit(a.default_other, state);
     state[i] = 2;
     made_->dtype_order.push_back(i);
+  }
+
+  // ---- Formulas ----
+
+  void read_formulas() {
+    const bp_op_desc& desc = made_->desc;
+    FormulaSubject subject{.name = desc.name,
+                           .arguments = made_->described,
+                           .since = given_.since,
+                           .revision = desc.formula_revision,
+                           .frame_size_bytes = size_in_formula()};
+    if (desc.decomposition != nullptr) {
+      auto formula = std::make_unique<Formula>();
+      const std::string defect = parse_decomposition(subject, desc.decomposition, *formula);
+      if (!defect.empty()) reject("decomposition, " + defect);
+      made_->formula = std::move(formula);
+    }
+    if (desc.backward == nullptr) return;
+    Formula gradients;
+    const std::string defect = check_backward(subject, desc.backward, gradients);
+    if (!defect.empty()) reject("backward, " + defect);
+  }
+
+  // Returns the size of the frame in the revision of the formulas.
+  uint32_t size_in_formula() const {
+    const uint32_t revision = made_->desc.formula_revision;
+    return revision >= last_since_ ? given_.frame_size_bytes : made_->size_in(revision);
   }
 
   // ---- The rows for the choice of a kernel and for the checks ----

@@ -8,6 +8,7 @@
 
 #include "backplane/operator.h"
 #include "ops_spec/checks.hpp"
+#include "registry/calls/formula.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/calls/op_rows.hpp"
 #include "registry/calls/op_rules.hpp"
@@ -56,7 +57,8 @@ struct RuntimeOp final : OpRow {
   std::deque<std::string> texts;  // What the names and rules point to.
   std::deque<std::vector<const char*>> lists;
   std::deque<std::vector<uint32_t>> numbers;
-  bool infers = false;  // The shapes come from the infer() of an owner.
+  std::unique_ptr<const Formula> formula;  // NULL without a decomposition.
+  bool infers = false;                     // The shapes come from the infer() of an owner.
 };
 
 // Reads a description. Returns NULL and says in `out_refusal` what is wrong.

@@ -82,6 +82,35 @@ void number(RuntimeOp& added, uint32_t op) {
   added.index = static_cast<uint32_t>(op_rows().size()) + op - kFirstRuntimeOp;
 }
 
+// How deeply decompositions may nest, so that the stack of a launch has a bound.
+constexpr uint32_t kMaxFormulaDepth = 8;
+
+// Returns why decompositions would nest too deeply if op number `op` had the description `added`,
+// or "". The depth of a decomposition that leads back to itself grows with each round.
+std::string depth_defect_locked(uint32_t op, const RuntimeOp& added) {
+  if (added.formula == nullptr || added.formula->called_ops.empty()) return "";
+  std::vector<uint32_t> depths(kMaxRuntimeOps);
+  const uint32_t count = slot_count.load(std::memory_order_relaxed);
+  for (uint32_t round = 0; round <= kMaxFormulaDepth; ++round) {
+    for (uint32_t i = 0; i <= count && i < kMaxRuntimeOps; ++i) {
+      const RuntimeOp* row = &added;
+      if (i + kFirstRuntimeOp != op) {
+        row = i == count ? nullptr : slots[i].load()->row.load(std::memory_order_relaxed);
+      }
+      if (row == nullptr || row->formula == nullptr) continue;
+      uint32_t depth = 0;
+      for (const uint32_t callee : row->formula->called_ops) {
+        depth = std::max(depth, depths[callee - kFirstRuntimeOp]);
+      }
+      depths[i] = depth + 1;
+      if (depths[i] <= kMaxFormulaDepth) continue;
+      return "its decomposition leads back to itself, or decompositions nest more than " +
+             std::to_string(kMaxFormulaDepth) + " deep";
+    }
+  }
+  return "";
+}
+
 // Gives a slot its first description, or a longer one. Returns why the description is incompatible
 // with the one that the slot has, or "".
 std::string describe_locked(Slot& slot, uint32_t op, std::unique_ptr<RuntimeOp> added) {
@@ -91,6 +120,8 @@ std::string describe_locked(Slot& slot, uint32_t op, std::unique_ptr<RuntimeOp> 
     std::string defect = extension_defect(is_longer ? *known : *added, is_longer ? *added : *known);
     if (!defect.empty() || !is_longer) return defect;
   }
+  std::string defect = depth_defect_locked(op, *added);
+  if (!defect.empty()) return defect;
   number(*added, op);
   slot.rows.push_back(std::move(added));
   slot.row.store(slot.rows.back().get(), std::memory_order_release);

@@ -201,9 +201,9 @@ TEST(RuntimeOps, AreRefusedInWords) {
       {[](TestOp& o) { o.arguments[2].shape_rule = "x.shape[0]"; },
        "y: shape_rule \"x.shape[0]\" is no shape"},
       {[](TestOp& o) { o.arguments[2].shape_rule = "x.shape + [wait]"; },
-       "y: shape_rule \"x.shape + [wait]\", column 16: 'wait' is no argument of this op"},
+       "y: shape_rule \"x.shape + [wait]\", column 12: 'wait' is no argument of this op"},
       {[](TestOp& o) { o.arguments[2].shape_rule = "spread(x.shape)"; },
-       "column 8: there is no function 'spread'"},
+       "column 1: there is no function 'spread'"},
       {[](TestOp& o) { o.arguments[2].shape_rule = "[x.ndim"; }, "']' is expected"},
       {[](TestOp& o) { o.arguments[0].shape_rule = "y.shape"; },
        "reads y, an output whose shape is not \"given\""},
@@ -212,7 +212,7 @@ TEST(RuntimeOps, AreRefusedInWords) {
       {[](TestOp& o) { o.arguments[3].default_text = "quick"; },
        "its default is none of its values"},
       {[](TestOp& o) { o.arguments[3].first_value = 2; }, "first_value is 2; it must be 0 or 1"},
-      {[](TestOp& o) { o.arguments[4].below = "x"; }, "'.shape' or '.ndim' is expected"},
+      {[](TestOp& o) { o.arguments[4].below = "x"; }, "'.shape', '.ndim' or '.dtype' is expected"},
       {[](TestOp& o) { o.arguments[0].struct_size = 24; }, "argument 0: struct_size is 24"},
   };
   for (const auto& row : rows) {

@@ -1,8 +1,13 @@
 #include "registry/services/decompose.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <vector>
 
+#include "registry/calls/runtime_op.hpp"
+#include "registry/calls/runtime_ops.hpp"
+#include "registry/services/formula_run.hpp"
 #include "registry/services/service_kernels.hpp"
 #include "registry/tensors/strides.hpp"
 
@@ -32,6 +37,28 @@ std::vector<bp_kernel> make_kernels() {
   return kernels;
 }
 
+bp_status launch_formula(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const auto& op = *static_cast<const core::RuntimeOp*>(self->state);
+  return evaluate(*launch, op.name,
+                  [&](Evaluator& e) { run_formula(e, *op.formula, op.name, args); });
+}
+
+// Returns the kernel of an op that was described at run time, or NULL if it has no decomposition.
+const bp_kernel* runtime_decomposition(const core::RuntimeOp& op) {
+  static std::mutex mutex;
+  static std::map<const core::RuntimeOp*, bp_kernel> kernels;  // A description is never freed.
+  if (op.formula == nullptr) return nullptr;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = kernels.try_emplace(&op);
+  if (is_new) {
+    const core::Formula& formula = *op.formula;
+    found->second =
+        make_service("decomposition", op.op, formula.frame_size_bytes, &op, launch_formula);
+    found->second.spec_revision = formula.revision;
+  }
+  return &found->second;
+}
+
 }  // namespace
 
 bp_op_output Evaluator::infer(uint32_t op, const void* args) {
@@ -47,7 +74,6 @@ void Evaluator::launch(uint32_t op, const void* args) {
   if (status != BP_OK) throw Failed{status};
 }
 
-// Returns a tensor without memory that has the dtype and the shape that the caller chose.
 bp_tensor Evaluator::choose(const Choice& choice) {
   static constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
   bp_tensor chosen{};
@@ -165,6 +191,7 @@ void Evaluator::store(const bp_tensor* value, const bp_tensor* y) {
 }
 
 const bp_kernel* decomposition(const core::OpRow& row) {
+  if (core::is_runtime_op(row)) return runtime_decomposition(core::runtime_op(row));
   static const std::vector<bp_kernel> kernels = make_kernels();
   const auto found = std::ranges::find(kernels, row.op, &bp_kernel::op);
   return found == kernels.end() ? nullptr : &*found;

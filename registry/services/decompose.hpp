@@ -70,6 +70,12 @@ class Evaluator {
   // Runs `op` with a frame whose tensors all exist.
   void launch(uint32_t op, const void* args);
 
+  // Checks a frame, and returns dtype and shape of the first output of `op`.
+  static bp_op_output infer(uint32_t op, const void* args);
+
+  // Returns a tensor without memory that has the dtype and the shape that the caller chose.
+  static bp_tensor choose(const Choice& choice);
+
  private:
   struct Stored {
     bp_tensor tensor;
@@ -77,8 +83,6 @@ class Evaluator {
     BlockHandle block;
   };
 
-  bp_op_output infer(uint32_t op, const void* args);
-  bp_tensor choose(const Choice& choice);
   Stored& copy_of(const bp_tensor& x, int64_t ndim);
 
   const bp_target& target_;

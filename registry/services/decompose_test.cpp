@@ -1,12 +1,17 @@
-// Tests decompositions on a real host. Results are compared with the host's own kernels.
+// Tests decompositions on a real host. Results are compared with the host's own kernels. Each op
+// has a twin that is described at run time with the text of the same decomposition; its results
+// must have the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "backplane/ops.h"
+#include "registry/tests/runtime_op_desc.hpp"
 #include "registry/tests/service_tensors.hpp"
 
 namespace bp {
@@ -35,6 +40,26 @@ class Decompositions : public testing::Test {
     args.*output = decomposed.get();
     launch(BP_KERNEL_DECOMPOSED, op, args);
     expect_close(decomposed.elements(), native.elements());
+    Tensor<T> twin(*host, std::move(shape));
+    args.*output = twin.get();
+    launch(BP_KERNEL_DECOMPOSED, twin_of(op), args);
+    const std::vector<T> ours = decomposed.elements(), theirs = twin.elements();
+    EXPECT_EQ(std::memcmp(ours.data(), theirs.data(), ours.size() * sizeof(T)), 0);
+  }
+
+  // Describes the twin of an op of backplane/ops.h, and returns its number.
+  uint32_t twin_of(uint32_t op) {
+    const bp_op_desc* ours = nullptr;
+    EXPECT_EQ(bp_op_describe(op, &ours), BP_OK) << bp_error_text();
+    const core::TwinOp twin(*ours);
+    uint32_t number = 0;
+    bp_add_result result{};
+    EXPECT_EQ(
+        bp_registry_add_ops(registry.get(), 1, &twin.desc, sizeof(twin.desc), &number, &result),
+        BP_OK)
+        << bp_error_text();
+    EXPECT_NE(number, 0u) << twin.name << ": " << (result.reason == nullptr ? "" : result.reason);
+    return number;
   }
 
   Registry registry;
@@ -283,6 +308,135 @@ TYPED_TEST(Decompositions, WriteThroughTheStridesOfTheirOutput) {
                  bp_log_softmax_args{.x = x.get(), .y = y->get(), .axis = 1});
   }
   expect_close(decomposed.read(), native.read());
+}
+
+// ---- Ops that are described at run time ---------------------------------------------------------
+
+// The frame of TestOp, and what its second revision appends.
+struct TestArgs {
+  uint32_t struct_size = 40;
+  uint32_t flags = 0;
+  const bp_tensor* x = nullptr;
+  const bp_tensor* weight = nullptr;
+  const bp_tensor* y = nullptr;
+  uint32_t mode = 1;
+  int32_t axis = 0;
+  const bp_tensor* bias = nullptr;
+};
+
+struct RuntimeDecompositions : testing::Test {
+  RuntimeDecompositions() {
+    x.set({1, 2, 3, 4});
+    weight.set({1, 0, 0, 1});
+    args.x = x.get();
+    args.weight = weight.get();
+    args.y = y.get();
+  }
+
+  uint32_t describe(core::TestOp& op) {
+    const bp_op_desc desc = op.desc();
+    uint32_t number = 0;
+    bp_add_result result{};
+    EXPECT_EQ(bp_registry_add_ops(registry.get(), 1, &desc, sizeof(desc), &number, &result), BP_OK)
+        << bp_error_text();
+    EXPECT_NE(number, 0u) << result.reason;
+    return number;
+  }
+
+  // Returns the status and the text of a launch of an op with this decomposition.
+  std::string failure(const char* name, const char* decomposition) {
+    core::TestOp op(name);
+    op.decomposition = decomposition;
+    const bp_status status = bp_op_launch(host, nullptr, 0, describe(op), &args);
+    if (status == BP_OK) return "";
+    return std::string(bp_status_name(status)) + ": " + bp_error_text();
+  }
+
+  Registry registry;
+  const bp_target* host = load(registry, BACKPLANE_TEST_PLUGIN);
+  Tensor<float> x{*host, {2, 2}}, weight{*host, {2, 2}}, y{*host, {2, 2}};
+  TestArgs args;
+};
+
+// [OP-7]
+TEST_F(RuntimeDecompositions, RunWhereNoKernelTakesTheCall) {
+  core::TestOp op("acme.decomposed");
+  op.decomposition = "p = matmul(x, weight, alpha=0, beta=0)\ny = neg(p) if mode == fast else p";
+  const uint32_t number = describe(op);
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  EXPECT_EQ(y.elements(), x.elements());
+  args.mode = 2;
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  EXPECT_EQ(y.elements(), (std::vector<float>{-1, -2, -3, -4}));
+  EXPECT_EQ(statistics(*host, number).decomposed_count, 2u);
+}
+
+TEST_F(RuntimeDecompositions, SayWhichLineFails) {
+  const std::string head = "internal: ";
+  EXPECT_EQ(failure("acme.reshapes", "a = neg(x)\ny = reshape(a, [3])"),
+            head +
+                "acme.reshapes: line 2 of its decomposition: reshape: [2, 2] and [3] have "
+                "different numbers of elements");
+  EXPECT_EQ(failure("acme.expands", "y = neg(expand(x, [2, 3]))"),
+            head +
+                "acme.expands: line 1 of its decomposition: expand: [2, 2] does not broadcast "
+                "to [2, 3]");
+  EXPECT_EQ(failure("acme.permutes", "y = permute(x, [0, 0])"),
+            head +
+                "acme.permutes: line 1 of its decomposition: permute: [0, 0] is no order of 2 "
+                "axes");
+  EXPECT_EQ(failure("acme.slices", "y = slice(x, axis=1, start=1, stop=4)"),
+            head +
+                "acme.slices: line 1 of its decomposition: slice: axis 1 of [2, 2] has no range "
+                "1 to 4");
+  EXPECT_EQ(failure("acme.divides", "n = 4 // axis\ny = mul(x, n)"),
+            head +
+                "acme.divides: line 1 of its decomposition: '4 // axis' does not exist for this "
+                "call");
+  EXPECT_EQ(failure("acme.sums", "y = sum(x, axes=[1], keepdims=1)"),
+            head +
+                "acme.sums: line 1 of its decomposition: sum gives f32 [2, 1], and the output is "
+                "f32 [2, 2]");
+  EXPECT_EQ(failure("acme.casts", "a = copy(x, dtype=f64)\ny = a"),
+            head +
+                "acme.casts: line 2 of its decomposition: y gives f64 [2, 2], and the output is "
+                "f32 [2, 2]");
+  EXPECT_NE(failure("acme.adds", "y = add(x, reshape(weight, [4]))")
+                .find(head + "acme.adds: line 1 of its decomposition: add: b "),
+            std::string::npos);
+}
+
+TEST_F(RuntimeDecompositions, ReadAnInputWhoseMemoryIsThatOfAnOutput) {
+  core::TestOp op("acme.in_place");
+  op.arguments[2].may_alias = 1;
+  op.arguments.erase(op.arguments.begin() + 3, op.arguments.end());
+  op.arguments.push_back(core::test_argument("z", BP_ARGUMENT_OUT, 32, "like(x)", "x.shape"));
+  op.decomposition = "y = neg(x)\nz = mul(x, weight)";
+  const uint32_t number = describe(op);
+  struct Args {
+    uint32_t struct_size, flags;
+    const bp_tensor *x, *weight, *y, *z;
+  } frame = {sizeof(Args), 0, x.get(), weight.get(), x.get(), y.get()};
+  weight.set({2, 2, 2, 2});
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &frame), BP_OK) << bp_error_text();
+  EXPECT_EQ(x.elements(), (std::vector<float>{-1, -2, -3, -4}));
+  EXPECT_EQ(y.elements(), (std::vector<float>{2, 4, 6, 8}));
+}
+
+// [OP-9]
+TEST_F(RuntimeDecompositions, ServeNoCallThatGivesWhatCameLater) {
+  core::TestOp op("acme.aged");
+  op.append_bias();
+  op.decomposition = "y = matmul(x, weight, alpha=0, beta=0)";
+  const uint32_t number = describe(op);
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  Tensor<float> bias(*host, {2});
+  args.struct_size = sizeof(args);
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  args.bias = bias.get();
+  EXPECT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("decomposition: bias is given"), std::string::npos)
+      << bp_error_text();
 }
 
 }  // namespace

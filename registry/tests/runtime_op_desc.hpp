@@ -62,6 +62,8 @@ struct TestOp {
     desc.argument_count = arguments.size();
     desc.argument_stride_bytes = sizeof(bp_op_argument);
     desc.decomposition = decomposition;
+    desc.backward = backward;
+    desc.formula_revision = formula_revision;
     desc.infer = infer;
     desc.state = state;
     return desc;
@@ -77,10 +79,36 @@ struct TestOp {
   std::string name;
   std::vector<bp_op_argument> arguments;
   const char* value_names[2] = {"exact", "fast"};
-  uint32_t revision = 0, frame_size_bytes = 40;
+  uint32_t revision = 0, frame_size_bytes = 40, formula_revision = 0;
   const char* decomposition = nullptr;
+  const char* backward = nullptr;
   decltype(bp_op_desc::infer) infer = nullptr;
   void* state = nullptr;
+};
+
+// An op of the spec under another name, which a host takes for one that was described at run time.
+struct TwinOp {
+  explicit TwinOp(const bp_op_desc& ours) : name(std::string("twin.") + ours.name), desc(ours) {
+    arguments.assign(ours.arguments, ours.arguments + ours.argument_count);
+    desc.name = name.c_str();
+    desc.arguments = arguments.data();
+    desc.argument_stride_bytes = sizeof(bp_op_argument);
+    for (bp_op_argument& argument : arguments) {
+      if (argument.shape_rule == nullptr || argument.kind < BP_ARGUMENT_OUT) continue;
+      // The rules of such an op read no output, unless its shape is given.
+      for (const bp_op_argument& other : arguments) {
+        const std::string shape = std::string(other.name) + ".shape";
+        if (shape == argument.shape_rule && other.kind == BP_ARGUMENT_OUT) {
+          argument.shape_rule = other.shape_rule;
+        }
+      }
+    }
+  }
+  TwinOp(const TwinOp&) = delete;
+
+  std::string name;
+  std::vector<bp_op_argument> arguments;
+  bp_op_desc desc;
 };
 
 }  // namespace bp::core

@@ -10,6 +10,10 @@
  *   shapes     An expression over arguments: "x.shape", "broadcast(a.shape, b.shape)",
  *              "x.shape[:-1] + [weight.shape[0]]", "reduced(x.shape, axes, keepdims)".
  *   bounds     An expression for a number: "0", "max(x.ndim, 1)".
+ *   formulas   Lines "name = value". A value is a tensor, or an expression. A tensor is a name, a
+ *              call of an op by its name, which gives every attribute ("sum(x, axes=[0],
+ *              keepdims=1)"), a view of a tensor ("transpose(x)"), or one tensor of two ("x if
+ *              given(bias) else add(x, bias)").
  *
  * Threads: a description never changes, and its texts and lists live until the process ends.
  */
@@ -110,8 +114,22 @@ typedef struct bp_op_desc {
   uint64_t argument_stride_bytes;
 
   const char* numerics; /* The class of its errors (conformance/docs), such as "E0"; or NULL. */
-  const char* decomposition; /* NULL, or the op as other ops: lines such as "y = add(a, b)". It is
-                                for readers: the host does not run that of a vendor's op. */
+
+  /* NULL, or the op as other ops: formulas that give each output a value, such as "y = add(a, b)".
+   * They call ops of backplane/ops.h, and ops of the same vendor that were described before. [OP-6]
+   * A description whose decomposition is wrong is rejected; the text says the line and the word.
+   * [OP-7] If no kernel of a device takes a call, the decomposition runs there, as for ops of
+   * backplane/ops.h. [OP-8] A kernel gives the results of the decomposition: integers are equal,
+   * and floats agree to half the bits of their mantissa, relative to the largest result. */
+  const char* decomposition;
+  /* NULL, or how the gradients are computed: "none: " with a reason, the name of the op that
+   * computes them, or formulas that give grad_x a value for an input x, and read grad_y for an
+   * output y. The host checks it as it checks a decomposition, and runs no gradient. */
+  const char* backward;
+  /* The revision for which decomposition and backward were written; 0: since. [OP-9] The
+   * decomposition serves no call that gives what came later. */
+  uint32_t formula_revision;
+  uint32_t reserved;
 
   /* Optional, for bp_registrar::add_ops; NULL in what the host lends. Infers dtype and shape of the
    * outputs that are no lists, in the order of the frame, where shape_rules cannot say them. The
