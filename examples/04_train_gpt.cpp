@@ -13,6 +13,7 @@
 #include "backplane/runtime/runtime.hpp"
 #include "output.hpp"
 #include "train_gpt/options.hpp"
+#include "train_gpt/steps.hpp"
 #include "train_gpt/text.hpp"
 
 namespace {
@@ -50,10 +51,6 @@ class Gpt : public bp::nn::Module {
   std::shared_ptr<bp::nn::Linear> head_;
 };
 
-bp::Tensor loss_of(Gpt& model, const Windows& windows) {
-  return bp::cross_entropy(model(windows.inputs).flatten(0, 1), windows.targets);
-}
-
 // Returns the mean loss of windows that are spread evenly over the text's last tenth.
 double validate(Gpt& model, const Text& text, const Options& o) {
   const bp::NoGradGuard no_grad;
@@ -65,7 +62,8 @@ double validate(Gpt& model, const Text& text, const Options& o) {
     std::vector<int64_t> starts;
     for (int64_t row = 0; row < o.batch; ++row)
       starts.push_back((i * o.batch + row) * room / count);
-    total += loss_of(model, cut(text.validation, starts, o.context)).item<double>();
+    const Tokens tokens = cut(text.validation, starts, o.context);
+    total += loss_of(model, to_device(tokens, o.context)).item<double>();
   }
   model.train();
   return total / static_cast<double>(o.eval_batches);
@@ -94,7 +92,6 @@ void save(const Options& o, const Text& text, const Gpt& model, const bp::AdamW&
   for (const auto& [name, tensor] : optimizer.state_dict()) all["optimizer." + name] = tensor;
   bp::Metadata metadata = description(o, text);
   metadata["step"] = std::to_string(step);
-  metadata["generator"] = std::to_string(bp::current_device().generator().state().offset);
   bp::save_safetensors(o.checkpoint, all, metadata);
 }
 
@@ -117,28 +114,13 @@ int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimi
   }
   model.load_state_dict(weights);
   optimizer.load_state_dict(state);
-  bp::current_device().generator().set_seed(static_cast<uint64_t>(o.seed),
-                                            std::stoull(loaded.metadata.at("generator")));
   return std::stoll(loaded.metadata.at("step"));
 }
 
 // ---- Training ----------------------------------------------------------------------------------
 
-double train_step(Gpt& model, bp::AdamW& optimizer, const Windows& windows, double lr,
-                  double clip) {
-  optimizer.zero_grad();
-  const bp::Tensor loss = loss_of(model, windows);
-  loss.backward();
-  if (clip > 0) bp::clip_grad_norm(model.parameters(), clip);
-  optimizer.set_lr(lr);
-  optimizer.step();
-  return loss.item<double>();
-}
-
-constexpr int64_t kWarmSteps = 2;
-
-double tokens_per_second(const Options& o, int64_t steps, double seconds) {
-  return steps > 0 ? static_cast<double>(steps * o.batch * o.context) / seconds : 0;
+double per_second(int64_t count, double seconds) {
+  return count > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
 void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer, int64_t done) {
@@ -147,13 +129,14 @@ void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer,
   LossLog log(o.log, "step,loss,lr", done);
   bp::ProgressBar bar(static_cast<uint64_t>(o.stop - done), "training");
   std::string note, validated;
+  Steps steps(model, optimizer, o);
   double seconds = 0, rate = 0;
   for (int64_t step = done + 1; step <= o.stop; ++step) {
     const auto start = std::chrono::steady_clock::now();
     const double lr = schedule.lr(step);
-    const double loss = train_step(model, optimizer, training_batch(text, o, step), lr, o.clip);
+    const double loss = steps.take(training_batch(text, o, step), step, lr);
     // The first steps also prepare what all later steps use, so they are not timed.
-    if (step > done + kWarmSteps) {
+    if (step > done + steps.warm_count()) {
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     log.add(step, {loss, lr});
@@ -162,15 +145,20 @@ void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer,
       std::snprintf(line, sizeof(line), ", validation %.4f", validate(model, text, o));
       validated = line;
     }
-    rate = tokens_per_second(o, step - done - kWarmSteps, seconds);
-    std::snprintf(line, sizeof(line), "loss %.4f%s, %.0f tokens/s", loss, validated.c_str(), rate);
+    rate = per_second(step - done - steps.warm_count(), seconds);
+    std::snprintf(line, sizeof(line), "loss %.4f%s, %.0f tokens/s", loss, validated.c_str(),
+                  rate * static_cast<double>(o.batch * o.context));
     note = line;
     bar.step(note);
     const bool is_due = step % o.save_every == 0 || step == o.stop;
     if (is_due && !o.checkpoint.empty()) save(o, text, model, optimizer, step);
   }
   bar.finish(note);
-  std::printf("trained at %.0f tokens/s\n", rate);
+  std::printf("trained at %.0f tokens/s: %.1f steps/s of %llu %s, %.0f launches/s\n",
+              rate * static_cast<double>(o.batch * o.context), rate,
+              static_cast<unsigned long long>(steps.work_count()),
+              steps.is_captured() ? "captured nodes" : "launches",
+              rate * static_cast<double>(steps.work_count()));
 }
 
 // ---- Writing -----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 """Runs 04_train_gpt as a user would, on a tiny model. Checks that it learns, that an interrupted
 run continues bit for bit, also after a kill, what it writes, what it says if a file takes no bytes,
 and that it refuses wrong options. If it is given the name of a device, the test compares the losses
-on it with the losses on the default device instead."""
+on it with the losses on the default device instead, and those of a captured step with those of
+eager steps."""
 import os
 import pathlib
 import re
@@ -124,6 +125,28 @@ def check_fallback():
     assert tails[0] == tails[1] and tails[0].startswith("validation loss"), tails
 
 
+def check_capture(scratch, is_exact, *device):
+    """Checks that replays of a captured step give the losses of eager steps while the data, the
+    rate and the dropout change. The validations are eager, and stand between replays. On an exact
+    device the weights and the state of the optimizer are the same too, bit for bit. Other devices
+    compute the corrections of AdamW with other roundings if the number of the step is a tensor."""
+    stem = scratch / "capture"
+    files, curves = {}, []
+    for name, more in (("eager", []), ("replayed", ["--capture"])):
+        done = run("--stop", "14", "--sample", "0", "--clip", "0.5", "--eval-every", "5",
+                   "--log", f"{stem}.{name}.csv", "--checkpoint", f"{stem}.{name}.safetensors",
+                   *device, *more)
+        kind = "captured nodes" if more else "launches"
+        assert re.search(rf" steps/s of \d+ {kind}, \d+ launches/s", done.stdout), done.stdout
+        files[name] = [pathlib.Path(f"{stem}.{name}.{end}").read_bytes()
+                       for end in ("csv", "safetensors")]
+        curves.append(losses(pathlib.Path(f"{stem}.{name}.csv")))
+    assert len(curves[0]) == 14
+    assert all(abs(a / b - 1) <= 1e-5 for a, b in zip(*curves, strict=True)), curves
+    if is_exact:
+        assert files["eager"] == files["replayed"], "the replays gave other losses or weights"
+
+
 def check_refusals(scratch):
     assert "usage:" in run("--help").stdout
     assert "--steps is 'x'; allowed: whole numbers from 0" in run("--steps", "x", expect=2).stderr
@@ -159,8 +182,10 @@ def compare_losses(scratch, device):
 with tempfile.TemporaryDirectory() as folder:
     if len(sys.argv) > 2:
         compare_losses(pathlib.Path(folder), sys.argv[2])
+        check_capture(pathlib.Path(folder), "exact" in sys.argv[3:], "--device", sys.argv[2])
     else:
         check_training(pathlib.Path(folder))
+        check_capture(pathlib.Path(folder), True)
         check_kill(pathlib.Path(folder))
         check_full_disk()
         check_refusals(pathlib.Path(folder))

@@ -30,6 +30,7 @@ constexpr const char* kHelp = R"(usage: 04_train_gpt [OPTION ...]
   --warmup N           steps in which the rate rises (default: 100)
   --weight-decay X     of AdamW (default: 0.1)
   --dropout X          chance (default: 0)
+  --capture            captures a whole step after two eager ones, and replays it
   --clip X             norm that gradients are scaled down to; 0: off (default: 0)
   --eval-every N       steps between validations (default: 250)
   --eval-batches N     batches of a validation (default: 10)
@@ -60,6 +61,11 @@ struct Named {
   const char* name;
   Target target;
   double least = 0;
+};
+
+struct Flag {
+  const char* name;
+  bool* target;
 };
 
 template <typename T>
@@ -103,6 +109,8 @@ Options parse(int argc, char** argv) {
       {"--temperature", &o.temperature, 1e-3},
       {"--top-k", &o.top_k},
   };
+  const Flag flags[] = {
+      {"--resume", &o.resume}, {"--explain", &o.explain}, {"--capture", &o.capture}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
@@ -110,8 +118,9 @@ Options parse(int argc, char** argv) {
       flush_standard_output();
       std::exit(0);
     }
-    if (name == "--resume" || name == "--explain") {
-      (name == "--resume" ? o.resume : o.explain) = true;
+    const auto* flag = std::ranges::find(flags, name, &Flag::name);
+    if (flag != std::end(flags)) {
+      *flag->target = true;
       continue;
     }
     const auto* found = std::ranges::find(table, name, &Named::name);

@@ -58,20 +58,24 @@ Text read_text(const Options& options) {
   return text;
 }
 
-Windows cut(const std::vector<int64_t>& tokens, const std::vector<int64_t>& starts,
-            int64_t context) {
-  std::vector<int64_t> inputs, targets;
-  for (const int64_t start : starts) {
-    const auto first = tokens.begin() + start;
-    inputs.insert(inputs.end(), first, first + context);
-    targets.insert(targets.end(), first + 1, first + context + 1);
-  }
-  const auto count = static_cast<int64_t>(starts.size());
-  return {bp::from_host<int64_t>(inputs, {count, context}),
-          bp::from_host<int64_t>(targets, {count * context})};
+Windows to_device(const Tokens& tokens, int64_t context) {
+  const auto count = static_cast<int64_t>(tokens.inputs.size());
+  return {bp::from_host<int64_t>(tokens.inputs, {count / context, context}),
+          bp::from_host<int64_t>(tokens.targets, {count})};
 }
 
-Windows training_batch(const Text& text, const Options& o, int64_t step) {
+Tokens cut(const std::vector<int64_t>& tokens, const std::vector<int64_t>& starts,
+           int64_t context) {
+  Tokens windows;
+  for (const int64_t start : starts) {
+    const auto first = tokens.begin() + start;
+    windows.inputs.insert(windows.inputs.end(), first, first + context);
+    windows.targets.insert(windows.targets.end(), first + 1, first + context + 1);
+  }
+  return windows;
+}
+
+Tokens training_batch(const Text& text, const Options& o, int64_t step) {
   const auto places =
       static_cast<uint64_t>(text.training.size()) - static_cast<uint64_t>(o.context);
   std::vector<int64_t> starts;

@@ -20,13 +20,19 @@ struct Text {
 // Reads the text. The first nine tenths of the file are for training.
 Text read_text(const Options& options);
 
-struct Windows {
-  bp::Tensor inputs, targets;  // (batch, context), and (batch * context) one character later.
+// Windows of the text on the host: (batch, context), and (batch * context) one character later.
+struct Tokens {
+  std::vector<int64_t> inputs, targets;
 };
 
+// The same on the current device.
+struct Windows {
+  bp::Tensor inputs, targets;
+};
+Windows to_device(const Tokens& tokens, int64_t context);
+
 // Returns the windows that begin at `starts`.
-Windows cut(const std::vector<int64_t>& tokens, const std::vector<int64_t>& starts,
-            int64_t context);
+Tokens cut(const std::vector<int64_t>& tokens, const std::vector<int64_t>& starts, int64_t context);
 
 // Returns the windows that a step of training sees.
-Windows training_batch(const Text& text, const Options& options, int64_t step);
+Tokens training_batch(const Text& text, const Options& options, int64_t step);
