@@ -166,7 +166,8 @@ struct BlockedTraits {
   }
 
   // The program of a call is looked up in the same way as by the launch.
-  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device*, const void* args) {
+  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device*, bp_launch_flags,
+                                       const void* args) {
     return read_call(self, args).program->workspace_size_bytes();
   }
 

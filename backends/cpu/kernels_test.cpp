@@ -419,7 +419,7 @@ TEST_F(Kernels, RefuseSumsByIndexThatNeedMoreWorkspaceThan64BitsCount) {
   const bp_scatter_reduce_args args{
       .struct_size = sizeof(args), .x = &x, .indices = &indices, .src = &src, .y = &y};
   uint64_t required = 0, preferred = 0;
-  EXPECT_EQ(k->workspace_size(k, b.device, &args, &required, &preferred), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(k->workspace_size(k, b.device, 0, &args, &required, &preferred), BP_INVALID_ARGUMENT);
   EXPECT_EQ(b.text,
             "a tensor has shape [2147483648, 2147483648], and 64 bits do not hold its number of "
             "bytes");

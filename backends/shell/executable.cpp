@@ -165,9 +165,9 @@ void Executable::choose(size_t index) {
   node.frame = given.frame.fitted(node.kernel->args_size_bytes);
   if (node.kernel->workspace_size == nullptr) return;
   uint64_t required = 0, preferred = 0;
-  require(
-      node.kernel->workspace_size(node.kernel, device_, node.frame.data(), &required, &preferred),
-      "workspace_size");
+  require(node.kernel->workspace_size(node.kernel, device_, request_.flags, node.frame.data(),
+                                      &required, &preferred),
+          "workspace_size");
   node.workspace_bytes = std::max(required, preferred);
 }
 
@@ -373,8 +373,8 @@ void Executable::make_kernel() {
   kernel_.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC;
   for (const Node& node : nodes_) kernel_.flags &= node.kernel->flags;
   kernel_.layouts = BP_LAYOUT_ANY;
-  kernel_.workspace_size = [](const bp_kernel* self, bp_device*, const void*, uint64_t* required,
-                              uint64_t* preferred) -> bp_status {
+  kernel_.workspace_size = [](const bp_kernel* self, bp_device*, bp_launch_flags, const void*,
+                              uint64_t* required, uint64_t* preferred) -> bp_status {
     const auto* const executable = static_cast<const Executable*>(self->state);
     if (required != nullptr) *required = executable->workspace_bytes_;
     if (preferred != nullptr) *preferred = executable->workspace_bytes_;

@@ -152,8 +152,8 @@ TEST_F(ExecutableTest, PutsATemporaryBehindAGapThatIsTooSmall) {
 }
 
 TEST_F(ExecutableTest, GivesNodesTheirWorkspaceBehindTheTemporaries) {
-  add.workspace_size = [](const bp_kernel*, bp_device*, const void*, uint64_t* out_required,
-                          uint64_t* out_preferred) {
+  add.workspace_size = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*,
+                          uint64_t* out_required, uint64_t* out_preferred) {
     *out_required = 100;
     *out_preferred = 300;
     return bp_status{BP_OK};

@@ -174,7 +174,9 @@ struct KernelTraits {
     return static_cast<const bp_add_args*>(args)->a->layout != nullptr;
   }
   static bp_status launch(const bp_kernel&, const bp_launch&, const void*) { return BP_ABORTED; }
-  static uint64_t workspace_size_bytes(const bp_kernel&, bp_device*, const void*) { return 64; }
+  static uint64_t workspace_size_bytes(const bp_kernel&, bp_device*, bp_launch_flags, const void*) {
+    return 64;
+  }
   static bp_reason supports(const bp_kernel&, bp_device*, bp_launch_flags, const void* args) {
     if (static_cast<const bp_add_args*>(args)->b->layout != nullptr) refuse(BP_UNSUPPORTED, "b");
     return nullptr;
@@ -192,7 +194,7 @@ class KernelsWithLayouts : public LayoutFront {
 
   uint64_t workspace_size_bytes() {
     uint64_t required = 9, preferred_bytes = 9;
-    EXPECT_EQ(kernel.workspace_size(&kernel, card, &args, &required, &preferred_bytes), BP_OK);
+    EXPECT_EQ(kernel.workspace_size(&kernel, card, 0, &args, &required, &preferred_bytes), BP_OK);
     EXPECT_EQ(required, preferred_bytes);
     return required;
   }

@@ -95,13 +95,13 @@ TEST(TypedKernel, TellsTheWorkspaceAndKeepsExceptionsInside) {
   bp_kernel row = typed_kernel<Env, bp_neg_args, nullptr, workspace>(kRow);
   row.state = &host;
   uint64_t required = 0, preferred = 0;
-  ASSERT_EQ(row.workspace_size(&row, nullptr, &args, &required, &preferred), BP_OK);
+  ASSERT_EQ(row.workspace_size(&row, nullptr, 0, &args, &required, &preferred), BP_OK);
   EXPECT_EQ(required, 24u);
   EXPECT_EQ(preferred, 24u);
-  ASSERT_EQ(row.workspace_size(&row, nullptr, &args, nullptr, nullptr), BP_OK);
+  ASSERT_EQ(row.workspace_size(&row, nullptr, 0, &args, nullptr, nullptr), BP_OK);
   row = typed_kernel<Env, bp_neg_args, nullptr, failing_workspace>(kRow);
   row.state = &host;
-  EXPECT_EQ(row.workspace_size(&row, nullptr, &args, &required, &preferred), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(row.workspace_size(&row, nullptr, 0, &args, &required, &preferred), BP_OUT_OF_MEMORY);
   EXPECT_EQ(text, "no room");
 }
 

@@ -86,7 +86,7 @@ class TestBackend {
     args.struct_size = sizeof(Args);
     bp_launch launch{.device = device, .stream = stream};
     uint64_t required = 0, preferred = 0;
-    if (k->workspace_size != nullptr) k->workspace_size(k, device, &args, &required, &preferred);
+    if (k->workspace_size != nullptr) k->workspace_size(k, device, 0, &args, &required, &preferred);
     if (preferred > 0) launch.workspace = {make_buffer(preferred), 0, preferred};
     const bp_status status = k->launch(k, &launch, &args);
     allocator->deallocate(allocator->self, launch.workspace.buffer, stream);

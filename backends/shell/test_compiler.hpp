@@ -217,7 +217,8 @@ class ProgramCall {
     }
     args = {.struct_size = sizeof(args), .tensors = tensors.data(), .tensor_count = tensors.size()};
     uint64_t required = 0, preferred = 0;
-    EXPECT_EQ(kernel.workspace_size(&kernel, device.handle(), &args, &required, &preferred), BP_OK);
+    EXPECT_EQ(kernel.workspace_size(&kernel, device.handle(), 0, &args, &required, &preferred),
+              BP_OK);
     launch = {.device = device.handle(), .stream = device.make_stream()};
     launch.workspace = {device.make_buffer(required + 2 * kGuardBytes), kGuardBytes, required};
     std::memset(workspace_bytes(), kGuard, required + 2 * kGuardBytes);

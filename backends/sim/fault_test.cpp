@@ -68,7 +68,7 @@ TEST(SimFaults, ChangeAResultOfAKernelAndNotItsWorkspace) {
   const bp_sort_args args{.struct_size = sizeof(args), .x = &x, .y = &y};
   const bp_kernel* const sort = s.b.kernel(BP_OP_SORT);
   uint64_t required = 0;
-  ASSERT_EQ(sort->workspace_size(sort, s.b.device, &args, &required, nullptr), BP_OK);
+  ASSERT_EQ(sort->workspace_size(sort, s.b.device, 0, &args, &required, nullptr), BP_OK);
   ASSERT_GT(required, 0u);
   bp_stream* stream = s.make_stream();
   ASSERT_EQ(s.fail_next(stream, BP_TEST_FAULT_CORRUPTION), BP_OK);

@@ -70,11 +70,11 @@ class TiledCall {
   const bp_kernel& plain() const { return plain_; }
 
   // Returns the bytes of the kernel's own workspace plus those of the copies behind it.
-  uint64_t workspace_size_bytes(bp_device* device) {
+  uint64_t workspace_size_bytes(bp_device* device, bp_launch_flags flags) {
     uint64_t required = 0, preferred = 0;
     if (plain_.workspace_size != nullptr) {
       const bp_status status =
-          plain_.workspace_size(&kernel_, device, args(), &required, &preferred);
+          plain_.workspace_size(&kernel_, device, flags, args(), &required, &preferred);
       if (status != BP_OK) throw StatusError(status, op_text() + ": workspace_size failed");
     }
     plain_bytes_ = std::max(required, preferred);
@@ -172,7 +172,8 @@ class TiledCall {
                                  ? nullptr
                                  : plain_.supports(&kernel_, launch.device, launch.flags, args());
     if (reason != nullptr) refuse(BP_UNSUPPORTED, op_text() + ": " + reason);
-    check_workspace(launch.workspace, workspace_size_bytes(launch.device), op_name(kernel_.op));
+    check_workspace(launch.workspace, workspace_size_bytes(launch.device, launch.flags),
+                    op_name(kernel_.op));
   }
 
   std::vector<Pair> pairs_of(const Stream& stream) const {
@@ -237,8 +238,9 @@ struct TiledTraits {
     });
   }
 
-  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device* device, const void* args) {
-    return TiledCall(instance(self.state), self, args).workspace_size_bytes(device);
+  static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device* device,
+                                       bp_launch_flags flags, const void* args) {
+    return TiledCall(instance(self.state), self, args).workspace_size_bytes(device, flags);
   }
 
   static bp_reason supports(const bp_kernel& self, bp_device* device, bp_launch_flags flags,

@@ -53,12 +53,14 @@ bp_reason supports(const bp_kernel* self, bp_device* device, bp_launch_flags fla
   return good->supports(good, device, flags, args);
 }
 
-bp_status workspace_size(const bp_kernel* self, bp_device* device, const void* args,
-                         uint64_t* out_required_bytes, uint64_t* out_preferred_bytes) {
+bp_status workspace_size(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                         const void* args, uint64_t* out_required_bytes,
+                         uint64_t* out_preferred_bytes) {
   const Wrapped& w = wrapped(self);
   uint64_t required = 0, preferred = 0;
   if (w.good->workspace_size != nullptr) {
-    const bp_status status = w.good->workspace_size(w.good, device, args, &required, &preferred);
+    const bp_status status =
+        w.good->workspace_size(w.good, device, flags, args, &required, &preferred);
     if (status != BP_OK) return status;
   }
   *out_required_bytes = required + w.mutant->extra_workspace_bytes;

@@ -108,7 +108,7 @@ Launcher::Launcher(Context& t, const bp_kernel& kernel, const Frame& frame, bp_s
   if (kernel.workspace_size != nullptr) {
     const std::vector<uint64_t> words = words_of(frame);
     t.require_ok(
-        kernel.workspace_size(&kernel, t.target().device, words.data(), &required, &preferred),
+        kernel.workspace_size(&kernel, t.target().device, 0, words.data(), &required, &preferred),
         "workspace_size");
   }
   launch_ = {.device = t.target().device, .stream = stream};

@@ -36,8 +36,8 @@ struct AddKernel : bp_kernel {
     name = "add.test";
     op = BP_OP_ADD;
     args_size_bytes = sizeof(bp_add_args);
-    workspace_size = [](const bp_kernel* self, bp_device*, const void*, uint64_t* required,
-                        uint64_t* preferred) -> bp_status {
+    workspace_size = [](const bp_kernel* self, bp_device*, bp_launch_flags, const void*,
+                        uint64_t* required, uint64_t* preferred) -> bp_status {
       *required = static_cast<const AddKernel*>(self)->required_bytes;
       *preferred = static_cast<const AddKernel*>(self)->preferred_bytes;
       return BP_OK;

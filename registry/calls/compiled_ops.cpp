@@ -342,23 +342,6 @@ void CompiledOps::forget_programs() {
   ended.swap(programs_);
 }
 
-// Returns the programs of a frame for all flags, because workspace_size() does not get the flags of
-// the launch. Mostly supports() has compiled one of them. If all were forgotten, the flags are
-// unknown, and both programs are compiled.
-std::vector<std::shared_ptr<const CompiledOps::Program>> CompiledOps::programs_of(
-    const OpRow& row, const void* args) {
-  const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
-  std::vector<std::shared_ptr<const Program>> programs;
-  constexpr bp_launch_flags kFlags[] = {0, BP_LAUNCH_STRICT_F32};
-  for (const bp_launch_flags flags : kFlags) {
-    auto known = find_known(key_of(row, flags, args, tensors));
-    if (known != nullptr) programs.push_back(std::move(known));
-  }
-  if (!programs.empty()) return programs;
-  for (const bp_launch_flags flags : kFlags) programs.push_back(find(row, flags, args));
-  return programs;
-}
-
 bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_flags flags,
                                 const void* args) {
   const Op& op = op_of(self);
@@ -370,21 +353,19 @@ bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_fla
   return reason;
 }
 
-bp_status CompiledOps::workspace_size(const bp_kernel* self, bp_device* device, const void* args,
+bp_status CompiledOps::workspace_size(const bp_kernel* self, bp_device* device,
+                                      bp_launch_flags flags, const void* args,
                                       uint64_t* out_required_bytes, uint64_t* out_preferred_bytes) {
   const Op& op = op_of(self);
   return guarded([&]() -> bp_status {
     uint64_t required = 0, preferred = 0;
-    for (const std::shared_ptr<const Program>& program : op.owner->programs_of(*op.row, args)) {
-      if (program->kernel == nullptr || program->kernel->workspace_size == nullptr) continue;
+    const std::shared_ptr<const Program> program = op.owner->find(*op.row, flags, args);
+    if (program->kernel != nullptr && program->kernel->workspace_size != nullptr) {
       bp_program_args frame{};
       frame.struct_size = sizeof(frame);
-      uint64_t least = 0, best = 0;
-      const bp_status status =
-          program->kernel->workspace_size(program->kernel, device, &frame, &least, &best);
+      const bp_status status = program->kernel->workspace_size(program->kernel, device, flags,
+                                                               &frame, &required, &preferred);
       if (status != BP_OK) return status;
-      required = std::max(required, least);
-      preferred = std::max(preferred, best);
     }
     if (out_required_bytes != nullptr) *out_required_bytes = required;
     if (out_preferred_bytes != nullptr) *out_preferred_bytes = preferred;

@@ -71,16 +71,15 @@ class CompiledOps {
   // cannot be compiled, the program has the reason.
   std::shared_ptr<const Program> find(const OpRow& row, bp_launch_flags flags, const void* args);
 
-  // Returns the programs of a frame that are known, for all flags. If none is known, compiles them.
-  std::vector<std::shared_ptr<const Program>> programs_of(const OpRow& row, const void* args);
   std::shared_ptr<const Program> compile(const OpRow& row, bp_launch_flags flags, const void* args,
                                          const std::vector<const bp_tensor*>& tensors) const;
 
   bp_kernel make_kernel(const Op& op) const;
   static bp_reason supports(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                             const void* args);
-  static bp_status workspace_size(const bp_kernel* self, bp_device* device, const void* args,
-                                  uint64_t* out_required_bytes, uint64_t* out_preferred_bytes);
+  static bp_status workspace_size(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                                  const void* args, uint64_t* out_required_bytes,
+                                  uint64_t* out_preferred_bytes);
   static bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args);
 
   const bp_compiler_ops compiler_;

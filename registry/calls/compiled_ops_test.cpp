@@ -106,7 +106,7 @@ class FakeCompiler {
                                             launch->workspace.size_bytes});
       return BP_OK;
     };
-    made.kernel.workspace_size = [](const bp_kernel* self, bp_device*, const void*,
+    made.kernel.workspace_size = [](const bp_kernel* self, bp_device*, bp_launch_flags, const void*,
                                     uint64_t* required, uint64_t* preferred) -> bp_status {
       const auto& executable = *static_cast<const Executable*>(self->state);
       const bool is_strict = (executable.flags & BP_LAUNCH_STRICT_F32) != 0;

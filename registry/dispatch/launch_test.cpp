@@ -250,8 +250,8 @@ TEST_F(Launch, CopiesTensorsToPlacesThatTheHeapAllows) {
 TEST_F(Launch, GivesTheWorkspaceThatIsPreferred) {
   bp_kernel kernel = make_kernel("add");
   kernel.launch = see;
-  kernel.workspace_size = [](const bp_kernel*, bp_device*, const void*, uint64_t* required,
-                             uint64_t* preferred) -> bp_status {
+  kernel.workspace_size = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*,
+                             uint64_t* required, uint64_t* preferred) -> bp_status {
     *required = 100;
     *preferred = 5000;
     return BP_OK;
@@ -269,8 +269,8 @@ TEST_F(Launch, GivesTheWorkspaceThatIsPreferred) {
 TEST_F(Launch, TakesTheRequiredWorkspaceWhereMemoryIsShort) {
   bp_kernel kernel = make_kernel("add");
   kernel.launch = see;
-  kernel.workspace_size = [](const bp_kernel*, bp_device*, const void*, uint64_t* required,
-                             uint64_t* preferred) -> bp_status {
+  kernel.workspace_size = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*,
+                             uint64_t* required, uint64_t* preferred) -> bp_status {
     *required = 100;
     *preferred = 64 << 20;
     return BP_OK;

@@ -75,7 +75,7 @@ bp_status call_with_workspace(const Launch& l, const void* frame) {
   uint64_t required = l.required_bytes, preferred = l.preferred_bytes;
   if (l.plan == nullptr) {
     const bp_status status =
-        l.kernel.workspace_size(&l.kernel, l.target.device, frame, &required, &preferred);
+        l.kernel.workspace_size(&l.kernel, l.target.device, l.flags, frame, &required, &preferred);
     if (status != BP_OK) return status;
   }
   BlockHandle workspace;

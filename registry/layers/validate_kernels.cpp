@@ -73,7 +73,8 @@ std::string ValidateLayer::launch_defect(const bp_launch& launch) {
 // A host asks before each launch, with the buffers of that launch, because a kernel may already
 // read them here.
 bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* device,
-                                        const void* args, uint64_t* out_required_bytes,
+                                        bp_launch_flags flags, const void* args,
+                                        uint64_t* out_required_bytes,
                                         uint64_t* out_preferred_bytes) {
   {
     std::unique_lock lock(mutex_);
@@ -82,7 +83,7 @@ bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* 
         frame_defect(core::op_of(kernel.kernel), args, device, nullptr, accesses);
     if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
   }
-  return kernel.next->workspace_size(kernel.next, device, args, out_required_bytes,
+  return kernel.next->workspace_size(kernel.next, device, flags, args, out_required_bytes,
                                      out_preferred_bytes);
 }
 

@@ -186,10 +186,11 @@ typedef struct bp_kernel {
   bp_reason (*supports)(const struct bp_kernel* self, bp_device* device, bp_launch_flags flags,
                         const void* args);
 
-  /* Optional, never stubbed; NULL means 0. Gives the bytes of workspace without which launch()
-   * fails, and those with which it is fastest. */
-  bp_status (*workspace_size)(const struct bp_kernel* self, bp_device* device, const void* args,
-                              uint64_t* out_required_bytes, uint64_t* out_preferred_bytes);
+  /* Optional, never stubbed; NULL means 0. Gives the bytes of workspace without which a launch()
+   * with `flags` fails, and those with which it is fastest. */
+  bp_status (*workspace_size)(const struct bp_kernel* self, bp_device* device,
+                              bp_launch_flags flags, const void* args, uint64_t* out_required_bytes,
+                              uint64_t* out_preferred_bytes);
 
   /* Submits the work to launch->stream and returns. [KERNEL-1] launch() allocates no device memory.
    * [KERNEL-5] A launch() that returns BP_UNSUPPORTED has submitted nothing, and the host tries the

@@ -68,8 +68,8 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
   const std::vector<uint64_t> words = frame.fitted(kernel.args_size_bytes);
   uint64_t required = 0, preferred = 0;
   if (kernel.workspace_size != nullptr) {
-    const bp_status status =
-        kernel.workspace_size(&kernel, t.target().device, words.data(), &required, &preferred);
+    const bp_status status = kernel.workspace_size(&kernel, t.target().device, flags, words.data(),
+                                                   &required, &preferred);
     if (status != BP_OK) return status;
   }
   return submit_guarded(t, place_in, required, poison, seen, [&](bp_launch launch) {

@@ -104,8 +104,8 @@ class LaidCall {
     const std::vector<uint64_t> words = frame.fitted(kernel_->args_size_bytes);
     uint64_t required = 0, preferred = 0;
     if (kernel_->workspace_size != nullptr) {
-      seen.launch_status =
-          kernel_->workspace_size(kernel_, t_.target().device, words.data(), &required, &preferred);
+      seen.launch_status = kernel_->workspace_size(kernel_, t_.target().device, 0, words.data(),
+                                                   &required, &preferred);
       if (seen.launch_status != BP_OK) return;
     }
     const Shape shape{static_cast<int64_t>(required)};

@@ -96,8 +96,8 @@ class Trial {
   void make_workspace() {
     uint64_t required = 0, preferred = 0;
     if (kernel_->workspace_size != nullptr) {
-      t_.require_ok(kernel_->workspace_size(kernel_, t_.target().device, words_.data(), &required,
-                                            &preferred),
+      t_.require_ok(kernel_->workspace_size(kernel_, t_.target().device, 0, words_.data(),
+                                            &required, &preferred),
                     "workspace_size");
     }
     has_workspace_ = required != 0;

@@ -140,7 +140,8 @@ void offer_layouts(typename Traits::Instance& i, const std::string& identity) {
 //   plain_kernel(self)                       the kernel by strides
 //   has_layouts(self, args)                  whether an argument of the call has a layout
 //   launch(self, launch, args)               a bp_status
-//   workspace_size_bytes(self, device, args) may throw StatusError
+//   workspace_size_bytes(self, device, flags, args)
+//                                            may throw StatusError
 //   supports(self, device, flags, args)      a bp_reason; throws StatusError if the kernel does not
 //                                            take a layout of the call
 template <typename Traits>
@@ -166,8 +167,9 @@ class LayoutKernel {
     return Traits::launch(*self, *launch, args);
   }
 
-  static bp_status workspace_size(const bp_kernel* self, bp_device* device, const void* args,
-                                  uint64_t* out_required, uint64_t* out_preferred) {
+  static bp_status workspace_size(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                                  const void* args, uint64_t* out_required,
+                                  uint64_t* out_preferred) {
     const auto give = [&](uint64_t size_bytes) -> bp_status {
       if (out_required != nullptr) *out_required = size_bytes;
       if (out_preferred != nullptr) *out_preferred = size_bytes;
@@ -176,10 +178,10 @@ class LayoutKernel {
     if (!Traits::has_layouts(*self, args)) {
       const bp_kernel& plain = Traits::plain_kernel(*self);
       if (plain.workspace_size == nullptr) return give(0);
-      return plain.workspace_size(self, device, args, out_required, out_preferred);
+      return plain.workspace_size(self, device, flags, args, out_required, out_preferred);
     }
     return entry<Instance>(self->state, [&](const Instance&) {
-      return give(Traits::workspace_size_bytes(*self, device, args));
+      return give(Traits::workspace_size_bytes(*self, device, flags, args));
     });
   }
 

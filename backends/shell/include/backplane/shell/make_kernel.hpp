@@ -86,8 +86,9 @@ constexpr bp_kernel typed_kernel(bp_kernel row) {
     };
   }
   if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
-    row.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
-                            uint64_t* out_required, uint64_t* out_preferred) -> bp_status {
+    row.workspace_size = [](const bp_kernel* self, bp_device* device, bp_launch_flags,
+                            const void* args, uint64_t* out_required,
+                            uint64_t* out_preferred) -> bp_status {
       return Env::with(*self, device, [&](const Env& env) -> bp_status {
         const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
         if (out_required != nullptr) *out_required = size_bytes;
