@@ -196,15 +196,16 @@ def _if_type(node, scope, dtypes):
 def _compare_type(node, scope, dtypes):
     if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
         refuse(node, "a condition is one comparison: == != < <= > or >=")
-    left = _expect(node.left, scope, dtypes, "int", "number", "dims", "enum")
+    left = _expect(node.left, scope, dtypes, "int", "number", "dims", "enum", "dtype")
     right = node.comparators[0]
     if left == "enum":
         values = [n.split(".")[1] for n in scope if n.startswith(f"={node.left.id}.")]
         if not isinstance(right, ast.Name) or right.id not in values:
             refuse(node, f"{node.left.id} is one of {', '.join(values)}")
     else:
-        _expect(right, scope, dtypes, *(("dims",) if left == "dims" else ("int", "number")))
-    if left in ("enum", "dims") and not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        same = (left,) if left in ("dims", "dtype") else ("int", "number")
+        _expect(right, scope, dtypes, *same)
+    if left in ("enum", "dims", "dtype") and not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
         refuse(node, "only == and != exist here")
     return "condition"
 

@@ -145,6 +145,7 @@ class ExpressionTest(unittest.TestCase):
                            ("[1] * x.ndim", "dims"), ("numel(x) + numel(axes)", "int"),
                            ("len(ps)", "int"), ("1 - p", "number"), ("acc(x)", "dtype"),
                            ("f32", "dtype"), ("mode == mean", "condition"),
+                           ("x.dtype == f32", "condition"),
                            ("given(x)", "condition"), ("x.shape == axes", "condition"),
                            ("axes if mode == none else []", "dims"),
                            ("window(x.shape, axes, axes, axes, axes)", "dims")):
@@ -159,7 +160,8 @@ class ExpressionTest(unittest.TestCase):
                           ("mode == sum", "one of none, mean"), ("n == 1 == 2", "one comparison"),
                           ("__import__('os')", "no such function"), ("'a'", "not a number"),
                           ("min(1)", "takes 2"), ("(1", "was never closed"), ("p % 2", "for ints"),
-                          ("len(x)", "does not take"), ("mode < none", "only == and !=")):
+                          ("len(x)", "does not take"), ("mode < none", "only == and !="),
+                          ("x.dtype < f32", "only == and !="), ("x.dtype == 3", "not a dtype")):
             with self.subTest(text):
                 with self.assertRaisesRegex(expressions.ExpressionError, why):
                     self.type_of(text)
