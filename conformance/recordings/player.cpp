@@ -108,6 +108,7 @@ LineResult Player::run_line(size_t index) try {
   const json& line = recording_.lines()[index];
   const std::string call = line.at("call").get<std::string>();
   if (line.contains("status") || call == "unrecorded" || call == "end") return {};
+  if (call == "op.describe") return {};  // The recording has described it.
   const bool is_unused =
       line.contains("device") && !devices_.contains(line.at("device").get<uint64_t>());
   if (is_unused) return {};

@@ -68,6 +68,7 @@ const std::vector<CallShape>& call_shapes() {
       {"semaphore.clear_failure", {"semaphore"}, {}, {}},
       {"device.synchronize", {"device"}, {}, {}},
       {"kernel.launch", {"launch", "device", "stream", "flags"}, {}, {"op", "kernel"}},
+      {"op.describe", {}, {}, {"op"}},
       {"unrecorded", {}, {}, {"what"}},
       {"end", {}, {}, {}},
   };
@@ -122,11 +123,12 @@ std::string line_defect(const json& line) {
     return "fills with '" + line.at("pattern").get<std::string>() +
            "'; allowed are 1 to 16 bytes as pairs of hexadecimal digits";
   }
+  if (call == "op.describe" && !line.contains("description")) return call + " has no 'description'";
   if (call != "kernel.launch") return "";
   if (!line.contains("args") || !line.at("args").is_object()) return call + " has no 'args'";
   const std::string op = line.at("op").get<std::string>();
-  return bp_op_from_name(op.c_str()) == 0 ? "launches '" + op + "', which is no op of this build"
-                                          : "";
+  if (bp_op_from_name(op.c_str()) != 0) return "";
+  return "launches '" + op + "', which is no op of this build, and no line before describes it";
 }
 
 // Returns whether `name` can be the name of a payload. It becomes part of a path.
@@ -184,10 +186,19 @@ void Recording::read_line(const std::string& text) {
     const std::string defect = line_defect(line);
     if (!defect.empty()) throw UsageError(place(index) + ": " + defect);
     note_device(line);
+    if (line.at("call") == "op.describe" && !line.contains("status")) describe_op(line);
   } catch (const json::exception& e) {
     throw UsageError(place(index) + ": " + e.what());
   }
   lines_.push_back(std::move(line));
+}
+
+void Recording::describe_op(const json& line) {
+  try {
+    ops_->add(line);
+  } catch (const UsageError& e) {
+    throw UsageError(place(lines_.size()) + ": " + e.what());
+  }
 }
 
 // A host asks each device for its default stream, and waits for each stream. These calls alone do

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "backplane/base.h"
+#include "conformance/recordings/op_line.hpp"
 #include "conformance/runner/recording_source.hpp"
 
 namespace bp::conformance {
@@ -41,6 +43,7 @@ class Recording {
  private:
   void read_header(const std::string& text);
   void read_line(const std::string& text);
+  void describe_op(const nlohmann::json& line);
   void note_device(const nlohmann::json& line);
   void check_launch(size_t index) const;
   void check_line(size_t index) const;
@@ -52,6 +55,7 @@ class Recording {
   std::vector<nlohmann::json> lines_;
   std::vector<bp_dtype> seeded_;
   std::vector<uint64_t> devices_;
+  std::shared_ptr<RecordedOps> ops_ = std::make_shared<RecordedOps>();  // Copies share them.
   std::map<uint64_t, uint64_t> lent_streams_;  // The device of each default stream.
 };
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "conformance/cases/selection.hpp"
+#include "conformance/recordings/launch_line.hpp"
 #include "conformance/recordings/recording_cases.hpp"
 #include "registry/files/sha256.hpp"
 
@@ -167,6 +168,51 @@ TEST_F(Recordings, AreRefusedWhereALineIsDamaged) {
   expect_refused(3, "/args", 7, "has no 'args'");
   expect_refused(3, "/args/a/shape", {-4}, "launch 1 (add): 'a' has the extent -4");
   expect_refused(3, "/launch", "one", "has no number 'launch'");
+}
+
+TEST_F(Recordings, DescribeOpsThatNoPluginHasDescribed) {
+  const auto argument = [](const char* name, uint32_t kind, uint32_t offset, const char* dtype) {
+    return json{{"name", name},   {"kind", kind},        {"offset_bytes", offset}, {"since", 1},
+                {"may_alias", 0}, {"dtype_rule", dtype}, {"shape_rule", "a.shape"}};
+  };
+  std::vector<json> lines = whole();
+  const json described = {{"call", "op.describe"},
+                          {"op", "acme.recorded"},
+                          {"description",
+                           {{"since", 1},
+                            {"revision", 1},
+                            {"formula_revision", 1},
+                            {"frame_size_bytes", 32},
+                            {"infers", false},
+                            {"decomposition", "y = add(a, b)"},
+                            {"arguments",
+                             {argument("a", 1, 8, "float"), argument("b", 1, 16, "like(a)"),
+                              argument("y", 4, 24, "like(a)")}}}}};
+  lines[3]["op"] = "acme.recorded";
+  write(lines);
+  EXPECT_NE(refusal().find("launches 'acme.recorded', which is no op of this build, and no line"),
+            std::string::npos)
+      << refusal();
+  lines.insert(lines.begin() + 3, described);
+  write(lines);
+  {
+    const Recording recording(source_);
+    EXPECT_EQ(read_launch(recording.lines()[4]).tensors.size(), 3u);
+    EXPECT_TRUE(recording.is_judged(4));
+    EXPECT_FALSE(recording.is_judged(3));
+  }
+  lines[3]["description"]["decomposition"] = "y = polish(a)";
+  write(lines);
+  EXPECT_NE(refusal().find(":5: describes acme.recorded in a way that this host rejects: "
+                           "decomposition, line 1: there is no op or view 'polish'"),
+            std::string::npos)
+      << refusal();
+  for (const char* member : {"arguments", "since", "infers"}) {
+    std::vector<json> damaged = lines;
+    damaged[3]["description"].erase(member);
+    write(damaged);
+    EXPECT_NE(refusal().find(member), std::string::npos) << refusal();
+  }
 }
 
 TEST_F(Recordings, AreRefusedWhereANumberIsNegative) {

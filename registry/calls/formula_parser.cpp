@@ -158,11 +158,9 @@ class Parser {
     tokens_.next();
     tokens_.expect("=");
     FormulaLine line{.number = line_number(), .name = name};
-    if (is_tensor()) {
+    if (output != unset_.end() || is_allowed || is_tensor()) {
       line.tensor = tensor();
       line.kind = BP_ARGUMENT_TENSOR;
-    } else if (output != unset_.end() || is_allowed) {
-      tokens_.fail(name + " is a tensor, and " + tokens_.quoted() + " begins none");
     } else {
       read_value(line);
     }

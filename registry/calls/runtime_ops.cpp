@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "backplane/host.h"
+#include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/runtime_op.hpp"
 
@@ -51,12 +53,13 @@ Slot* slot_of(uint32_t op) {
                                                         : nullptr;
 }
 
-// Chooses the owner whose infer() serves, and waits until no call of the one before runs.
+// Chooses the owner whose infer() serves, of the newest revision the one that came last, and waits
+// until no call of the one before runs.
 void choose_inferring_locked(Slot& slot) {
   const Owner* best = nullptr;
   for (const auto& owner : slot.owners) {
     if (owner->infer == nullptr) continue;
-    if (best == nullptr || owner->revision > best->revision) best = owner.get();
+    if (best == nullptr || owner->revision >= best->revision) best = owner.get();
   }
   if (slot.inferring.exchange(best) == best) return;
   while (slot.caller_count.load() != 0) std::this_thread::yield();
@@ -243,10 +246,14 @@ bp_status call_infer(const RuntimeOp& op, const void* frame, bp_op_output* out_o
   const Owner* const owner = slot.inferring.load();
   bp_status status = BP_NOT_FOUND;
   if (owner != nullptr) {
+    static_cast<void>(take_error());  // An earlier text is not that of infer().
     status = owner->infer(owner->state, frame, op.check.output_count, out_outputs);
   }
   slot.caller_count.fetch_sub(1);
-  if (owner != nullptr) return status;
+  if (owner != nullptr) {
+    if (status == BP_OK || *bp_error_text() != '\0') return status;
+    return fail(status, slot.name + ": the infer() of its description failed without a text");
+  }
   return fail(BP_NOT_FOUND, slot.name + ": nobody who infers its shapes is loaded any more");
 }
 

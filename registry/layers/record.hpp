@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/calls/op_rows.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/record_numbers.hpp"
@@ -163,6 +164,7 @@ class RecordLayer final : public Layer {
   bp_status read_later(const bp_allocator_ops& next, bp_stream* stream, const bp_buffer_ref& src,
                        uint64_t read);
   static void take_read(void* pending, bp_status status);
+  void describe(const core::OpRow& row);
   void fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch, const void* args);
   Json read_outputs(const bp_launch& launch, uint32_t op, const void* args);
   std::string folder_name() const;
@@ -186,6 +188,7 @@ class RecordLayer final : public Layer {
   Numbers<bp_event, RecordedEvent> events_;
   Numbers<bp_semaphore, RecordedSemaphore> semaphores_;
   std::set<bp_stream*> captures_;  // The streams that began one.
+  std::set<const core::OpRow*> described_;
   bool is_ended_ = false;
 
   std::optional<AtExit> at_exit_;  // The last member, so that it ends first.

@@ -10,6 +10,7 @@
 #include "registry/layers/footprint.hpp"
 #include "registry/layers/record.hpp"
 #include "registry/layers/record_frame.hpp"
+#include "registry/layers/record_op.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
@@ -255,11 +256,20 @@ bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* laun
   }
   Json outputs;
   if (status == BP_OK && wants_outputs_ != 0) outputs = read_outputs(*launch, row->op, args);
+  if (status == BP_OK && core::is_runtime_op(*row)) describe(*row);
   write("kernel.launch", status, [&](Json& line) {
     fill_launch(line, kernel.kernel, *launch, args);
     if (!outputs.is_null()) line["outputs"] = std::move(outputs);
   });
   return status;
+}
+
+// Writes the description of an op in front of its first launch.
+void RecordLayer::describe(const core::OpRow& row) {
+  std::call_once(header_, [&] { write_header(); });
+  const std::lock_guard lock(mutex_);
+  if (!described_.insert(&row).second) return;
+  append({{"call", "op.describe"}, {"op", row.name}, {"description", op_json(row)}});
 }
 
 void RecordLayer::fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch,

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <stdexcept>
+
+#include "backplane/host.h"
 
 namespace bp::conformance {
 namespace {
+
+constexpr uint32_t kFirstRuntimeOp = 1u << 16;  // Numbers from here on are handed out at run time.
 
 std::vector<OpInfo> read_ops() {
   std::vector<OpInfo> ops;
@@ -23,6 +29,40 @@ std::vector<OpInfo> read_ops() {
 #undef BP_OP
 #undef BP_ARG
   return ops;
+}
+
+// The kinds as in ops.def, in the order of bp_argument_kind.
+constexpr const char* kKinds[] = {
+    "tensor", "tensor_opt", "tensor_list", "out",           "out_opt",    "out_list",
+    "inout",  "inout_list", "operand",     "scalar_tensor", "i32",        "i64",
+    "u64",    "f64",        "i64_list",    "dtype",         "enumeration"};
+
+OpInfo read_op(const bp_op_desc& desc) {
+  OpInfo info{desc.op,
+              desc.name,
+              "",
+              desc.decomposition != nullptr,
+              desc.numerics == nullptr ? "" : desc.numerics,
+              desc.frame_size_bytes,
+              {}};
+  for (uint64_t i = 0; i < desc.argument_count; ++i) {
+    const bp_op_argument& a = desc.arguments[i];
+    info.members.push_back({a.name, kKinds[a.kind - 1],
+                            a.dtype_rule == nullptr ? "none" : a.dtype_rule, a.offset_bytes});
+  }
+  return info;
+}
+
+// Returns an op that was described at run time. Its description is never freed, and a longer one
+// is another.
+const OpInfo& runtime_op_info(uint32_t op) {
+  static std::mutex mutex;
+  static std::map<const bp_op_desc*, OpInfo> infos;
+  const bp_op_desc* desc = nullptr;
+  if (bp_op_describe(op, &desc) != BP_OK) throw std::out_of_range(bp_error_text());
+  const std::lock_guard lock(mutex);
+  const auto found = infos.find(desc);
+  return found != infos.end() ? found->second : infos.emplace(desc, read_op(*desc)).first->second;
 }
 
 }  // namespace
@@ -49,6 +89,7 @@ const OpInfo& op_info(uint32_t op) {
     return table;
   }();
   if (op < by_id.size() && by_id[op] != nullptr) return *by_id[op];
+  if (op >= kFirstRuntimeOp) return runtime_op_info(op);
   throw std::out_of_range("no op " + std::to_string(op));
 }
 
