@@ -7,7 +7,9 @@
 #include "backplane/ops.h"
 #include "npu.h"
 
+/* Without elements a tensor needs no buffer. */
 static float* data(const bp_tensor* t) {
+  if (t->buffer == NULL) return NULL;
   return (float*)(void*)(((buffer*)t->buffer)->bytes + t->byte_offset);
 }
 

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Tests 05_vendor_op: its ops run on the vendor's chip by kernels and elsewhere as other ops, the
+suite accepts the plugin, and a recording of the calls is replayed on both.
+
+  vendor_op_test.py VENDOR_OP BP_CONFORMANCE CHIP OTHER
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, CONFORMANCE, CHIP, OTHER = sys.argv[1:5]
+OPS = ("acme.saturating_add", "acme.swiglu_linear")
+
+
+def run(*words, code=0, **variables):
+    done = subprocess.run(words, capture_output=True, text=True, check=False,
+                          env={**os.environ, **variables})
+    assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def results(*words, folder, code=0):
+    """Returns {case: status} of a run of the suite or of a replay."""
+    run(CONFORMANCE, *words, "--out", str(folder), "-q", code=code)
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return {line["case"]: line for line in lines}
+
+
+def call_ops(folder):
+    text = run(PROGRAM, CHIP, OTHER, BACKPLANE_LAYERS="record,trace",
+               BACKPLANE_LAYER_OPTIONS=f"record.dir={folder}/recording.%b,record.outputs=1,"
+                                       f"trace.file={folder}/trace.%b.json")
+    for op in OPS:
+        lines = [line for line in text.splitlines() if f": {op}:" in line]
+        assert len(lines) >= 2, text
+        assert lines[0].startswith("acme.chip:0:") and "(1 native, 0 decomposed" in lines[0], text
+        for line in lines[1:]:
+            assert "(0 native, 1 decomposed, 0 on the host)" in line, text
+    trace = (folder / "trace.acme.chip.json").read_text(encoding="utf-8")
+    for op in OPS:
+        assert op in trace, f"{op} is not in the trace"
+
+
+def replay(folder):
+    recording = folder / "recording.acme.chip"
+    calls = [json.loads(line) for line in (recording / "stream.jsonl").read_text().splitlines()]
+    described = [line["op"] for line in calls if line.get("call") == "op.describe"]
+    assert described == list(OPS), described
+    finals = results("replay", CHIP, str(recording), folder=folder / "on_chip")
+    assert len(finals) == 5 and {line["status"] for line in finals.values()} == {"Pass"}, finals
+    # Other devices run the decompositions, which the recording holds: no plugin of the vendor is
+    # loaded. Integers are the same everywhere. Floats may differ by rounding, so those of the
+    # recording are not compared.
+    finals = results("replay", OTHER, str(recording), "-k", "replay.launch.00001*",
+                     folder=folder / "on_other")
+    (line,) = (line for case, line in finals.items() if case.startswith("replay.launch"))
+    assert line["status"] == "Fallback" and "decomposed" in line["message"], line
+    finals = results("replay", OTHER, str(recording), "--seed-weights", folder=folder / "seeded")
+    for number, op in enumerate(OPS, 1):
+        line = finals[f"replay.launch.{number:05}.{op}"]
+        assert line["details"]["kernel"] == "decomposition", line
+
+
+def replay_without_a_decomposition(folder):
+    """A recording whose op has no decomposition names the op that is missing elsewhere."""
+    recording = folder / "recording.acme.chip"
+    stream = recording / "stream.jsonl"
+    lines = [json.loads(line) for line in stream.read_text().splitlines()]
+    for line in lines:
+        line.get("description", {}).pop("decomposition", None)
+    stream.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    finals = results("replay", OTHER, str(recording), folder=folder / "missing", code=1)
+    text = json.dumps(list(finals.values()))
+    assert "launch 1 (acme.saturating_add): nothing on" in text, text
+    described = [line for line in lines if line.get("call") != "op.describe"]
+    stream.write_text("".join(json.dumps(line) + "\n" for line in described))
+    done = subprocess.run([CONFORMANCE, "replay", OTHER, str(recording)], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2 and "launches 'acme.saturating_add', which is no op" in \
+        done.stderr + done.stdout, done
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        call_ops(folder)
+        replay(folder)
+        replay_without_a_decomposition(folder)
+
+
+main()
