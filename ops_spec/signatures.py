@@ -37,6 +37,11 @@ def chosen(op):
     return next((a for a in op.outputs if len(a.dtypes) > 1 and a.shape != "given"), None)
 
 
+def dtype_name(op):
+    """Returns the name of the parameter for the dtype of chosen(op)."""
+    return f"{chosen(op).name}_dtype" if chosen(op).is_optional else "dtype"
+
+
 def given_shape(op):
     return any(a.shape == "given" for a in op.outputs)
 
@@ -94,11 +99,12 @@ def outputs(op):
 
 def last_ones(op):
     """Returns the names of the arguments that come last: an optional tensor behind the outputs, and
-    all arguments behind it. Ops grow by them, so the parameters before keep their places."""
+    all arguments behind it, and enumerations whose 0 is what an op did before. Ops grow by them, so
+    the parameters before keep their places."""
     names = [a.name for a in op.args]
     behind = max((names.index(a.name) for a in op.outputs), default=len(names)) + 1
     first = next((i for i in range(behind, len(names)) if op.args[i].kind == "tensor?"), len(names))
-    return names[first:]
+    return names[first:] + [a.name for a in op.args[:first] if a.first == 0]
 
 
 def signature(op, is_out):
@@ -110,9 +116,11 @@ def signature(op, is_out):
                        Parameter("Device", "device")]
     elif not is_out and chosen(op):
         default = "0" if chosen(op).default_dtype else None
-        tail.append(Parameter("bp_dtype", "dtype", default))
+        tail.append(Parameter("bp_dtype", dtype_name(op), default))
     if not is_out:
-        tail += [Parameter("Tensor*", a.name, "nullptr") for a in op.outputs if a.is_optional]
+        optional = [Parameter("Tensor*", a.name, "nullptr") for a in op.outputs if a.is_optional]
+        # The dtype of an optional output stands behind it.
+        tail = optional + tail if chosen(op) and chosen(op).is_optional else tail + optional
     own = inputs(op) + [attribute(a) for a in op.attributes]
     last = last_ones(op)
     own = [p for p in own if p.name not in last] + tail + [p for p in own if p.name in last]
