@@ -56,10 +56,17 @@ def primitive(op):
     return op.formula.result.kind if op.numerics in classes.OF_PRIMITIVES else ""
 
 
+def dtypes(op):
+    """Returns the name of the dtypes with which the op is tested."""
+    found = op.inputs[0].dtypes
+    small = "kOrdered" if "bool" in found else "kSmall"
+    return elementwise.pick(op, "kFloats", small if "u8" in found else "kNumbers", "kAny")
+
+
 def row(op):
     inputs = ", ".join(f'"{a.name}"' for a in op.inputs)
     out = op.outputs[0]
-    kind = elementwise.pick(op, "kFloats", "kNumbers", "kAny")
+    kind = dtypes(op)
     operand = elementwise.operand(op)
     is_either = op.formula.result.kind in ("max", "min")
     return [f'    {{BP_OP_{op.c_name.upper()}, "{elementwise.family(op)}", {{{inputs}}}, '

@@ -18,7 +18,7 @@ import reductions
 
 def row(op):
     """Returns the initializers of the op's Row."""
-    kind = elementwise.pick(op, "kFloats", "kNumbers", "kAny")
+    kind = emit_elementwise.dtypes(op)
     facts = {"gives_i64": op.outputs[0].default_dtype == f"sum({op.inputs[0].name})"}
     for name, holds in reductions.facts(op).items():
         facts[re.sub("(?<!^)([A-Z])", r"_\1", name.removeprefix("k")).lower()] = holds

@@ -43,9 +43,10 @@ def operand(op):
 
 
 def pick(op, floats, numbers, every):
-    """Returns what belongs to the dtypes of the op: floats, floats and integers, or bool too."""
-    found = op.inputs[0].dtypes
-    return every if "bool" in found else numbers if takes_integers(op) else floats
+    """Returns what belongs to the dtypes of the kernels of an op: floats, floats and integers, or
+    those of a comparison, which are bool and small integers too. Where another op takes small
+    integers, the host runs it in i32."""
+    return every if is_condition(op) else numbers if takes_integers(op) else floats
 
 
 def scalar_of_call(op):

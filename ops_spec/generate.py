@@ -207,6 +207,7 @@ INTRODUCTION = """\
  *   int      i32 or i64                      acc(x)   f32 for f16 and bf16, else the dtype of x
  *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
+ *   every    any, u16 u32 u64 f8e8m0fnu c64 c128
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn

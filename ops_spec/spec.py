@@ -25,14 +25,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 DTYPES = {
     "bool": 8, "u8": 8, "i8": 8, "u16": 16, "i16": 16, "u32": 32, "i32": 32, "u64": 64, "i64": 64,
     "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "f8e4m3fn": 8, "f8e5m2": 8, "f8e8m0fnu": 8,
+    "c64": 64, "c128": 128,
     "i4": 4, "u4": 4, "i2": 2, "u2": 2, "f6e2m3": 6, "f6e3m2": 6, "f4e2m1": 4,
 }
 SETS = {
     "float": ("f32", "f64", "f16", "bf16"),
     "int": ("i32", "i64"),
+    "small": ("u8", "i8", "i16"),  # The host runs them in i32 where a backend does not.
     "index": ("i64", "i32"),  # A family must have i64; a kernel may claim i32 too.
     "any": ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn",
             "f8e5m2"),
+    # What has whole bytes: ops that move elements see only their width.
+    "every": ("bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32",
+              "f64", "f8e4m3fn", "f8e5m2", "f8e8m0fnu", "c64", "c128"),
     "quantized": ("i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2",
                   "f4e2m1"),
     "factor": ("f32", "f16", "bf16", "i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2",

@@ -115,7 +115,7 @@ constexpr FixedDtype kFixedDtypes[] = {
 };
 
 constexpr bool is_free(std::string_view rule) {
-  return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
+  return rule == "any" || rule == "every" || rule == "float" || rule == "int" || rule == "index" ||
          rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
 }
 

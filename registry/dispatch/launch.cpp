@@ -14,6 +14,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
+#include "registry/dispatch/other_dtypes.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
@@ -47,6 +48,7 @@ bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (row == nullptr) return BP_KERNEL_NATIVE;
   if (&kernel == services::decomposition(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == widening(*row)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == by_width(*row) || &kernel == in_i32(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == realigning(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == host_fallback(*row)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;

@@ -7,6 +7,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
+#include "registry/dispatch/other_dtypes.hpp"
 #include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
@@ -65,13 +66,20 @@ std::string decomposition_refusal(const Target& target, const OpRow& row, const 
   return is_forbidden ? "the flags of the registry forbid it" : "";
 }
 
-// Returns why the host does not run the call by copies of its tensors, in f32 or at other offsets,
-// or "" if it does.
+// Returns why the host does not run the call on other tensors: in another dtype or at other
+// offsets, or "" if it does.
 std::string copies_refusal(const Target& target, const OpRow& row, const Key& key) {
   const std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
+}
+
+// Returns why the host does not run the call in another dtype, for which other_dtypes.hpp has the
+// refusal `own`, or "" if it does.
+std::string dtype_refusal(const Target& target, const OpRow& row, const Key& key,
+                          const std::string& own) {
+  return own.empty() ? copies_refusal(target, row, key) : own;
 }
 
 // Returns why the host does not copy the tensors to aligned places, or "" if it does.
@@ -132,11 +140,17 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   if (is_misplaced && realigning_refusal(target, row, key).empty()) {
     add_service(realigning(row), BP_KERNEL_DECOMPOSED);
   }
+  if (dtype_refusal(target, row, key, by_width_refusal(row, key)).empty()) {
+    add_service(by_width(row), BP_KERNEL_DECOMPOSED);
+  }
   if (decomposition_refusal(target, row, key).empty()) {
     add_service(services::decomposition(row), BP_KERNEL_DECOMPOSED);
   }
   if (is_narrow && copies_refusal(target, row, key).empty()) {
     add_service(widening(row), BP_KERNEL_DECOMPOSED);
+  }
+  if (dtype_refusal(target, row, key, in_i32_refusal(row, key)).empty()) {
+    add_service(in_i32(row), BP_KERNEL_DECOMPOSED);
   }
   if (host_fallback_refusal(target, row, key).empty()) {
     add_service(host_fallback(row), BP_KERNEL_HOST_FALLBACK);
@@ -207,6 +221,10 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   if (!misplaced.empty()) {
     add_line(text, "realigned", realigning_refusal(target, row, key), is_decided);
   }
+  if (moves_elements(row)) {
+    add_line(text, "by width", dtype_refusal(target, row, key, by_width_refusal(row, key)),
+             is_decided);
+  }
   std::string undecomposed = decomposition_refusal(target, row, key);
   if (undecomposed.empty()) {
     undecomposed = call_refusal(target, row, *services::decomposition(row), key, args);
@@ -214,6 +232,9 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   add_line(text, "decomposition", undecomposed, is_decided);
   if (has_narrow_operand(row, key)) {
     add_line(text, "in f32", copies_refusal(target, row, key), is_decided);
+  }
+  if (const std::string own = in_i32_refusal(row, key); own.empty()) {
+    add_line(text, "in i32", copies_refusal(target, row, key), is_decided);
   }
   add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
   return text;

@@ -11,6 +11,7 @@
  *   int      i32 or i64                      acc(x)   f32 for f16 and bf16, else the dtype of x
  *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
+ *   every    any, u16 u32 u64 f8e8m0fnu c64 c128
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
@@ -55,21 +56,22 @@ enum { BP_OP_FILL = 1, BP_FILL_ARGS_SIZE_R3 = 48 };
 typedef struct bp_fill_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
-  const bp_tensor* y;     /* Out, any, shape of your choice. */
+  const bp_tensor* y;     /* Out, every, shape of your choice. */
   const bp_tensor* value; /* NULL or one element, like(y). */
   bp_scalar value_scalar; /* The value where value is NULL. */
 } bp_fill_args;
 
 /* copy: Copies x to y and converts each element to the dtype of y. A conversion to a float rounds
- * to nearest even; to an integer it drops the fraction, and a value that does not fit is undefined;
- * to bool it is true for everything but zero. Between dtypes of one kind of integer it wraps.
+ * to nearest even; to an integer it drops the fraction, and a float that does not fit is undefined;
+ * to bool it is true for everything but zero. Between integers it wraps. A complex number is copied
+ * to its own dtype alone.
  * ops_spec/ops/movement.yaml; profile infer; numerics E1; stable since 0.1. */
 enum { BP_OP_COPY = 2, BP_COPY_ARGS_SIZE_R3 = 24 };
 typedef struct bp_copy_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Any. */
-  const bp_tensor* y; /* Out, any, shape x.shape. */
+  const bp_tensor* x; /* Every. */
+  const bp_tensor* y; /* Out, every, shape x.shape. */
 } bp_copy_args;
 
 /* arange: Sets element i of y to start + i * step, computed in f64 for a float and in i64 for an
@@ -78,8 +80,9 @@ typedef struct bp_copy_args {
 enum { BP_OP_ARANGE = 3, BP_ARANGE_ARGS_SIZE_R3 = 80 };
 typedef struct bp_arange_args {
   uint32_t struct_size;
-  uint32_t flags;         /* None defined: 0. */
-  const bp_tensor* y;     /* Out, f32, f64, f16, bf16, i32 or i64, shape of your choice in 1-D. */
+  uint32_t flags; /* None defined: 0. */
+  /* Out, f32, f64, f16, bf16, i32, i64, u8, i8 or i16, shape of your choice in 1-D. */
+  const bp_tensor* y;
   const bp_tensor* start; /* NULL or one element, like(y). */
   bp_scalar start_scalar; /* The value where start is NULL. */
   const bp_tensor* step;  /* NULL or one element, like(y). */
@@ -98,7 +101,7 @@ enum {
 typedef struct bp_embedding_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* weight;  /* Any, 2-D. */
+  const bp_tensor* weight;  /* Every, 2-D. */
   const bp_tensor* indices; /* Index, 0-D to 7-D. */
   const bp_tensor* y;       /* Out, like(weight), shape indices.shape + [weight.shape[1]]. */
   uint32_t bounds;          /* One of the constants above. */
@@ -133,7 +136,7 @@ typedef struct bp_cat_args {
   uint32_t struct_size;
   uint32_t flags;    /* None defined: 0. */
   uint64_t xs_count;
-  const bp_tensor* const* xs; /* Each, any. */
+  const bp_tensor* const* xs; /* Each, every. */
   const bp_tensor* y;         /* Out, like(xs), shape concatenated(xs, axis). */
   int32_t axis;               /* At least 0, below xs.ndim. */
   uint32_t reserved_0;        /* 0. */
@@ -146,7 +149,7 @@ typedef struct bp_where_args {
   uint32_t struct_size;
   uint32_t flags;             /* None defined: 0. */
   const bp_tensor* condition; /* Bool. */
-  const bp_tensor* a;         /* Any, shape condition.shape. */
+  const bp_tensor* a;         /* Every, shape condition.shape. */
   const bp_tensor* b;         /* NULL or a tensor, like(a), shape condition.shape. */
   bp_scalar b_scalar;         /* The value where b is NULL. */
   const bp_tensor* y;         /* Out, like(a), shape condition.shape; may alias a or b. */
@@ -164,7 +167,7 @@ enum {
 typedef struct bp_gather_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Any. */
+  const bp_tensor* x; /* Every. */
   /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* y; /* Out, like(x), shape indices.shape. */
@@ -185,7 +188,7 @@ enum {
 typedef struct bp_scatter_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Any. */
+  const bp_tensor* x; /* Every. */
   /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* src; /* Like(x), shape indices.shape. */
@@ -209,7 +212,7 @@ enum {
 typedef struct bp_scatter_reduce_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   /* Index, shape x.shape[:axis] + indices.shape[axis:axis + 1] + x.shape[axis + 1:]. */
   const bp_tensor* indices;
   const bp_tensor* src; /* Like(x), shape indices.shape. */
@@ -232,7 +235,7 @@ enum {
 typedef struct bp_index_select_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* x;       /* Any, 1-D to 8-D. */
+  const bp_tensor* x;       /* Every, 1-D to 8-D. */
   const bp_tensor* indices; /* Index, 1-D. */
   /* Out, like(x), shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. */
   const bp_tensor* y;
@@ -248,7 +251,7 @@ enum { BP_OP_TOPK = 12, BP_TOPK_ARGS_SIZE_R3 = 48 };
 typedef struct bp_topk_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   /* Out, like(x), shape x.shape[:axis] + [k] * min(x.ndim, 1) + x.shape[axis + 1:]. */
   const bp_tensor* y;
   const bp_tensor* indices; /* Out or NULL, index, shape y.shape. */
@@ -265,7 +268,7 @@ enum { BP_OP_SORT = 13, BP_SORT_ARGS_SIZE_R3 = 40 };
 typedef struct bp_sort_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   const bp_tensor* y;       /* Out, like(x), shape x.shape. */
   const bp_tensor* indices; /* Out or NULL, index, shape x.shape. */
   int32_t axis;             /* At least 0, below max(x.ndim, 1). */
@@ -278,7 +281,7 @@ enum { BP_OP_NEG = 100, BP_NEG_ARGS_SIZE_R3 = 24 };
 typedef struct bp_neg_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
 } bp_neg_args;
 
@@ -340,7 +343,7 @@ enum { BP_OP_ABS = 106, BP_ABS_ARGS_SIZE_R3 = 24 };
 typedef struct bp_abs_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
 } bp_abs_args;
 
@@ -481,7 +484,7 @@ enum { BP_OP_ADD = 200, BP_ADD_ARGS_SIZE_R3 = 56 };
 typedef struct bp_add_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
@@ -493,7 +496,7 @@ enum { BP_OP_SUB = 201, BP_SUB_ARGS_SIZE_R3 = 56 };
 typedef struct bp_sub_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
@@ -505,7 +508,7 @@ enum { BP_OP_MUL = 202, BP_MUL_ARGS_SIZE_R3 = 56 };
 typedef struct bp_mul_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
   const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
@@ -530,7 +533,7 @@ enum { BP_OP_MAXIMUM = 204, BP_MAXIMUM_ARGS_SIZE_R3 = 56 };
 typedef struct bp_maximum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
@@ -555,7 +558,7 @@ enum { BP_OP_MINIMUM = 206, BP_MINIMUM_ARGS_SIZE_R3 = 56 };
 typedef struct bp_minimum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
@@ -595,7 +598,7 @@ enum { BP_OP_SUM = 300, BP_SUM_ARGS_SIZE_R3 = 48 };
 typedef struct bp_sum_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64 or bool. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, bool, u8, i8 or i16. */
   /* Out, f32, f64, f16, bf16, i32 or i64, shape reduced(x.shape, axes, keepdims). */
   const bp_tensor* y;
   uint64_t axes_count;
@@ -627,7 +630,7 @@ enum { BP_OP_AMAX = 302, BP_AMAX_ARGS_SIZE_R3 = 48 };
 typedef struct bp_amax_args {
   uint32_t struct_size;
   uint32_t flags;      /* None defined: 0. */
-  const bp_tensor* x;  /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x;  /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
   uint64_t axes_count;
   const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
@@ -643,7 +646,7 @@ enum { BP_OP_ARGMAX = 303, BP_ARGMAX_ARGS_SIZE_R3 = 32 };
 typedef struct bp_argmax_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
   const bp_tensor* y; /* Out, index, shape reduced(x.shape, [axis], keepdims). */
   int32_t axis;       /* At least 0, below max(x.ndim, 1). */
   int32_t keepdims;   /* At least 0, at most 1. */

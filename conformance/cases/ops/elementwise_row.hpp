@@ -8,7 +8,9 @@ namespace bp::conformance::elementwise {
 
 constexpr uint32_t kMostInputs = 3;
 
-enum class Dtypes { kFloats, kNumbers, kAny };
+// kNumbers has i32 and i64 too, kSmall also u8, i8 and i16, and kOrdered bool. Comparisons take
+// kAny.
+enum class Dtypes { kFloats, kNumbers, kSmall, kOrdered, kAny };
 
 struct Row {
   uint32_t op;

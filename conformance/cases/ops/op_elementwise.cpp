@@ -372,6 +372,7 @@ class Rows {
         is_smoke_dtype(dtype_) || dtype_ == BP_I32 || dtype_ == BP_I64 || dtype_ == BP_BOOL;
     made.varies = varies(lies) && std::string_view(data.text) != "special";
     if (std::string_view(op_.samples) == "gradient_of_result") made.derive = limit_results;
+    if (!gives_bool_) made.optional_part = small_part(dtype_);
     cases_.push_back(std::move(made));
     return cases_.back();
   }
@@ -379,7 +380,7 @@ class Rows {
   // A third of the results of relu are zero, and more of its gradients.
   bool varies(const Lies& lies) const {
     const std::string_view name = op_.samples;
-    if (gives_bool_ || name == "gradient_mask") return false;
+    if (gives_bool_ || dtype_ == BP_BOOL || name == "gradient_mask") return false;
     if (op_.input_count == 1 && is_broadcast(lies.first)) return false;
     if (lies.first == Layout::kBroadcastAll || lies.last == Layout::kBroadcastAll) return false;
     return element_count(lies.shape) > (is_gradient_ || name == "unary_rectified" ? 64 : 8);
@@ -487,7 +488,8 @@ void add_family(OpCases& cases, std::string_view family) {
     if (op.dtypes == Dtypes::kFloats) continue;
     for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, dtype).add_all();
     if (op.dtypes == Dtypes::kNumbers) continue;
-    for (const bp_dtype dtype : {BP_BOOL, BP_U8, BP_I8, BP_I16}) Rows(cases, op, dtype).add_all();
+    for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) Rows(cases, op, dtype).add_all();
+    if (op.dtypes != Dtypes::kSmall) Rows(cases, op, BP_BOOL).add_all();
   }
 }
 

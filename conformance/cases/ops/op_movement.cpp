@@ -36,6 +36,7 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     made.reference = expected_fill;
     made.is_smoke = is_smoke;
     made.varies = false;
+    made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
     return cases.back();
   };
@@ -86,6 +87,7 @@ void add_copy(OpCases& cases, bp_dtype from, bp_dtype to, const std::string& fil
   made.reference = expected_copy;
   made.is_smoke = is_smoke;
   made.varies = element_count(shape) > 8 && to != BP_BOOL && from != BP_BOOL && x != kBroadcastAll;
+  if (from == to) made.optional_part = moved_part(from);
   cases.push_back(std::move(made));
 }
 
@@ -164,6 +166,7 @@ void add_arange(OpCases& cases, bp_dtype dtype, bool is_smoke) {
       made.set("start", scalar_of(dtype, range.start)).set("step", scalar_of(dtype, range.step));
       made.is_smoke = is_smoke;
       made.varies = shape[0] > 1;
+      made.optional_part = small_part(dtype);
       cases.push_back(made);
       if (shape[0] != 17) continue;
       OpCase with_tensors = made;
@@ -204,6 +207,16 @@ void add_movement(OpCases& cases) {
     add_same_dtype(cases, dtype, false);
     if (is_float(dtype)) add_arange(cases, dtype, false);
   }
+  add_fill(cases, BP_U64, false);
+  for (const bp_dtype dtype : {BP_F8E4M3FN, BP_F8E5M2}) {
+    OpCases rows;  // Only the last one has its value in a tensor, which the host can move.
+    add_fill(rows, dtype, false);
+    cases.push_back(std::move(rows.back()));
+  }
+  for (const bp_dtype dtype : {BP_U64, BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU}) {
+    add_same_dtype(cases, dtype, false);
+  }
+  for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) add_arange(cases, dtype, false);
   add_casts(cases, common, true);
   add_casts(cases, {BP_F32, BP_F16, BP_BF16, BP_I8, BP_U8}, false);
 }

@@ -139,6 +139,23 @@ Array<int64_t> acting_indices(const CallData& data, std::string_view name, int64
 OpCase with_bounds(OpCase row, OutOfRange rule, std::string_view name, int64_t extent,
                    int64_t exception = INT64_MIN);
 
+// ---- Dtypes that kernels may leave to the host ------------------------------------------------
+// //
+
+// Returns the optional part of a call that computes in a bool or in an integer of 8 or 16 bits,
+// which the host can run in i32; "" for another dtype.
+inline std::string small_part(bp_dtype dtype) {
+  const bool is_small = dtype == BP_BOOL || dtype == BP_U8 || dtype == BP_I8 || dtype == BP_I16;
+  return is_small ? "small integers" : "";
+}
+
+// Returns the optional part of a call that moves elements which the host can move as integers of
+// their width; "" for a dtype that each backend has kernels for.
+inline std::string moved_part(bp_dtype dtype) {
+  const bool is_rare = dtype == BP_U64 || (dtype >= BP_F8E4M3FN && dtype <= BP_F8E8M0FNU);
+  return is_rare ? dtype_text(dtype) : "";
+}
+
 // Rows of f32 and f64 are smoke rows.
 inline bool is_smoke_dtype(bp_dtype dtype) { return dtype == BP_F32 || dtype == BP_F64; }
 

@@ -161,7 +161,7 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
 // ---- Cases ----------------------------------------------------------------------------------- //
 
 // The row of argmax, which has no formula, with the properties that it shares with the others.
-constexpr reductions::Row kArgmax{.op = BP_OP_ARGMAX, .dtypes = Dtypes::kNumbers};
+constexpr reductions::Row kArgmax{.op = BP_OP_ARGMAX, .dtypes = Dtypes::kOrdered};
 
 // Masks every other element, and all elements of the first row.
 void mask(CallData& data) {
@@ -215,6 +215,8 @@ class Rows {
     }
     made.varies = false;  // A reduction may have one output, or equal outputs.
     made.is_smoke = is_smoke_dtype(dtype_) || dtype_ == BP_I64 || dtype_ == BP_BOOL;
+    const bool sums_bools = op_.gives_i64 && dtype_ == BP_BOOL;
+    if (!sums_bools) made.optional_part = small_part(dtype_);
     made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
     cases_.push_back(std::move(made));
     return cases_.back();
@@ -261,7 +263,9 @@ void add_dtypes(OpCases& cases, const reductions::Row& op, const Reference& refe
   for (const bp_dtype dtype : kFloats) Rows(cases, op, reference, dtype).add_all();
   if (op.dtypes == Dtypes::kFloats) return;
   for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, reference, dtype).add_all();
-  if (op.dtypes == Dtypes::kAny) Rows(cases, op, reference, BP_BOOL).add_all();
+  if (op.dtypes == Dtypes::kNumbers) return;
+  for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) Rows(cases, op, reference, dtype).add_all();
+  if (op.dtypes != Dtypes::kSmall) Rows(cases, op, reference, BP_BOOL).add_all();
 }
 
 }  // namespace

@@ -9,6 +9,14 @@ namespace {
 
 constexpr bp_dtype kAllDtypes[] = {BP_F32, BP_F64,  BP_I64, BP_F16, BP_BF16,
                                    BP_I32, BP_BOOL, BP_U8,  BP_I8,  BP_I16};
+// Dtypes that the host can move as integers of their width.
+constexpr bp_dtype kRareDtypes[] = {BP_U64, BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU};
+
+// Calls `work` with a number that holds each value of the dtype.
+template <typename Work>
+auto with_moved(bp_dtype dtype, Work work) {
+  return is_coded(dtype) ? work(double()) : with_number(dtype, work);
+}
 
 bool is_smoke_of(bp_dtype dtype) { return is_smoke_dtype(dtype) || dtype == BP_I64; }
 
@@ -51,7 +59,7 @@ const std::vector<CatRow>& cat_rows() {
 }
 
 std::vector<Expected> expected_cat(const CallData& data, const Numerics&) {
-  return with_number(data.tensor("y").dtype, [&]<typename N>(N) {
+  return with_moved(data.tensor("y").dtype, [&]<typename N>(N) {
     std::vector<Array<N>> xs;
     for (size_t i = 0; i < data.list_size("xs"); ++i) xs.push_back(data.array<N>("xs", i));
     return moved(data, reference::cat(xs, axis_of(data)));
@@ -74,6 +82,7 @@ void add_cat(OpCases& cases, bp_dtype dtype) {
     made.output("y", dtype, joined).set("axis", row.axis).reference = expected_cat;
     made.is_smoke = is_smoke_of(dtype);
     made.varies = element_count(joined) > 8 && dtype != BP_BOOL;
+    made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
   }
 }
@@ -109,10 +118,12 @@ void add_where(OpCases& cases, bp_dtype dtype) {
     made.reference = expected_where;
     made.is_smoke = is_smoke_of(dtype);
     made.varies = element_count(shape) > 8 && fill == "coord" && dtype != BP_BOOL;
+    made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
     return cases.back();
   };
-  const Fill other = dtype == BP_BOOL || dtype == BP_U8 ? kRepeat : kExactDense;
+  const Fill other =
+      dtype == BP_BOOL || is_unsigned(dtype) || is_coded(dtype) ? kRepeat : kExactDense;
   for (const Shape& shape : std::vector<Shape>{{},
                                                {1},
                                                {3},
@@ -135,12 +146,13 @@ void add_where(OpCases& cases, bp_dtype dtype) {
   }
   const auto specials = static_cast<int64_t>(special_values(dtype).size());
   add({specials, specials}, "special", kSpecial, kSpecialSlow);
+  if (is_coded(dtype)) return;  // The host makes no tensor of f8 from an inline scalar.
   OpCase& made = add({5, 17}, "coord", kCoord, other, "scalar_b");
   made.tensors.erase(made.tensors.begin() + 2);
   const bool is_real = is_float(dtype);
   made.set("b", dtype == BP_BOOL ? bp_scalar{BP_BOOL, 0, 1}
                                  : (is_real ? float_scalar(0.1) : integer_scalar(-3)));
-  if (dtype == BP_U8) made.attributes.back().value = integer_scalar(200);
+  if (is_unsigned(dtype)) made.attributes.back().value = integer_scalar(200);
 }
 
 // ---- Indices along an axis ------------------------------------------------------------------- //
@@ -189,25 +201,26 @@ OpCase start(uint32_t op, bp_dtype dtype, const std::string& fill, const Row& ro
   made.set("axis", row.axis).reference = reference;
   made.is_smoke = is_smoke_of(dtype);
   made.varies = false;
+  made.optional_part = moved_part(dtype);
   return made;
 }
 
 std::vector<Expected> expected_gather(const CallData& data, const Numerics&) {
-  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
+  return with_moved(data.tensor("x").dtype, [&]<typename N>(N) {
     return moved(data,
                  reference::gather(data.array<N>("x"), data.indices("indices"), axis_of(data)));
   });
 }
 
 std::vector<Expected> expected_index_select(const CallData& data, const Numerics&) {
-  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
+  return with_moved(data.tensor("x").dtype, [&]<typename N>(N) {
     return moved(
         data, reference::index_select(data.array<N>("x"), data.indices("indices"), axis_of(data)));
   });
 }
 
 std::vector<Expected> expected_scatter(const CallData& data, const Numerics&) {
-  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
+  return with_moved(data.tensor("x").dtype, [&]<typename N>(N) {
     return moved(data, reference::scatter(data.array<N>("x"), data.indices("indices"),
                                           data.array<N>("src"), axis_of(data)));
   });
@@ -264,6 +277,7 @@ OpCase make_scatter(uint32_t op, bp_dtype dtype, const std::string& fill, const 
   made.input("indices", BP_I64, chosen_shape(row), indices_of(row));
   made.input("src", dtype, chosen_shape(row), data).output("y", dtype, row.x);
   if (op == BP_OP_SCATTER_REDUCE) {
+    made.optional_part = small_part(dtype);
     made.set("reduction", int64_t{BP_SCATTER_REDUCE_REDUCTION_SUM});
   }
   return made;
@@ -359,13 +373,16 @@ void add_bounds(OpCases& cases, OutOfRange rule, bp_dtype index) {
 }  // namespace
 
 void add_selection(OpCases& cases) {
-  for (const bp_dtype dtype : kAllDtypes) {
+  const auto add_moves = [&](bp_dtype dtype) {
     add_cat(cases, dtype);
     add_where(cases, dtype);
     add_gather(cases, dtype);
     add_scatter(cases, BP_OP_SCATTER, dtype, "coord", kCoord);
-  }
-  for (const bp_dtype dtype : {BP_F32, BP_F64, BP_I64, BP_I32, BP_F16, BP_BF16}) {
+  };
+  for (const bp_dtype dtype : kAllDtypes) add_moves(dtype);
+  for (const bp_dtype dtype : kRareDtypes) add_moves(dtype);
+  for (const bp_dtype dtype :
+       {BP_F32, BP_F64, BP_I64, BP_I32, BP_F16, BP_BF16, BP_U8, BP_I8, BP_I16}) {
     add_scatter(cases, BP_OP_SCATTER_REDUCE, dtype, "exact_dense", kExactDense);
   }
   for (const bp_dtype dtype : kFloats) {

@@ -61,6 +61,7 @@ OpCase make_row(uint32_t op, const Row& row, bp_dtype dtype, const std::string& 
   if (!is_sort) made.set("k", row.k);
   made.reference = is_sort ? expected_sort : expected_topk;
   made.varies = false;
+  made.optional_part = small_part(dtype);
   return made;
 }
 
@@ -105,6 +106,9 @@ void add_sort(OpCases& cases) {
   for (const bp_dtype dtype : {BP_I32, BP_I64}) {
     add_rows(cases, dtype, "exact_dense", kExactDense);
     add_rows(cases, dtype, "special", kSpecial);
+  }
+  for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16, BP_BOOL}) {
+    add_rows(cases, dtype, "repeat", kRepeat);
   }
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_I32}) add_i32(cases, dtype);
 }
