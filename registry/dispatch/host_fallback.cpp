@@ -161,7 +161,8 @@ class Run {
     if (is_capturing != 0) {
       return fail(BP_INVALID_ARGUMENT,
                   std::string(row_.name) + ": the stream captures, and " + target_.name +
-                      " has no kernel for this call, which would run on " + host_.name +
+                      " has no kernel for this call that a capture takes; the call would run on " +
+                      host_.name +
                       "; a capture records no work of another device, so submit this call before "
                       "or after the capture");
     }

@@ -84,12 +84,37 @@ void add_counts(const Target& target, const OpRow& row, bp_dispatch_statistics& 
   sum.compiled_count += target.compiled->launch_count(row);
 }
 
+// Says whether `stream` belongs to a capture of the host, whose launches need kernels that can be
+// captured.
+bp_status read_captured(const Target& target, bp_stream* stream, bool& out_is_captured) {
+  const services::Captures& captures = target.caches->captures();
+  if (!captures.any()) [[likely]] {
+    return BP_OK;
+  }
+  std::shared_ptr<services::CaptureParts> parts;
+  const bp_status status = captures.find(stream, parts);
+  out_is_captured = parts != nullptr;
+  return status;
+}
+
+bool is_capturable(const Candidate& candidate) {
+  return candidate.source != BP_KERNEL_NATIVE ||
+         (candidate.kernel->flags & BP_KERNEL_CAPTURABLE) != 0;
+}
+
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
   const bp_kernel_sources sources = allowed_sources(target);
   if (stream == nullptr) stream = target.default_stream;
-  bool was_tried = false;
+  bool was_tried = false, is_captured = false;
+  const bp_status known = read_captured(target, stream, is_captured);
+  if (known != BP_OK) return known;
+  const bp_kernel* passed_over = nullptr;
   for (const Candidate& candidate : choose(target, *r.row, r.key, r.frame)->candidates) {
     if (!is_taken(target, *r.row, candidate, sources, r.key, r.frame)) continue;
+    if (is_captured && !is_capturable(candidate)) {
+      passed_over = candidate.kernel;
+      continue;
+    }
     const Launch l{target, stream, flags, *r.row, *candidate.kernel, candidate.source};
     bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
     if (status == BP_OK) [[likely]] {
@@ -102,6 +127,12 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
     }
     if (classify(target, status) != BP_UNSUPPORTED) return status;
     was_tried = true;
+  }
+  if (passed_over != nullptr) {
+    return fail(BP_INVALID_ARGUMENT,
+                std::string(r.row->name) + ": the stream captures, and " + passed_over->name +
+                    " has no BP_KERNEL_CAPTURABLE; no other kernel serves this call, so submit it "
+                    "before or after the capture");
   }
   return nothing_left(target, r, was_tried);
 }

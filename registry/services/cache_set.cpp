@@ -188,7 +188,7 @@ bp_status CacheSet::destroy(PrivatePool* pool) {
   }
   FirstFailure first;
   for (Cache* cache : caches) {
-    if (ended->is_of_capture) cache->end_graph();
+    if (ended != nullptr && ended->is_of_capture) cache->end_graph();
     first.add(cache->empty());
   }
   return first.result();
@@ -207,6 +207,16 @@ bp_status CacheSet::allocate_captured(Cache& cache, bp_stream* stream, uint64_t 
   if (const bp_status status = captures_.find(stream, parts); status != BP_OK) return status;
   Cache& from = parts == nullptr ? cache : get(cache.source(), parts->pool());
   return from.take(stream, size_bytes, out_block);
+}
+
+uint64_t CacheSet::held_count(const PrivatePool& pool) const {
+  uint64_t count = 0;
+  for (const Cache* cache : of(&pool, false)) {
+    cache->look_at_segments([&](const Segment& segment, const auto&) {
+      for (const Block* b = segment.first; b != nullptr; b = b->next) count += b->is_live ? 1 : 0;
+    });
+  }
+  return count;
 }
 
 void CacheSet::add_user(const PrivatePool& pool, bp_stream* stream) {

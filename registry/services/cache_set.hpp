@@ -58,6 +58,9 @@ class CacheSet {
   bp_status allocate_captured(Cache& cache, bp_stream* stream, uint64_t size_bytes,
                               bp_block** out_block);
 
+  // Returns how many blocks of `pool` with memory callers hold.
+  uint64_t held_count(const PrivatePool& pool) const;
+
   // Says that replays on `stream` use the memory of `pool`, which belongs to a captured graph.
   void add_user(const PrivatePool& pool, bp_stream* stream);
 

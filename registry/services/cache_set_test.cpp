@@ -154,6 +154,46 @@ TEST(Pools, GiveMemoryBackThatAnotherStreamUsedWhenTheCacheIsEmptied) {
   EXPECT_TRUE(fake.buffers.empty());
 }
 
+// Work that was recorded with freed blocks runs again in each replay.
+TEST(PoolsOfGraphs, GiveNothingBackBeforeTheirEndAlsoIfMemoryRunsOut) {
+  FakeMemory fake;
+  PrivatePool* const pool = fake.caches->create_pool("graph", true);
+  Cache::free(fake.take(24ull << 20, pool));
+  EXPECT_EQ(fake.caches->trim(*pool), BP_OK);
+  fake.limit_bytes = fake.used_bytes;
+  bp_block* none = nullptr;
+  EXPECT_EQ(fake.first->allocate(nullptr, 1 << 20, &none), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(fake.caches->get({}, pool).allocate(nullptr, 32ull << 20, &none), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(fake.buffers.size(), 1u);
+  EXPECT_EQ(fake.caches->destroy(pool), BP_OK);
+  EXPECT_TRUE(fake.buffers.empty());
+}
+
+TEST(PoolsOfGraphs, EndBehindTheReplaysOfAllStreams) {
+  FakeMemory fake;
+  PrivatePool* const pool = fake.caches->create_pool("graph", true);
+  bp_block* const held = fake.take(24ull << 20, pool);
+  bp_block* const shared = fake.take(4096, pool);
+  Cache::free(fake.take(32ull << 20, pool));
+  Cache::record_stream(shared, FakeMemory::stream(3));
+  Cache::free(shared);
+  EXPECT_EQ(fake.live_events, 0) << "its memory waits for the end of the graph";
+  EXPECT_EQ(fake.caches->held_count(*pool), 1u);
+  fake.caches->add_user(*pool, FakeMemory::stream(2));
+  EXPECT_EQ(fake.caches->destroy(pool), BP_OK);
+  EXPECT_EQ(fake.caches->empty(), BP_OK);
+  EXPECT_EQ(fake.buffers.size(), 3u) << "the replay on stream 2 has not run";
+  fake.run();
+  EXPECT_EQ(fake.caches->empty(), BP_OK);
+  EXPECT_EQ(fake.buffers.size(), 1u) << "that of the block that is held";
+  Cache::free(held);
+  EXPECT_EQ(fake.caches->empty(), BP_OK);
+  EXPECT_EQ(fake.buffers.size(), 1u) << "the free waits for stream 2 too";
+  fake.run();
+  EXPECT_EQ(fake.caches->empty(), BP_OK);
+  EXPECT_TRUE(fake.buffers.empty());
+}
+
 TEST(Pools, AndTheirBlocksOutliveTheUnload) {
   FakeMemory fake;
   PrivatePool* const pool = fake.caches->create_pool(nullptr);

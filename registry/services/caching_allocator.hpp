@@ -235,6 +235,7 @@ class Cache {
     const std::lock_guard lock(mutex_);
     std::vector<const Block*> waiting;
     for (const Pending& pending : pending_) waiting.push_back(pending.block);
+    waiting.insert(waiting.end(), deferred_.begin(), deferred_.end());
     for (const std::list<Segment>* list : {&segments_, &wrapped_}) {
       for (const Segment& segment : *list) look(segment, waiting);
     }

@@ -46,7 +46,9 @@ struct CapturedGraph {
     const bp_status of_instance =
         graphs.destroy_instance(graphs.self, std::exchange(instance, nullptr));
     const bp_status of_graph = graphs.destroy(graphs.self, std::exchange(graph, nullptr));
-    const bp_status of_parts = parts == nullptr ? bp_status{BP_OK} : parts->end();
+    // A thread that still submits to a stream of the capture may hold the parts, and then ends
+    // them.
+    const bp_status of_parts = parts.use_count() == 1 ? parts->end() : bp_status{BP_OK};
     parts = nullptr;
     target = nullptr;
     if (of_instance != BP_OK) return of_instance;
@@ -178,7 +180,7 @@ bp_captured_graph_info info_of(const CapturedGraph& graph) {
   info.node_count = graph.node_count;
   info.slot_count = graph.slot_count;
   info.pool_bytes = pool.reserved_bytes;
-  info.block_count = pool.allocation_count - pool.free_count;
+  info.block_count = graph.target->caches->held_count(*graph.parts->pool());
   info.kept_count = graph.parts->kept_count();
   info.graph = graph.graph;
   return info;

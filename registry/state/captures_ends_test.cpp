@@ -153,6 +153,33 @@ TEST(CaptureFailures, LeaveNothingOfACaptureWhoseGraphCannotRun) {
   EXPECT_TRUE(f.graphs.capturing.empty());
 }
 
+TEST(CaptureFailures, PassOverKernelsThatCannotBeCaptured) {
+  FakeCapture f;
+  static std::vector<std::string> launched;
+  launched.clear();
+  bp_kernel eager = core::make_kernel("add.eager"), recorded = core::make_kernel("add.recorded");
+  for (bp_kernel* kernel : {&eager, &recorded}) {
+    kernel->launch = [](const bp_kernel* self, const bp_launch*, const void*) -> bp_status {
+      launched.emplace_back(self->name);
+      return BP_OK;
+    };
+  }
+  recorded.flags |= BP_KERNEL_CAPTURABLE;
+  f.fake.graphs = &f.graphs.table;
+  f.fake.kernels = {&eager, &recorded};
+  f.load();
+  core::AddCall call;
+  const auto add = [&] { return bp_op_launch(f.r.target(), nullptr, 0, BP_OP_ADD, &call.args); };
+  ASSERT_EQ(add(), BP_OK) << bp_error_text();
+  ASSERT_EQ(f.begin(), BP_OK) << bp_error_text();
+  ASSERT_EQ(add(), BP_OK) << bp_error_text();
+  recorded.flags = 0;
+  EXPECT_EQ(add(), BP_INVALID_ARGUMENT);
+  EXPECT_NE(refusal().find("has no BP_KERNEL_CAPTURABLE"), std::string::npos) << refusal();
+  EXPECT_EQ(bp_capture_end(f.capture, nullptr), BP_OK);
+  EXPECT_EQ(launched, (std::vector<std::string>{"add.eager", "add.recorded"}));
+}
+
 TEST(CaptureFailures, AreThoseOfTheBackend) {
   FakeCapture f;
   f.fake.graphs = &f.graphs.table;

@@ -11,8 +11,9 @@
  * While a capture is open, all memory that the host hands out for its streams comes from a pool of
  * the capture: blocks, workspace, tensors for inline scalars, packed memory of prepared ops. The
  * streams of a capture are the one that began it, and those that wait for an event recorded in it
- * (graph.h). A block that is freed on such a stream is reused on it at once, without an event. A
- * block that bp_block_record_stream() gave to another stream is not reused in the capture.
+ * (graph.h). bp_op_launch() passes over kernels without BP_KERNEL_CAPTURABLE. A block that is freed
+ * on such a stream is reused on it at once, without an event. A block that bp_block_record_stream()
+ * gave to another stream is not reused in the capture.
  *
  * The captured graph owns the pool, and keeps the plans and programs that the recorded launches
  * use. A block of the pool that the caller still holds at the end stays the caller's: each replay
