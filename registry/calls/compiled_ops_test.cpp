@@ -309,9 +309,9 @@ TEST_F(CompiledOpsTest, HaveTheWorkspaceOfTheProgramThatRuns) {
   strict_first.shape[0] = 1;
   ASSERT_EQ(launch(strict_first, BP_LAUNCH_STRICT_F32), BP_OK) << bp_error_text();
   ASSERT_EQ(compiler_.launches.size(), 3u);
-  EXPECT_GE(compiler_.launches[0].workspace_bytes, 512u);
-  EXPECT_GE(compiler_.launches[1].workspace_bytes, 4096u);
-  EXPECT_GE(compiler_.launches[2].workspace_bytes, 4096u);
+  EXPECT_EQ(compiler_.launches[0].workspace_bytes, 512u);
+  EXPECT_EQ(compiler_.launches[1].workspace_bytes, 4096u);
+  EXPECT_EQ(compiler_.launches[2].workspace_bytes, 4096u);
 }
 
 // A call that was prepared is launched again without supports(), also when its program is
@@ -328,7 +328,7 @@ TEST_F(CompiledOpsTest, HaveTheWorkspaceOfAProgramThatWasForgotten) {
     ASSERT_EQ(launch(other), BP_OK);
   }
   ASSERT_EQ(bp_prepared_launch(prepared, nullptr, &call_.args), BP_OK) << bp_error_text();
-  EXPECT_GE(compiler_.launches.back().workspace_bytes, 4096u);
+  EXPECT_EQ(compiler_.launches.back().workspace_bytes, 4096u);
   EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 

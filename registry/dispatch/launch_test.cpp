@@ -266,6 +266,22 @@ TEST_F(Launch, GivesTheWorkspaceThatIsPreferred) {
   EXPECT_EQ(fake.devices[0].live_buffers, 1);  // One buffer serves all launches.
 }
 
+TEST_F(Launch, AsksForTheWorkspaceOfItsFlags) {
+  bp_kernel kernel = make_kernel("add");
+  kernel.flags |= BP_KERNEL_DETERMINISTIC;
+  kernel.launch = see;
+  kernel.workspace_size = [](const bp_kernel*, bp_device*, bp_launch_flags flags, const void*,
+                             uint64_t* required, uint64_t* preferred) -> bp_status {
+    *required = *preferred = flags == BP_LAUNCH_DETERMINISTIC ? 300 : 100;
+    return BP_OK;
+  };
+  load({&kernel});
+  for (const bp_launch_flags flags : {0u, uint32_t{BP_LAUNCH_DETERMINISTIC}}) {
+    ASSERT_EQ(bp_op_launch(target, nullptr, flags, BP_OP_ADD, &call.args), BP_OK);
+    EXPECT_EQ(seen.launch.workspace.size_bytes, flags == 0 ? 100u : 300u);
+  }
+}
+
 TEST_F(Launch, TakesTheRequiredWorkspaceWhereMemoryIsShort) {
   bp_kernel kernel = make_kernel("add");
   kernel.launch = see;
