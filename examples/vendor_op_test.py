@@ -2,7 +2,9 @@
 """Tests 05_vendor_op: its ops run on the vendor's chip by kernels and elsewhere as other ops, the
 suite accepts the plugin, and a recording of the calls is replayed on both.
 
-  vendor_op_test.py VENDOR_OP BP_CONFORMANCE CHIP OTHER
+Mistakes in the chip's kernels are found by the cases for described ops.
+
+  vendor_op_test.py VENDOR_OP BP_CONFORMANCE CHIP OTHER CC INCLUDE
 """
 import json
 import os
@@ -11,7 +13,24 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM, CONFORMANCE, CHIP, OTHER = sys.argv[1:5]
+PROGRAM, CONFORMANCE, CHIP, OTHER, CC, INCLUDE = sys.argv[1:7]
+FOLDER = pathlib.Path(__file__).resolve().parent
+CASES = "described_op.*"
+DECOMPOSITION = "described_op.kernels_give_the_results_of_the_decomposition"
+LAYOUTS = "described_op.kernels_take_every_layout_of_their_claims"
+# Mistakes: (what kernels.c has, what the mutant has, the case that fails, a word of its message).
+MUTANTS = [
+    ("0, 255)", "0, 254)", DECOMPOSITION, "254.0"),
+    ("exp(-left)", "exp(left)", DECOMPOSITION, "acme.swiglu_linear: y"),
+    ("BP_LAYOUT_CONTIGUOUS", "BP_LAYOUT_ANY", LAYOUTS, "a call of contiguous tensors"),
+    ("i < count; ++i) {", "i < count + 1; ++i) {", LAYOUTS, "changed bytes of y"),
+    ("if (f->a->dtype == BP_U8) {", "y[count - 1 - i] = 0;\n    if (f->a->dtype == BP_U8) {",
+     "described_op.kernels_write_into_inputs_where_they_may", "memory of its own"),
+    ("double sum = 0;", "static double drift = 0;\n  double sum = drift++;",
+     "described_op.deterministic_kernels_repeat_their_bits", "equal bits"),
+    ("!known_flags(launch->flags)", "launch == NULL",
+     "described_op.unknown_launch_flags_are_refused", "unknown flag"),
+]
 OPS = ("acme.saturating_add", "acme.swiglu_linear")
 
 
@@ -83,10 +102,35 @@ def replay_without_a_decomposition(folder):
         done.stderr + done.stdout, done
 
 
+def build(folder, kernels):
+    """Builds the chip with this kernels.c."""
+    (folder / "kernels.c").write_text(kernels, encoding="utf-8")
+    chip, npu = FOLDER / "05_vendor_op", FOLDER / "02_vendor_backend"
+    plugin = folder / "mutant.so"
+    run(CC, "-shared", "-fPIC", f"-I{INCLUDE}", f"-I{npu}", f"-I{chip}", "-o", str(plugin),
+        str(folder / "kernels.c"), str(chip / "backend.c"), str(chip / "ops.c"),
+        *(str(npu / name) for name in ("device.c", "memory.c", "stream.c", "kernels/softmax.c")),
+        "-lm")
+    return str(plugin)
+
+
+def suite(folder):
+    finals = results("run", CHIP, "-k", CASES, folder=folder / "suite")
+    assert len(finals) == 6 and {line["status"] for line in finals.values()} == {"Pass"}, finals
+    whole = (FOLDER / "05_vendor_op" / "kernels.c").read_text(encoding="utf-8")
+    for number, (before, after, case, word) in enumerate(MUTANTS):
+        assert before in whole, f"kernels.c has no '{before}' any more"
+        plugin = build(folder, whole.replace(before, after))
+        finals = results("run", plugin, "-k", CASES, "--retries", "0", code=1,
+                         folder=folder / f"mutant{number}")
+        assert finals[case]["status"] == "Fail" and word in finals[case]["message"], finals
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         call_ops(folder)
+        suite(folder)
         replay(folder)
         replay_without_a_decomposition(folder)
 
