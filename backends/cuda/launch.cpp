@@ -30,7 +30,7 @@ bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch
   Launch dry_run(i, lane, kernel, launch, Launch::Mode::kCheck);
   if (status == BP_OK) status = body(kernel, args, dry_run);
   if (status != BP_OK) return status;
-  auto work = std::make_shared<Work>(Work::launch(kernel, launch, args));
+  auto work = std::make_shared<Work>(Work::launch(*i.host, kernel, launch, args));
   auto plan = std::make_shared<PlanUse>(launch.plan);
   return lane.hold([&i, &lane, work, plan, body] {
     Launch late(i, lane, *work->kernel, work->launch_data, Launch::Mode::kHeld);

@@ -52,8 +52,22 @@ bool is_free(std::string_view rule) {
          rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
 }
 
-[[noreturn]] void invalid(uint32_t op, const std::string& text) {
-  throw StatusError(BP_INVALID_ARGUMENT, std::string(op_name(op)) + ": " + text);
+// The kinds as in ops.def, in the order of bp_argument_kind.
+constexpr const char* kKinds[] = {
+    "tensor", "tensor_opt", "tensor_list", "out",           "out_opt",    "out_list",
+    "inout",  "inout_list", "operand",     "scalar_tensor", "i32",        "i64",
+    "u64",    "f64",        "i64_list",    "dtype",         "enumeration"};
+
+// Returns the rows of an op that was described at run time. They have no number of an op.
+std::vector<FrameMember> members_of(const bp_op_desc& desc) {
+  std::vector<FrameMember> members;
+  for (uint64_t i = 0; i < desc.argument_count; ++i) {
+    const auto& a = *reinterpret_cast<const bp_op_argument*>(
+        reinterpret_cast<const std::byte*>(desc.arguments) + i * desc.argument_stride_bytes);
+    members.push_back({0, a.offset_bytes, a.name, kKinds[a.kind - 1],
+                       a.dtype_rule == nullptr ? "none" : a.dtype_rule});
+  }
+  return members;
 }
 
 // Returns a + b * c * d, or the largest or smallest number if this overflows. c and d are at least
@@ -117,10 +131,29 @@ OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)
     own_program();
     return;
   }
+  own_members(frame_members(op));
+}
+
+OwnedFrame::OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes)
+    : op_(desc.op), size_bytes_(size_bytes), desc_(&desc), words_((size_bytes + 7) / 8) {
+  std::memcpy(words_.data(), args, size_bytes);
+  own_members(members_of(desc));
+}
+
+OwnedFrame OwnedFrame::copy_of(const void* args, uint32_t size_bytes) const {
+  return desc_ == nullptr ? OwnedFrame(op_, args, size_bytes)
+                          : OwnedFrame(*desc_, args, size_bytes);
+}
+
+void OwnedFrame::invalid(const std::string& text) const {
+  throw StatusError(BP_INVALID_ARGUMENT, std::string(name()) + ": " + text);
+}
+
+void OwnedFrame::own_members(std::span<const FrameMember> members) {
   uint32_t index = 0;
-  for (const FrameMember& member : frame_members(op)) {
+  for (const FrameMember& member : members) {
     // A member that an older frame lacks was not copied.
-    if (member.offset + sizeof(void*) > size_bytes) continue;
+    if (member.offset + sizeof(void*) > size_bytes_) continue;
     own_member(member, index);
     if (member.is_argument()) ++index;
   }
@@ -133,11 +166,11 @@ OwnedFrame OwnedFrame::fitted(uint32_t size_bytes) const {
   for (uint32_t i = size_bytes; i < size_bytes_; ++i) {
     if (bytes[i] == std::byte{0}) continue;
     throw StatusError(BP_INCOMPATIBLE,
-                      std::string(op_name(op_)) + ": byte " + std::to_string(i) +
+                      std::string(name()) + ": byte " + std::to_string(i) +
                           " of the frame is not zero, and the kernel does not know it");
   }
   std::memcpy(words.data(), &size_bytes, sizeof(size_bytes));
-  return OwnedFrame(op_, words.data(), size_bytes);
+  return copy_of(words.data(), size_bytes);
 }
 
 template <typename T>
@@ -155,19 +188,19 @@ void OwnedFrame::write(size_t offset, const T& value) {
 }
 
 bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
-  if (theirs == nullptr) invalid(op_, "a tensor of a list is NULL");
+  if (theirs == nullptr) invalid("a tensor of a list is NULL");
   bp_tensor& ours = storage_.emplace_back(*theirs);
   if (ours.ndim > BP_MAX_RANK) {
-    invalid(op_, "the ndim of a tensor is " + std::to_string(ours.ndim) + "; at most " +
-                     std::to_string(BP_MAX_RANK) + " is allowed");
+    invalid("the ndim of a tensor is " + std::to_string(ours.ndim) + "; at most " +
+            std::to_string(BP_MAX_RANK) + " is allowed");
   }
   const bool needs_strides = ours.layout == nullptr;
   if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
-    invalid(op_, "shape or strides of a tensor are NULL");
+    invalid("shape or strides of a tensor are NULL");
   }
   // A copy outlives the links, which are lent to the call.
   if (const bp_status status = bp_links_read(ours.next, nullptr, 0); status != BP_OK) {
-    throw StatusError(BP_UNSUPPORTED, std::string(op_name(op_)) +
+    throw StatusError(BP_UNSUPPORTED, std::string(name()) +
                                           ": a tensor has a link that must be understood, or too "
                                           "many links, and a capture or program keeps no links");
   }
@@ -204,7 +237,7 @@ void OwnedFrame::own_member(const FrameMember& member, uint32_t index) {
   if (member.is_numbers()) return own_numbers(offset, count);
   const auto* const theirs = read<const bp_tensor* const*>(offset);
   if (theirs == nullptr && count != 0) {
-    invalid(op_, std::string(member.name) + " is NULL, and its count is " + std::to_string(count));
+    invalid(std::string(member.name) + " is NULL, and its count is " + std::to_string(count));
   }
   std::vector<bp_tensor*>& list = lists_.emplace_back();
   for (uint64_t i = 0; i < count; ++i) {

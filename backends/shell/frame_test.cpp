@@ -247,6 +247,84 @@ TEST_F(Frame, OfANewerCallerIsTakenIfWhatIsNewIsNotGiven) {
       incompatible("gelu: byte 25 of the frame is not zero, and the kernel does not know it"));
 }
 
+// ---- Ops that are described at run time ---------------------------------------------------------
+
+bp_op_argument described(const char* name, bp_argument_kind kind, uint32_t offset_bytes,
+                         const char* dtype_rule = nullptr) {
+  bp_op_argument argument{};
+  argument.struct_size = sizeof(argument);
+  argument.struct_type = BP_STRUCT_OP_ARGUMENT;
+  argument.name = name;
+  argument.kind = kind;
+  argument.offset_bytes = offset_bytes;
+  argument.dtype_rule = dtype_rule;
+  return argument;
+}
+
+struct DescribedArgs {
+  uint32_t struct_size, flags;
+  const bp_tensor* x;
+  const bp_tensor* b;
+  bp_scalar b_scalar;
+  uint64_t more_count;
+  const bp_tensor* const* more;
+  uint64_t axes_count;
+  const int64_t* axes;
+  int32_t mode;
+  uint32_t padding;
+  const bp_tensor* y;
+};
+
+TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
+  const bp_op_argument arguments[] = {
+      described("x", BP_ARGUMENT_TENSOR, offsetof(DescribedArgs, x), "float"),
+      described("b", BP_ARGUMENT_OPERAND, offsetof(DescribedArgs, b), "like(x)"),
+      described("more", BP_ARGUMENT_TENSOR_LIST, offsetof(DescribedArgs, more), "like(x)"),
+      described("axes", BP_ARGUMENT_I64_LIST, offsetof(DescribedArgs, axes)),
+      described("mode", BP_ARGUMENT_I32, offsetof(DescribedArgs, mode)),
+      described("y", BP_ARGUMENT_OUT, offsetof(DescribedArgs, y), "like(x)")};
+  bp_op_desc desc{};
+  desc.name = "acme.op";
+  desc.op = 65537;
+  desc.arguments = arguments;
+  desc.argument_count = 6;
+  desc.argument_stride_bytes = sizeof(bp_op_argument);
+  std::vector<int64_t> axes{2, 0};
+  const bp_tensor* more[] = {&b.tensor, &a.tensor};
+  DescribedArgs args{.struct_size = sizeof(DescribedArgs),
+                     .x = &a.tensor,
+                     .b_scalar = {.dtype = BP_I64, .bits = 5},
+                     .more_count = 2,
+                     .more = more,
+                     .axes_count = 2,
+                     .axes = axes.data(),
+                     .mode = 7,
+                     .y = &y.tensor};
+  const OwnedFrame frame = OwnedFrame(desc, &args, sizeof(args)).clone();
+  more[0] = nullptr;
+  axes[0] = 9;
+  const auto& copy = args_of<DescribedArgs>(frame);
+  EXPECT_STREQ(frame.name(), "acme.op");
+  EXPECT_EQ(frame.op(), 65537u);
+  EXPECT_NE(copy.x, &a.tensor);
+  EXPECT_EQ(copy.x->shape[1], a.tensor.shape[1]);
+  EXPECT_EQ(copy.b, nullptr);
+  EXPECT_EQ(copy.b_scalar.bits, 5u);
+  EXPECT_EQ(copy.more[0]->ndim, b.tensor.ndim);
+  EXPECT_EQ(copy.axes[0], 2);
+  EXPECT_EQ(copy.mode, 7);
+  ASSERT_EQ(frame.tensors().size(), 5u);
+  EXPECT_EQ(frame.tensors()[4], copy.y);
+  EXPECT_TRUE(frame.arguments()[0].has_free_dtype);
+  EXPECT_TRUE(frame.arguments()[1].has_scalar);
+  EXPECT_EQ(frame.arguments()[1].x, 0u);
+  EXPECT_FALSE(frame.arguments()[3].is_first);
+  EXPECT_TRUE(frame.arguments()[4].is_written);
+  std::vector<uint64_t> words;
+  EXPECT_NE(failure_of([&] { frame.write_to(words); }).find("acme.op: no program holds an op"),
+            std::string::npos);
+}
+
 // ---- As words -----------------------------------------------------------------------------------
 
 TEST_F(Frame, IsTheSameAfterItWasReadFromWords) {

@@ -72,6 +72,11 @@ uint64_t get(const std::vector<uint64_t>& frame, size_t offset) {
 }  // namespace
 
 void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
+  if (desc_ != nullptr) {
+    throw StatusError(BP_UNSUPPORTED, std::string(name()) +
+                                          ": no program holds an op that was described at run "
+                                          "time, because its number belongs to one host");
+  }
   words.insert(words.end(), {op_, size_bytes_});
   const size_t begin = words.size();
   words.insert(words.end(), words_.begin(), words_.end());

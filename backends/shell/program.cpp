@@ -253,8 +253,11 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
   const std::string name = numbered("node", index);
   if (ours.args == nullptr) invalid(name + ": args is NULL");
   if (ours.op == 0 || op_name(ours.op) == nullptr) {
-    throw StatusError(BP_UNSUPPORTED, "program: " + name + ": op " + std::to_string(ours.op) +
-                                          " is not known to this build");
+    constexpr uint32_t kFirstRuntimeOp = 1u << 16;
+    const char* const why = ours.op < kFirstRuntimeOp
+                                ? " is not known to this build"
+                                : " was described at run time, and programs do not take such ops";
+    throw StatusError(BP_UNSUPPORTED, "program: " + name + ": op " + std::to_string(ours.op) + why);
   }
   if (ours.reserved != 0) invalid(name + ": reserved is not 0");
   uint32_t size_bytes = 0;

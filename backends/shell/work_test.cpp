@@ -62,5 +62,58 @@ TEST_F(Slots, ARangeOfAnySizeHasItsBytesBehindItsBegin) {
   }
 }
 
+// ---- Launches of ops that were described at run time --------------------------------------------
+
+// A host that knows one op, acme.copy.
+struct DescribingHost {
+  DescribingHost() {
+    arguments[0].name = "x";
+    arguments[0].kind = BP_ARGUMENT_TENSOR;
+    arguments[0].offset_bytes = 8;
+    arguments[0].dtype_rule = "float";
+    desc.name = "acme.copy";
+    desc.op = 65536;
+    desc.arguments = arguments;
+    desc.argument_count = 1;
+    desc.argument_stride_bytes = sizeof(bp_op_argument);
+    host.self = this;
+    host.op_find = [](void* /*self*/, const char* name, uint32_t* out_op) -> bp_status {
+      *out_op = 65536;
+      return std::string(name) == "acme.copy" ? BP_OK : BP_NOT_FOUND;
+    };
+    host.op_describe = [](void* self, uint32_t /*op*/, const bp_op_desc** out_desc) -> bp_status {
+      *out_desc = &static_cast<DescribingHost*>(self)->desc;
+      return BP_OK;
+    };
+  }
+  DescribingHost(const DescribingHost&) = delete;
+
+  bp_op_argument arguments[1]{};
+  bp_op_desc desc{};
+  bp_host host{};
+};
+
+TEST(Launches, OfAnOpThatTheKernelNamesAreCopiedByItsDescription) {
+  const DescribingHost described;
+  const int64_t shape[] = {3}, strides[] = {1};
+  bp_tensor x{.shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+  struct {
+    uint32_t struct_size, flags;
+    const bp_tensor* x;
+  } args = {16, 0, &x};
+  bp_kernel kernel{};
+  kernel.name = "copy.fast";
+  kernel.op_name = "acme.copy";
+  kernel.args_size_bytes = sizeof(args);
+  const Work work = Work::launch(described.host, kernel, bp_launch{}, &args);
+  ASSERT_EQ(work.frame.tensors().size(), 1u);
+  EXPECT_NE(work.frame.tensors()[0], &x) << "the tensor is copied";
+  EXPECT_EQ(work.frame.tensors()[0]->shape[0], 3);
+  EXPECT_EQ(work.text(), "copy.fast (acme.copy) dtype " + std::to_string(BP_F32) + " [3]");
+  kernel.op_name = "acme.gone";
+  EXPECT_THROW(static_cast<void>(Work::launch(described.host, kernel, bp_launch{}, &args)),
+               StatusError);
+}
+
 }  // namespace
 }  // namespace bp

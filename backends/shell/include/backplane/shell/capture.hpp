@@ -101,7 +101,7 @@ class Captures {
     if ((kernel.flags & BP_KERNEL_CAPTURABLE) == 0) return refuse_kernel(kernel);
     const bp_status status = check();
     if (status != BP_OK) return status;
-    return keep(launch.stream, Work::launch(kernel, launch, args));
+    return keep(launch.stream, Work::launch(*backend_.host, kernel, launch, args));
   }
 
   // These functions replace the entries of the tables for a capturing stream or a captured event.

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "backplane/compiler.h"
+#include "backplane/operator.h"
 #include "backplane/tensor.h"
 
 namespace bp {
@@ -72,16 +74,21 @@ class OwnedFrame {
   // be understood, and of BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank
   // above BP_MAX_RANK.
   OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes);
+
+  // Copies a frame of an op that was described at run time. The host keeps `desc` for ever.
+  OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes);
+
   OwnedFrame(OwnedFrame&&) = default;
   OwnedFrame& operator=(OwnedFrame&&) = default;
 
-  OwnedFrame clone() const { return OwnedFrame(op_, data(), size_bytes_); }
+  OwnedFrame clone() const { return copy_of(data(), size_bytes_); }
 
   // Returns this frame for a build whose frame has `size_bytes`. Throws StatusError of
   // BP_INCOMPATIBLE if an argument is given that the shorter frame lacks.
   OwnedFrame fitted(uint32_t size_bytes) const;
 
   uint32_t op() const { return op_; }
+  const char* name() const { return desc_ == nullptr ? op_name(op_) : desc_->name; }
   const void* data() const { return words_.data(); }
 
   // Returns the tensors in the order of the frame; an absent tensor is NULL. The frame points to
@@ -100,6 +107,9 @@ class OwnedFrame {
   static OwnedFrame read_from(const std::vector<uint64_t>& words, size_t& position);
 
  private:
+  OwnedFrame copy_of(const void* args, uint32_t size_bytes) const;
+  [[noreturn]] void invalid(const std::string& text) const;
+  void own_members(std::span<const FrameMember> members);
   bp_tensor* own(const bp_tensor* theirs);
   void own_program();
   void own_member(const FrameMember& member, uint32_t index);
@@ -112,6 +122,7 @@ class OwnedFrame {
   void write(size_t offset, const T& value);
 
   uint32_t op_ = 0, size_bytes_ = 0;
+  const bp_op_desc* desc_ = nullptr;  // Of an op that was described at run time.
   std::vector<uint64_t> words_;
   std::deque<bp_tensor> storage_;
   std::vector<bp_tensor*> tensors_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backplane/backend.h"
 #include "backplane/graph.h"
 #include "backplane/memory.h"
 #include "backplane/shell/bytes.hpp"
@@ -17,7 +18,10 @@ namespace bp {
 struct Work {
   enum class Kind { kLaunch, kCopy, kCopyPeer, kFill };
 
-  static Work launch(const bp_kernel& kernel, const bp_launch& launch, const void* args);
+  // Asks the host for the description of an op that the kernel names. Throws StatusError, also if
+  // the host does not know the op any more.
+  static Work launch(const bp_host& host, const bp_kernel& kernel, const bp_launch& launch,
+                     const void* args);
   static Work copy(Kind kind, const bp_buffer_ref& dst, const bp_buffer_ref& src);
   static Work fill(const bp_buffer_ref& dst, const void* pattern, uint64_t pattern_size_bytes);
 
