@@ -66,7 +66,8 @@ class OtherFrame {
   std::deque<std::vector<const bp_tensor*>> lists_;
 };
 
-// Returns the integer that moves an element of `dtype`, or 0 if none is as wide.
+// Returns the integer that moves an element of `dtype`, or half of one of 16 bytes. Returns 0 if
+// there is none.
 bp_dtype integer_as_wide(bp_dtype dtype) {
   switch (bp_dtype_bits(dtype)) {
     case 8:
@@ -76,6 +77,7 @@ bp_dtype integer_as_wide(bp_dtype dtype) {
     case 32:
       return BP_I32;
     case 64:
+    case 128:
       return BP_I64;
     default:
       return 0;
@@ -101,14 +103,43 @@ bool takes_i32(const OpRow& row) {
   return false;
 }
 
-void run_by_width(Evaluator& e, const OpRow& row, const void* args) {
-  std::deque<bp_tensor> tensors;
+// The integers in the memory of a tensor: its elements, or one half of each element of 16 bytes.
+class Integers {
+ public:
+  Integers(const bp_tensor& given, uint32_t half) : tensor_(given) {
+    tensor_.dtype = integer_as_wide(given.dtype);
+    const int64_t width = bp_dtype_bits(given.dtype) / bp_dtype_bits(tensor_.dtype);
+    std::transform(given.strides, given.strides + given.ndim, strides_.begin(),
+                   [width](int64_t stride) { return width * stride; });
+    tensor_.strides = strides_.data();
+    tensor_.byte_offset += half * sizeof(int64_t);
+  }
+  Integers(const Integers&) = delete;
+
+  const bp_tensor* tensor() const { return &tensor_; }
+
+ private:
+  bp_tensor tensor_;
+  std::array<int64_t, BP_MAX_RANK> strides_{};
+};
+
+void move_half(Evaluator& e, const OpRow& row, const void* args, uint32_t half) {
+  std::deque<Integers> tensors;
   const OtherFrame frame(row, args, [&](const TensorArgument&, const bp_tensor& given) {
-    bp_tensor& other = tensors.emplace_back(given);
-    other.dtype = integer_as_wide(given.dtype);
-    return &other;
+    return tensors.emplace_back(given, half).tensor();
   });
   e.launch(row.op, frame.data());
+}
+
+bp_dtype root_dtype(const OpRow& row, const void* args) {
+  const TensorArgument& root = row.tensors[root_of(row)];
+  return root.is_list() ? list_at(args, root).items[0]->dtype : tensor_at(args, root)->dtype;
+}
+
+// The halves of elements of 16 bytes are moved one after the other.
+void run_by_width(Evaluator& e, const OpRow& row, const void* args) {
+  move_half(e, row, args, 0);
+  if (bp_dtype_bits(root_dtype(row, args)) == 128) move_half(e, row, args, 1);
 }
 
 void run_in_i32(Evaluator& e, const OpRow& row, const void* args) {

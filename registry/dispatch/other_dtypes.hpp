@@ -1,9 +1,10 @@
 // Runs calls in dtypes that no kernel of the device takes, by kernels for other dtypes.
 //
 // An op that moves elements sees only their width, so the call runs on integers that are as wide,
-// in the memory of the caller. An op that computes with integers of 8 or 16 bits, or that orders
-// bools, runs in i32: its inputs are cast, and its results are cast back. Integers wrap in a cast,
-// so the results are those that a kernel for the dtype would give.
+// in the memory of the caller; an element of 16 bytes is moved as two halves. An op that computes
+// with integers of 8 or 16 bits, or that orders bools, runs in i32: its inputs are cast, and its
+// results are cast back. Integers wrap in a cast, so the results are those that a kernel for the
+// dtype would give.
 #pragma once
 
 #include <string>

@@ -15,6 +15,9 @@ namespace bp {
 using Complex = std::complex<float>;
 template <>
 inline constexpr bp_dtype kDtypeOf<Complex> = BP_C64;
+using WideComplex = std::complex<double>;
+template <>
+inline constexpr bp_dtype kDtypeOf<WideComplex> = BP_C128;
 template <>
 inline constexpr bp_dtype kDtypeOf<uint8_t> = BP_U8;
 template <>
@@ -76,6 +79,28 @@ TEST_F(OtherDtypes, FillWithAComplexNumberInTheCall) {
                            .imaginary_bits = std::bit_cast<uint64_t>(-2.0)};
   launch(BP_OP_FILL, bp_fill_args{.y = y.get(), .value_scalar = value});
   EXPECT_EQ(y.elements(), std::vector<Complex>(3, {1.5, -2}));
+}
+
+TEST_F(OtherDtypes, MoveElementsOf16BytesAsTwoHalves) {
+  Tensor<WideComplex> table(*host, {3, 2}), y(*host, {2, 2}), z(*host, {2});
+  Tensor<int64_t> indices(*host, {2});
+  table.set({{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}});
+  indices.set({2, 0});
+  launch(BP_OP_EMBEDDING,
+         bp_embedding_args{.weight = table.get(), .indices = indices.get(), .y = y.get()});
+  EXPECT_EQ(y.elements(), (std::vector<WideComplex>{{9, 10}, {11, 12}, {1, 2}, {3, 4}}));
+  const bp_scalar value = {.dtype = BP_C128,
+                           .bits = std::bit_cast<uint64_t>(1.5),
+                           .imaginary_bits = std::bit_cast<uint64_t>(-2.0)};
+  launch(BP_OP_FILL, bp_fill_args{.y = z.get(), .value_scalar = value});
+  EXPECT_EQ(z.elements(), std::vector<WideComplex>(2, {1.5, -2}));
+}
+
+TEST_F(OtherDtypes, MoveStridedElementsOf16Bytes) {
+  Tensor<WideComplex> x(*host, {2, 2}, {1, 2}, 1, 6), y(*host, {2, 2});
+  x.set({{1, 2}, {3, 4}, {5, 6}, {7, 8}});
+  launch(BP_OP_COPY, bp_copy_args{.x = x.get(), .y = y.get()});
+  EXPECT_EQ(y.elements(), x.elements());
 }
 
 TEST_F(OtherDtypes, CopyDoesNotConvertComplexNumbers) {
