@@ -53,6 +53,7 @@ set(library_kernel_sources
   inner_product.cpp
   linear.cpp
   matmul.cpp
+  matmul_integers.cpp
   product.cpp
   product_plan.cpp
 )

@@ -188,6 +188,13 @@ std::string in_i32_refusal(const OpRow& row, const Key& key) {
     return "the op does not compute with integers of the spec";
   }
   if (!is_small(dtype_of(key.fact(root)))) return "its integers are as wide as i32";
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (argument.is_free && !argument.is_output() && !follows(row, i, root) &&
+        is_small(dtype_of(key.fact(i)))) {
+      return std::string(argument.name) + " has a small integer of its own";
+    }
+  }
   return takes_i32(row) ? "" : "the op has no i32";
 }
 

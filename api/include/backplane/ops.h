@@ -671,15 +671,19 @@ typedef struct bp_logsumexp_args {
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share: y is alpha * (a b) + beta * addend. An alpha or beta of 0
  * stands for 1, and without addend beta is not used. The product is scaled and added to in acc(y),
- * and rounded once to the dtype of y. Strides of 0 broadcast an addend.
+ * and rounded once to the dtype of y. Strides of 0 broadcast an addend. Integers wrap in the dtype
+ * of y, and are not scaled.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
 enum { BP_OP_MATMUL = 400, BP_MATMUL_ARGS_SIZE_R3 = 56 };
 typedef struct bp_matmul_args {
   uint32_t struct_size;
-  uint32_t flags;          /* None defined: 0. */
-  const bp_tensor* a;      /* Float, 2-D to 8-D. */
-  const bp_tensor* b;      /* Float, shape a.shape[:-2] + [a.shape[-1], b.shape[-1]]. */
-  const bp_tensor* y;      /* Out, float, shape a.shape[:-1] + [b.shape[-1]]. */
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16, 2-D to 8-D. */
+  /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16, shape a.shape[:-2] + [a.shape[-1],
+   * b.shape[-1]]. */
+  const bp_tensor* b;
+  /* Out, f32, f64, f16, bf16, i32, i64, u8, i8 or i16, shape a.shape[:-1] + [b.shape[-1]]. */
+  const bp_tensor* y;
   const bp_tensor* addend; /* Or NULL, like(y), shape a.shape[:-1] + [b.shape[-1]]. */
   double alpha;
   double beta;

@@ -133,6 +133,42 @@ void add_matmul(OpCases& cases, bp_dtype dtype, const std::string& fill, const S
   cases.push_back(std::move(made));
 }
 
+std::vector<Expected> expected_integers(const CallData& data, const Numerics&) {
+  Array<Integer> y = reference::matmul(data.array<Integer>("a"), data.array<Integer>("b"));
+  if (data.has("addend")) {
+    const Array<Integer> addend = data.array<Integer>("addend");
+    for (int64_t i = 0; i < y.size(); ++i) y[i] = y[i] + addend[i];
+  }
+  return judged_values(data, {exactly(y)});
+}
+
+// A product of integers wraps in the dtype of its result. Its data are large enough to wrap in 16
+// bits, and kernels may leave it to the host.
+void add_integers(OpCases& cases, bp_dtype dtype, bp_dtype result, const Size& size,
+                  const Lies& lies) {
+  const double least = dtype == BP_U8 ? 0 : -120;
+  const Fill data{FillKind::kIndex, least, 121};
+  const std::string detail = detail_of(size) + "_" + dtype_text(result);
+  OpCase made = make_case(BP_OP_MATMUL, dtype, "integers", detail, layout_of(lies));
+  made.input("a", dtype, matrix(size, size.m, size.k), data, lies.a);
+  made.input("b", dtype, matrix(size, size.k, size.n), data, lies.b);
+  made.output("y", result, matrix(size, size.m, size.n), lies.y).reference = expected_integers;
+  made.is_smoke = result == BP_I32;
+  made.is_exact = true;
+  made.varies = false;
+  made.optional_part = "integers";
+  cases.push_back(std::move(made));
+}
+
+// Integers are added to the product, and nothing is scaled.
+void add_integer_addend(OpCases& cases, bp_dtype dtype, const Size& size) {
+  add_integers(cases, dtype, dtype, size, {});
+  OpCase& made = cases.back();
+  made.detail += "_addend";
+  made.input("addend", dtype, matrix(size, size.m, size.n), {FillKind::kIndex, 0, 100});
+  made.set("alpha", 0.0).set("beta", 0.0);
+}
+
 // A sum of a product and an addend, which may be broadcast.
 struct ScaledRow {
   bool has_addend;
@@ -355,6 +391,14 @@ void add_scaled_linear(OpCases& cases, bp_dtype dtype) {
 
 void add_matrix(OpCases& cases) {
   const Size odd{17, 33, 19, {}}, wide{33, 64, 17, {}}, batched{5, 7, 3, {2}};
+  for (const bp_dtype dtype : {BP_I32, BP_I64, BP_U8, BP_I8, BP_I16}) {
+    for (const Size& size : sizes()) add_integers(cases, dtype, BP_I32, size, {});
+    for (const bp_dtype result : {BP_I32, BP_I64, BP_U8, BP_I8, BP_I16}) {
+      if (result != BP_I32) add_integers(cases, dtype, result, batched, {});
+    }
+    for (const Lies& lies : layouts()) add_integers(cases, dtype, dtype, wide, lies);
+    add_integer_addend(cases, dtype, odd);
+  }
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
     const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
     for (const Size& size : sizes()) {
