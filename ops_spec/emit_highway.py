@@ -29,6 +29,10 @@ primitives.check_rows(ROWS, "emit_highway.py")
 # Comparisons of scalars. The compiler turns them into vectors.
 SCALAR_ROWS = {"lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}"}
 
+# Functions of math-inl.hpp that compute a whole op with no more accuracy than a result of 16 bits
+# needs.
+NARROW = {"silu": "narrow_times_sigmoid(d, {0})"}
+
 # The primitives that give NaN if one of their arguments is NaN.
 SPREADS_NAN = {"neg", "abs", "add", "sub", "mul", "div", "ratio", "fma"}
 
@@ -111,7 +115,17 @@ def functor(op):
     return [f"struct {pascal(op.c_name)} {{", "  template <class D, class V = hn::Vec<D>>",
             f"  HWY_INLINE V operator()([[maybe_unused]] D d, "
             f"{', '.join(f'V {n}' for n in names)}) const {{",
-            *(f"    {line}" for line in lines), f"    return {result};", "  }", "};", ""]
+            *(f"    {line}" for line in lines), f"    return {result};", "  }",
+            *narrow_method(op.c_name, names), "};", ""]
+
+
+def narrow_method(name, inputs):
+    """Returns the function of a functor for results of 16 bits, if the op has one."""
+    if name not in NARROW:
+        return []
+    return ["  template <class D, class V = hn::Vec<D>>",
+            f"  HWY_INLINE V narrow(D d, {', '.join(f'V {n}' for n in inputs)}) const {{",
+            f"    return {NARROW[name].format(*inputs)};", "  }"]
 
 
 def row(op):

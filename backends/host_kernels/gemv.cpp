@@ -4,9 +4,10 @@
 //   dense columns   eight columns at a time, added to the sums of a block of rows that stay in the
 //                   nearest cache
 //
-// Several lines are read side by side, because the hardware prefetches in each of them. On one
-// thread f32 (4096, 4096) by (4096) reads memory with 27 GB/s; the product of oneDNN reaches 16
-// GB/s.
+// Several lines are read side by side, because the hardware prefetches in each of them. It stops at
+// the end of a page, so rows are prefetched kAheadBytes further on too: with that, bf16 (4096,
+// 4096) by (4096) reads memory with 32 instead of 24 GB/s on one thread, and with large pages with
+// 37 instead of 28. On another processor f32 reached 27 GB/s, and the product of oneDNN 16 GB/s.
 //
 // If y is short, its sums are divided along the depth into parts, and the parts are added in order.
 // The extent of a part does not depend on the number of threads.
@@ -56,6 +57,17 @@ namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kRows = 4, kCols = 8;
+constexpr int64_t kAheadBytes = 2048;
+
+// Prefetches what lies kAheadBytes behind `count` elements, where there may be no memory.
+template <typename T>
+HWY_INLINE void prefetch_ahead(const T* from, int64_t count) {
+  constexpr int64_t kLineBytes = 64;
+  const auto at = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kAheadBytes);
+  for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += kLineBytes) {
+    hwy::Prefetch(reinterpret_cast<const T*>(at + static_cast<uintptr_t>(i)));
+  }
+}
 
 // Computes sums[r] = row r of a by x, for kCount rows that lie `stride` elements apart.
 template <int64_t kCount, typename T, typename Sum>
@@ -71,6 +83,7 @@ HWY_INLINE void multiply_rows(const T* a, int64_t stride, const Sum* HWY_RESTRIC
     const Vector x0 = hn::LoadU(d, x + k), x1 = hn::LoadU(d, x + k + lanes);
     for (int64_t r = 0; r < kCount; ++r) {
       const T* const from = a + r * stride + k;
+      prefetch_ahead(from, 2 * lanes);
       even[r] = hn::MulAdd(load_lanes(d, from), x0, even[r]);
       odd[r] = hn::MulAdd(load_lanes(d, from + lanes), x1, odd[r]);
     }

@@ -27,6 +27,9 @@ template <typename T>
 void narrow_lanes(const float* x, T* y, size_t n) {
   const ComputeTag<T> d;
   size_t i = 0;
+  for (; i + 2 * hn::Lanes(d) <= n; i += 2 * hn::Lanes(d)) {
+    store_two(load_lanes(d, x + i), load_lanes(d, x + i + hn::Lanes(d)), d, y + i);
+  }
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
     store_lanes(load_lanes(d, x + i), d, y + i);
   }

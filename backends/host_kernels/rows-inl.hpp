@@ -159,6 +159,17 @@ struct Row {
   }
 };
 
+// Returns Op()(d, x...). An op may have a function narrow() for results that are rounded to 16
+// bits.
+template <class Op, typename T, class D, class... V>
+HWY_INLINE hn::Vec<D> apply(D d, V... x) {
+  if constexpr (kIsNarrow<T> && requires { &Op::template narrow<D>; }) {
+    return Op().narrow(d, x...);
+  } else {
+    return Op()(d, x...);
+  }
+}
+
 // Computes y = Op()(d, x...) in Compute<T>, and prefetches the elements one page further on. Op
 // works on each lane by itself, so that an element does not depend on its position.
 template <class Op, typename T>
@@ -168,13 +179,20 @@ struct Map {
     const ComputeTag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t i = 0;
+    if constexpr (kIsNarrow<T>) {
+      for (; i + 2 * lanes <= n; i += 2 * lanes) {
+        (prefetch(x + i, kAheadBytes / int64_t{sizeof(X)}), ...);
+        store_two(apply<Op, T>(d, load_lanes(d, x + i)...),
+                  apply<Op, T>(d, load_lanes(d, x + i + lanes)...), d, y + i);
+      }
+    }
     for (; i + lanes <= n; i += lanes) {
       (prefetch(x + i, kAheadBytes / int64_t{sizeof(X)}), ...);
-      store_lanes(Op()(d, load_lanes(d, x + i)...), d, y + i);
+      store_lanes(apply<Op, T>(d, load_lanes(d, x + i)...), d, y + i);
     }
     if (i == n) return;
     const auto rest = static_cast<size_t>(n - i);
-    store_lanes_n(Op()(d, load_lanes_n(d, x + i, rest)...), d, y + i, rest);
+    store_lanes_n(apply<Op, T>(d, load_lanes_n(d, x + i, rest)...), d, y + i, rest);
   }
 };
 
