@@ -35,6 +35,7 @@ Instance::Instance(const bp_host* its_host)
   add_kernels(kernels::kElementwiseKernels);
   add_kernels(kernels::kKernels);
   add_kernels(kernels::kLibraryKernels);
+  add_kernels(kernels::kCpuKernels);
   make_profiler(*this);
   put_captures(*this);
   make_compiler(*this);

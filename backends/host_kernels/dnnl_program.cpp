@@ -25,6 +25,11 @@ ThreadCountScope::~ThreadCountScope() {
   if (count_ != before_) omp_set_num_threads(before_);
 }
 
+bool library_has(dnnl::cpu_isa isa) {
+  const auto needed = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+}
+
 int threads_for(int64_t products, int thread_count) {
   constexpr int64_t kWorthATeam = 1 << 18;  // They take one thread 2 us.
   return products < kWorthATeam ? 1 : thread_count;

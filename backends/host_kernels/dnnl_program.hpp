@@ -32,6 +32,9 @@ class ThreadCountScope {
   int before_, count_;
 };
 
+// Returns whether oneDNN uses all instructions of `isa`.
+bool library_has(dnnl::cpu_isa isa);
+
 // Returns how many threads are worth waking for `products` multiplications. To wait for a team
 // takes longer than a small product, and far longer if the machine is busy.
 int threads_for(int64_t products, int thread_count);

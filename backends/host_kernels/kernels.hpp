@@ -25,8 +25,10 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
 
 #define BP_KERNEL(name) extern const bp_kernel name;
 #define BP_LIBRARY_KERNEL(name) extern const bp_kernel name;
+#define BP_CPU_KERNEL(name) extern const bp_kernel name;
 #include "backends/host_kernels/kernels.def"
 #undef BP_KERNEL
 #undef BP_LIBRARY_KERNEL
+#undef BP_CPU_KERNEL
 
 }  // namespace bp::kernels

@@ -11,9 +11,11 @@ namespace bp::kernels {
 inline constexpr const bp_kernel* kKernels[] = {
 #define BP_KERNEL(name) &(name),
 #define BP_LIBRARY_KERNEL(name)
+#define BP_CPU_KERNEL(name)
 #include "backends/host_kernels/kernels.def"
 #undef BP_KERNEL
 #undef BP_LIBRARY_KERNEL
+#undef BP_CPU_KERNEL
 #define BP_REDUCTION(name, Name, OP, dtypes) &k##Name,
 #include "reductions.def"
 };
@@ -22,9 +24,22 @@ inline constexpr const bp_kernel* kKernels[] = {
 inline constexpr const bp_kernel* kLibraryKernels[] = {
 #define BP_KERNEL(name)
 #define BP_LIBRARY_KERNEL(name) &(name),
+#define BP_CPU_KERNEL(name)
 #include "backends/host_kernels/kernels.def"
 #undef BP_KERNEL
 #undef BP_LIBRARY_KERNEL
+#undef BP_CPU_KERNEL
+};
+
+// The kernels of the cpu backend alone.
+inline constexpr const bp_kernel* kCpuKernels[] = {
+#define BP_KERNEL(name)
+#define BP_LIBRARY_KERNEL(name)
+#define BP_CPU_KERNEL(name) &(name),
+#include "backends/host_kernels/kernels.def"
+#undef BP_KERNEL
+#undef BP_LIBRARY_KERNEL
+#undef BP_CPU_KERNEL
 };
 
 }  // namespace bp::kernels

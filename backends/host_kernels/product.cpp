@@ -258,12 +258,6 @@ bool is_of_f32(const Product& p) {
   return p.a.dtype == BP_F32 && p.b.dtype == BP_F32 && p.y.dtype == BP_F32 && p.a.cols != 0;
 }
 
-// Returns whether oneDNN uses all instructions of `isa`.
-bool library_has(dnnl::cpu_isa isa) {
-  const auto needed = static_cast<unsigned>(isa);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
-}
-
 // Returns whether oneDNN may have a product of f16 or bf16 that takes the operands with their own
 // strides and rounds once. With a depth of 1 the time goes into writing y, and run_gemm() takes
 // less of it.

@@ -2,6 +2,7 @@
 // along the last axis, and a row block by block, so that a scale is read once for its block.
 #include <type_traits>
 
+#include "backends/host_kernels/block_tensor.hpp"
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/quantized.hpp"
@@ -9,40 +10,6 @@
 
 namespace bp::kernels {
 namespace {
-
-// A tensor of scales or of zero points. The block of an element is its index divided by `blocks`.
-struct BlockTensor {
-  BlockTensor() = default;
-  BlockTensor(const bp_tensor& of, const bp_tensor& tensor)
-      : view(view_of(tensor)), dtype(tensor.dtype), bits(code_format(tensor.dtype).bits) {
-    for (uint32_t axis = 0; axis < of.ndim; ++axis) {
-      if (tensor.shape[axis] > 1) blocks[axis] = of.shape[axis] / tensor.shape[axis];
-      if (tensor.shape[axis] == 1) view.strides[axis] = 0;
-    }
-  }
-
-  // Returns the offset of the block of an element.
-  int64_t offset_of(const int64_t* index) const {
-    int64_t offset = 0;
-    for (uint32_t axis = 0; axis < view.ndim; ++axis) {
-      offset += index[axis] / blocks[axis] * view.strides[axis];
-    }
-    return offset;
-  }
-
-  // Returns the number at an offset.
-  float at(int64_t offset, const CodeValues& values) const {
-    if (bits != 0) return values.values[read_code(view.address, offset * bits, bits)];
-    if (dtype == BP_F32) return reinterpret_cast<const float*>(view.address)[offset];
-    if (dtype == BP_F16) return reinterpret_cast<const Float16*>(view.address)[offset].to_f32();
-    return reinterpret_cast<const BFloat16*>(view.address)[offset].to_f32();
-  }
-
-  View view;
-  bp_dtype dtype = 0;
-  int bits = 0;  // The bits of a code; 0 for a float of 16 or 32 bits.
-  int64_t blocks[BP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-};
 
 // What both ops work on: a tensor of floats, one of codes, and what belongs to the blocks.
 struct Quantization {

@@ -57,3 +57,10 @@ set(library_kernel_sources
   product.cpp
   product_plan.cpp
 )
+# The sources of the kernels that the cpu backend alone has.
+set(cpu_kernel_sources
+  matmul_scaled.cpp
+  scaled_library.cpp
+  scaled_product.cpp
+  scaled_rows.cpp
+)

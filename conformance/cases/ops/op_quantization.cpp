@@ -140,10 +140,19 @@ struct Product {
 
 const std::vector<Product>& all_products() {
   static const std::vector<Product> products = {
-      {{1, 64}, 5, {1, 1}, {5, 1}},    {{7, 64}, 9, {7, 1}, {9, 2}},
-      {{17, 96}, 33, {1, 1}, {33, 3}}, {{4, 33}, 6, {1, 1}, {1, 11}},
-      {{32}, 4, {1}, {4, 1}},          {{2, 3, 64}, 8, {2, 3, 1}, {2, 2}},
-      {{0, 32}, 4, {1, 1}, {4, 1}},    {{3, 0}, 4, {1, 1}, {4, 1}},
+      {{1, 64}, 5, {1, 1}, {5, 1}},
+      {{7, 64}, 9, {7, 1}, {9, 2}},
+      {{17, 96}, 33, {1, 1}, {33, 3}},
+      {{4, 33}, 6, {1, 1}, {1, 11}},
+      {{32}, 4, {1}, {4, 1}},
+      {{2, 3, 64}, 8, {2, 3, 1}, {2, 2}},
+      {{0, 32}, 4, {1, 1}, {4, 1}},
+      {{3, 0}, 4, {1, 1}, {4, 1}},
+      // Groups of 32, 64 and 128 in rows that end within a vector, and long rows.
+      {{9, 320}, 18, {9, 1}, {18, 10}},
+      {{5, 448}, 7, {1, 1}, {7, 7}},
+      {{1, 896}, 19, {1, 1}, {19, 7}},
+      {{13, 1000}, 17, {13, 1}, {17, 1}},
   };
   return products;
 }
@@ -217,9 +226,17 @@ void add_products(OpCases& cases) {
     bp_dtype y;
   };
   const Pair pairs[] = {
-      {{BP_I8, BP_F32}, {BP_I8, BP_F32}, BP_F32},   {{BP_F32}, {BP_I8, BP_F32}, BP_F32},
-      {{BP_BF16}, {BP_I4, BP_BF16, true}, BP_BF16}, {{BP_F32}, {BP_U4, BP_F32, true}, BP_F32},
-      {{BP_F16}, {BP_I4, BP_F16}, BP_F16},          {{BP_F32}, {BP_F4E2M1, BP_F8E8M0FNU}, BP_F32},
+      {{BP_I8, BP_F32}, {BP_I8, BP_F32}, BP_F32},
+      {{BP_F32}, {BP_I8, BP_F32}, BP_F32},
+      {{BP_BF16}, {BP_I4, BP_BF16, true}, BP_BF16},
+      {{BP_F32}, {BP_U4, BP_F32, true}, BP_F32},
+      {{BP_F16}, {BP_I4, BP_F16}, BP_F16},
+      {{BP_F32}, {BP_F4E2M1, BP_F8E8M0FNU}, BP_F32},
+      {{BP_I8, BP_F32}, {BP_I4, BP_F16, true}, BP_F32},
+      {{BP_I8, BP_BF16}, {BP_U4, BP_F32, true}, BP_BF16},
+      {{BP_I8, BP_F32}, {BP_I8, BP_F32, true}, BP_F16},
+      {{BP_I8, BP_F32}, {BP_U8, BP_F8E4M3FN}, BP_F32},
+      {{BP_BF16}, {BP_U8, BP_F32, true}, BP_F32},
   };
   for (const Pair& pair : pairs) {
     for (const Product& product : all_products()) {

@@ -370,6 +370,7 @@ std::vector<Case> backplane_cases() {
   add_random_and_optimizers(suite);
   std::vector<Case> cases = suite.take();
   add_prepared_cases(cases);
+  add_quantized_cases(cases);
   return cases;
 }
 

@@ -1,5 +1,6 @@
 // The cases that oneDNN has, as direct calls. Primitives are made beforehand. Inputs and outputs
 // have the formats of the case, and constant weights have the format that the library prefers.
+#include <algorithm>
 #include <cmath>
 #include <dnnl.hpp>
 #include <memory>
@@ -90,6 +91,53 @@ Case matmul_case(const std::string& name, const Dims& a, const Dims& b, Type typ
                                                     plain(y, type));
             return make<dnnl::matmul::primitive_desc, dnnl::matmul>(
                 desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}});
+          }};
+}
+
+// Returns i8 memory of the numbers that quantising input `s` with kLargestInput / 127 gives.
+dnnl::memory filled_i8(const Desc& desc, int64_t s) {
+  const Dims dims = desc.get_dims();
+  dnnl::memory source(plain(dims, Type::s8), engine()), result(desc, engine());
+  auto* const codes = static_cast<int8_t*>(source.get_data_handle());
+  for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
+    codes[i] = static_cast<int8_t>(std::nearbyint(input_value(i, s) * (127 / kLargestInput)));
+  }
+  dnnl::stream stream(engine());
+  dnnl::reorder(source, result).execute(stream, source, result);
+  stream.wait();
+  return result;
+}
+
+// y = a b^T of i8 with a scale for each column of y, and one scale of a, which is all that this
+// library has for a. The weight is in the format that the library prefers.
+Case i8_product_case(const std::string& name, int64_t rows, int64_t depth, int64_t cols) {
+  return {name, 0, 0, [=] {
+            dnnl::primitive_attr attr;
+            attr.set_scales_mask(DNNL_ARG_SRC, 0);
+            attr.set_scales_mask(DNNL_ARG_WEIGHTS, 1 << 1);
+            const dnnl::matmul::primitive_desc desc(engine(), plain({rows, depth}, Type::s8),
+                                                    {{depth, cols}, Type::s8, Tag::any},
+                                                    plain({rows, cols}), attr);
+            Program program;
+            program.primitive = dnnl::matmul(desc);
+            const auto scales = [](int64_t n) {
+              dnnl::memory made(plain({n}), engine());
+              std::fill_n(static_cast<float*>(made.get_data_handle()), n,
+                          static_cast<float>(kLargestInput / 127));
+              return made;
+            };
+            // Input 1 fills b, whose rows are the columns of the weight.
+            dnnl::memory b = filled_i8({{cols, depth}, Type::s8, Tag::ab}, 1);
+            dnnl::memory weight(desc.weights_desc(), engine());
+            dnnl::memory across({{depth, cols}, Type::s8, Tag::ba}, engine(), b.get_data_handle());
+            dnnl::reorder(across, weight).execute(program.stream, across, weight);
+            program.stream.wait();
+            program.arguments = {{DNNL_ARG_SRC, filled_i8(plain({rows, depth}, Type::s8), 0)},
+                                 {DNNL_ARG_WEIGHTS, weight},
+                                 {DNNL_ARG_DST, dnnl::memory(desc.dst_desc(), engine())},
+                                 {DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, scales(1)},
+                                 {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, scales(cols)}};
+            return ready(std::move(program));
           }};
 }
 
@@ -228,6 +276,9 @@ std::vector<Case> onednn_cases() {
       matmul_case("matmul f32 64 of 128x64x128", {64, 128, 64}, {64, 64, 128}),
       matmul_case("matmul bf16 1024^3", {1024, 1024}, {1024, 1024}, Type::bf16),
       matmul_case("matmul f16 1024^3", {1024, 1024}, {1024, 1024}, Type::f16),
+      i8_product_case("matmul_scaled i8 1024^3, per channel", 1024, 1024, 1024),
+      i8_product_case("matmul_scaled i8 1024^3, per channel, b constant", 1024, 1024, 1024),
+      i8_product_case("matmul_scaled i8 1x4096x4096, per channel", 1, 4096, 4096),
       convolution_case("convolution f32 8x3x224x224, 64 of 7x7, stride 2", {8, 3, 224, 224},
                        {64, 3, 7, 7}, 2, 3),
       convolution_case("convolution f32 8x64x56x56, 64 of 3x3", {8, 64, 56, 56}, {64, 64, 3, 3}, 1,

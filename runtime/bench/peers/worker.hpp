@@ -29,6 +29,7 @@ struct Case {
 inline float input_value(int64_t i, int64_t s) {
   return static_cast<float>((7919 * i + 104729 * s) % 2003 - 501) / 1001.0F;
 }
+constexpr double kLargestInput = 1.5;  // No input is larger.
 inline int64_t index_value(int64_t i, int64_t s, int64_t n) { return (7919 * i + 104729 * s) % n; }
 
 // Return the cases of each engine. Cases that do the same work have the same name.
@@ -37,6 +38,9 @@ std::vector<Case> onednn_cases();
 
 // Adds the cases of Backplane whose weight is constant and was prepared.
 void add_prepared_cases(std::vector<Case>& cases);
+
+// Adds the cases of Backplane whose weight is quantised.
+void add_quantized_cases(std::vector<Case>& cases);
 
 // Return the limits of this machine on `threads` threads. memory_bandwidth() is in bytes per
 // second, read and written, of memory that no cache holds, and takes the best of reading, copying

@@ -1,0 +1,62 @@
+#include "backends/host_kernels/scaled_product.hpp"
+
+#include "kernel_env.hpp"
+
+namespace bp::kernels {
+namespace {
+
+bool divides(int64_t by, int64_t n) { return by != 0 && n % by == 0; }
+
+// Returns how many elements of a row share an element of `scale`.
+int64_t block_of(const bp_tensor& of, const bp_tensor& scale) {
+  return of.shape[of.ndim - 1] / scale.shape[of.ndim - 1];
+}
+
+// Rows whose codes are read in whole bytes, one after the other.
+bool has_whole_rows(const bp_tensor& b) {
+  const int64_t bits = code_format(b.dtype).bits;
+  return b.strides[1] == 1 && b.shape[1] * bits % 8 == 0 &&
+         (b.shape[0] == 1 || b.strides[0] * bits % 8 == 0);
+}
+
+}  // namespace
+
+bp_reason scaled_product_refusal(const bp_matmul_scaled_args& args) {
+  if (!has_scaled_rows()) return "the processor has no vectors for it";
+  const int64_t depth = args.b->shape[1];
+  if (depth == 0) return "the depth is 0";
+  if (!has_whole_rows(*args.b)) return "the rows of b are not dense, or end within a byte";
+  const int64_t block = block_of(*args.b, *args.b_scale);
+  if (block != depth && block != 32 && block != 64 && !divides(128, block)) {
+    return "a block of b has neither a whole row nor 32, 64 or a multiple of 128 elements";
+  }
+  if (args.a_scale != nullptr && block_of(*args.a, *args.a_scale) != depth) {
+    return "a row of a has several scales";
+  }
+  if (args.a_scale != nullptr && block > kMostExactTerms) {
+    return "a block has more terms than an i32 can add up";
+  }
+  return nullptr;
+}
+
+ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args) {
+  ScaledProduct p;
+  p.a = view_of(*args.a);
+  p.y = view_of(*args.y);
+  p.a_dtype = args.a->dtype;
+  p.b_dtype = args.b->dtype;
+  p.y_dtype = args.y->dtype;
+  p.b = data<std::byte>(*args.b);
+  p.b_row_bytes = args.b->strides[0] * code_format(p.b_dtype).bits / 8;
+  if (args.a_scale != nullptr) p.a_scale = BlockTensor(*args.a, *args.a_scale);
+  p.b_scale = BlockTensor(*args.b, *args.b_scale);
+  if (args.b_zero != nullptr) p.b_zero = BlockTensor(*args.b, *args.b_zero);
+  p.has_zero = args.b_zero != nullptr;
+  p.cols = args.b->shape[0];
+  p.depth = args.b->shape[1];
+  p.rows = element_count(*args.a) / p.depth;
+  p.block = block_of(*args.b, *args.b_scale);
+  return p;
+}
+
+}  // namespace bp::kernels

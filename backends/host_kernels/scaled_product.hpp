@@ -1,0 +1,66 @@
+// Products with a quantised weight, for matmul_scaled: y = a b^T, where a is i8 or floats and b has
+// integers of 4 or 8 bits in blocks of its rows.
+//
+// The codes of b are read as they lie in memory, once for every four rows of a. Each row of a is
+// first put into the order in which the codes of a vector come out (scaled_rows.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/host_kernels/block_tensor.hpp"
+#include "backplane/ops.h"
+
+namespace bp::kernels {
+
+struct ScaledProduct {
+  View a, y;  // Their last axes are the depth and the columns.
+  bp_dtype a_dtype = 0, b_dtype = 0, y_dtype = 0;
+  const std::byte* b = nullptr;
+  int64_t b_row_bytes = 0;       // From one row to the next.
+  BlockTensor a_scale, b_scale;  // a_scale has no address if a consists of floats.
+  BlockTensor b_zero;
+  bool has_zero = false;
+  int64_t rows = 0, cols = 0, depth = 0;
+  int64_t block = 0;  // The elements of a row of b that share a scale.
+
+  bool is_integer() const { return a_dtype == BP_I8; }
+  bool is_one_block() const { return block == depth; }
+};
+
+// Returns the bits by which a signed code differs from the unsigned one that is higher by half the
+// range, in every code of a byte.
+constexpr uint8_t sign_flip(bp_dtype dtype) {
+  return dtype == BP_I8 ? 0x80 : dtype == BP_I4 ? 0x88 : 0;
+}
+
+// Returns what is added to a code of b when it is stored without a sign, and to its zero point: if
+// a has floats, codes keep their sign.
+inline int64_t offset_of_codes(const ScaledProduct& p) {
+  return p.is_integer() ? -code_format(p.b_dtype).low() : 0;
+}
+
+// Reads a frame for which scaled_product_refusal() is NULL.
+ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args);
+
+// Returns why run_scaled_rows() does not take the product of `args`, or NULL.
+bp_reason scaled_product_refusal(const bp_matmul_scaled_args& args);
+
+// The most terms whose sum of products of i8 is an i32.
+constexpr int64_t kMostExactTerms = (1 << 17) - 1;
+
+// Returns whether this processor has vectors that run_scaled_rows() is compiled for.
+bool has_scaled_rows();
+
+// Computes y on up to `thread_count` threads. If a is i8, the terms of a block are added up
+// exactly.
+uint64_t scaled_rows_workspace_size_bytes(const ScaledProduct& p, int thread_count);
+void run_scaled_rows(const ScaledProduct& p, std::byte* workspace, int thread_count);
+
+// Computes y from the sums (rows, cols) of the products of i8, if there is one block. The sums may
+// be in the memory of y. The scales and zero points of the columns are gathered at `columns`.
+uint64_t scaled_columns_size_bytes(const ScaledProduct& p);
+void finish_scaled_sums(const ScaledProduct& p, const int32_t* sums, std::byte* columns,
+                        int thread_count);
+
+}  // namespace bp::kernels

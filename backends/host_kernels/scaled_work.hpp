@@ -1,0 +1,91 @@
+// The parts of a launch of run_scaled_rows(), and its workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/host_kernels/gemm.hpp"
+#include "backends/host_kernels/scaled_product.hpp"
+#include "backends/host_kernels/strided.hpp"
+
+namespace bp::kernels {
+
+constexpr int64_t kRowsAtOnce = 4, kColsAtOnce = 16;
+constexpr int64_t kMostChunk = 128;  // The elements of the largest chunk.
+constexpr int64_t kMostLanes = 16;
+constexpr int64_t kFewestPerLane = 4;
+
+// What belongs to a row of a: its scale, and the sum of its elements if they are integers.
+struct RowFactors {
+  float scale;
+  int32_t sum;
+};
+
+// The workspace of run_scaled_rows().
+struct ScaledLayout {
+  int64_t row_bytes = 0;  // An arranged row of a, filled with zeros.
+  int64_t row_lanes = 0;  // The sums of its lanes, if a is i8.
+  int64_t numbers = 0;    // The scales, or the zero points, of one column.
+  uint64_t sums_offset = 0, factors_offset = 0, numbers_offset = 0, size_bytes = 0;
+};
+
+inline ScaledLayout scaled_layout(const ScaledProduct& p, int thread_count) {
+  ScaledLayout layout;
+  const int64_t depth = round_up(p.depth, kMostChunk);
+  layout.row_bytes = p.is_integer() ? depth : depth * static_cast<int64_t>(sizeof(float));
+  layout.row_lanes = p.is_integer() ? depth / kFewestPerLane : 0;
+  layout.numbers = p.depth / p.block + kMostLanes;
+  const auto reserve = [&](int64_t size_bytes) {
+    return reserve_bytes(static_cast<uint64_t>(size_bytes), layout.size_bytes);
+  };
+  constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+  reserve(p.rows * layout.row_bytes);
+  layout.sums_offset = reserve(p.rows * layout.row_lanes * kFloatBytes);
+  layout.factors_offset = reserve(p.rows * static_cast<int64_t>(sizeof(RowFactors)));
+  layout.numbers_offset = reserve(thread_count * 2 * kColsAtOnce * layout.numbers * kFloatBytes);
+  return layout;
+}
+
+// The scales and zero points of a row of codes, one for each block. They can be read beyond the
+// last block, for a whole vector.
+struct BlockNumbers {
+  const float *scales, *zeros;
+};
+
+// Rows of a from `row` on, and a row of codes with which they are multiplied.
+struct ScaledFactors {
+  const struct ScaledWork& work;
+  int64_t row;
+  const std::byte* codes;
+  BlockNumbers blocks;
+};
+
+// Returns the offset of the first element of row `row` of a view, whose rows lie along its last
+// axis.
+inline int64_t row_offset(const View& view, int64_t row, int64_t* index) {
+  int64_t offset = 0;
+  for (uint32_t axis = view.ndim - 1; axis-- > 0; row /= view.shape[axis]) {
+    index[axis] = row % view.shape[axis];
+    offset += index[axis] * view.strides[axis];
+  }
+  return offset;
+}
+
+// What every part of a launch works on, with its places in the workspace.
+struct ScaledWork {
+  ScaledWork(const ScaledProduct& its_product, std::byte* workspace, int thread_count)
+      : product(its_product),
+        layout(scaled_layout(its_product, thread_count)),
+        arranged(workspace) {
+    sums = reinterpret_cast<float*>(workspace + layout.sums_offset);
+    factors = reinterpret_cast<RowFactors*>(workspace + layout.factors_offset);
+    numbers = reinterpret_cast<float*>(workspace + layout.numbers_offset);
+  }
+  const ScaledProduct& product;
+  ScaledLayout layout;
+  std::byte* arranged;
+  RowFactors* factors;
+  float *sums, *numbers;
+};
+
+}  // namespace bp::kernels

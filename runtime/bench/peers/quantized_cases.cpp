@@ -1,0 +1,119 @@
+// The products with a quantised weight. The bytes of a case are those of the codes, the scales, the
+// zero points, a and y.
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/bench/peers/prepared_op.hpp"
+
+namespace bp::bench {
+namespace {
+
+// How a factor is stored: its codes, the elements that share a scale, and whether there are zero
+// points. Factors of floats have no block.
+struct Stored {
+  bp_dtype dtype;
+  int64_t block = 0;
+  bool has_zero = false;
+};
+
+// A tensor of codes as frames name it. The runtime has no tensors of less than a byte, so the codes
+// lie in a tensor of bytes.
+struct Codes {
+  Codes() = default;
+  Codes(const Tensor& its_memory, bp_dtype dtype) : memory(its_memory), tensor(*memory.get()) {
+    const int64_t per_byte = 8 / bp_dtype_bits(dtype);
+    extents = std::make_shared<std::array<int64_t, 4>>(
+        std::array{tensor.shape[0], tensor.shape[1] * per_byte, tensor.strides[0] * per_byte,
+                   tensor.strides[1]});
+    tensor.dtype = dtype;
+    tensor.shape = extents->data();
+    tensor.strides = extents->data() + 2;
+  }
+  Tensor memory;
+  std::shared_ptr<std::array<int64_t, 4>> extents;  // Copies share what `tensor` points to.
+  bp_tensor tensor{};
+};
+
+struct Factor {
+  Codes codes, zero;
+  Tensor scale;
+};
+
+void quantize_into(const Codes& codes, const Tensor& x, const Tensor& scale) {
+  const bp_quantize_args args{.x = x.get(), .scale = scale.get(), .y = &codes.tensor};
+  ready(BP_OP_QUANTIZE, args, {x, scale, x}, false).run();
+}
+
+// Quantises numbers between -0.5 and 1.5.
+Factor factor(const Shape& shape, int64_t s, const Stored& stored) {
+  Factor made;
+  if (stored.block == 0) {
+    made.codes = Codes(input(shape, s, stored.dtype), BP_I8);
+    made.codes.tensor.dtype = stored.dtype;
+    return made;
+  }
+  const int64_t per_byte = 8 / bp_dtype_bits(stored.dtype);
+  const Shape blocks = {shape[0], shape[1] / stored.block};
+  const double largest = stored.dtype == BP_I8 ? 127 : 7;
+  made.codes = Codes(zeros({shape[0], shape[1] / per_byte}, BP_U8), stored.dtype);
+  made.scale = full(blocks, kLargestInput / largest, BP_F32);
+  quantize_into(made.codes, input(shape, s), made.scale);
+  if (stored.has_zero) {
+    made.zero = Codes(zeros({blocks[0], blocks[1] / per_byte}, BP_U8), stored.dtype);
+  }
+  return made;
+}
+
+double bytes_of(const Shape& shape, const Stored& stored) {
+  const double elements = static_cast<double>(count(shape));
+  const double bits = bp_dtype_bits(stored.dtype);
+  const double blocks = stored.block == 0 ? 0 : elements / static_cast<double>(stored.block);
+  return elements * bits / 8 + blocks * (4 + (stored.has_zero ? bits / 8 : 0));
+}
+
+// The tensors of a case.
+struct Product {
+  Factor a, b;
+  Tensor y;
+};
+
+void add(std::vector<Case>& cases, const std::string& name, const Shape& shape, const Stored& a,
+         const Stored& b, bool is_b_constant = false) {
+  const Shape a_shape = {shape[0], shape[1]}, b_shape = {shape[2], shape[1]};
+  const auto y = static_cast<double>(shape[0] * shape[2]);
+  cases.push_back({name, bytes_of(a_shape, a) + bytes_of(b_shape, b) + 4 * y,
+                   2 * y * static_cast<double>(shape[1]), [=] {
+                     const Product t = {factor(a_shape, 0, a), factor(b_shape, 1, b),
+                                        zeros({shape[0], shape[2]}, BP_F32)};
+                     auto tensors = std::make_shared<const Product>(t);
+                     bp_matmul_scaled_args args{.a = &tensors->a.codes.tensor,
+                                                .b = &tensors->b.codes.tensor,
+                                                .b_scale = t.b.scale.get(),
+                                                .y = t.y.get()};
+                     if (a.block != 0) args.a_scale = t.a.scale.get();
+                     if (b.has_zero) args.b_zero = &tensors->b.zero.tensor;
+                     Ready made = ready(BP_OP_MATMUL_SCALED, args, {t.y}, is_b_constant);
+                     return Ready{[tensors, run = made.run] { run(); }, made.mean_abs};
+                   }});
+}
+
+}  // namespace
+
+void add_quantized_cases(std::vector<Case>& cases) {
+  constexpr Stored kI8Rows = {BP_I8, 1024}, kLongI8Rows = {BP_I8, 4096};
+  constexpr Stored kI4Groups = {BP_I4, 32}, kI4GroupsWithZeros = {BP_I4, 32, true};
+  const Shape cube = {1024, 1024, 1024}, decode = {1, 4096, 4096};
+  add(cases, "matmul_scaled i8 1024^3, per channel", cube, kI8Rows, kI8Rows);
+  add(cases, "matmul_scaled i8 1024^3, per channel, b constant", cube, kI8Rows, kI8Rows, true);
+  add(cases, "matmul_scaled i8 by i4 1024^3, groups of 32", cube, kI8Rows, kI4Groups);
+  add(cases, "matmul_scaled i8 1x4096x4096, per channel", decode, kLongI8Rows, kLongI8Rows);
+  add(cases, "matmul_scaled i8 by i4 1x4096x4096, groups of 32", decode, kLongI8Rows, kI4Groups);
+  add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32", decode, {BP_F32}, kI4Groups);
+  add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32 with zeros", decode, {BP_F32},
+      kI4GroupsWithZeros);
+  add(cases, "matmul_scaled bf16 by i8 1x4096x4096, per channel", decode, {BP_BF16}, kLongI8Rows);
+}
+
+}  // namespace bp::bench
