@@ -132,18 +132,33 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
     invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
             std::to_string(count) + " nodes");
   }
+  std::vector<Program> points;
+  points.push_back(program.at(program.extents.preferred()));
+  if (!program.extents.empty()) {
+    points.push_back(program.at(program.extents.smallest()));
+    points.push_back(program.at(program.extents.largest()));
+  }
   std::vector<bool> is_taken(count);
   for (size_t i = 0; i < count; ++i) {
-    bp_reason reason = nullptr;
-    choose_kernel(backend_.kernels, device, ours.flags, program.nodes[i].frame,
-                  program.nodes[i].is_in_place(), reason);
-    out_reasons[i] = reason;
-    is_taken[i] = reason == nullptr;
+    out_reasons[i] = refusal_of(device, ours.flags, program, points, i);
+    is_taken[i] = out_reasons[i] == nullptr;
   }
   const Partitions partitions = partition_nodes(program, is_taken);
   std::ranges::copy(partitions.of_node, out_partitions);
   *out_partition_count = partitions.count;
   return BP_OK;
+}
+
+// Returns why no executable has the node, or NULL. `points` are the program at some extents.
+bp_reason Compiler::refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
+                               std::span<const Program> points, size_t node) const {
+  bp_reason reason = nullptr;
+  if (program.names_extents(node)) reason = backend_.limits.refusal_of_ranges;
+  for (size_t i = 0; i < points.size() && reason == nullptr; ++i) {
+    const ProgramNode& its = points[i].nodes[node];
+    choose_kernel(backend_.kernels, device, flags, its.frame, its.is_in_place(), reason);
+  }
+  return reason;
 }
 
 bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
@@ -193,9 +208,10 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
   program.write_to(words, "fingerprint");
   fingerprint.add(words);
   // A device that is alike may have other kernels, such as for another kind of processor.
+  const Program preferred = program.at(program.extents.preferred());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const bp_kernel& kernel =
-        kernel_for_node(backend_, device, request.flags, program, i, "fingerprint");
+        kernel_for_node(backend_, device, request.flags, preferred, i, "fingerprint");
     fingerprint.add(std::string_view(kernel.name));
   }
   std::ranges::copy(fingerprint.value(), out_words);

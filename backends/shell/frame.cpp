@@ -173,20 +173,6 @@ OwnedFrame OwnedFrame::fitted(uint32_t size_bytes) const {
   return copy_of(words.data(), size_bytes);
 }
 
-template <typename T>
-T OwnedFrame::read(size_t offset) const {
-  T value;
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
-  std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + offset, sizeof(T));
-  return value;
-}
-
-template <typename T>
-void OwnedFrame::write(size_t offset, const T& value) {
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
-  std::memcpy(reinterpret_cast<std::byte*>(words_.data()) + offset, &value, sizeof(T));
-}
-
 bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
   if (theirs == nullptr) invalid("a tensor of a list is NULL");
   bp_tensor& ours = storage_.emplace_back(*theirs);
@@ -194,7 +180,9 @@ bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
     invalid("the ndim of a tensor is " + std::to_string(ours.ndim) + "; at most " +
             std::to_string(BP_MAX_RANK) + " is allowed");
   }
-  const bool needs_strides = ours.layout == nullptr;
+  const auto names_extent = [](int64_t entry) { return entry < 0; };
+  const bool needs_strides = ours.layout == nullptr && ours.shape != nullptr &&
+                             std::none_of(ours.shape, ours.shape + ours.ndim, names_extent);
   if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
     invalid("shape or strides of a tensor are NULL");
   }

@@ -22,9 +22,11 @@ uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
 }
 
 void write_tensor(const bp_tensor& tensor, std::vector<uint64_t>& words) {
-  words.insert(words.end(), {tensor.byte_offset, tensor.dtype, tensor.ndim});
+  const bool has_strides = tensor.ndim == 0 || tensor.strides != nullptr;
+  words.insert(words.end(),
+               {tensor.byte_offset, tensor.dtype, tensor.ndim, uint64_t{has_strides ? 1u : 0u}});
   words.insert(words.end(), tensor.shape, tensor.shape + tensor.ndim);
-  words.insert(words.end(), tensor.strides, tensor.strides + tensor.ndim);
+  if (has_strides) words.insert(words.end(), tensor.strides, tensor.strides + tensor.ndim);
 }
 
 // Holds what is read until the frame has its own copy.
@@ -50,8 +52,10 @@ struct Storage {
     const uint64_t ndim = next(words, position);
     if (ndim > BP_MAX_RANK) damaged("the rank of a tensor");
     tensor.ndim = static_cast<uint32_t>(ndim);
+    const uint64_t has_strides = next(words, position);
+    if (has_strides > 1) damaged("the strides of a tensor");
     tensor.shape = read_numbers(words, position, ndim);
-    tensor.strides = read_numbers(words, position, ndim);
+    if (has_strides == 1) tensor.strides = read_numbers(words, position, ndim);
     return &tensor;
   }
 };

@@ -29,23 +29,6 @@ const T* element(const T* first, uint64_t stride_bytes, size_t index) {
                                     index * stride_bytes);
 }
 
-std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride)) stride = INT64_MAX;
-  }
-  return strides;
-}
-
-uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
-  if (position >= words.size()) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: the end is damaged");
-  }
-  return words[position++];
-}
-
 // Returns whether the elements of a view lie in `whole`. A view without elements lies in any
 // extent.
 bool is_within(const bp_tensor& view, Extent whole) {
@@ -58,36 +41,7 @@ bool is_within(const bp_tensor& view, Extent whole) {
   return begin >= whole.begin && end <= whole.end;
 }
 
-// Returns whether read_value() could have made the value.
-bool is_sound(const ProgramValue& value) {
-  if (value.role < BP_VALUE_INPUT || value.role > BP_VALUE_CONSTANT) return false;
-  if (value.shape.size() > BP_MAX_RANK || dtype_size_bytes(value.dtype) == 0) return false;
-  if (std::ranges::any_of(value.shape, [](int64_t extent) { return extent < 0; })) return false;
-  if (extent_of(value.tensor()).end == INT64_MAX) return false;
-  if (!value.is_argument() && !is_contiguous(value.tensor())) return false;
-  if (!value.is_constant() && !value.key.empty()) return false;
-  return value.data.size() == (value.has_own_data() ? value.size_bytes() : 0);
-}
-
-// Reads a count of items that have at least one word each.
-uint64_t next_count(const std::vector<uint64_t>& words, size_t& position) {
-  const uint64_t count = next(words, position);
-  if (count > words.size()) throw StatusError(BP_INCOMPATIBLE, "deserialize: a count is damaged");
-  return count;
-}
-
 }  // namespace
-
-bp_tensor ProgramValue::tensor() const {
-  bp_tensor tensor{};
-  tensor.shape = shape.data();
-  tensor.strides = strides.data();
-  tensor.ndim = static_cast<uint32_t>(shape.size());
-  tensor.dtype = dtype;
-  return tensor;
-}
-
-uint64_t ProgramValue::size_bytes() const { return static_cast<uint64_t>(extent_of(tensor()).end); }
 
 bool ProgramNode::is_in_place() const {
   const std::vector<FrameArgument>& arguments = frame.arguments();
@@ -144,25 +98,6 @@ void read_content(const bp_program_value& theirs, const std::string& name, Progr
   value.data.assign(bytes, bytes + size_bytes);
 }
 
-// Appends the count of the bytes, and then the bytes as words.
-void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words) {
-  words.push_back(bytes.size());
-  const size_t begin = words.size();
-  words.resize(begin + (bytes.size() + 7) / 8);
-  std::ranges::copy(bytes, reinterpret_cast<std::byte*>(words.data() + begin));
-}
-
-std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position) {
-  const uint64_t size_bytes = next(words, position);
-  if (size_bytes / 8 > words.size() - position) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
-  }
-  std::vector<uint64_t> data;
-  for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next(words, position));
-  const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
-  return {bytes, bytes + size_bytes};
-}
-
 }  // namespace
 
 Program::Program(const bp_program* theirs) {
@@ -171,6 +106,7 @@ Program::Program(const bp_program* theirs) {
   if (ours.values == nullptr || ours.nodes == nullptr || ours.node_count == 0) {
     invalid("it has no values or no nodes");
   }
+  extents = ProgramExtents(ours);
   read_values(ours);
   if (ours.node_stride_bytes < kFirstSize<bp_program_node>) {
     invalid("node_stride_bytes is smaller than the struct of a node");
@@ -230,16 +166,20 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
   value.role = ours.role;
   value.dtype = ours.dtype;
   value.shape.assign(ours.shape, ours.shape + ours.ndim);
-  if (std::ranges::any_of(value.shape, [](int64_t extent) { return extent < 0; })) {
-    invalid(name + ": an extent is negative");
+  for (const int64_t entry : value.shape) {
+    if (extents.knows(entry)) continue;
+    invalid(name + ": an extent is negative: " + std::to_string(entry) +
+            " stands for an extent of the program, which has " + std::to_string(extents.size()));
   }
-  value.strides = row_major(value.shape);
-  if (ours.strides != nullptr) value.strides.assign(ours.strides, ours.strides + ours.ndim);
-  const Extent whole = extent_of(value.tensor());
-  if (whole.end == INT64_MAX || whole.begin == INT64_MIN) invalid(name + ": it is too large");
-  if (!value.is_argument() && !is_contiguous(value.tensor())) {
-    invalid(name + ": a temporary or constant must be row-major");
+  if (ours.strides != nullptr) {
+    value.strides.assign(ours.strides, ours.strides + ours.ndim);
+  } else if (!value.names_extents()) {
+    value.strides = row_major_strides(value.shape);
   }
+  if (value.is_constant() && value.names_extents()) {
+    invalid(name + ": the shape of a constant names an extent");
+  }
+  if (!value.names_extents()) check_value(index);
   if (value.is_constant()) {
     read_content(ours, name, value);
   } else if (ours.key != nullptr || ours.buffer.buffer != nullptr) {
@@ -283,6 +223,19 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
   const auto named = given.first(std::min(count, given.size()));
   node.values.assign(named.begin(), named.end());
   node.values.resize(count, BP_NO_VALUE);
+  if (ours.binding_count != 0 && ours.bindings == nullptr) invalid(name + ": bindings is NULL");
+  node.bindings.assign(ours.bindings, ours.bindings + ours.binding_count);
+}
+
+void Program::check_value(size_t index) const {
+  const ProgramValue& value = values[index];
+  const Extent whole = extent_of(value.tensor());
+  if (whole.end == INT64_MAX || whole.begin == INT64_MIN) {
+    invalid(numbered("value", index) + ": it is too large");
+  }
+  if (!value.is_argument() && !is_contiguous(value.tensor())) {
+    invalid(numbered("value", index) + ": a temporary or constant must be row-major");
+  }
 }
 
 // Checks that the node reads only values that are already written, and that its views lie inside of
@@ -307,9 +260,6 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
                                             std::to_string(tensor->flags) +
                                             ", and tensors of programs have none");
     }
-    if (std::any_of(tensor->shape, tensor->shape + tensor->ndim, [](int64_t n) { return n < 0; })) {
-      invalid(name + ": an extent is negative");
-    }
     const ProgramValue& value = values[node.values[i]];
     if (!is_within(*tensor, extent_of(value.tensor()))) {
       invalid(name + ": it leaves value " + std::to_string(node.values[i]));
@@ -331,70 +281,18 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
   }
 }
 
-void Program::check() const {
+void Program::check_places() const {
+  for (size_t i = 0; i < values.size(); ++i) check_value(i);
   std::vector<bool> is_written(values.size(), false);
   for (size_t i = 0; i < nodes.size(); ++i) check_node(i, is_written);
 }
 
-void Program::write_to(std::vector<uint64_t>& words, const std::string& call) const {
-  words.push_back(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const ProgramValue& value = values[i];
-    if (value.buffer.buffer != nullptr && value.key.empty()) {
-      throw StatusError(BP_UNSUPPORTED,
-                        call + ": " + numbered("value", i) + ": a constant in a buffer has no key");
-    }
-    words.insert(words.end(), {value.role, value.dtype, value.shape.size()});
-    words.insert(words.end(), value.shape.begin(), value.shape.end());
-    words.insert(words.end(), value.strides.begin(), value.strides.end());
-    write_bytes(std::as_bytes(std::span(value.key)), words);
-    write_bytes(value.data, words);
-  }
-  words.push_back(nodes.size());
-  for (const ProgramNode& node : nodes) {
-    words.push_back(node.values.size());
-    words.insert(words.end(), node.values.begin(), node.values.end());
-    node.frame.write_to(words);
-  }
-}
-
-Program::Program(const std::vector<uint64_t>& words, size_t& position) {
-  try {
-    read_words(words, position);
-    check();
-  } catch (const StatusError& e) {
-    if (e.status() == BP_INCOMPATIBLE) throw;
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: " + std::string(e.what()));
-  }
-}
-
-void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
-  for (uint64_t left = next_count(words, position); left > 0; --left) {
-    ProgramValue& value = values.emplace_back();
-    value.role = static_cast<bp_value_role>(next(words, position));
-    value.dtype = static_cast<bp_dtype>(next(words, position));
-    const uint64_t ndim = next_count(words, position);
-    for (std::vector<int64_t>* const axes : {&value.shape, &value.strides}) {
-      for (uint64_t i = 0; i < ndim; ++i) {
-        axes->push_back(static_cast<int64_t>(next(words, position)));
-      }
-    }
-    const std::vector<std::byte> key = read_bytes(words, position);
-    for (const std::byte byte : key) value.key.push_back(static_cast<char>(byte));
-    value.data = read_bytes(words, position);
-    if (!is_sound(value)) throw StatusError(BP_INCOMPATIBLE, "deserialize: a value is damaged");
-  }
-  for (uint64_t left = next_count(words, position); left > 0; --left) {
-    ProgramNode& node = nodes.emplace_back();
-    const uint64_t count = next_count(words, position);
-    for (uint64_t i = 0; i < count; ++i) {
-      node.values.push_back(static_cast<uint32_t>(next(words, position)));
-    }
-    node.frame = OwnedFrame::read_from(words, position);
-    if (node.values.size() != node.frame.tensors().size()) {
-      throw StatusError(BP_INCOMPATIBLE, "deserialize: a node is damaged");
-    }
-  }
+void Program::check() const {
+  check_names();
+  at(extents.preferred()).check_places();
+  if (extents.empty()) return;
+  at(extents.smallest()).check_places();
+  at(extents.largest()).check_places();
 }
 
 }  // namespace bp

@@ -10,7 +10,7 @@
 namespace bp {
 namespace {
 
-constexpr uint64_t kMagic = 0x3268706172677062;
+constexpr uint64_t kMagic = 0x3368706172677062;
 constexpr size_t kHeadWords = 5;
 
 // Returns the FNV-1a hash.
@@ -67,6 +67,19 @@ std::vector<uint64_t> bytes_without_head(const ProgramTarget& target, const void
     refuse("the checksum does not match; the bytes were changed");
   }
   return rest;
+}
+
+uint64_t next_word(const std::vector<uint64_t>& words, size_t& position) {
+  if (position >= words.size()) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the end is damaged");
+  }
+  return words[position++];
+}
+
+uint64_t next_count(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t count = next_word(words, position);
+  if (count > words.size()) throw StatusError(BP_INCOMPATIBLE, "deserialize: a count is damaged");
+  return count;
 }
 
 void Fingerprint::add(uint64_t word) {

@@ -379,14 +379,15 @@ TEST(Program, IsRefusedWhereItsWordsAreCountsOfTooMuch) {
     size_t position = 0;
     return failure_of([&] { Program(changed, position); });
   };
-  // The words are the count of values, then role, dtype, rank, shape, strides and sizes of key and
-  // data of the first value, and then the second value.
+  // The words are the counts of extents and values, then role, dtype, counts of shape and strides,
+  // shape, strides and sizes of key and data of the first value, and then the second value.
   const std::string count = with_status(BP_INCOMPATIBLE, "deserialize: a count is damaged");
-  EXPECT_EQ(with(0, 4, UINT64_MAX), count);
-  EXPECT_EQ(with(3, 1, uint64_t{1} << 60), count);
-  EXPECT_EQ(with(6, 0, UINT64_MAX),
+  EXPECT_EQ(with(0, 0, UINT64_MAX), count);
+  EXPECT_EQ(with(1, 4, UINT64_MAX), count);
+  EXPECT_EQ(with(4, 1, uint64_t{1} << 60), count);
+  EXPECT_EQ(with(8, 0, UINT64_MAX),
             with_status(BP_INCOMPATIBLE, "deserialize: a constant is damaged"));
-  const size_t nodes = 1 + 4 * 7 + 2;
+  const size_t nodes = 2 + 4 * 8 + 2;
   EXPECT_EQ(with(nodes, 2, words.size() + 1), count);
   std::vector<uint64_t> longer = words;
   ASSERT_EQ(longer[nodes + 1]++, 3u);

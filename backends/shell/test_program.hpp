@@ -1,6 +1,7 @@
 // Makes programs from parts, for tests.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -24,6 +25,20 @@ class ProgramMaker {
                       .role = role});
     return static_cast<uint32_t>(values.size() - 1);
   }
+  // Adds a range; returns the entry that names it in a shape.
+  int64_t add_range(int64_t min, int64_t preferred, int64_t max) {
+    return add_extent({.kind = BP_EXTENT_RANGE, .min = min, .preferred = preferred, .max = max});
+  }
+  int64_t add_formula(bp_extent_kind kind, std::vector<int64_t> terms) {
+    const std::vector<int64_t>& kept = axes_.emplace_back(std::move(terms));
+    return add_extent({.kind = kind, .terms = kept.data(), .term_count = kept.size()});
+  }
+  int64_t add_extent(bp_program_extent extent) {
+    extent.struct_size = sizeof(extent);
+    extent.struct_type = BP_STRUCT_PROGRAM_EXTENT;
+    extents.push_back(extent);
+    return -static_cast<int64_t>(extents.size());
+  }
   uint32_t add_constant(const std::vector<float>& data) {
     const uint32_t value = add_value(BP_VALUE_CONSTANT, {static_cast<int64_t>(data.size())});
     values[value].data = data.data();
@@ -31,14 +46,15 @@ class ProgramMaker {
   }
 
   // Makes a row-major tensor of that shape, which begins `byte_offset` bytes behind the beginning
-  // of a value.
+  // of a value. It has no strides if the shape names extents.
   bp_tensor* view(std::vector<int64_t> shape, uint64_t byte_offset = 0, bp_dtype dtype = BP_F32) {
     std::vector<int64_t>& strides = axes_.emplace_back(shape.size(), 1);
     for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
     const std::vector<int64_t>& kept = axes_.emplace_back(std::move(shape));
+    const bool is_fixed = std::ranges::all_of(kept, [](int64_t entry) { return entry >= 0; });
     return &tensors_.emplace_back(bp_tensor{.byte_offset = byte_offset,
                                             .shape = kept.data(),
-                                            .strides = strides.data(),
+                                            .strides = is_fixed ? strides.data() : nullptr,
                                             .ndim = static_cast<uint32_t>(kept.size()),
                                             .dtype = dtype});
   }
@@ -78,7 +94,10 @@ class ProgramMaker {
                 .value_stride_bytes = sizeof(bp_program_value),
                 .nodes = nodes.data(),
                 .node_count = nodes.size(),
-                .node_stride_bytes = sizeof(bp_program_node)};
+                .node_stride_bytes = sizeof(bp_program_node),
+                .extents = extents.data(),
+                .extent_count = extents.size(),
+                .extent_stride_bytes = sizeof(bp_program_extent)};
     return &program_;
   }
   const bp_compile_desc* desc(bp_launch_flags flags = 0) {
@@ -92,6 +111,7 @@ class ProgramMaker {
 
   std::vector<bp_program_value> values;
   std::vector<bp_program_node> nodes;
+  std::vector<bp_program_extent> extents;
   std::deque<std::vector<uint32_t>> names;  // The values of each node.
 
  private:

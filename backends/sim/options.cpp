@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "backplane/shell/options.hpp"
+#include "backplane/shell/resolved.hpp"
 
 namespace bp::sim {
 namespace {
@@ -108,6 +109,21 @@ bool set_delay_option(DelayOptions& delays, std::string_view key, std::string_vi
     return false;
   }
   return true;
+}
+
+CompilerLimits read_limits(const bp_host& host) {
+  CompilerLimits limits;
+  if (const auto value = find_option(host, "shapes")) {
+    if (*value != "ranged" && *value != "fixed") refuse_option("shapes", *value, "ranged or fixed");
+    if (*value == "fixed") {
+      limits.refusal_of_ranges = "the device has fixed shapes; compile the program for each shape";
+    }
+  }
+  constexpr uint64_t kMostBytes = uint64_t{1} << 46;
+  if (const auto value = find_option(host, "chip_memory_bytes")) {
+    limits.chip_memory_bytes = read_number("chip_memory_bytes", *value, 0, kMostBytes);
+  }
+  return limits;
 }
 
 Options read_options(const bp_host& host) {

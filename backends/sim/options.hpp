@@ -7,6 +7,10 @@
 
 #include "backplane/base.h"
 
+namespace bp {
+struct CompilerLimits;
+}
+
 namespace bp::sim {
 
 // How the host reaches the memory of a device.
@@ -62,6 +66,10 @@ class SharedDelays {
 
 // Reads the options that the user gave to `host`. Throws StatusError for a value that is not valid.
 Options read_options(const bp_host& host);
+
+// Reads the options that say what the compiler refuses. Throws StatusError for a value that is not
+// valid.
+CompilerLimits read_limits(const bp_host& host);
 
 // Sets the delay option `key`. Returns false if `key` is not a delay option. Throws StatusError if
 // the value is not valid.

@@ -41,6 +41,8 @@ TEST(SimOptions, AreRefusedWithWhatIsAllowed) {
                                                      {"delay_us", "-1"},
                                                      {"queues", "one"},
                                                      {"layouts", "yes"},
+                                                     {"shapes", "free"},
+                                                     {"chip_memory_bytes", "much"},
                                                      {"seed", "0xZZ"}};
   for (const auto& [key, value] : bad) {
     try {

@@ -5,6 +5,7 @@
 
 #include "backends/sim/device.hpp"
 #include "backends/sim/memory.hpp"
+#include "backends/sim/options.hpp"
 #include "backends/sim/stream.hpp"
 #include "backplane/shell/capture_front.hpp"
 #include "backplane/shell/compiler.hpp"
@@ -43,6 +44,8 @@ constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
-void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.sim 0.1.0, programs 1"); }
+void make_compiler(Instance& i) {
+  offer_compiler<Traits>(i, "backplane.sim 0.1.0, programs 1", read_limits(*i.host));
+}
 
 }  // namespace bp::sim

@@ -1,4 +1,6 @@
 // Mutants of compilers. The numbers are those of the kill table.
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "conformance/mutants/mutant.hpp"
@@ -104,10 +106,99 @@ bp_status compile_without_keys(void* self, bp_device* device, const bp_compile_d
 
 void bend_constants(Runtime& r) { r.bent.compiler.compile = compile_without_keys; }
 
+// ---- 53: launches that are taken for the first one ----------------------------------------------
+
+// The kernel of an executable, whose workspace is that of its first launch.
+struct FirstWorkspace {
+  bp_kernel kernel;  // The first member: the host has its address.
+  const bp_kernel* good = nullptr;
+  std::optional<uint64_t> required_bytes = {};
+};
+
+bp_status workspace_of_first(const bp_kernel* self, bp_device* device, const void* args,
+                             uint64_t* out_required, uint64_t* out_preferred) {
+  auto& first = *reinterpret_cast<FirstWorkspace*>(const_cast<bp_kernel*>(self));
+  if (!first.required_bytes) {
+    uint64_t required = 0, preferred = 0;
+    const bp_status status =
+        first.good->workspace_size(first.good, device, args, &required, &preferred);
+    if (status != BP_OK) return status;
+    first.required_bytes = required;
+  }
+  *out_required = *out_preferred = *first.required_bytes;
+  return BP_OK;
+}
+
+bp_status lend_kernel_of_first(void* self, bp_executable* executable,
+                               const bp_kernel** out_kernel) {
+  Runtime& r = runtime_of(self);
+  const bp_kernel* good = nullptr;
+  const bp_status status =
+      r.good.compiler.executable_kernel(r.good.compiler.self, executable, &good);
+  if (status != BP_OK || good->workspace_size == nullptr) {
+    if (status == BP_OK) *out_kernel = good;
+    return status;
+  }
+  const std::lock_guard lock(r.mutex);
+  auto& lent = r.state_as<std::map<const bp_kernel*, FirstWorkspace>>();
+  FirstWorkspace& first = lent[good];
+  if (first.good == nullptr) {
+    first.kernel = *good;
+    first.kernel.workspace_size = workspace_of_first;
+    first.good = good;
+  }
+  *out_kernel = &first.kernel;
+  return BP_OK;
+}
+
+// A later executable may have the address of one that ended.
+bp_status forget_and_release(void* self, bp_executable* executable) {
+  Runtime& r = runtime_of(self);
+  const bp_compiler_ops& good = r.good.compiler;
+  const bp_kernel* kernel = nullptr;
+  if (executable != nullptr && good.executable_kernel(good.self, executable, &kernel) == BP_OK) {
+    const std::lock_guard lock(r.mutex);
+    r.state_as<std::map<const bp_kernel*, FirstWorkspace>>().erase(kernel);
+  }
+  return good.release(good.self, executable);
+}
+
+bp_status compile_without_bindings(void* self, bp_device* device, const bp_compile_desc* desc,
+                                   bp_executable** out_executable) {
+  std::vector<bp_program_node> nodes;
+  bp_program program{};
+  return compile_changed(
+      runtime_of(self), device, desc, out_executable, [&](bp_compile_desc& changed) {
+        const auto* const theirs = static_cast<const bp_program*>(changed.data);
+        if (theirs == nullptr || theirs->struct_size < sizeof(bp_program)) return;
+        if (theirs->nodes == nullptr || theirs->node_stride_bytes != sizeof(bp_program_node)) {
+          return;
+        }
+        program = *theirs;
+        program.struct_size = sizeof(program);
+        nodes.assign(theirs->nodes, theirs->nodes + theirs->node_count);
+        for (bp_program_node& node : nodes) node.binding_count = 0;
+        program.nodes = nodes.data();
+        changed.data = &program;
+      });
+}
+
+void bend_ranges(Runtime& r) {
+  bp_compiler_ops& bent = r.bent.compiler;
+  if (r.strength == "bindings") {
+    bent.compile = compile_without_bindings;
+  } else {
+    static_cast<void>(r.state_as<std::map<const bp_kernel*, FirstWorkspace>>());
+    bent.executable_kernel = lend_kernel_of_first;
+    bent.release = forget_and_release;
+  }
+}
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "50", .bend = bend_requests, .has_compiler = true},
     {.id = "51", .bend = bend_names, .has_compiler = true},
     {.id = "52", .bend = bend_constants, .has_compiler = true},
+    {.id = "53", .bend = bend_ranges, .has_compiler = true},
 };
 
 }  // namespace

@@ -26,6 +26,43 @@ extern "C" {
 
 typedef struct bp_executable bp_executable;
 
+/* How a program says what an extent is. */
+typedef uint32_t bp_extent_kind;
+enum {
+  BP_EXTENT_RANGE = 1,    /* The shapes of the tensors of a launch give it, within a range. */
+  BP_EXTENT_SUM = 2,      /* The sum of its terms. */
+  BP_EXTENT_PRODUCT = 3,  /* The product of its terms. */
+  BP_EXTENT_QUOTIENT = 4, /* The first of two terms, divided by the second without a remainder. */
+  BP_EXTENT_MAXIMUM = 5   /* The largest of its terms. */
+};
+
+/* An extent that is another number in each launch, such as the length of a sentence. A request.
+ *
+ * In the shapes of a program, those of its values and those of the tensors of its nodes, an entry
+ * of -(i + 1) stands for extents[i]: all its places have one number in a launch. [COMPILER-15] The
+ * tensors of a launch give the extents. A launch is BP_INVALID_ARGUMENT if they give a number
+ * outside of a range, two numbers for one extent, or not the number of a formula; the text names
+ * the extent, such as "extent 2", and the number.
+ *
+ * [COMPILER-16] A compiler refuses extents that cannot be with BP_INVALID_ARGUMENT, and the text
+ * names the extent: a range that is not in the shape of an input or output, a term that names the
+ * extent itself or a later one, and a formula that has no result if all ranges are at `min`, at
+ * `preferred` or at `max`, such as a quotient with a remainder. */
+typedef struct bp_program_extent {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PROGRAM_EXTENT. */
+  const void* next;
+  bp_extent_kind kind;
+  uint32_t reserved; /* 0. */
+  int64_t min;       /* At least 0. These three members are those of a range, and else 0. */
+  int64_t preferred; /* compile() makes launches with this number fast. */
+  int64_t max;
+  /* Those of a formula: each is a number of at least 0, or -(j + 1) for extents[j], which is an
+   * earlier one. NULL for a range. */
+  const int64_t* terms;
+  uint64_t term_count;
+} bp_program_extent;
+
 /* Where a value of a program comes from. */
 typedef uint32_t bp_value_role;
 enum {
@@ -35,12 +72,13 @@ enum {
   BP_VALUE_CONSTANT = 4 /* It has `data`, a `buffer`, or a `key` that an executable holds. */
 };
 
-/* One tensor of a program. A request. */
+/* One tensor of a program. A request. [COMPILER-17] A value without strides is row-major over the
+ * extents of each launch, and a value with strides has them in each launch. */
 typedef struct bp_program_value {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PROGRAM_VALUE. */
   const void* next;
-  const int64_t* shape;   /* `ndim` entries. */
+  const int64_t* shape;   /* `ndim` entries. That of a constant names no extents. */
   const int64_t* strides; /* In elements; NULL: row-major. */
   const void* data;       /* NULL, or the bytes of a constant in memory of the host, row-major. */
   bp_dtype dtype;
@@ -61,13 +99,22 @@ typedef struct bp_program_value {
   bp_buffer_ref buffer;
 } bp_program_value;
 
+/* Gives an integer attribute of a node the number of an extent. Frozen. */
+typedef struct bp_extent_binding {
+  uint32_t member_offset; /* The offset of an i32, i64, u64 or i64_list in the frame (ops.def). */
+  uint32_t extent;        /* An index of bp_program::extents. */
+  uint64_t element;       /* The element of a list; 0 for every other member. */
+} bp_extent_binding;
+
 /* One op of a program. A request. */
 typedef struct bp_program_node {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PROGRAM_NODE. */
   const void* next;
   /* The frame of the op. Its tensors are views: byte_offset counts from the beginning of the value,
-   * and buffers are NULL. */
+   * and buffers are NULL. [COMPILER-18] The strides of a tensor whose shape names extents may be
+   * NULL: it is row-major then in each launch. If the strides of a value follow its extents, a
+   * tensor with strides of its own cannot follow them, and is BP_UNSUPPORTED. */
   const void* args;
   /* The index of the value of each tensor, in the order of the frame. The tensors of a list follow
    * each other, and an absent tensor has BP_NO_VALUE. [COMPILER-7] A frame that is shorter than the
@@ -78,6 +125,11 @@ typedef struct bp_program_node {
   uint64_t value_count;
   uint32_t op;       /* A BP_OP_* id. */
   uint32_t reserved; /* 0. */
+  /* [COMPILER-19] In each launch an attribute with a binding is the number of its extent; what the
+   * frame has in its place is not read. A binding to anything but an integer attribute, and an
+   * extent that the attribute cannot hold, are BP_INVALID_ARGUMENT. */
+  const bp_extent_binding* bindings;
+  uint64_t binding_count;
 } bp_program_node;
 
 #define BP_NO_VALUE 0xFFFFFFFFu
@@ -96,10 +148,15 @@ typedef struct bp_program {
   const bp_program_node* nodes;
   uint64_t node_count;
   uint64_t node_stride_bytes; /* From one node to the next; at least its struct_size. */
+  const bp_program_extent* extents;
+  uint64_t extent_count;
+  uint64_t extent_stride_bytes; /* From one extent to the next; at least its struct_size. */
 } bp_program;
 
 /* The frame of an executable's kernel. Its head is frozen. The tensors are the inputs, then the
- * outputs, each in the order of their values, with the dtypes, shapes and strides of the values. */
+ * outputs, each in the order of their values, with the dtypes, shapes and strides of the values.
+ * Where a value names extents, the tensors have numbers. The caller ensures that no output shares
+ * memory with another tensor of the frame. */
 typedef struct bp_program_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */
@@ -140,9 +197,13 @@ typedef struct bp_executable_info {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_EXECUTABLE_INFO. */
   const void* next;
-  uint64_t constant_bytes;  /* Device memory that the executable alone keeps. */
-  uint64_t workspace_bytes; /* Device memory of a launch, as workspace_size() of its kernel says. */
-  uint64_t code_bytes;      /* 0: not known. */
+  uint64_t constant_bytes; /* Device memory that the executable alone keeps. */
+  /* Device memory of a launch, as workspace_size() of its kernel says. [COMPILER-20] If a program
+   * has ranges, workspace_size() reads the shapes in a bp_program_args, and a launch with these
+   * shapes needs no more. Without a frame or without tensors it gives what the largest extents
+   * need, as this member does. */
+  uint64_t workspace_bytes;
+  uint64_t code_bytes; /* 0: not known. */
   /* Device memory of its constants with keys, which other executables may hold as well. Buffers of
    * the caller do not count. */
   uint64_t shared_constant_bytes;
@@ -164,7 +225,8 @@ typedef struct bp_compiler_ops {
    * program of its own. For node i, out_partitions[i] is the number of its partition, below
    * *out_partition_count, and out_reasons[i] is NULL; or these are BP_NO_PARTITION and the reason
    * why the compiler does not take the node, a static string. `capacity` is at least the count of
-   * nodes. query() reads only shapes.
+   * nodes. query() reads only shapes. [COMPILER-21] A compiler that does not take ranges gives each
+   * node that names an extent such a reason.
    *
    * [COMPILER-3] A partition is convex: a node on a path from one of its nodes to another is in it
    * too. Each partition has a node, and waits for no partition with a higher number. */

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class Compiler {
   bp_status query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
                   uint32_t* out_partitions, bp_reason* out_reasons,
                   uint64_t* out_partition_count) const;
+  bp_reason refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
+                       std::span<const Program> points, size_t node) const;
   bp_status fingerprint(bp_device* device, const bp_compile_desc* desc, uint64_t* out_words) const;
   bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
   bp_status info(bp_executable* executable, bp_executable_info* out_info) const;
@@ -58,7 +61,8 @@ class Compiler {
 // as in device_ops.hpp. `identity` names the backend and the way it compiles programs. A backend
 // refuses a serialised program that has another identity.
 template <typename Traits>
-void offer_compiler(typename Traits::Instance& i, const char* identity) {
+void offer_compiler(typename Traits::Instance& i, const char* identity,
+                    const CompilerLimits& limits = {}) {
   using Instance = typename Traits::Instance;
   CompilerBackend backend{.host = i.host,
                           .identity = identity,
@@ -69,13 +73,15 @@ void offer_compiler(typename Traits::Instance& i, const char* identity) {
                           .kernels = {},
                           .captures = i.captures.get(),
                           .self = &i,
-                          .is_device = [](void* self, bp_device* handle) {
-                            const Instance& its = *static_cast<Instance*>(self);
-                            for (uint64_t k = 0; k < Traits::device_count(its); ++k) {
-                              if (Traits::device_at(its, k) == handle) return true;
-                            }
-                            return false;
-                          }};
+                          .is_device =
+                              [](void* self, bp_device* handle) {
+                                const Instance& its = *static_cast<Instance*>(self);
+                                for (uint64_t k = 0; k < Traits::device_count(its); ++k) {
+                                  if (Traits::device_at(its, k) == handle) return true;
+                                }
+                                return false;
+                              },
+                          .limits = limits};
   for (const bp_kernel& kernel : i.kernels) backend.kernels.push_back(&kernel);
   i.compiler = std::make_unique<Compiler>(std::move(backend));
   i.compilation = i.compiler->table();

@@ -1,7 +1,14 @@
 // A compiled program. Each node has the kernel that was chosen for it, and perhaps a plan; each
 // value has a place in memory. A launch of the program launches its nodes in their order.
+//
+// What depends on extents is a Resolved. A program with ranges is resolved when it is compiled, at
+// the ends of the ranges and at the preferred extents, and again by the first launch with other
+// extents; the executable keeps those that were used last. Plans are made at the preferred extents,
+// since a launch never compiles. Launches with other extents run their kernels without plans, but
+// for nodes that name no extents.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -10,49 +17,10 @@
 
 #include "backplane/memory.h"
 #include "backplane/shell/program.hpp"
+#include "backplane/shell/resolved.hpp"
 #include "backplane/shell/shared_constants.hpp"
 
 namespace bp {
-
-class Captures;
-
-// What executables need of a backend.
-struct CompilerBackend {
-  const bp_host* host;
-  const char* identity;  // Names the build, which refuses programs of another identity.
-  bp_allocator_ops memory;
-  bp_stream_ops streams;
-  bp_event_ops events;
-  bp_device_ops devices;
-  std::vector<const bp_kernel*> kernels;  // In the order in which they are tried.
-  Captures* captures;
-  void* self;
-  bool (*is_device)(void* self, bp_device* device);
-};
-
-// What the host asks for, besides the program.
-struct CompileRequest {
-  CompileRequest() = default;
-
-  // Reads what words() returned from words[position] on, and moves `position` behind it. Throws
-  // StatusError of BP_INCOMPATIBLE if the words end early.
-  CompileRequest(const std::vector<uint64_t>& words, size_t& position);
-  std::vector<uint64_t> words() const { return {flags, makes_plans}; }
-
-  bp_launch_flags flags = 0;
-  bool makes_plans = true;                   // The option "plans".
-  bp_should_stop_fn* should_stop = nullptr;  // Not NULL only during the constructor.
-  void* user_data = nullptr;
-
-  // Begins a step. Throws StatusError of BP_ABORTED if the host stops the compilation.
-  void begin_step() const;
-};
-
-// Returns the kernel that a node gets. Throws StatusError of BP_UNSUPPORTED, whose text begins with
-// `call`, if no kernel takes it.
-const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* device,
-                                 bp_launch_flags flags, const Program& program, size_t index,
-                                 const std::string& call);
 
 class Executable {
  public:
@@ -75,25 +43,24 @@ class Executable {
   uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  struct Node {
-    const bp_kernel* kernel = nullptr;
-    OwnedFrame frame;              // Byte offsets count from the beginning of the value.
-    uint64_t workspace_bytes = 0;  // What its launch needs.
+  // What the executable keeps for a node: a plan over the constants among its arguments.
+  struct NodePlan {
+    const bp_kernel* kernel = nullptr;  // It made the plan.
     bp_plan* plan = nullptr;
     bp_buffer* packed = nullptr;
+    uint64_t workspace_bytes = 0;
   };
-  // The frames of all nodes. One launch at a time uses them.
-  using Frames = std::vector<OwnedFrame>;
 
-  void choose(size_t index);
-  void place_temporaries();
+  void resolve();
+  void check_chip_memory() const;
   void upload_constants();
   void place_constant(size_t value, bp_stream* stream);
   void check_lent(const bp_buffer_ref& range, size_t value) const;
   void share_constant(size_t value, bp_stream* stream);
   void copy_constant(const bp_buffer_ref& to, const void* data, bp_stream* stream) const;
   void prepare(size_t index, bp_stream* stream);
-  void pack(Node& node, const void* args, bp_stream* stream);
+  void pack(size_t index, const void* args, bp_stream* stream);
+  void adopt_plans(Resolved& resolved) const;
   void make_kernel();
   bp_buffer* allocate(uint64_t size_bytes);
   void free(bp_buffer* buffer, bp_stream* stream) const;
@@ -101,12 +68,19 @@ class Executable {
   void mark_use(bp_stream* stream);
   void release();
 
-  bp_buffer_ref place_of(uint32_t value, const bp_program_args& args,
+  bp_buffer_ref place_of(uint32_t value, const Resolved& at, const bp_program_args& args,
                          const bp_buffer_ref& workspace) const;
-  void check_args(const bp_program_args& args) const;
+  void check_head(const bp_program_args& args) const;
+  void check_args(const bp_program_args& args, const Program& program) const;
+  ExtentNumbers numbers_of(const bp_program_args& args) const;
+  void check_numbers(const bp_program_args& args, const ExtentNumbers& numbers) const;
+  std::shared_ptr<Resolved> resolved_for(const bp_program_args& args);
+  std::shared_ptr<Resolved> find_resolved(const ExtentNumbers& numbers);
+  std::shared_ptr<Resolved> make_resolved(const ExtentNumbers& numbers) const;
+  uint64_t workspace_bytes_for(const bp_program_args* args);
   bp_status launch(const bp_launch& launch, const bp_program_args& args, bool only_checks);
-  bp_status run(const bp_launch& launch, const bp_program_args& args, Frames& frames) const;
-  std::unique_ptr<Frames> take_frames();
+  bp_status run(const bp_launch& launch, const bp_program_args& args, const Resolved& at,
+                Resolved::Frames& frames) const;
 
   const CompilerBackend& backend_;
   SharedConstants& shared_;
@@ -115,12 +89,12 @@ class Executable {
   CompileRequest request_;
   Program program_;
   bp_kernel kernel_{};
-  std::vector<Node> nodes_;
-  std::vector<uint64_t> offsets_;      // For each temporary, in the workspace.
-  std::vector<bp_buffer_ref> places_;  // For each constant.
-  std::vector<uint32_t> argument_of_;  // For each value, its index in bp_program_args.
+  Placement most_;                       // Places that are large enough for all extents.
+  std::shared_ptr<Resolved> preferred_;  // At the preferred extents.
+  std::vector<NodePlan> plans_;          // One for each node.
+  std::vector<bp_buffer_ref> places_;    // For each constant.
+  std::vector<uint32_t> argument_of_;    // For each value, its index in bp_program_args.
   uint32_t argument_count_ = 0;
-  uint64_t scratch_offset_ = 0;  // Where the nodes' workspace begins, behind the temporaries.
   uint64_t workspace_bytes_ = 0, constant_bytes_ = 0;
   bp_buffer* constants_ = nullptr;                     // Those that are neither shared nor lent.
   std::vector<std::shared_ptr<SharedConstant>> held_;  // Those with a key.
@@ -131,8 +105,8 @@ class Executable {
     OwnedEvent event;
   };
 
-  std::mutex mutex_;  // It guards the members below.
-  std::vector<std::unique_ptr<Frames>> idle_;
+  std::mutex mutex_;                              // It guards the members below.
+  std::deque<std::shared_ptr<Resolved>> recent_;  // Those that were used last, the latest first.
   std::vector<Use> uses_;
 };
 

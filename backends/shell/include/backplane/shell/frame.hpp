@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <span>
 #include <string>
@@ -69,7 +70,8 @@ class OwnedFrame {
  public:
   OwnedFrame() = default;
 
-  // `op` is a BP_OP_* id with `size_bytes` of its frame, or 0 for a bp_program_args. Throws
+  // `op` is a BP_OP_* id with `size_bytes` of its frame, or 0 for a bp_program_args. A tensor whose
+  // shape names extents of a program may have no strides. Throws
   // StatusError of BP_UNSUPPORTED for an op that this build does not know and for a link that must
   // be understood, and of BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank
   // above BP_MAX_RANK.
@@ -86,6 +88,19 @@ class OwnedFrame {
   // Returns this frame for a build whose frame has `size_bytes`. Throws StatusError of
   // BP_INCOMPATIBLE if an argument is given that the shorter frame lacks.
   OwnedFrame fitted(uint32_t size_bytes) const;
+
+  // Returns the frame of a launch whose extents have these numbers: in the shapes of its tensors
+  // they stand for the entries that name them, and tensors without strides become row-major.
+  OwnedFrame at(std::span<const int64_t> numbers) const;
+
+  // Returns whether the shape of a tensor names an extent.
+  bool names_extents() const;
+
+  // Gives an integer attribute a number. check_binding() throws StatusError of BP_INVALID_ARGUMENT
+  // if there is no such attribute, and bind() if the attribute cannot hold the number; their texts
+  // begin with `subject`.
+  void check_binding(const bp_extent_binding& binding, const std::string& subject) const;
+  void bind(const bp_extent_binding& binding, int64_t number, const std::string& subject);
 
   uint32_t op() const { return op_; }
   const char* name() const { return desc_ == nullptr ? op_name(op_) : desc_->name; }
@@ -114,12 +129,21 @@ class OwnedFrame {
   void own_program();
   void own_member(const FrameMember& member, uint32_t index);
   void own_numbers(size_t offset, uint64_t count);
+  const FrameMember* integer_at(uint32_t offset) const;
   void add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index, bool is_first);
 
   template <typename T>
-  T read(size_t offset) const;
+  T read(size_t offset) const {
+    T value;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+    std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + offset, sizeof(T));
+    return value;
+  }
   template <typename T>
-  void write(size_t offset, const T& value);
+  void write(size_t offset, const T& value) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+    std::memcpy(reinterpret_cast<std::byte*>(words_.data()) + offset, &value, sizeof(T));
+  }
 
   uint32_t op_ = 0, size_bytes_ = 0;
   const bp_op_desc* desc_ = nullptr;  // Of an op that was described at run time.

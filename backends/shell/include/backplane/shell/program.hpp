@@ -8,9 +8,12 @@
 
 #include "backplane/compiler.h"
 #include "backplane/shell/frame.hpp"
+#include "backplane/shell/program_extents.hpp"
 
 namespace bp {
 
+// Entries of shapes that are negative name extents, as in bp_program_extent. Where they do, the
+// strides may be missing: the tensor is row-major then in each launch.
 struct ProgramValue {
   bp_value_role role = 0;
   bp_dtype dtype = 0;
@@ -20,6 +23,11 @@ struct ProgramValue {
   bp_buffer_ref buffer{};        // The caller's, in which a constant lies.
   const void* source = nullptr;  // The caller's bytes of a constant with a key, during one call.
 
+  bool names_extents() const;
+  // Returns whether other extents give other strides.
+  bool has_changing_strides() const;
+
+  // These two are for a value that names no extents.
   bp_tensor tensor() const;     // A view without a buffer.
   uint64_t size_bytes() const;  // From its first element to the end of its last.
   bool is_constant() const { return role == BP_VALUE_CONSTANT; }
@@ -33,6 +41,7 @@ struct ProgramNode {
 
   OwnedFrame frame;              // Byte offsets count from the beginning of the value.
   std::vector<uint32_t> values;  // One for each of frame.tensors(), or BP_NO_VALUE.
+  std::vector<bp_extent_binding> bindings;
 };
 
 struct Program {
@@ -51,8 +60,21 @@ struct Program {
   // their keys. NULL gives none.
   void give_constants(const bp_program* theirs);
 
+  // Returns the program of a launch whose extents have these numbers. It names no extents, and it
+  // has no content of constants. Throws StatusError of BP_INVALID_ARGUMENT if an attribute cannot
+  // hold its number.
+  Program at(const ExtentNumbers& numbers) const;
+
+  // Throws StatusError if a value is too large, or if a node leaves its values. The program names
+  // no extents.
+  void check_places() const;
+
+  // Returns whether a launch decides something of the node.
+  bool names_extents(size_t node) const;
+
   std::vector<ProgramValue> values;
   std::vector<ProgramNode> nodes;
+  ProgramExtents extents;
 
  private:
   Program() = default;
@@ -60,7 +82,10 @@ struct Program {
   void read_words(const std::vector<uint64_t>& words, size_t& position);
   void read_value(const bp_program_value* theirs, size_t index);
   void read_node(const bp_program_node* theirs, size_t index);
+  void check_value(size_t index) const;
   void check_node(size_t index, std::vector<bool>& is_written) const;
+  void check_names() const;
+  void check_names(size_t node) const;
   void check() const;
 };
 

@@ -1,6 +1,6 @@
 // The bytes of a serialized program, and the fingerprint of a compilation.
 //
-// The bytes are words of 8 bytes: "bpgraph2", the count of all bytes, the hashes of the build and
+// The bytes are words of 8 bytes: "bpgraph3", the count of all bytes, the hashes of the build and
 // of the device, a checksum of the rest, and the rest.
 #pragma once
 
@@ -27,6 +27,12 @@ std::vector<uint64_t> bytes_with_head(const ProgramTarget& target,
 // text begins with `call`, for all other bytes and for those of another target.
 std::vector<uint64_t> bytes_without_head(const ProgramTarget& target, const void* data,
                                          uint64_t size_bytes, const std::string& call);
+
+// Returns words[position], and moves `position` behind it. Throws StatusError of BP_INCOMPATIBLE if
+// there is no such word. next_count() also throws it for a count of more items than there are
+// words.
+uint64_t next_word(const std::vector<uint64_t>& words, size_t& position);
+uint64_t next_count(const std::vector<uint64_t>& words, size_t& position);
 
 // A hash of 128 bits that is equal in every process. It does not resist those who look for two
 // programs with one hash.

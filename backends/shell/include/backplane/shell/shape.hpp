@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backplane/shell/boundary.hpp"
 #include "backplane/tensor.h"
@@ -117,6 +118,9 @@ inline int64_t dense_size_bytes(uint32_t ndim, const int64_t* shape, int64_t ite
   }
   return size_bytes;
 }
+
+// Returns the strides of a row-major tensor. INT64_MAX stands for those of more than 63 bits.
+std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape);
 
 // Whether the elements lie in row-major order without gaps; the stride of an extent of 1 is free.
 // Without elements every tensor does. A tensor with more elements than 64 bits can count does not.

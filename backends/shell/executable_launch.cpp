@@ -1,0 +1,222 @@
+// The launches of an executable.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/executable.hpp"
+#include "backplane/shell/workspace.hpp"
+
+namespace bp {
+namespace {
+
+constexpr size_t kMostResolved = 32;
+
+bool equals(const bp_tensor& tensor, const ProgramValue& value) {
+  const bool is_shape = tensor.dtype == value.dtype && tensor.ndim == value.shape.size() &&
+                        std::equal(value.shape.begin(), value.shape.end(), tensor.shape);
+  if (!is_shape) return false;
+  for (size_t i = 0; i < value.shape.size(); ++i) {
+    if (value.shape[i] > 1 && tensor.strides[i] != value.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Executable::check_head(const bp_program_args& args) const {
+  if (args.struct_size < sizeof(bp_program_args) || args.flags != 0) {
+    throw StatusError(BP_UNSUPPORTED, "program: the frame has " + std::to_string(args.struct_size) +
+                                          " bytes and flags " + std::to_string(args.flags) +
+                                          "; it needs at least " +
+                                          std::to_string(sizeof(bp_program_args)) +
+                                          " bytes and no flags");
+  }
+  if (args.tensor_count != argument_count_) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "program: tensor_count is " + std::to_string(args.tensor_count) +
+                          "; the program has " + std::to_string(argument_count_) + " tensors");
+  }
+  if (argument_count_ != 0 && args.tensors == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "program: tensors is NULL; the program has " +
+                                               std::to_string(argument_count_) + " tensors");
+  }
+}
+
+void Executable::check_args(const bp_program_args& args, const Program& program) const {
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    const ProgramValue& value = program.values[i];
+    if (!value.is_argument()) continue;
+    const bp_tensor& tensor = args.tensors[argument_of_[i]];
+    const std::string name = "program: tensor " + std::to_string(argument_of_[i]);
+    if (!equals(tensor, value)) {
+      throw StatusError(
+          BP_INVALID_ARGUMENT,
+          name + " has not the dtype, shape and strides of value " + std::to_string(i));
+    }
+    if (tensor.flags != 0 || bp_links_read(tensor.next, nullptr, 0) != BP_OK) {
+      throw StatusError(BP_UNSUPPORTED, name +
+                                            " has flags, a link that must be understood, or too "
+                                            "many links, and tensors of programs have none");
+    }
+    if (tensor.buffer == nullptr && value.size_bytes() != 0) {
+      throw StatusError(BP_INVALID_ARGUMENT, name + " has no buffer");
+    }
+  }
+}
+
+// ---- Extents ------------------------------------------------------------------------------------
+
+// Returns the numbers that the tensors give to ranges, and those that follow from them.
+ExtentNumbers Executable::numbers_of(const bp_program_args& args) const {
+  ExtentNumbers ranges(program_.extents.size(), -1);
+  for (size_t i = 0; i < program_.values.size(); ++i) {
+    const ProgramValue& value = program_.values[i];
+    if (!value.is_argument()) continue;
+    const bp_tensor& tensor = args.tensors[argument_of_[i]];
+    if (tensor.ndim != value.shape.size()) {
+      throw StatusError(BP_INVALID_ARGUMENT, "program: tensor " + std::to_string(argument_of_[i]) +
+                                                 ": ndim is " + std::to_string(tensor.ndim) +
+                                                 ", and that of value " + std::to_string(i) +
+                                                 " is " + std::to_string(value.shape.size()));
+    }
+    for (size_t axis = 0; axis < value.shape.size(); ++axis) {
+      if (value.shape[axis] >= 0) continue;
+      int64_t& range = ranges[static_cast<size_t>(-(value.shape[axis] + 1))];
+      if (range < 0) range = tensor.shape[axis];
+    }
+  }
+  const ExtentNumbers numbers = program_.extents.evaluated(ranges, "program");
+  check_numbers(args, numbers);
+  return numbers;
+}
+
+// Checks that each tensor has the numbers of its extents.
+void Executable::check_numbers(const bp_program_args& args, const ExtentNumbers& numbers) const {
+  for (size_t i = 0; i < program_.values.size(); ++i) {
+    const ProgramValue& value = program_.values[i];
+    if (!value.is_argument()) continue;
+    const bp_tensor& tensor = args.tensors[argument_of_[i]];
+    for (size_t axis = 0; axis < value.shape.size(); ++axis) {
+      const int64_t expected = number_of(value.shape[axis], numbers);
+      if (value.shape[axis] >= 0 || tensor.shape[axis] == expected) continue;
+      throw StatusError(BP_INVALID_ARGUMENT,
+                        "program: tensor " + std::to_string(argument_of_[i]) + " has " +
+                            std::to_string(tensor.shape[axis]) + " on axis " +
+                            std::to_string(axis) + ", which is extent " +
+                            std::to_string(-(value.shape[axis] + 1)) + ", and this extent is " +
+                            std::to_string(expected));
+    }
+  }
+}
+
+std::shared_ptr<Resolved> Executable::make_resolved(const ExtentNumbers& numbers) const {
+  CompileRequest request = request_;
+  // The kernel has said what it promises, so all kernels that it runs have to promise it.
+  if ((kernel_.flags & BP_KERNEL_DETERMINISTIC) != 0) request.flags |= BP_LAUNCH_DETERMINISTIC;
+  Program program = program_.at(numbers);
+  return std::make_shared<Resolved>(backend_, device_, request, std::move(program), numbers, most_);
+}
+
+// Returns the one with these numbers, which becomes the latest; NULL if it is not kept.
+std::shared_ptr<Resolved> Executable::find_resolved(const ExtentNumbers& numbers) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      recent_, [&](const auto& resolved) { return resolved->numbers() == numbers; });
+  if (found == recent_.end()) return nullptr;
+  std::rotate(recent_.begin(), found, found + 1);
+  return recent_.front();
+}
+
+std::shared_ptr<Resolved> Executable::resolved_for(const bp_program_args& args) {
+  if (program_.extents.empty()) return preferred_;
+  const ExtentNumbers numbers = numbers_of(args);
+  if (numbers == preferred_->numbers()) return preferred_;
+  if (auto found = find_resolved(numbers)) return found;
+  auto made = make_resolved(numbers);
+  made->program().check_places();
+  adopt_plans(*made);
+  const std::lock_guard lock(mutex_);
+  recent_.push_front(made);
+  if (recent_.size() > kMostResolved) recent_.pop_back();
+  return made;
+}
+
+uint64_t Executable::workspace_bytes_for(const bp_program_args* args) {
+  const bool has_shapes = args != nullptr && args->struct_size >= sizeof(bp_program_args) &&
+                          args->tensors != nullptr && !program_.extents.empty();
+  if (!has_shapes) return workspace_bytes_;
+  check_head(*args);
+  return resolved_for(*args)->workspace_bytes();
+}
+
+// ---- Launch -------------------------------------------------------------------------------------
+
+bp_buffer_ref Executable::place_of(uint32_t value, const Resolved& at, const bp_program_args& args,
+                                   const bp_buffer_ref& workspace) const {
+  const bp_value_role role = program_.values[value].role;
+  if (role == BP_VALUE_CONSTANT) return places_[value];
+  if (role == BP_VALUE_TEMPORARY) {
+    return {workspace.buffer, workspace.byte_offset + at.offset_of(value), 0};
+  }
+  const bp_tensor& tensor = args.tensors[argument_of_[value]];
+  return {tensor.buffer, tensor.byte_offset, 0};
+}
+
+bp_status Executable::launch(const bp_launch& launch, const bp_program_args& args,
+                             bool only_checks) {
+  if (is_lost()) {
+    throw StatusError(BP_DEVICE_LOST,
+                      "program: the executable was made before its device was reset");
+  }
+  if ((launch.flags & ~request_.flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
+    throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
+                                          ", and it was compiled for " +
+                                          std::to_string(request_.flags));
+  }
+  if (launch.plan != nullptr) throw StatusError(BP_INVALID_ARGUMENT, "program: it has no plans");
+  check_head(args);
+  const std::shared_ptr<Resolved> at = resolved_for(args);
+  check_args(args, at->program());
+  check_workspace(launch.workspace, at->workspace_bytes(), "program");
+  if (only_checks) {  // A capture asks.
+    if ((kernel_.flags & ~at->kernel_flags() & BP_KERNEL_CAPTURABLE) == 0) return BP_OK;
+    throw StatusError(BP_UNSUPPORTED,
+                      "program: with these extents a node has a kernel that is not capturable");
+  }
+  std::unique_ptr<Resolved::Frames> frames = at->take_frames();
+  const bp_status status = run(launch, args, *at, *frames);
+  if (has_memory()) mark_use(launch.stream);
+  at->give_frames(std::move(frames));
+  return status;
+}
+
+bp_status Executable::run(const bp_launch& launch, const bp_program_args& args, const Resolved& at,
+                          Resolved::Frames& frames) const {
+  for (size_t n = 0; n < at.nodes().size(); ++n) {
+    const Resolved::Node& node = at.nodes()[n];
+    const std::vector<bp_tensor*>& tensors = frames[n].tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i] == nullptr) continue;
+      const bp_buffer_ref place = place_of(program_.nodes[n].values[i], at, args, launch.workspace);
+      tensors[i]->buffer = place.buffer;
+      tensors[i]->byte_offset = place.byte_offset + node.frame.tensors()[i]->byte_offset;
+    }
+    bp_launch own = launch;
+    own.plan = node.plan;
+    own.workspace = {};
+    if (node.workspace_bytes != 0) {
+      own.workspace = {launch.workspace.buffer, launch.workspace.byte_offset + at.scratch_offset(),
+                       node.workspace_bytes};
+    }
+    const bp_status status = node.kernel->launch(node.kernel, &own, frames[n].data());
+    if (status == BP_OK) continue;
+    // Only the first node may refuse the launch with BP_UNSUPPORTED. Later, earlier nodes are
+    // already submitted, so a refusal is an internal failure.
+    return n == 0 || status != BP_UNSUPPORTED ? status : bp_status{BP_INTERNAL};
+  }
+  return BP_OK;
+}
+
+}  // namespace bp
