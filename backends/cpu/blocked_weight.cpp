@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <string>
+#include <type_traits>
 
+#include "backends/cpu/block_product.hpp"
 #include "backends/host_kernels/inner_product.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/product.hpp"
@@ -28,6 +31,20 @@ constexpr int64_t kFewestRows = 2, kMostRows = 512;
 // AVX2, a product of 64 rows by 4096 columns by 4096 takes 1.4 times as long with blocks for 64
 // rows as with strides.
 constexpr int64_t kNominalRows = 2;
+
+// The weight of both ops is argument 1.
+constexpr bp_layout_claim kBlockedWeight{.struct_size = sizeof(bp_layout_claim),
+                                         .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                         .arguments = 0b10,
+                                         .kind = BP_LAYOUT_KIND_VENDOR};
+constexpr bp_layout_claim kFileBlocks{.struct_size = sizeof(bp_layout_claim),
+                                      .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                      .arguments = 0b10,
+                                      .kind = BP_LAYOUT_KIND_QUANTIZED};
+constexpr const bp_layout_claim* kClaims[] = {&kBlockedWeight, &kFileBlocks};
+
+// The blocks of files follow each other along the depth only in the weight of linear.
+constexpr uint64_t kMatmulClaimCount = 1, kLinearClaimCount = std::size(kClaims);
 
 // ---- What differs between the ops ---------------------------------------------------------------
 
@@ -79,11 +96,33 @@ bool read_product(const Args& args, Product& product) {
   return kernels::is_one_dense_product(product);
 }
 
+// The weight lies in blocks of oneDNN, for which there is a program, or in those of a file.
 template <typename Args>
 struct BlockedCall {
   Product product;
   std::shared_ptr<const Program> program;
+  const BlockFormat* format = nullptr;
+  int thread_count = 1;
+
+  uint64_t workspace_size_bytes() const {
+    return program == nullptr ? 0 : program->workspace_size_bytes();
+  }
+
+  void run(std::byte* workspace) const {
+    if (format != nullptr) {
+      multiply_blocks(product, *format, thread_count);
+    } else {
+      void* const externals[] = {product.a.address, product.b.address, product.y.address,
+                                 product.bias};
+      program->run(externals, workspace);
+    }
+    kernels::run_activation(product, thread_count);
+  }
 };
+
+bool is_in_file_blocks(const bp_tensor& weight) {
+  return weight.layout != nullptr && weight.layout->kind == BP_LAYOUT_KIND_QUANTIZED;
+}
 
 // Throws StatusError of BP_UNSUPPORTED if the kernel cannot run the call with its layouts.
 template <typename Args>
@@ -102,7 +141,10 @@ BlockedCall<Args> read_call(const FullInstance& i, const Args& args, const Env& 
   }
   Args copy = args;
   const LayoutForm form = i.layouts->form_of(*weight_of(copy), op + ": the weight");
-  if (form.variant != variant_of(static_cast<const Args*>(nullptr))) {
+  const bool is_of_file = form.kind == BP_LAYOUT_KIND_QUANTIZED;
+  const bool is_of_op = is_of_file ? std::is_same_v<Args, bp_linear_args>
+                                   : form.variant == variant_of(static_cast<const Args*>(nullptr));
+  if (!is_of_op) {
     throw StatusError(BP_UNSUPPORTED, op + ": the layout of the weight is one of another op");
   }
   BlockedCall<Args> call;
@@ -111,7 +153,12 @@ BlockedCall<Args> read_call(const FullInstance& i, const Args& args, const Env& 
                       op + ": with a blocked weight the others have to be dense matrices of f32");
   }
   const Product& p = call.product;
-  const int thread_count = kernels::threads_for(p.y.rows * p.y.cols * p.a.cols, env.thread_count());
+  const int thread_count = call.thread_count =
+      kernels::threads_for(p.y.rows * p.y.cols * p.a.cols, env.thread_count());
+  if (is_of_file) {
+    call.format = find_block_format(form.variant);
+    return call;
+  }
   kernels::ProgramKey key;
   for (const int64_t word : {int64_t{BP_OP_LINEAR}, int64_t{thread_count}, p.a.rows, p.a.cols,
                              p.y.cols, p.a.row_stride, p.y.row_stride, int64_t{p.has_bias}}) {
@@ -130,14 +177,8 @@ bp_status launch_blocked(const FullInstance& i, const Args& args, Launch& launch
     return launch.refuse(BP_INVALID_ARGUMENT, "launch: plans are for weights by strides");
   }
   const BlockedCall<Args> call = read_call(i, args, launch);
-  check_workspace(launch.workspace_ref(), call.program->workspace_size_bytes(), "launch");
-  return launch.submit(
-      [call, workspace = launch.workspace(), thread_count = launch.thread_count()] {
-        const Product& p = call.product;
-        void* const externals[] = {p.a.address, p.b.address, p.y.address, p.bias};
-        call.program->run(externals, workspace);
-        kernels::run_activation(p, thread_count);
-      });
+  check_workspace(launch.workspace_ref(), call.workspace_size_bytes(), "launch");
+  return launch.submit([call, workspace = launch.workspace()] { call.run(workspace); });
 }
 
 template <typename Args>
@@ -168,7 +209,7 @@ struct BlockedTraits {
   // The program of a call is looked up in the same way as by the launch.
   static uint64_t workspace_size_bytes(const bp_kernel& self, bp_device*, bp_launch_flags,
                                        const void* args) {
-    return read_call(self, args).program->workspace_size_bytes();
+    return read_call(self, args).workspace_size_bytes();
   }
 
   static bp_reason supports(const bp_kernel& self, bp_device* device, bp_launch_flags flags,
@@ -188,6 +229,10 @@ std::optional<LayoutForm> find_form(const FullInstance& i, const void* frame) {
   const bool has_others =
       std::ranges::any_of(others_of(args), [](const Named& n) { return has_layout(n.tensor); });
   if (weight == nullptr || has_others || !read_product(args, product)) return std::nullopt;
+  if (is_in_file_blocks(*weight)) {
+    if (!std::is_same_v<Args, bp_linear_args>) return std::nullopt;
+    return i.layouts->form_of(*weight, "layout.preferred: the weight");
+  }
   const bool pays = product.y.rows >= kFewestRows && product.y.rows <= kMostRows;
   // A weight that is already converted stays converted, even if the conversion alone would not pay.
   if (!pays && weight->layout == nullptr) return std::nullopt;
@@ -276,9 +321,12 @@ void put_blocked_products(FullInstance& i) {
     // Only the kernels that take f32 have blocked forms.
     if (kernel.launch == kernels::kLinear.launch) {
       LayoutKernel<BlockedTraits<bp_linear_args>>::put(kernel);
+      kernel.layout_claim_count = kLinearClaimCount;
     } else if (kernel.launch == kernels::kMatmul.launch) {
       LayoutKernel<BlockedTraits<bp_matmul_args>>::put(kernel);
+      kernel.layout_claim_count = kMatmulClaimCount;
     }
+    if (kernel.layout_claim_count != 0) kernel.layout_claims = kClaims;
   }
 }
 

@@ -1,5 +1,6 @@
-// bp_layout_ops of the CPU backend: weights in the blocks that oneDNN reads. A conversion goes
-// through dense rows, in host memory that the task allocates for itself.
+// bp_layout_ops of the CPU backend: weights in the blocks that oneDNN reads, and the blocks that
+// files hold. A conversion goes through dense rows, in host memory that the task allocates for
+// itself.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "backends/cpu/full_instance.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/profiler.hpp"
+#include "backends/host_kernels/block_codec.hpp"
 #include "backends/host_kernels/inner_product.hpp"
 #include "backends/host_kernels/strided.hpp"
 #include "backplane/shell/frame.hpp"
@@ -41,20 +43,44 @@ HostMemory take_host_memory(uint64_t size_bytes) {
   return memory;
 }
 
-// One side of a conversion. Its elements lie by strides, or in blocks; `reorder` then converts
-// between the blocks and dense rows.
-struct Side {
-  View view;  // If the side has blocks, only shape and address are used.
-  std::shared_ptr<const kernels::Program> reorder;
-
-  bool is_dense() const { return reorder == nullptr && kernels::is_contiguous(view); }
-};
-
 void run_reorder(const kernels::Program& program, std::byte* from, std::byte* to) {
   const HostMemory workspace = take_host_memory(program.workspace_size_bytes());
   void* const externals[] = {from, to};
   program.run(externals, workspace.get());
 }
+
+// One side of a conversion. Its elements lie by strides, in the blocks of oneDNN or in those of a
+// file. `reorder` then converts between oneDNN's blocks and dense rows.
+struct Side {
+  View view;  // If the side has blocks, only shape and address are used.
+  std::shared_ptr<const kernels::Program> reorder;
+  const BlockFormat* format = nullptr;
+
+  bool has_strides() const { return reorder == nullptr && format == nullptr; }
+  bool is_dense() const { return has_strides() && kernels::is_contiguous(view); }
+
+  void write_dense(std::byte* dense, int64_t item_bytes, int thread_count) const {
+    if (reorder != nullptr) {
+      run_reorder(*reorder, view.address, dense);
+    } else if (format != nullptr) {
+      kernels::decode_blocks(*format, view.address, reinterpret_cast<float*>(dense),
+                             kernels::element_count(view), thread_count);
+    } else {
+      kernels::copy_elements(view, kernels::dense_view(view, dense), item_bytes, thread_count);
+    }
+  }
+
+  void read_dense(std::byte* dense, int64_t item_bytes, int thread_count) const {
+    if (reorder != nullptr) {
+      run_reorder(*reorder, dense, view.address);
+    } else if (format != nullptr) {
+      kernels::encode_blocks(*format, reinterpret_cast<const float*>(dense), view.address,
+                             kernels::element_count(view), thread_count);
+    } else {
+      kernels::copy_elements(kernels::dense_view(view, dense), view, item_bytes, thread_count);
+    }
+  }
+};
 
 // What the task of a conversion holds.
 struct Job {
@@ -63,29 +89,28 @@ struct Job {
   int thread_count;
 
   void run() const {
-    if (dst.reorder == nullptr && src.reorder == nullptr) {
+    if (dst.has_strides() && src.has_strides()) {
       kernels::copy_elements(src.view, dst.view, item_bytes, thread_count);
       return;
     }
+    const int64_t count = kernels::element_count(src.view);
+    if (src.format != nullptr && src.format == dst.format) {
+      const int64_t size_bytes = count / src.format->elements * src.format->bytes;
+      std::memmove(dst.view.address, src.view.address, static_cast<size_t>(size_bytes));
+      return;
+    }
+    if (dst.is_dense()) {
+      src.write_dense(dst.view.address, item_bytes, thread_count);
+      return;
+    }
     HostMemory staging;
-    View dense = src.view;
+    std::byte* dense = src.view.address;
     if (!src.is_dense()) {
-      const auto count = static_cast<uint64_t>(kernels::element_count(src.view));
-      const bool is_direct = dst.is_dense();
-      if (!is_direct) staging = take_host_memory(count * static_cast<uint64_t>(item_bytes));
-      dense = kernels::dense_view(src.view, is_direct ? dst.view.address : staging.get());
-      if (src.reorder != nullptr) {
-        run_reorder(*src.reorder, src.view.address, dense.address);
-      } else {
-        kernels::copy_elements(src.view, dense, item_bytes, thread_count);
-      }
-      if (is_direct) return;
+      staging = take_host_memory(static_cast<uint64_t>(count * item_bytes));
+      dense = staging.get();
+      src.write_dense(dense, item_bytes, thread_count);
     }
-    if (dst.reorder != nullptr) {
-      run_reorder(*dst.reorder, dense.address, dst.view.address);
-    } else {
-      kernels::copy_elements(dense, dst.view, item_bytes, thread_count);
-    }
+    dst.read_dense(dense, item_bytes, thread_count);
   }
 };
 
@@ -112,6 +137,10 @@ Side make_side(const FullInstance& i, const bp_tensor& tensor,
     std::copy_n(tensor.strides, tensor.ndim, side.view.strides);
     return side;
   }
+  if (form->kind == BP_LAYOUT_KIND_QUANTIZED) {
+    side.format = find_block_format(form->variant);
+    return side;
+  }
   const dnnl::memory::desc blocks = blocks_of(i, *form);
   // The shape of a weight is (columns, depth); the weight of matmul has (depth, columns).
   const bool is_linear = form->variant == kWeightOfLinear;
@@ -135,8 +164,16 @@ struct LayoutTraits : Cards<FullInstance, Device> {
   }
 
   static LayoutFacts facts_of(const FullInstance& i, const LayoutForm& form) {
+    if (form.kind == BP_LAYOUT_KIND_QUANTIZED) return block_facts(form);
     return {"blocks of a weight", blocks_of(i, form).get_size(), kAlignmentBytes};
   }
+
+  static std::optional<LayoutForm> described_form(const FullInstance&, const bp_layout_desc& desc) {
+    if (desc.kind != BP_LAYOUT_KIND_QUANTIZED) return std::nullopt;
+    return block_form(desc);
+  }
+
+  static std::string described_layouts(const FullInstance&) { return block_format_names(); }
 
   static std::optional<LayoutForm> preferred_form(const FullInstance& i,
                                                   const LayoutQuestion& question) {
@@ -147,6 +184,7 @@ struct LayoutTraits : Cards<FullInstance, Device> {
   static bp_status convert(const FullInstance& i, const Stream& stream,
                            const Conversion& conversion) {
     const auto& [dst, src, dst_form, src_form] = conversion;
+    kernels::check_encodes(dst_form, src_form);
     if (element_count(dst) == 0) {
       return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert"}, {}, [] {});
     }

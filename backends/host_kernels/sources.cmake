@@ -4,6 +4,7 @@ set(kernel_sources
   activation.cpp
   argmax.cpp
   avg_pool.cpp
+  block_codec.cpp
   cat.cpp
   convolution_f64.cpp
   copy.cpp

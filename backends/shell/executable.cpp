@@ -154,7 +154,7 @@ void Executable::make_kernel() {
   kernel_.flags &= preferred_->kernel_flags();
   for (const auto& resolved : recent_) kernel_.flags &= resolved->kernel_flags();
   kernel_.layouts = BP_LAYOUT_ANY;
-  kernel_.workspace_size = [](const bp_kernel* self, bp_device*, const void* args,
+  kernel_.workspace_size = [](const bp_kernel* self, bp_device*, bp_launch_flags, const void* args,
                               uint64_t* required, uint64_t* preferred) {
     auto* const e = static_cast<Executable*>(self->state);
     return guarded(*e->backend_.host, [&]() -> bp_status {

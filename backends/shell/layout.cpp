@@ -72,9 +72,39 @@ bool repeats(const bp_tensor& tensor) {
 
 }  // namespace
 
+// A layout points to its own members, so it is never moved.
 struct Layouts::Layout {
+  Layout(const LayoutForm& its_form, const LayoutFacts& its_facts, std::string its_blob)
+      : form(its_form), facts(its_facts), blob(std::move(its_blob)) {
+    desc = {.struct_size = sizeof(bp_layout_desc),
+            .struct_type = BP_STRUCT_LAYOUT_DESC,
+            .next = nullptr,
+            .shape = form.shape.data(),
+            .block_shape = facts.block_shape.data(),
+            .ndim = form.ndim,
+            .kind = form.kind,
+            .dtype = form.dtype,
+            .scale_dtype = facts.scale_dtype,
+            .format_name = facts.format_name};
+    offer = {.struct_size = sizeof(bp_layout),
+             .struct_type = BP_STRUCT_LAYOUT,
+             .next = nullptr,
+             .name = facts.name.c_str(),
+             .physical_size_bytes = facts.physical_size_bytes,
+             .alignment_bytes = facts.alignment_bytes,
+             .blob = blob.data(),
+             .blob_size_bytes = blob.size(),
+             .kind = form.kind,
+             .dtype = form.dtype,
+             .desc = form.kind == BP_LAYOUT_KIND_VENDOR ? nullptr : &desc};
+  }
+  Layout(const Layout&) = delete;
+
+  const LayoutForm form;
+  const LayoutFacts facts;
+  const std::string blob;
+  bp_layout_desc desc{};
   bp_layout offer{};
-  std::string name, blob;
   uint64_t references = 0;
 };
 
@@ -110,21 +140,7 @@ const bp_layout* Layouts::make(const LayoutForm& form) {
   std::string blob = blob_of(form);
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Layout>& layout = by_blob_[blob];
-  if (layout == nullptr) {
-    layout = std::make_unique<Layout>();
-    layout->name = facts.name;
-    layout->blob = std::move(blob);
-    layout->offer = {.struct_size = sizeof(bp_layout),
-                     .struct_type = BP_STRUCT_LAYOUT,
-                     .next = nullptr,
-                     .name = layout->name.c_str(),
-                     .physical_size_bytes = facts.physical_size_bytes,
-                     .alignment_bytes = facts.alignment_bytes,
-                     .blob = layout->blob.data(),
-                     .blob_size_bytes = layout->blob.size(),
-                     .kind = form.kind,
-                     .dtype = form.dtype};
-  }
+  if (layout == nullptr) layout = std::make_unique<Layout>(form, facts, std::move(blob));
   ++layout->references;
   return &layout->offer;
 }

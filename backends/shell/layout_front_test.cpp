@@ -42,6 +42,7 @@ struct Traits : Cards<Machine, Card> {
     return *reinterpret_cast<Line*>(handle);
   }
   static LayoutFacts facts_of(const Machine&, const LayoutForm& form) {
+    if (form.kind == BP_LAYOUT_KIND_QUANTIZED) return block_facts(form);
     if (form.kind != BP_LAYOUT_KIND_TILED) refuse(BP_INCOMPATIBLE, "no rows of four");
     return {"rows of four", 64, 1};
   }
@@ -49,6 +50,11 @@ struct Traits : Cards<Machine, Card> {
     if (question.argument != 1 || question.tensor == nullptr) return std::nullopt;
     return form_like(*question.tensor, BP_LAYOUT_KIND_TILED, 1);
   }
+  static std::optional<LayoutForm> described_form(const Machine&, const bp_layout_desc& desc) {
+    if (desc.kind != BP_LAYOUT_KIND_QUANTIZED) return std::nullopt;
+    return block_form(desc);
+  }
+  static std::string described_layouts(const Machine&) { return block_format_names(); }
   static bp_status convert(const Machine&, Line& line, const Conversion& conversion) {
     line.conversions += conversion.dst_form && !conversion.src_form ? 1 : 100;
     return BP_OK;
@@ -125,6 +131,83 @@ TEST_F(LayoutFront, MakesAnEqualLayoutFromABlob) {
     EXPECT_EQ(ops.release(ops.self, layout), BP_OK) << text;
   }
   EXPECT_EQ(ops.release(ops.self, layout), BP_INVALID_ARGUMENT);
+}
+
+// Calls from_desc() with a description of rows of q4_0, once `change` has changed it.
+template <typename Change>
+bp_status describe(const bp_layout_ops& ops, bp_device* card, const Change& change,
+                   const bp_layout** out) {
+  static constexpr int64_t kShape[2] = {3, 64};
+  bp_layout_desc desc{.struct_size = sizeof(desc),
+                      .struct_type = BP_STRUCT_LAYOUT_DESC,
+                      .shape = kShape,
+                      .ndim = 2,
+                      .kind = BP_LAYOUT_KIND_QUANTIZED,
+                      .dtype = BP_F32,
+                      .format_name = "ggml.q4_0"};
+  change(desc);
+  return ops.from_desc(ops.self, card, &desc, out);
+}
+
+TEST_F(LayoutFront, MakesOneLayoutOfEqualDescriptions) {
+  const bp_layout* again = nullptr;
+  ASSERT_EQ(describe(
+                ops, card, [](bp_layout_desc&) {}, &layout),
+            BP_OK)
+      << text;
+  const int64_t block[2] = {1, 32};
+  const auto say_all = [&](bp_layout_desc& desc) {
+    desc.block_shape = block;
+    desc.scale_dtype = BP_F16;
+  };
+  ASSERT_EQ(describe(ops, card, say_all, &again), BP_OK) << text;
+  EXPECT_EQ(layout, again);
+  ASSERT_EQ(ops.from_desc(ops.self, card, layout->desc, &again), BP_OK) << text;
+  EXPECT_EQ(layout, again);
+  EXPECT_EQ(layout->physical_size_bytes, 3u * 2 * 18);
+  EXPECT_EQ(layout->alignment_bytes, 2u);
+  EXPECT_STREQ(layout->desc->format_name, "ggml.q4_0");
+  EXPECT_EQ(layout->desc->block_shape[0], 1);
+  EXPECT_EQ(layout->desc->block_shape[1], 32);
+  EXPECT_EQ(layout->desc->scale_dtype, BP_F16);
+  for (int reference = 0; reference < 3; ++reference) {
+    EXPECT_EQ(ops.release(ops.self, layout), BP_OK) << text;
+  }
+}
+
+TEST_F(LayoutFront, SaysWhatIsWrongWithADescription) {
+  const auto expect = [&](bp_status status, const std::string& words, auto change) {
+    EXPECT_EQ(describe(ops, card, change, &layout), status);
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+    EXPECT_EQ(layout, nullptr);
+  };
+  const int64_t odd[2] = {64, 3}, wide[2] = {2, 32}, minus[2] = {-1, 32};
+  expect(BP_INVALID_ARGUMENT, "shape is [64, 3], and its last extent is no multiple of the 32",
+         [&](bp_layout_desc& d) { d.shape = odd; });
+  expect(BP_INVALID_ARGUMENT, "extents are 0 or more", [&](bp_layout_desc& d) { d.shape = minus; });
+  expect(BP_INVALID_ARGUMENT, "shape is NULL", [&](bp_layout_desc& d) { d.shape = nullptr; });
+  expect(BP_INVALID_ARGUMENT, "block_shape is [2, 32], not [1, 32], as of ggml.q4_0",
+         [&](bp_layout_desc& d) { d.block_shape = wide; });
+  expect(BP_INVALID_ARGUMENT, "scale_dtype is", [](bp_layout_desc& d) { d.scale_dtype = BP_F32; });
+  expect(BP_INVALID_ARGUMENT, "the decoded dtype", [](bp_layout_desc& d) { d.dtype = BP_F16; });
+  expect(BP_INVALID_ARGUMENT, "ndim is 9", [](bp_layout_desc& d) { d.ndim = 9; });
+  expect(BP_INVALID_ARGUMENT, "ndim is 0", [](bp_layout_desc& d) { d.ndim = 0; });
+  expect(BP_INVALID_ARGUMENT, "has a format: ggml.q4_0, ",
+         [](bp_layout_desc& d) { d.format_name = nullptr; });
+  expect(BP_UNSUPPORTED, "format_name is \"ggml.q9\"; known are ggml.q4_0, ",
+         [](bp_layout_desc& d) { d.format_name = "ggml.q9"; });
+  expect(BP_UNSUPPORTED, "only TILED and QUANTIZED",
+         [](bp_layout_desc& d) { d.kind = BP_LAYOUT_KIND_VENDOR; });
+  expect(BP_INVALID_ARGUMENT, "kind TILED has a format_name", [&](bp_layout_desc& d) {
+    d.kind = BP_LAYOUT_KIND_TILED;
+    d.block_shape = wide;
+  });
+  expect(BP_UNSUPPORTED, "the backend has no such layout; it has ggml.q4_0, ",
+         [&](bp_layout_desc& d) {
+           d.kind = BP_LAYOUT_KIND_TILED;
+           d.block_shape = wide;
+           d.format_name = nullptr;
+         });
 }
 
 TEST_F(LayoutFront, ConvertsUnlessTheStreamCaptures) {

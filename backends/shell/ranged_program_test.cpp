@@ -60,7 +60,7 @@ TEST_F(RangedProgram, NeedsTheWorkspaceOfItsLength) {
   EXPECT_EQ(bytes_for(65), 512u);
   EXPECT_EQ(bytes_for(1000), 4096u);
   uint64_t required = 0;
-  EXPECT_EQ(kernel.workspace_size(&kernel, device.handle(), nullptr, &required, nullptr), BP_OK);
+  EXPECT_EQ(kernel.workspace_size(&kernel, device.handle(), 0, nullptr, &required, nullptr), BP_OK);
   EXPECT_EQ(required, 4096u);
 
   const ProgramMaker actual = with_length(65);

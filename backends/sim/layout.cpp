@@ -1,10 +1,14 @@
-// bp_layout_ops of the simulated device: tiles of 16 by 16.
+// bp_layout_ops of the simulated device: tiles of 16 by 16, and the blocks of files.
 #include "backends/sim/layout.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "backends/host_kernels/block_codec.hpp"
 #include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/ops.h"
@@ -21,12 +25,37 @@ constexpr uint64_t kTileAlignmentBytes = 64;
 
 struct TiledOp {
   uint32_t op;
-  uint32_t arguments;
+  uint32_t tiled, in_blocks;  // Bit i is tensor argument i.
 };
 
-// The bias and the preactivation of linear are never in tiles.
-constexpr TiledOp kTiledOps[] = {
-    {BP_OP_COPY, 0b11}, {BP_OP_ADD, 0b111}, {BP_OP_MATMUL, 0b111}, {BP_OP_LINEAR, 0b1011}};
+// The bias and the preactivation of linear are never in tiles, and no output is in blocks.
+constexpr TiledOp kTiledOps[] = {{BP_OP_COPY, 0b11, 0b1},
+                                 {BP_OP_ADD, 0b111, 0b11},
+                                 {BP_OP_MATMUL, 0b111, 0b11},
+                                 {BP_OP_LINEAR, 0b1011, 0b11}};
+
+const TiledOp* find_tiled(uint32_t op) {
+  const auto* const row = std::ranges::find(kTiledOps, op, &TiledOp::op);
+  return row == std::end(kTiledOps) ? nullptr : row;
+}
+
+bool is_in_blocks(const bp_tensor& tensor) {
+  return tensor.layout != nullptr && tensor.layout->kind == BP_LAYOUT_KIND_QUANTIZED;
+}
+
+Elements dense_elements(const Extents& extents, std::vector<float>& memory) {
+  Elements dense{.address = reinterpret_cast<std::byte*>(memory.data())};
+  set_contiguous_strides(extents.ndim, extents.shape, dense.strides);
+  return dense;
+}
+
+// Returns the extents of a tile: 16 along each of the last two axes.
+std::array<int64_t, BP_MAX_RANK> tile_shape(uint32_t ndim) {
+  std::array<int64_t, BP_MAX_RANK> shape;
+  shape.fill(1);
+  for (uint32_t axis = ndim < 2 ? 0 : ndim - 2; axis < ndim; ++axis) shape[axis] = kTileExtent;
+  return shape;
+}
 
 struct LayoutTraits : Cards<Instance, Device> {
   static constexpr int64_t kMostItemBytes = 16;
@@ -36,42 +65,71 @@ struct LayoutTraits : Cards<Instance, Device> {
   }
 
   static LayoutFacts facts_of(const Instance&, const LayoutForm& form) {
+    if (form.kind == BP_LAYOUT_KIND_QUANTIZED) return block_facts(form);
     const int64_t item = dtype_size_bytes(form.dtype);
     if (form.kind != BP_LAYOUT_KIND_TILED || form.variant != kTiled || item == 0) {
       refuse(BP_INCOMPATIBLE, "the layout is none of tiles of 16x16");
     }
     const int64_t size_bytes = Tiles::of(form.ndim, form.shape.data()).size_bytes(item);
-    return {"tiles of 16x16", static_cast<uint64_t>(size_bytes),
-            std::max<uint64_t>(kTileAlignmentBytes, static_cast<uint64_t>(item))};
+    LayoutFacts facts{"tiles of 16x16", static_cast<uint64_t>(size_bytes),
+                      std::max<uint64_t>(kTileAlignmentBytes, static_cast<uint64_t>(item))};
+    facts.block_shape = tile_shape(form.ndim);
+    return facts;
   }
 
-  static std::optional<LayoutForm> preferred_form(const Instance&, const LayoutQuestion& question) {
+  static std::optional<LayoutForm> described_form(const Instance&, const bp_layout_desc& desc) {
+    if (desc.kind == BP_LAYOUT_KIND_QUANTIZED) return block_form(desc);
+    const auto tile = tile_shape(desc.ndim);
+    const bool is_ours = std::equal(tile.begin(), tile.begin() + desc.ndim, desc.block_shape) &&
+                         dtype_size_bytes(desc.dtype) != 0;
+    if (!is_ours) return std::nullopt;
+    LayoutForm form{.kind = BP_LAYOUT_KIND_TILED, .variant = kTiled, .dtype = desc.dtype};
+    form.ndim = desc.ndim;
+    std::copy_n(desc.shape, desc.ndim, form.shape.begin());
+    return form;
+  }
+
+  static std::string described_layouts(const Instance&) {
+    return "tiles of 16x16 of dtypes of whole bytes, " + block_format_names();
+  }
+
+  // What already lies in blocks that the kernel takes stays there.
+  static std::optional<LayoutForm> preferred_form(const Instance& i,
+                                                  const LayoutQuestion& question) {
     const bool takes_tiles = (tiled_arguments(question.kernel.op) >> question.argument & 1) != 0;
     if (!takes_tiles || question.tensor == nullptr) return std::nullopt;
+    const bool takes_blocks = (block_arguments(question.kernel.op) >> question.argument & 1) != 0;
+    if (takes_blocks && is_in_blocks(*question.tensor)) {
+      return i.layouts->form_of(*question.tensor, "layout.preferred");
+    }
     return form_like(*question.tensor, BP_LAYOUT_KIND_TILED, kTiled);
   }
 
   static bp_status convert(const Instance&, Stream& stream, const Conversion& conversion) {
     const auto& [dst, src, dst_form, src_form] = conversion;
+    kernels::check_encodes(dst_form, src_form);
     if (element_count(dst) == 0) {
       return submit_work(stream, {BP_ACTIVITY_COPY, "convert"}, {}, [] {});
     }
     const Use to = use_of_tensor(dst, Access::kWrite, stream, "layout.convert", "dst");
     const Use from = use_of_tensor(src, Access::kRead, stream, "layout.convert", "src");
+    const Extents extents = extents_of(dst);
+    const Side to_side = side_of(dst, dst_form, to), from_side = side_of(src, src_form, from);
     return submit_work(stream, {BP_ACTIVITY_COPY, "convert", to.size_bytes + from.size_bytes},
-                       {to, from},
-                       [extents = extents_of(dst), dst_elements = elements_of(dst, to),
-                        src_elements = elements_of(src, from)] {
-                         copy_elements(extents, dst_elements, src_elements);
-                       });
+                       {to, from}, [=] { run_conversion(extents, to_side, from_side); });
   }
 };
 
 }  // namespace
 
 uint32_t tiled_arguments(uint32_t op) {
-  const auto* const row = std::ranges::find(kTiledOps, op, &TiledOp::op);
-  return row == std::end(kTiledOps) ? 0 : row->arguments;
+  const TiledOp* const row = find_tiled(op);
+  return row == nullptr ? 0 : row->tiled;
+}
+
+uint32_t block_arguments(uint32_t op) {
+  const TiledOp* const row = find_tiled(op);
+  return row == nullptr ? 0 : row->in_blocks;
 }
 
 Extents extents_of(const bp_tensor& tensor) {
@@ -96,6 +154,38 @@ Elements elements_of(const bp_tensor& tensor, const Use& range) {
                     .is_tiled = tensor.layout != nullptr};
   if (!elements.is_tiled) std::copy_n(tensor.strides, tensor.ndim, elements.strides);
   return elements;
+}
+
+Side side_of(const bp_tensor& tensor, const std::optional<LayoutForm>& form, const Use& range) {
+  Side side{.elements = elements_of(tensor, range), .size_bytes = range.size_bytes};
+  const bool has_blocks = form && form->kind == BP_LAYOUT_KIND_QUANTIZED;
+  if (!has_blocks) return side;
+  side.format = find_block_format(form->variant);
+  return side;
+}
+
+void run_conversion(const Extents& extents, const Side& dst, const Side& src) {
+  if (dst.format == nullptr && src.format == nullptr) {
+    copy_elements(extents, dst.elements, src.elements);
+    return;
+  }
+  if (dst.format == src.format) {
+    std::memmove(dst.elements.address, src.elements.address, dst.size_bytes);
+    return;
+  }
+  const int64_t count = element_count(extents.ndim, extents.shape);
+  std::vector<float> memory(static_cast<size_t>(count));
+  const Elements dense = dense_elements(extents, memory);
+  if (src.format != nullptr) {
+    kernels::decode_blocks(*src.format, src.elements.address, memory.data(), count, 1);
+  } else {
+    copy_elements(extents, dense, src.elements);
+  }
+  if (dst.format != nullptr) {
+    kernels::encode_blocks(*dst.format, memory.data(), dst.elements.address, count, 1);
+  } else {
+    copy_elements(extents, dst.elements, dense);
+  }
 }
 
 void make_layouts(Instance& i) {

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "backends/sim/stream.hpp"
 #include "backends/sim/tiles.hpp"
+#include "backplane/shell/block_layout.hpp"
 #include "backplane/shell/layout.hpp"
 
 namespace bp::sim {
 
-// Returns a bit set. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
-// preferred.
+// Return bit sets. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
+// preferred; or it may be in the blocks of files.
 uint32_t tiled_arguments(uint32_t op);
+uint32_t block_arguments(uint32_t op);
 
 // Returns where a task finds the elements of `tensor`, which lie in `range` of its buffer.
 Elements elements_of(const bp_tensor& tensor, const Use& range);
@@ -23,7 +26,19 @@ Extents extents_of(const bp_tensor& tensor);
 Use use_of_tensor(const bp_tensor& tensor, Access access, const Stream& stream, const char* call,
                   const char* what);
 
-// Replaces the functions of `kernel` by functions that also take tiles.
+// One side of a conversion. A side in the blocks of a file has a format.
+struct Side {
+  Elements elements;
+  const BlockFormat* format = nullptr;
+  uint64_t size_bytes = 0;
+};
+
+Side side_of(const bp_tensor& tensor, const std::optional<LayoutForm>& form, const Use& range);
+
+// Copies the elements of `src` to `dst`. Blocks are decoded to dense rows, and encoded from them.
+void run_conversion(const Extents& extents, const Side& dst, const Side& src);
+
+// Replaces the functions of `kernel` by functions that also take tiles and blocks, which it claims.
 void put_tiles(bp_kernel& kernel);
 
 }  // namespace bp::sim

@@ -1,5 +1,6 @@
-// Kernels that take tiles. Such a kernel copies tiles to strides in the workspace, runs a kernel
-// that takes strides, and copies the results back.
+// Kernels that take tiles, and inputs in the blocks of files. Such a kernel copies tiles to strides
+// in the workspace, or decodes blocks to strides there, runs a kernel that takes strides, and
+// copies the results back.
 //
 //   tiles -> copy -> the kernel -> copy -> tiles        each a piece of work on the stream
 #include <algorithm>
@@ -117,7 +118,7 @@ class TiledCall {
   struct Pair {
     Extents extents;
     Use tiled, plain;
-    Elements tiled_elements, plain_elements;
+    Side tiled_side, plain_side;
     bool is_read, is_written;
   };
 
@@ -138,7 +139,9 @@ class TiledCall {
   void check(size_t index, const bp_tensor& tensor) const {
     const FrameArgument& argument = theirs_.arguments()[index];
     const std::string what = op_text() + ": argument " + argument.name;
-    if ((tiled_arguments(kernel_.op) >> index & 1) == 0) {
+    const bool is_in_blocks = tensor.layout->kind == BP_LAYOUT_KIND_QUANTIZED;
+    const uint32_t taken = is_in_blocks ? block_arguments(kernel_.op) : tiled_arguments(kernel_.op);
+    if ((taken >> index & 1) == 0) {
       const char* const name = tensor.layout->name;
       refuse(BP_UNSUPPORTED, what + " has layout \"" + (name == nullptr ? "" : name) +
                                  "\", which the kernel does not take there; allowed: strides");
@@ -189,21 +192,21 @@ class TiledCall {
                 .plain = use_of_tensor(plain, Access::kWrite, stream, "launch", "workspace"),
                 .is_read = argument.is_read,
                 .is_written = argument.is_written};
-      pair.tiled_elements = elements_of(tiled, pair.tiled);
-      pair.plain_elements = elements_of(plain, pair.plain);
+      pair.tiled_side = side_of(tiled, instance_.layouts->form_of(tiled, op_text()), pair.tiled);
+      pair.plain_side = side_of(plain, std::nullopt, pair.plain);
       pairs.push_back(std::move(pair));
     }
     return pairs;
   }
 
   void submit_copy(Stream& stream, const bp_launch& launch, const Pair& pair, bool is_in) const {
-    const Elements &dst = is_in ? pair.plain_elements : pair.tiled_elements,
-                   &src = is_in ? pair.tiled_elements : pair.plain_elements;
+    const Side &dst = is_in ? pair.plain_side : pair.tiled_side,
+               &src = is_in ? pair.tiled_side : pair.plain_side;
     const WorkName name{BP_ACTIVITY_KERNEL, is_in ? "tiles.read" : "tiles.write",
                         pair.tiled.size_bytes + pair.plain.size_bytes, launch.correlation_id};
     const bp_status status =
         submit_work(stream, name, {pair.plain, pair.tiled},
-                    [extents = pair.extents, dst, src] { copy_elements(extents, dst, src); });
+                    [extents = pair.extents, dst, src] { run_conversion(extents, dst, src); });
     if (status != BP_OK) throw StatusError(status, op_text() + ": the stream has failed");
   }
 
@@ -215,6 +218,36 @@ class TiledCall {
   std::deque<Copy> copies_;  // A deque never moves the shapes that tensors point to.
   uint64_t plain_bytes_ = 0;
 };
+
+// ---- Claims -------------------------------------------------------------------------------------
+
+constexpr int64_t kTileShape[2] = {kTileExtent, kTileExtent};
+
+// The claims of the kernels of one op.
+struct Claims {
+  explicit Claims(uint32_t its_op) : op(its_op) {
+    tiles.arguments = tiled_arguments(op);
+    blocks.arguments = block_arguments(op);
+  }
+  Claims(const Claims&) = delete;
+
+  const uint32_t op;
+  bp_layout_claim tiles{.struct_size = sizeof(bp_layout_claim),
+                        .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                        .block_shape = kTileShape,
+                        .block_ndim = 2,
+                        .kind = BP_LAYOUT_KIND_TILED};
+  bp_layout_claim blocks{.struct_size = sizeof(bp_layout_claim),
+                         .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                         .kind = BP_LAYOUT_KIND_QUANTIZED};
+  const bp_layout_claim* pointers[2] = {&tiles, &blocks};
+};
+
+const Claims& claims_of(uint32_t op) {
+  static const Claims claims[] = {Claims(BP_OP_COPY), Claims(BP_OP_ADD), Claims(BP_OP_MATMUL),
+                                  Claims(BP_OP_LINEAR)};
+  return *std::ranges::find(claims, op, &Claims::op);
+}
 
 struct TiledTraits {
   using Instance = sim::Instance;
@@ -252,6 +285,10 @@ struct TiledTraits {
 
 }  // namespace
 
-void put_tiles(bp_kernel& kernel) { LayoutKernel<TiledTraits>::put(kernel); }
+void put_tiles(bp_kernel& kernel) {
+  LayoutKernel<TiledTraits>::put(kernel);
+  kernel.layout_claims = claims_of(kernel.op).pointers;
+  kernel.layout_claim_count = std::size(claims_of(kernel.op).pointers);
+}
 
 }  // namespace bp::sim

@@ -57,7 +57,7 @@ static_assert(has_slots<bp_device_ops>(8));
 static_assert(has_slots<bp_allocator_ops>(20));
 static_assert(has_slots<bp_stream_ops>(13));
 static_assert(has_slots<bp_event_ops>(10));
-static_assert(has_slots<bp_layout_ops>(6));
+static_assert(has_slots<bp_layout_ops>(7));
 static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
 static_assert(has_slots<bp_semaphore_ops>(10));
 static_assert(has_slots<bp_compiler_ops>(10));
@@ -107,8 +107,8 @@ void take(Runtime& runtime, const bp_layout_ops& table) {
   bp_layout_ops &good = runtime.good.layouts, &bent = runtime.bent.layouts;
   read(table, runtime, good, bent);
   using T = bp_layout_ops;
-  connect<&T::preferred, &T::from_blob, &T::equal, &T::retain, &T::release, &T::convert>(bent,
-                                                                                         good);
+  connect<&T::preferred, &T::from_blob, &T::equal, &T::retain, &T::release, &T::convert,
+          &T::from_desc>(bent, good);
   bend(runtime);
 }
 

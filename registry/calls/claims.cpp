@@ -8,6 +8,7 @@
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/calls/runtime_ops.hpp"
 #include "registry/tensors/scalar.hpp"
@@ -273,6 +274,8 @@ std::string kernel_defect(const bp_kernel& kernel) {
   }
   const std::string qualifiers = qualifiers_defect(kernel);
   if (!qualifiers.empty()) return qualifiers;
+  const std::string layout_claims = layout_claims_defect(kernel);
+  if (!layout_claims.empty()) return layout_claims;
   if (knows_plans(kernel)) {
     const int given = (kernel.prepare != nullptr) + (kernel.plan_info != nullptr) +
                       (kernel.plan_pack != nullptr) + (kernel.plan_release != nullptr);

@@ -12,10 +12,10 @@
 #include "registry/boundary/prefix.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/calls/claims.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/other_dtypes.hpp"
-#include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
@@ -60,14 +60,13 @@ bp_status undescribed(const bp_kernel& kernel) {
 }
 
 // Refuses a launch of a kernel that does not take the layouts, flags or links of the call.
-bp_status check_unkeyed(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                        const void* args) {
+bp_status check_unkeyed(const OpRow& row, const bp_kernel& kernel, const void* args) {
   alignas(8) std::byte storage[kMaxFrameBytes];
   uint32_t offset = 0;
   const void* const frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
   if (frame == nullptr) return BP_OK;  // submit() refuses such a frame, with a text.
   std::string refusal = qualifiers_refusal(row, kernel, frame);
-  if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (refusal.empty()) refusal = own_layouts_refusal(row, kernel, frame);
   if (refusal.empty()) return BP_OK;
   return fail(BP_UNSUPPORTED,
               std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
@@ -192,7 +191,7 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     if (status != BP_OK) return status;
     Target& t = impl(target);
     if (r.key.is_qualified() || has_own_layouts(*r.row, r.key)) [[unlikely]] {
-      const bp_status taken = check_unkeyed(t, *r.row, *kernel, r.frame);
+      const bp_status taken = check_unkeyed(*r.row, *kernel, r.frame);
       if (taken != BP_OK) return taken;
     }
     const bp_kernel_sources source = source_of(*kernel);

@@ -13,7 +13,7 @@
 #include "registry/boundary/prefix.hpp"
 #include "registry/calls/claims.hpp"
 #include "registry/calls/frame_words.hpp"
-#include "registry/dispatch/own_layouts.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"

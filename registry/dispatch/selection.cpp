@@ -5,10 +5,10 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/claims.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/other_dtypes.hpp"
-#include "registry/dispatch/own_layouts.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/widening.hpp"
@@ -186,7 +186,7 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   std::string refusal = later_value_refusal(row, kernel, frame);
   if (refusal.empty()) refusal = operand_value_refusal(row, kernel, frame);
   if (refusal.empty() && key.is_qualified()) refusal = qualifiers_refusal(row, kernel, frame);
-  if (refusal.empty()) refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (refusal.empty()) refusal = own_layouts_refusal(row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, key.flags(), frame);
   // An empty text is a refusal too.

@@ -80,6 +80,7 @@ constexpr Life kLives[] = {
     {Slot::semaphore_destroy, Kind::semaphore, false},
     {Slot::layout_preferred, Kind::layout, true},
     {Slot::layout_from_blob, Kind::layout, true},
+    {Slot::layout_from_desc, Kind::layout, true},
     {Slot::layout_release, Kind::layout, false},
     {Slot::graph_end_capture, Kind::graph, true},
     {Slot::graph_destroy, Kind::graph, false},

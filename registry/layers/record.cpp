@@ -37,6 +37,7 @@ constexpr Slot kSilent[] = {
     Slot::virtual_memory_granularity,
     Slot::layout_preferred,
     Slot::layout_from_blob,
+    Slot::layout_from_desc,
     Slot::layout_equal,
     Slot::layout_retain,
     Slot::layout_release,

@@ -247,7 +247,9 @@ enum {
   BP_STRUCT_SEMAPHORE_DESC = 44,
   BP_STRUCT_OP_DESC = 45,
   BP_STRUCT_OP_ARGUMENT = 46,
-  BP_STRUCT_PROGRAM_EXTENT = 47
+  BP_STRUCT_PROGRAM_EXTENT = 47,
+  BP_STRUCT_LAYOUT_DESC = 48,
+  BP_STRUCT_LAYOUT_CLAIM = 49
 };
 
 /* If this bit is set in the struct_type of a link, a reader that does not know the link rejects the

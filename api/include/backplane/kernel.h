@@ -58,6 +58,33 @@ enum {
   BP_LAYOUT_ANY = 1u << 4,            /* Other strides. A claim of this covers every class. */
 };
 
+/* How the elements of a tensor lie that has no strides (backplane/layout.h). A reader takes a kind
+ * that it does not know for BP_LAYOUT_KIND_VENDOR. */
+typedef uint32_t bp_layout_kind;
+enum {
+  BP_LAYOUT_KIND_TILED = 1,     /* The elements in another order, perhaps padded. */
+  BP_LAYOUT_KIND_QUANTIZED = 2, /* Blocks that share scales. */
+  BP_LAYOUT_KIND_VENDOR = 3     /* Anything else. */
+};
+
+/* Layouts that a kernel takes in some of its arguments. An offer. A member that is 0 or NULL takes
+ * every value of the layout's description. A layout without a description fits a claim that names
+ * nothing but its kind. */
+typedef struct bp_layout_claim {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_LAYOUT_CLAIM. */
+  const void* next;
+  uint64_t arguments;         /* Bit i is tensor argument i, in the order of the frame. */
+  const char* format_name;    /* A name of backplane/block_formats.def. */
+  const int64_t* block_shape; /* The extents of a block along the last block_ndim axes; a tensor of
+                                 a lower rank lacks the first of these axes. Along all axes before
+                                 them a block has one element. */
+  uint32_t block_ndim;
+  bp_layout_kind kind;
+  bp_dtype scale_dtype;
+  uint32_t reserved; /* 0. */
+} bp_layout_claim;
+
 typedef uint32_t bp_kernel_flags;
 enum {
   BP_KERNEL_CAPTURABLE = 1u << 0,    /* May be launched while a graph is captured. */
@@ -179,6 +206,12 @@ typedef struct bp_kernel {
   const uint32_t* link_types; /* Without BP_STRUCT_MUST_UNDERSTAND; NULL if there are none. */
   uint32_t link_type_count;
   uint32_t tensor_flags;
+
+  /* [KERNEL-13] A call with a tensor in a layout that no claim lists for its argument never reaches
+   * the kernel, and neither does a layout in a list of tensors. supports() is asked about each call
+   * that the claims let through, for it depends on shapes too whether a layout serves. */
+  const bp_layout_claim* const* layout_claims; /* NULL: the kernel takes strides alone. */
+  uint64_t layout_claim_count;
 
   /* Optional, never stubbed; NULL means that the claims are complete. Returns NULL if launch()
    * would accept `args`, else the reason, a static string. [KERNEL-4] supports() also answers for

@@ -4,7 +4,8 @@
  * An optional table. A kernel may want an argument in a form of its own, such as tiles of 16 by 16.
  * The host asks which, converts once, and passes tensors whose `layout` is not NULL: their shape is
  * that of the elements as the op sees them, their strides are ignored, and they begin at
- * byte_offset and fill physical_size_bytes.
+ * byte_offset and fill physical_size_bytes. What files hold has a layout too: the host describes
+ * the blocks of a format, and passes the bytes of the file as they are.
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread.
@@ -22,13 +23,22 @@
 extern "C" {
 #endif
 
-/* A reader takes a kind that it does not know for BP_LAYOUT_KIND_VENDOR. */
-typedef uint32_t bp_layout_kind;
-enum {
-  BP_LAYOUT_KIND_TILED = 1,     /* The elements in another order, perhaps padded. */
-  BP_LAYOUT_KIND_QUANTIZED = 2, /* Blocks that share scales. */
-  BP_LAYOUT_KIND_VENDOR = 3     /* Anything else. */
-};
+/* What a layout is, in words that are no backend's own. A request of from_desc(), and an offer
+ * where a layout has it. What is 0 or NULL in a request is taken from the format. */
+typedef struct bp_layout_desc {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_LAYOUT_DESC. */
+  const void* next;
+  const int64_t* shape;       /* The elements per axis, as the op sees them. */
+  const int64_t* block_shape; /* The extents of a tile or of a block; like shape it has `ndim`
+                                 entries. It may be NULL in a request for a QUANTIZED layout. */
+  uint32_t ndim;
+  bp_layout_kind kind;     /* TILED or QUANTIZED. */
+  bp_dtype dtype;          /* The dtype of the elements; that of decoded ones, BP_F32, for
+                              QUANTIZED. */
+  bp_dtype scale_dtype;    /* The dtype of the scales of a QUANTIZED layout; 0 for TILED. */
+  const char* format_name; /* A name of backplane/block_formats.def; NULL for TILED. */
+} bp_layout_desc;
 
 /* How the elements of a tensor of one shape and dtype lie. An offer of the backend. */
 typedef struct bp_layout {
@@ -44,6 +54,7 @@ typedef struct bp_layout {
   uint64_t blob_size_bytes;
   bp_layout_kind kind;
   bp_dtype dtype;
+  const bp_layout_desc* desc; /* NULL for VENDOR. It has no member that is left to the format. */
 } bp_layout;
 
 /* The functions of one backend. An offer. */
@@ -54,7 +65,8 @@ typedef struct bp_layout_ops {
   void* self;
 
   /* Gives the layout in which `kernel` is fastest with tensor argument `argument`, counted from 0
-   * in the order of the frame. *out_layout becomes NULL where strides serve, and else a reference
+   * in the order of the frame. It is asked when memory is laid out; no choice of a kernel and no
+   * launch asks it. *out_layout becomes NULL where strides serve, and else a reference
    * for the caller to release. Tensors need no buffer. [LAYOUT-2] A launch with an argument in the
    * layout that preferred() gave has the result of a launch with that argument by strides. */
   bp_status (*preferred)(void* self, bp_device* device, const bp_kernel* kernel, uint32_t argument,
@@ -75,8 +87,27 @@ typedef struct bp_layout_ops {
 
   /* Copies the elements of `src` to `dst`, of equal shape and dtype, from one layout to the other;
    * either may be by strides. [LAYOUT-4] A conversion to another layout and back gives the same
-   * elements. */
+   * elements, if neither layout is QUANTIZED.
+   *
+   * [LAYOUT-5] A conversion from a QUANTIZED layout gives each element the bits that the definition
+   * of its format gives (api/docs/layouts.md). [LAYOUT-6] A conversion to a QUANTIZED layout moves
+   * no finite element by more than the bound of its format, and copies the bytes of a tensor that
+   * is in this layout. A backend need not encode each format that it decodes: such a conversion is
+   * BP_UNSUPPORTED. */
   bp_status (*convert)(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src);
+
+  /* Optional; absent, the backend has no layouts that others describe. Makes the layout of a
+   * description, before a kernel exists that takes it. [LAYOUT-7] For equal descriptions of one
+   * device from_desc() gives one pointer, while a reference to that layout lives. [LAYOUT-8] A
+   * description that contradicts itself or its format, or whose shape does not divide into blocks,
+   * is BP_INVALID_ARGUMENT. One of a layout that the backend does not have is BP_UNSUPPORTED, and
+   * the text names those that it has.
+   *
+   * [LAYOUT-9] The blocks of a QUANTIZED layout lie in row-major order without gaps, and its
+   * alignment_bytes divides the size of a block. Therefore a tensor that begins at a block of
+   * another tensor, and whose blocks follow each other there, is in the layout of its own shape. */
+  bp_status (*from_desc)(void* self, bp_device* device, const bp_layout_desc* desc,
+                         const bp_layout** out_layout);
 } bp_layout_ops;
 
 #ifdef __cplusplus

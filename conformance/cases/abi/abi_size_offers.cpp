@@ -36,6 +36,7 @@ constexpr Maker maker_of(const bp_stream_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_event_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_kernel*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_numerics*) { return Maker::kBackend; }
+constexpr Maker maker_of(const bp_layout_claim*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_graph_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_layout_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_compiler_ops*) { return Maker::kBackend; }
@@ -128,8 +129,12 @@ void check_registered(Context& t, const bp_struct_header& offer) {
   if (offer.struct_type == BP_STRUCT_DEVICE_OPS) {
     check_properties(t, reinterpret_cast<const bp_device_ops&>(offer));
   } else if (offer.struct_type == BP_STRUCT_KERNEL) {
-    const bp_numerics* numerics = reinterpret_cast<const bp_kernel&>(offer).numerics;
+    const auto& kernel = reinterpret_cast<const bp_kernel&>(offer);
+    const bp_numerics* numerics = kernel.numerics;
     if (numerics != nullptr) check_offer(t, numerics, "bp_numerics", BP_STRUCT_NUMERICS);
+    for (uint64_t i = 0; i < kernel.layout_claim_count; ++i) {
+      check_offer(t, kernel.layout_claims[i], "bp_layout_claim", BP_STRUCT_LAYOUT_CLAIM);
+    }
   }
 }
 

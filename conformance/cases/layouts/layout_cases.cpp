@@ -309,7 +309,7 @@ void add_layout_cases(std::vector<Case>& cases) {
            {"GRAPH-1"},
            conversions_in_a_capture_are_refused},
           {"launches_in_other_layouts_are_refused",
-           {"LAYOUT-2"},
+           {"LAYOUT-2", "KERNEL-13"},
            launches_in_other_layouts_are_refused},
       });
 }

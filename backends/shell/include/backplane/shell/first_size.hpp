@@ -13,6 +13,7 @@
 #include "backplane/collective.h"
 #include "backplane/compiler.h"
 #include "backplane/graph.h"
+#include "backplane/layout.h"
 #include "backplane/memory.h"
 #include "backplane/profiler.h"
 #include "backplane/semaphore.h"
@@ -39,6 +40,7 @@ BP_FIRST_SIZE(bp_entry_reply, abi_major_max);
 BP_FIRST_SIZE(bp_event_desc, reserved);
 BP_FIRST_SIZE(bp_executable_info, shared_constant_bytes);
 BP_FIRST_SIZE(bp_external_handle, bytes);
+BP_FIRST_SIZE(bp_layout_desc, format_name);
 BP_FIRST_SIZE(bp_peer_info, reserved);
 BP_FIRST_SIZE(bp_plan_info, algorithm);
 BP_FIRST_SIZE(bp_prepare_desc, constant_arg_count);

@@ -39,6 +39,11 @@ LayoutForm form_like(const bp_tensor& tensor, bp_layout_kind kind, uint32_t vari
 struct LayoutFacts {
   std::string name;
   uint64_t physical_size_bytes = 0, alignment_bytes = 1;
+
+  // Of the layout's description; a layout of kind VENDOR has none.
+  std::array<int64_t, BP_MAX_RANK> block_shape{};
+  bp_dtype scale_dtype = 0;
+  const char* format_name = nullptr;
 };
 
 struct LayoutBackend {

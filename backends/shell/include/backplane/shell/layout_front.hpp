@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "backplane/shell/block_layout.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/frame.hpp"
@@ -39,6 +40,9 @@ struct LayoutQuestion {
 //   stream_of(handle, call)              as in stream_ops.hpp
 //   facts_of(instance, form)             as in layout.hpp
 //   preferred_form(instance, question)   the form that the kernel prefers, if it prefers one
+//   described_form(instance, desc)       the form of a description that read_layout_desc() gave, if
+//                                        the backend has such a layout
+//   described_layouts(instance)          the layouts that it has, for a text
 //   convert(instance, stream, conversion)
 //                                        submits a conversion, which may have no elements
 template <typename Traits>
@@ -52,7 +56,8 @@ class LayoutOps {
             .equal = equal,
             .retain = retain,
             .release = release,
-            .convert = convert};
+            .convert = convert,
+            .from_desc = from_desc};
   }
 
  private:
@@ -89,6 +94,23 @@ class LayoutOps {
     return entry<Instance>(self, [&](const Instance& i) {
       static_cast<void>(Traits::device_of(i, device, "layout.from_blob"));
       return i.layouts->from_blob(blob, blob_size_bytes, out_layout);
+    });
+  }
+
+  static bp_status from_desc(void* self, bp_device* device, const bp_layout_desc* desc,
+                             const bp_layout** out_layout) {
+    return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+      static_cast<void>(Traits::device_of(i, device, "layout.from_desc"));
+      require(out_layout, "layout.from_desc: out_layout");
+      int64_t block_shape[BP_MAX_RANK];
+      const bp_layout_desc ours = read_layout_desc(desc, block_shape);
+      const std::optional<LayoutForm> form = Traits::described_form(i, ours);
+      if (!form) {
+        refuse(BP_UNSUPPORTED, "layout.from_desc: desc: the backend has no such layout; it has " +
+                                   Traits::described_layouts(i));
+      }
+      *out_layout = i.layouts->make(*form);
+      return BP_OK;
     });
   }
 

@@ -1,0 +1,24 @@
+// Decides which kernels take tensors in a layout of the backend's own.
+//
+// A kernel lists the layouts that it takes per argument (bp_layout_claim). Whether a layout serves
+// this very call depends on shapes too, so supports() is asked about each call. The backend is not
+// asked what it prefers: that is a question of those who lay memory out.
+#pragma once
+
+#include <string>
+
+#include "registry/calls/call.hpp"
+
+namespace bp::core {
+
+// Returns whether a tensor of the call that `key` was read from has a layout of the backend's own.
+bool has_own_layouts(const OpRow& row, const Key& key);
+
+// Returns why no claim of `kernel` takes the call with its layouts. Returns "" if the claims take
+// it, or if no tensor has a layout of the backend's own. `args` is a frame that fits the kernel.
+std::string own_layouts_refusal(const OpRow& row, const bp_kernel& kernel, const void* args);
+
+// Returns why what the kernel claims about layouts cannot be used, or "" if it can.
+std::string layout_claims_defect(const bp_kernel& kernel);
+
+}  // namespace bp::core
