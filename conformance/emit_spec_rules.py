@@ -185,7 +185,8 @@ def rules(op):
                    [f"dtype:{arg.name}", "in:" + ",".join(arg.dtypes)])
         if arg.has_scalar:
             yield (arg.name, False, "dtype", f"the value of {arg.name} fits its dtype",
-                   [f"given:{arg.name}", *dtype_words(op, arg), f"scalar:{arg.name}", "or"])
+                   [f"given:{arg.name}", *dtype_words(op, arg), f"scalar:{arg.name}", "or",
+                    *([f"absent:{arg.name}", "or"] if arg.may_be_absent else [])])
         if arg.is_attribute or arg.is_list:
             yield from ((arg.name, False, *rule) for rule in attribute_rules(op, arg))
         if arg.is_out and "shape" in arg.values and may_fail(op, arg.values["shape"].node):

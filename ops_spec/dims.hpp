@@ -212,6 +212,23 @@ inline Dims window(View size, View kernel, View stride, View padding, View dilat
   return result;
 }
 
+// Returns the number of elements (row, column) of a matrix of `rows` by `columns` that lie in a
+// band: row + begin <= column < row + end.
+inline int64_t band(int64_t rows, int64_t columns, int64_t begin, int64_t end) {
+  if (rows < 0 || columns < 0 || begin == kNone || end == kNone) return kNone;
+  // Returns the number of elements with column < row + bound.
+  const auto below = [&](int64_t bound) {
+    int64_t first = std::clamp(bound, -rows, columns),
+            last = first + rows;  // Of row 0, and behind.
+    const int64_t full = std::max<int64_t>(last - std::max(first, columns), 0);
+    first = std::clamp<int64_t>(first, 0, columns);
+    last = std::clamp<int64_t>(last, 0, columns);
+    const int64_t pairs = mul(add(first, last - 1), last - first);
+    return add(mul(full, columns), floor_div(pairs, 2));
+  };
+  return end <= begin ? 0 : sub(below(end), below(begin));
+}
+
 // Returns the shape of the first tensor of a list, or no extents if the list is empty.
 inline View first_shape(const bp_tensor* const* list, uint64_t count) {
   return count == 0 ? View{nullptr, 0} : shape(*list[0]);

@@ -85,6 +85,26 @@ TEST(Dims, FitsWindows) {
   EXPECT_EQ(values(window(Dims{5, 5}, Dims{1}, Dims{1}, Dims{0, 0}, Dims{1})), kNothing);
 }
 
+TEST(Dims, CountsTheElementsOfABand) {
+  for (const int64_t rows : {0, 1, 3, 5}) {
+    for (const int64_t columns : {0, 1, 4, 5}) {
+      for (int64_t begin = -7; begin <= 7; ++begin) {
+        for (int64_t end = -7; end <= 7; ++end) {
+          int64_t count = 0;
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < columns; ++j) count += i + begin <= j && j < i + end ? 1 : 0;
+          }
+          EXPECT_EQ(band(rows, columns, begin, end), count)
+              << rows << " by " << columns << ", from " << begin << " to " << end;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(band(2, 3, -INT64_MAX, INT64_MAX), 6);
+  EXPECT_EQ(band(2, 3, kNone, 1), kNone);
+  EXPECT_EQ(band(INT64_MAX / 4, INT64_MAX / 4, -1, INT64_MAX), kNone);
+}
+
 TEST(Dims, ConcatenatesShapes) {
   const int64_t a[] = {2, 3}, b[] = {2, 5}, c[] = {3, 5};
   bp_tensor first{}, second{}, third{};

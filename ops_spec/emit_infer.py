@@ -142,7 +142,7 @@ class Function:
 
     def scalar(self, arg, condition):
         value = f"f.{arg.name}_scalar"
-        if arg.is_appended:  # A call of before gives neither the tensor nor the scalar.
+        if arg.is_appended or arg.may_be_absent:  # The call may give neither tensor nor scalar.
             condition += f"{value}.dtype != 0 && "
         self.refuse(f"{condition}!is_scalar({value}, {arg.name}_dtype)",
                     f"bad_scalar(row, {self.index[arg.name]}, {value}, {arg.name}_dtype)")

@@ -179,8 +179,10 @@ class Body:
         operand = "in.b_scalar()" if is_elementwise(op) else "in.scalar()"
         for arg in op.args:
             if arg.has_scalar:
-                self.members[f"{arg.name}_scalar"] = \
-                    operand if arg.kind == "operand" else f"{arg.name}.scalar()"
+                scalar = operand if arg.kind == "operand" else f"{arg.name}.scalar()"
+                if arg.may_be_absent:  # No kernel then needs a tensor of a 0.
+                    scalar = f"{scalar}.bits == 0 ? bp_scalar{{}} : {scalar}"
+                self.members[f"{arg.name}_scalar"] = scalar
         self.add(f"bp_{op.c_name}_args frame{{}};", "frame.struct_size = sizeof(frame);")
         self.add(*(f"frame.{name} = {value};" for name, value in self.members.items()))
 

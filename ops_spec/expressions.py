@@ -13,6 +13,7 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "broadcast": (("dims", "dims"), "dims"),
     "reduced": (("dims", "dims", "int"), "dims"),
     "blocks": (("dims", "dims"), "dims"),
+    "band": (("int", "int", "int", "int"), "int"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
 }
 # Functions of a list of tensors and an axis: the shape of all tensors behind each other along the

@@ -269,7 +269,7 @@ class FormulaParser:
         if call.dtype is None and len(out.dtypes) > 1 and not out.default_dtype:
             refuse(node, f"{call.op.name} needs dtype=")
         for arg in call.op.args:
-            if arg.is_out or arg.is_optional or arg.is_appended:
+            if arg.is_out or arg.is_optional or arg.is_appended or arg.may_be_absent:
                 continue
             if arg.name not in call.args and arg.name not in call.attrs:
                 refuse(node, f"{call.op.name} needs {arg.name}")

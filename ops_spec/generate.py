@@ -70,6 +70,8 @@ def describe(arg):
     text = ", ".join(p for p in parts if p)
     if arg.is_appended:
         text += f"{'; ' if text else ''}since revision {arg.since}, 0 before"
+    if arg.may_be_absent:
+        text += "; 0 if the scalar is absent too"
     if arg.may_alias:
         text += f"; may alias {' or '.join(arg.may_alias)}"
     return f"{text[0].upper()}{text[1:]}. {arg.doc}".strip() if text else arg.doc
@@ -255,14 +257,17 @@ def rows(ops, source):
     out = [banner(source),
            *block("Define BP_OP(id, name, since, profile, core_or_decomposable, numerics) and "
                   "BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. "
-                  "`since` is the revision that brought the op. Three more may be defined, which "
+                  "`since` is the revision that brought the op. Four more may be defined, which "
                   "this file ends itself: BP_ARGS_SIZE(op, revision, bytes) is the size of the "
                   "frame since a revision. BP_VALUE_SINCE(op, member, name, value, revision) is a "
                   "value of an enumeration that came later than its member. "
-                  "BP_LAST_VALUE(op, member, value) is the last value of an enumeration."),
+                  "BP_LAST_VALUE(op, member, value) is the last value of an enumeration. "
+                  "BP_MAY_BE_ABSENT(op, member) is a value of kind scalar|tensor that is 0 if a "
+                  "frame gives neither the tensor nor the scalar."),
            "#ifndef BP_ARGS_SIZE", "#define BP_ARGS_SIZE(op, revision, bytes)", "#endif",
            "#ifndef BP_VALUE_SINCE", "#define BP_VALUE_SINCE(op, member, name, value, revision)",
-           "#endif", "#ifndef BP_LAST_VALUE", "#define BP_LAST_VALUE(op, member, value)", "#endif"]
+           "#endif", "#ifndef BP_LAST_VALUE", "#define BP_LAST_VALUE(op, member, value)", "#endif",
+           "#ifndef BP_MAY_BE_ABSENT", "#define BP_MAY_BE_ABSENT(op, member)", "#endif"]
     for op in ops:
         form = "decomposable" if op.decompose and not op.decompose_where_given else "core"
         row = [op.id, op.c_name, op.since, op.profile, form, op.numerics]
@@ -276,7 +281,10 @@ def rows(ops, source):
                 for arg in op.args for value, revision in arg.values_since.items()]
         out += [f"BP_LAST_VALUE({op.c_name}, {arg.name}, {arg.last_value})"
                 for arg in op.args if arg.kind == "enum"]
-    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", "#undef BP_LAST_VALUE"]
+        out += [f"BP_MAY_BE_ABSENT({op.c_name}, {arg.name})"
+                for arg in op.args if arg.may_be_absent]
+    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", "#undef BP_LAST_VALUE",
+            "#undef BP_MAY_BE_ABSENT"]
     return "\n".join(out) + "\n"
 
 

@@ -317,13 +317,26 @@ class GenerateTest(Folder):
         lines = list(generate.enums(self.load(text)[0]))
         self.assertEqual(lines[1:3], ["  BP_SQUARE_MODE_UP = 1,", "  BP_SQUARE_MODE_DOWN = 2,"])
 
+    def test_an_enum_counts_from_0_if_it_says_so(self):
+        text = self.changed("    axis:", '    mode: {kind: "enum(mode: up, down)", '
+                                         "first: 0}\n    axis:")
+        text = text.replace("axis=axis)", "axis=axis, mode=mode)")
+        lines = list(generate.enums(self.load(text)[0]))
+        self.assertEqual(lines[1:3], ["  BP_SQUARE_MODE_UP = 0,", "  BP_SQUARE_MODE_DOWN = 1,"])
+
+    def test_a_scalar_may_be_absent(self):
+        op = self.load(self.changed("  backward:", "    seed: {kind: scalar|tensor, dtype: u64, "
+                                                   "may_be_absent: true}\n  backward:"))
+        self.assertIn("BP_MAY_BE_ABSENT(square, seed)\n", generate.rows(op, "here"))
+        self.assertIn("0 if the scalar is absent too", str(list(generate.struct(op[0]))))
+
     def test_rows_are_those_of_the_op(self):
         rows = generate.rows(self.load(SQUARE), "here")
         self.assertEqual(rows[rows.index("BP_OP(7"):].split("\n"), [
             "BP_OP(7, square, 3, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
             "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)",
             "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE",
-            "#undef BP_LAST_VALUE", ""])
+            "#undef BP_LAST_VALUE", "#undef BP_MAY_BE_ABSENT", ""])
 
     def grown(self, *appended):
         """Returns the op with arguments appended."""

@@ -87,7 +87,8 @@ def inputs(op):
         if arg.is_list and arg.is_tensor:
             result.append(Parameter("std::span<const Tensor>", arg.name))
         elif arg.kind == "tensor" and is_elementwise(op) or arg.has_scalar:
-            result.append(Parameter("const Operand&", arg.name))
+            default = "0" if arg.may_be_absent else None
+            result.append(Parameter("const Operand&", arg.name, default))
         elif arg.is_tensor:
             result.append(Parameter("const Tensor&", arg.name, "{}" if arg.is_optional else None))
     return result
@@ -123,7 +124,8 @@ def signature(op, is_out):
         tail = optional + tail if chosen(op) and chosen(op).is_optional else tail + optional
     own = inputs(op) + [attribute(a) for a in op.attributes]
     last = last_ones(op)
-    own = [p for p in own if p.name not in last] + tail + [p for p in own if p.name in last]
+    late = sorted((p for p in own if p.name in last), key=lambda p: last.index(p.name))
+    own = [p for p in own if p.name not in last] + tail + late
     parameters += [p for p in own if p.default is None] + [p for p in own if p.default is not None]
     return parameters
 

@@ -98,6 +98,7 @@ class Arg:
     enum_name: str = ""
     enum_values: tuple = ()        # Their values count from `first_value`.
     first: object = None           # The number of the first value as written: 0, or None.
+    may_be_absent: bool = False    # For scalar|tensor: neither is given, which stands for 0.
     since: int = 0                 # The revision that brought the argument.
     is_appended: bool = False      # Whether the op is older than the argument.
     values_since: dict = field(default_factory=dict)  # The revisions that brought later values.
@@ -358,7 +359,7 @@ def _check_fields(op, arg):
     if arg.is_out:
         allowed |= {"default_dtype", "may_alias"}
     if arg.kind == "scalar|tensor":
-        allowed |= {"dtype"}
+        allowed |= {"dtype", "may_be_absent"}
     if arg.kind == "tensor":
         allowed |= {"looked_up"}
     if arg.is_list:

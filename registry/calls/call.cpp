@@ -55,13 +55,13 @@ bp_dtype complex_dtype(const OpRow& row, const TensorArgument& argument, const v
 }
 
 // Returns whether the scalar at `argument` is one that the argument may have, or there is none. An
-// argument that was appended to the frame may be absent, which is zero.
+// argument that may be absent is zero then.
 bool has_usable_scalar(const OpRow& row, const TensorArgument& argument, const void* args) {
   if (!argument.has_scalar()) return true;
   const bp_scalar& scalar = scalar_at(args, argument);
   if (scalar.dtype == BP_C128) return complex_dtype(row, argument, args) != 0;
   return scalar.imaginary_bits == 0 &&
-         (is_scalar_dtype(scalar.dtype) || (argument.is_appended && scalar.dtype == 0));
+         (is_scalar_dtype(scalar.dtype) || (argument.may_be_absent && scalar.dtype == 0));
 }
 
 bp_status refuse_scalar(const OpRow& row, const TensorArgument& argument, const bp_scalar& scalar) {

@@ -109,7 +109,7 @@ inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argume
 // Returns whether the frame gives `argument` as an inline scalar.
 inline bool has_inline_scalar(const TensorArgument& argument, const void* args) {
   return argument.has_scalar() && tensor_at(args, argument) == nullptr &&
-         !(argument.is_appended && scalar_at(args, argument).dtype == 0);
+         !(argument.may_be_absent && scalar_at(args, argument).dtype == 0);
 }
 
 // Describes `t`, whose dtype must be known and whose rank is at most BP_MAX_RANK.

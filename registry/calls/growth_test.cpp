@@ -33,14 +33,14 @@ OpRow grown_row() {
   scale = {.name = "scale",
            .offset = offsetof(GrownArgs, scale),
            .kind = Kind::scalar_tensor,
-           .is_appended = true,
+           .may_be_absent = true,
            .dtype = BP_F64};
   TensorArgument& bias = row.tensors[row.tensor_count++];
   bias = {.name = "bias",
           .offset = offsetof(GrownArgs, bias),
           .kind = Kind::tensor_opt,
           .is_free = true,
-          .is_appended = true};
+          .may_be_absent = true};
   return row;
 }
 

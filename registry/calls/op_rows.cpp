@@ -103,6 +103,24 @@ constexpr EnumerationRow kEnumerations[] = {
 #undef BP_ARG
 };
 
+// A scalar|tensor argument that a call may leave out.
+struct AbsentScalar {
+  OpName op;
+  size_t offset;
+  constexpr bool operator==(const AbsentScalar&) const = default;
+};
+
+// An array has at least one element, so a row of no op ends it.
+constexpr AbsentScalar kAbsentScalars[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_MAY_BE_ABSENT(op, member) {OpName::op_##op, offsetof(bp_##op##_args, member)},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+    {OpName::none, 0},
+};
+
 struct FixedDtype {
   std::string_view name;
   bp_dtype dtype;
@@ -153,7 +171,10 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
     tensor.offset = static_cast<uint16_t>(argument.offset);
     tensor.kind = argument.kind;
     tensor.is_free = is_free(argument.dtype_rule);
-    tensor.is_appended = argument.offset >= row.first_size_bytes();
+    tensor.may_be_absent =
+        argument.offset >= row.first_size_bytes() ||
+        std::ranges::find(kAbsentScalars, AbsentScalar{op.op, argument.offset}) !=
+            std::end(kAbsentScalars);
     row.free_count += tensor.is_free ? 1 : 0;
     for (const FixedDtype& fixed : kFixedDtypes) {
       if (fixed.name == argument.dtype_rule) tensor.dtype = fixed.dtype;

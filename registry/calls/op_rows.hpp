@@ -34,10 +34,11 @@ enum class Kind : uint8_t {
 
 inline constexpr uint32_t kFirstRuntimeOp = 1u << 16;  // Ids from here on are given at run time.
 inline constexpr uint32_t kMaxRuntimeOps = 1024;
-inline constexpr uint32_t kMaxTensors = 12;       // No op has more tensor arguments.
-inline constexpr uint32_t kMaxIntegerLists = 4;   // No op has more lists of integers.
-inline constexpr uint32_t kMaxEnumerations = 4;   // No op has more attributes of this kind.
-inline constexpr uint32_t kMaxFrameBytes = 1024;  // The largest frame that the host can fit.
+inline constexpr uint32_t kMaxTensors = 16;         // No op has more tensor arguments.
+inline constexpr uint32_t kMaxRuntimeTensors = 12;  // No op that is described at run time has more.
+inline constexpr uint32_t kMaxIntegerLists = 4;     // No op has more lists of integers.
+inline constexpr uint32_t kMaxEnumerations = 4;     // No op has more attributes of this kind.
+inline constexpr uint32_t kMaxFrameBytes = 1024;    // The largest frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 
 // An argument that is a tensor, a list of them, or a tensor or scalar.
@@ -47,8 +48,10 @@ struct TensorArgument {
   // after it.
   uint16_t offset = 0;
   Kind kind = Kind::tensor;
-  bool is_free = false;        // If true, claims list its dtype.
-  bool is_appended = false;    // If true, a later revision than that of the op brought it.
+  bool is_free = false;  // If true, claims list its dtype.
+  // If true, a later revision than that of the op brought it, or the spec says that a call may give
+  // neither a tensor nor a scalar.
+  bool may_be_absent = false;
   uint8_t like = kNoArgument;  // The tensor argument that has the same dtype.
   bp_dtype dtype = 0;          // The dtype if it is always the same, else 0.
 

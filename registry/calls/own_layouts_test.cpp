@@ -116,7 +116,8 @@ TEST(OwnLayouts, LiveAsLongAsAPreparedOpThatComparesThemByAddress) {
   Loaded l;
   l.call.a.layout = &tiles;
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &l.call.args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &l.call.args, nullptr, 0, &prepared),
+            BP_OK)
       << bp_error_text();
   EXPECT_EQ(references, 1);
   EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &l.call.args), BP_OK) << bp_error_text();

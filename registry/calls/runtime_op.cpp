@@ -570,8 +570,8 @@ class Reader {
         op.integer_lists[op.integer_list_count++] = static_cast<uint16_t>(a.offset_bytes);
       }
       if (!is_tensor) continue;
-      if (op.tensor_count == kMaxTensors) {
-        reject("it has more than " + std::to_string(kMaxTensors) + " tensors");
+      if (op.tensor_count == kMaxRuntimeTensors) {
+        reject("it has more than " + std::to_string(kMaxRuntimeTensors) + " tensors");
       }
       tensor_of[i] = static_cast<uint8_t>(op.tensor_count);
       fill_tensor(a, op.arguments[i], kind);
@@ -590,7 +590,7 @@ class Reader {
     tensor.offset = static_cast<uint16_t>(a.offset_bytes);
     tensor.kind = kind;
     tensor.is_free = made.dtype_rule == DtypeRule::free;
-    tensor.is_appended = a.since > given_.since;
+    tensor.may_be_absent = a.since > given_.since;
     if (made.dtype_rule == DtypeRule::fixed) tensor.dtype = made.dtypes[0];
     op.free_count += tensor.is_free ? 1 : 0;
     op.list_mask |= tensor.is_list() ? bit : 0;

@@ -25,6 +25,8 @@ std::vector<OpInfo> read_ops() {
                  {}});
 #define BP_ARG(op, member, kind, dtype) \
   ops.back().members.push_back({#member, #kind, #dtype, offsetof(bp_##op##_args, member)});
+#define BP_MAY_BE_ABSENT(op, member) \
+  std::ranges::find(ops.back().members, #member, &FrameMember::name)->may_be_absent = true;
 #include "backplane/ops.def"
 #undef BP_OP
 #undef BP_ARG

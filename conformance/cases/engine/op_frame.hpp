@@ -16,6 +16,8 @@ struct FrameMember {
   std::string_view kind;   // The kind as in ops.def: tensor, operand, scalar_tensor, i64_list, ...
   std::string_view dtype;  // The dtype rule of the member.
   size_t offset;
+  bool may_be_absent =
+      false;  // If true, neither the tensor nor the scalar is given for a value of 0.
 
   bool is_list() const { return kind.ends_with("_list"); }
   bool has_scalar() const { return kind == "operand" || kind == "scalar_tensor"; }

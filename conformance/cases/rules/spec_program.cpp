@@ -175,6 +175,7 @@ const std::map<std::string_view, Run>& plain_words() {
       {"reduced", call<reduced>},
       {"window", call<window>},
       {"blocks", call<blocks>},
+      {"band", call<band>},
       {"is_integer",
        [](Machine& m, const Step&) {
          m.stack.emplace_back(int64_t{is_integer(std::get<int64_t>(m.pop()))});
@@ -262,6 +263,12 @@ const std::map<std::string_view, Run>& naming_words() {
          const int64_t dtype = std::get<int64_t>(m.pop());
          const auto value = read<bp_scalar>(m.frame, s.member->offset + sizeof(void*));
          m.stack.emplace_back(int64_t{fits(value, dtype)});
+       }},
+      {"absent",
+       [](Machine& m, const Step& s) {
+         const auto value = read<bp_scalar>(m.frame, s.member->offset + sizeof(void*));
+         const bool is_absent = value.dtype == 0 && value.imaginary_bits == 0;
+         m.stack.emplace_back(int64_t{is_absent && s.tensor(m) == nullptr});
        }},
       {"given",
        [](Machine& m, const Step& s) { m.stack.emplace_back(int64_t{s.tensor(m) != nullptr}); }},

@@ -105,6 +105,17 @@ Value window(const Shape& size, const Shape& kernel, const Shape& stride, const 
   return result;
 }
 
+// Counts row by row, in the words of the spec.
+Value band(int64_t rows, int64_t columns, int64_t begin, int64_t end) {
+  Wide total = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const Wide first = std::max<Wide>(static_cast<Wide>(row) + begin, 0);
+    const Wide last = std::min<Wide>(static_cast<Wide>(row) + end, columns);
+    total += std::max<Wide>(last - first, 0);
+  }
+  return to_value(narrowed(total));
+}
+
 bool is_countable(Shape shape) {
   std::ranges::replace(shape, 0, 1);
   return std::ranges::all_of(shape, [](int64_t extent) { return extent > 0; }) &&

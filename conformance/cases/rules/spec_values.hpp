@@ -41,5 +41,6 @@ Value reduced(const Shape& shape, const Shape& axes, int64_t keepdims);
 Value blocks(const Shape& shape, const Shape& counts);
 Value window(const Shape& size, const Shape& kernel, const Shape& stride, const Shape& padding,
              const Shape& dilation);
+Value band(int64_t rows, int64_t columns, int64_t begin, int64_t end);
 
 }  // namespace bp::conformance::spec
