@@ -29,7 +29,8 @@ class Gpt : public bp::nn::Module {
     for (int64_t i = 0; i < o.layers; ++i) {
       blocks_.push_back(std::make_shared<nn::TransformerBlock>(
           o.width, o.heads,
-          nn::TransformerBlockOptions{.attention = {.is_causal = true}, .dropout = o.dropout}));
+          nn::TransformerBlockOptions{.attention = {.causal = bp::Causal::kTopLeft},
+                                      .dropout = o.dropout}));
       add_module("blocks." + std::to_string(i), blocks_.back());
     }
     add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));

@@ -16,46 +16,13 @@
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/normal-inl.hpp"
+#include "backends/host_kernels/philox-inl.hpp"
 #include "backends/host_kernels/random.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-// These functions return the high and the low half of a product.
-HWY_INLINE uint32_t high_of(uint32_t a, uint32_t b) {
-  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
-}
-
-// Sets words[w * kRandomBlocks + k] to word w of block first + k. The compiler vectorizes the loop
-// over k.
-void random_blocks(uint64_t seed, uint64_t offset, uint64_t first, uint32_t* HWY_RESTRICT words) {
-  std::array<uint32_t, kRandomBlocks> c0, c1, c2, c3;
-  for (size_t k = 0; k < kRandomBlocks; ++k) {
-    c0[k] = static_cast<uint32_t>(first + k);
-    c1[k] = static_cast<uint32_t>((first + k) >> 32);
-    c2[k] = static_cast<uint32_t>(offset);
-    c3[k] = static_cast<uint32_t>(offset >> 32);
-  }
-  auto key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
-    for (size_t k = 0; k < kRandomBlocks; ++k) {
-      const uint32_t high0 = high_of(0xD2511F53u, c0[k]), low0 = 0xD2511F53u * c0[k];
-      const uint32_t high1 = high_of(0xCD9E8D57u, c2[k]), low1 = 0xCD9E8D57u * c2[k];
-      c0[k] = high1 ^ c1[k] ^ key0;
-      c1[k] = low1;
-      c2[k] = high0 ^ c3[k] ^ key1;
-      c3[k] = low0;
-    }
-  }
-  for (size_t k = 0; k < kRandomBlocks; ++k) {
-    words[k * 4] = c0[k];
-    words[k * 4 + 1] = c1[k];
-    words[k * 4 + 2] = c2[k];
-    words[k * 4 + 3] = c3[k];
-  }
-}
 
 // ---- What is made of the words of some blocks ---------------------------------------------------
 
@@ -73,10 +40,6 @@ HWY_INLINE void write(const RandomRun& run, int64_t n, const Value& value) {
     return;
   }
   for (int64_t i = 0; i < n; ++i) element<T>(run.y, run.y_stride, i) = value(i);
-}
-
-HWY_INLINE float uniform_f32(uint32_t word) {
-  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
 
 // Returns uniform numbers with as many bits as the fraction of T and its hidden bit, so that every
@@ -190,8 +153,8 @@ void random_run(const RandomRun& run) {
   while (rest.count > 0) {
     const int64_t skipped = rest.first % per_block;
     const int64_t n = std::min(rest.count, per_block * int64_t{kRandomBlocks} - skipped);
-    random_blocks(run.seed, run.offset, static_cast<uint64_t>(rest.first / per_block),
-                  words.data());
+    random_blocks<kRandomBlocks>(run.seed, run.offset,
+                                 static_cast<uint64_t>(rest.first / per_block), words.data());
     writer(words.data(), skipped * words_per_element, rest, n);
     rest.first += n;
     rest.count -= n;

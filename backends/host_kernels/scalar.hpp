@@ -11,6 +11,7 @@ namespace bp::kernels {
 // One value that is in the call, or in a tensor that is read when the work runs.
 class ScalarArgument {
  public:
+  ScalarArgument() = default;  // The value is 0, and in the call.
   // `dtype` is the dtype of the argument, and T below is the type that stores it.
   ScalarArgument(const bp_tensor* tensor, const bp_scalar& scalar, bp_dtype dtype)
       : address_(tensor == nullptr ? nullptr : data<const std::byte>(*tensor)),
@@ -29,8 +30,8 @@ class ScalarArgument {
   }
 
  private:
-  const std::byte* address_;
-  uint64_t bits_;
+  const std::byte* address_ = nullptr;
+  uint64_t bits_ = 0;
 };
 
 }  // namespace bp::kernels

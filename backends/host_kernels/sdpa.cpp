@@ -33,6 +33,9 @@ AttentionScratch::AttentionScratch(const Attention& a, bool is_backward) {
   q_rows = reserve(is_backward ? padded_width(a.width) * kRowBlock : 0);
   grad_rows = reserve(is_backward ? padded_width(a.value_width) * kRowBlock : 0);
   grad_scores = reserve(is_backward ? kKeyBlock * kRowBlock : 0);
+  const bool bends = is_backward && (a.has_softcap() || a.has_dropout());
+  slopes = reserve(bends ? kKeyBlock * kRowBlock : 0);
+  kept = reserve(bends || a.has_dropout() ? kKeyBlock * kRowBlock : 0);
 }
 
 int64_t AttentionScratch::reserve(int64_t elements) {
@@ -54,6 +57,12 @@ uint64_t attention_workspace_size_bytes(const AttentionBackward& a, int thread_c
 
 namespace {
 
+// A frame may have neither the tensor nor the scalar, which stands for 0.
+ScalarArgument seed_argument(const bp_tensor* tensor, const bp_scalar& scalar) {
+  if (tensor == nullptr && scalar.dtype == 0) return {};
+  return {tensor, scalar, BP_U64};
+}
+
 template <typename Args>
 void set_operands(Attention& a, const Args& args) {
   a.dtype = args.q->dtype;
@@ -71,8 +80,15 @@ void set_operands(Attention& a, const Args& args) {
   a.has_bias = args.bias != nullptr;
   if (a.has_mask) a.mask = view_of(*args.mask);
   if (a.has_bias) a.bias = view_of(*args.bias);
-  a.is_causal = args.is_causal != 0;
+  a.has_sinks = args.sinks != nullptr;
+  if (a.has_sinks) a.sinks = view_of(*args.sinks);
+  a.has_band = has_band(args);
+  a.band = key_band(args);
   a.scale = args.scale;
+  a.softcap = args.softcap;
+  a.dropout = {.p = args.dropout_p,
+               .seed = seed_argument(args.seed, args.seed_scalar),
+               .offset = seed_argument(args.offset, args.offset_scalar)};
 }
 
 AttentionForward forward_of(const bp_sdpa_args& args) {
@@ -95,6 +111,8 @@ AttentionBackward backward_of(const bp_sdpa_backward_args& args) {
   a.has_grad_v = args.grad_v != nullptr;
   if (a.has_grad_k) a.grad_k = view_of(*args.grad_k);
   if (a.has_grad_v) a.grad_v = view_of(*args.grad_v);
+  a.has_grad_sinks = args.grad_sinks != nullptr;
+  if (a.has_grad_sinks) a.grad_sinks = view_of(*args.grad_sinks);
   return a;
 }
 
@@ -103,6 +121,9 @@ bp_status submit(const Operands& operands, Launch& launch) {
   return launch.submit(
       [operands, workspace = launch.workspace(), thread_count = launch.thread_count()] {
         run_attention(operands, workspace, thread_count);
+        if constexpr (std::is_same_v<Operands, AttentionBackward>) {
+          if (operands.has_grad_sinks) run_sink_gradients(operands, thread_count);
+        }
       });
 }
 
@@ -125,10 +146,10 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
 }  // namespace
 
 constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>(
-    kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes));
+    kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>(
-        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes));
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels

@@ -4,15 +4,21 @@
 //
 //   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
 //
-// A problem is walked in tiles of kRowBlock rows by kKeyBlock keys. A key that is not seen adds
-// nothing, whatever its value is. A key with a score of -inf has the weight 0.
+// A soft cap bends the scores before the bias. A sink is one more term of the sum of a softmax, and
+// dropout multiplies p by 0 or by 1 / (1 - dropout_p).
+//
+// A problem is walked in tiles of kRowBlock rows by kKeyBlock keys. Tiles that causal or the
+// windows hide from all rows of a block are skipped. A key that is not seen adds nothing, whatever
+// its value is. A key with a score of -inf has the weight 0.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/host_kernels/scalar.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backplane/shell/key_band.hpp"
 #include "kernel_env.hpp"
 
 namespace bp::kernels {
@@ -24,13 +30,22 @@ constexpr int64_t kKeyBlock = 64;
 // added to totals, so that long sums keep their digits.
 constexpr int64_t kTilesOfSum = 64;
 
+// What multiplies the weights of an attention: element i of (batch, heads, queries, keys) is kept
+// where the f32 uniform number i of (seed, offset) is at least p.
+struct AttentionDropout {
+  double p = 0;
+  ScalarArgument seed, offset;
+};
+
 // The operands that the forward and the backward op have.
 struct Attention {
   bp_dtype dtype = 0;
   int64_t batch = 0, key_heads = 0, group = 0, queries = 0, keys = 0, width = 0, value_width = 0;
-  View q, k, v, mask, bias;
-  bool has_mask = false, has_bias = false, is_causal = false;
-  double scale = 0;
+  View q, k, v, mask, bias, sinks;
+  bool has_mask = false, has_bias = false, has_sinks = false, has_band = false;
+  double scale = 0, softcap = 0;
+  KeyBand band;
+  AttentionDropout dropout;
 
   int64_t problems() const { return batch * key_heads; }
   int64_t rows() const { return group * queries; }
@@ -38,16 +53,30 @@ struct Attention {
   int64_t sum_size_bytes() const { return dtype == BP_F64 ? 8 : 4; }
   bool has_key_totals() const { return keys > kTilesOfSum * kKeyBlock; }
 
-  // Returns how many keys a row sees, from the first on, if the mask is ignored.
-  int64_t key_limit(int64_t row) const {
-    return is_causal ? std::clamp<int64_t>(row % queries + keys - queries + 1, 0, keys) : keys;
+  bool has_softcap() const { return softcap != 0; }
+  bool has_dropout() const { return dropout.p != 0; }
+
+  // If the mask is ignored, a row sees the keys [first_key(), key_limit()).
+  int64_t first_key(int64_t row) const { return has_band ? band.first_key(row % queries) : 0; }
+  int64_t key_limit(int64_t row) const { return has_band ? band.key_limit(row % queries) : keys; }
+
+  int64_t head_of(int64_t problem, int64_t row) const {
+    return problem % key_heads * group + row / queries;
+  }
+  template <typename Sum>
+  Sum sink_of(int64_t problem, int64_t row) const {
+    return reinterpret_cast<const Sum*>(sinks.address)[head_of(problem, row) * sinks.strides[0]];
+  }
+  // Returns the number of the weight of key 0 among those of all heads, for the dropout.
+  uint64_t weight_number(int64_t problem, int64_t row) const {
+    const int64_t head = problem / key_heads * key_heads * group + head_of(problem, row);
+    return static_cast<uint64_t>(head * queries + row % queries) * static_cast<uint64_t>(keys);
   }
   // Returns the first element of `row` of a tensor with an axis of query heads and one of queries.
   template <typename T>
   T* row_of(const View& view, int64_t problem, int64_t row) const {
-    const int64_t head = problem % key_heads * group + row / queries;
     return reinterpret_cast<T*>(view.address) + problem / key_heads * view.strides[0] +
-           head * view.strides[1] + row % queries * view.strides[2];
+           head_of(problem, row) * view.strides[1] + row % queries * view.strides[2];
   }
   // Returns the first element of a key, in k, v and their gradients.
   template <typename T>
@@ -63,8 +92,8 @@ struct AttentionForward : Attention {
 };
 
 struct AttentionBackward : Attention {
-  View grad_y, y, lse, grad_q, grad_k, grad_v;
-  bool has_grad_k = false, has_grad_v = false;
+  View grad_y, y, lse, grad_q, grad_k, grad_v, grad_sinks;
+  bool has_grad_k = false, has_grad_v = false, has_grad_sinks = false;
 
   // Returns the number of parts of the rows. Each part has its own sums of grad_k and grad_v, which
   // are added in order. The number depends on the extents alone, so equal input gives equal bits
@@ -84,6 +113,9 @@ uint64_t attention_workspace_size_bytes(const AttentionBackward& attention, int 
 void run_attention(const AttentionForward& attention, std::byte* workspace, int thread_count);
 void run_attention(const AttentionBackward& attention, std::byte* workspace, int thread_count);
 
+// Computes grad_sinks (sdpa_sinks.cpp).
+void run_sink_gradients(const AttentionBackward& attention, int thread_count);
+
 // Pads the width of a tile's rows in memory to a multiple of the most elements that two vectors
 // have.
 constexpr int64_t padded_width(int64_t width) { return (width + 31) / 32 * 32; }
@@ -99,6 +131,8 @@ class AttentionScratch {
   int64_t q_panels, y_panels, keys, values, scores, line, peaks, sums;
   int64_t y_totals, sum_totals;                         // Of earlier keys, if there are many.
   int64_t grad_panels, q_rows, grad_rows, grad_scores;  // Used by the backward op alone.
+  int64_t slopes;  // Of the soft cap, which the backward op uses.
+  int64_t kept;    // What dropout multiplies a tile of weights by.
 
  private:
   int64_t reserve(int64_t elements);

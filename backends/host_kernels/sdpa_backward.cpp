@@ -6,6 +6,10 @@
 //   grad_k   scale * grad_s^T q                    sums over rows, with those of grad_v = p^T
 //   grad_y
 //
+// If there is a soft cap, grad_s is multiplied by its slope, and if there is dropout, the p of
+// grad_v and the products grad_y v^T by what it keeps. sdpa_sinks.cpp computes the gradient of the
+// sinks.
+//
 // A row whose lse is -inf has no weights, and all its gradients are 0.
 //
 // The sums lie in the workspace. There is one pair of sums for each head of keys at work, or, if
@@ -24,7 +28,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "backends/host_kernels/sdpa_tiles-inl.hpp"
+#include "backends/host_kernels/sdpa_terms-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
@@ -57,13 +61,13 @@ class BlockBackward {
   void run() {
     load_rows();
     std::fill_n(part(scratch_.y_panels), block_.panels * kPanel<Sum> * a_.width, Sum{0});
-    const int64_t end = *std::max_element(block_.limits, block_.limits + kRowBlock);
-    for (int64_t key = 0; key < end; key += kKeyBlock) {
+    const int64_t end = block_.key_limit;
+    for (int64_t key = block_.first_tile(); key < end; key += kKeyBlock) {
       const int64_t count = std::min(kKeyBlock, end - key);
       keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
       values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
                                 part(scratch_.values));
-      const bool may_hide = a_.has_mask || a_.is_causal;
+      const bool may_hide = a_.has_mask || a_.has_band;
       is_finite_ = !may_hide || (are_rows_finite_ && is_finite(keys_, count, a_.width));
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
       is_finite_ ? add_to_key_sums(key, count) : add_seen(key, count);
@@ -139,7 +143,7 @@ class BlockBackward {
   // panels.
   void run_tile(int64_t panel, int64_t key, int64_t count) {
     const int64_t first = panel * kPanel<Sum>;
-    const int64_t seen = std::clamp<int64_t>(block_.most(panel) - key, 0, count);
+    const int64_t seen = block_.seen_end(panel, key, count);
     Sum *const p = part(scratch_.scores) + first, *const grad = part(scratch_.grad_scores) + first;
     for (int64_t j = seen; j < count; ++j) {
       std::fill_n(p + j * kRowBlock, kPanel<Sum>, Sum{-0.0});
@@ -152,20 +156,36 @@ class BlockBackward {
     multiply_panel<Read::kAlong, false>(seen, values_.data, values_.stride,
                                         part(scratch_.grad_panels) + first * a_.value_width,
                                         kPanel<Sum>, a_.value_width, grad, kRowBlock);
-    auto scale = static_cast<Sum>(a_.scale);
-    if (a_.has_bias || a_.has_mask) {
-      apply_bias_and_mask<T>(a_, block_, panel, key, seen, part(scratch_.line), p, kRowBlock);
-      scale = Sum{1};
-    }
+    Sum* const slopes = has_factors() ? part(scratch_.slopes) + first : nullptr;
+    const Sum scale =
+        finish_scores<T>(a_, block_, panel, key, seen, part(scratch_.line), p, kRowBlock, slopes);
+    if (has_factors()) write_factors(panel, key, seen);
     const LaneLimits<Sum> limits(block_, panel, key);
-    for (int half = 0; half < 2; ++half) differentiate(panel, half, seen, scale, limits);
+    for (int half = 0; half < 2; ++half) {
+      has_factors() ? differentiate<true>(panel, half, seen, scale, limits)
+                    : differentiate<false>(panel, half, seen, scale, limits);
+    }
     if (!is_finite_) return;
     multiply_panel<Read::kAcross, true>(a_.width, keys_.data, keys_.stride, grad, kRowBlock, seen,
                                         part(scratch_.y_panels) + first * a_.width, kPanel<Sum>);
   }
 
+  // Returns whether slopes and kept are used, which are 1 where there is no soft cap or no dropout.
+  bool has_factors() const { return a_.has_softcap() || a_.has_dropout(); }
+
+  void write_factors(int64_t panel, int64_t key, int64_t count) {
+    const int64_t first = panel * kPanel<Sum>;
+    Sum *const slopes = part(scratch_.slopes) + first, *const kept = part(scratch_.kept) + first;
+    for (int64_t j = 0; j < count && !a_.has_softcap(); ++j) {
+      std::fill_n(slopes + j * kRowBlock, kPanel<Sum>, Sum{1});
+    }
+    if (a_.has_dropout()) return write_kept(a_, block_, panel, key, count, kept, kRowBlock);
+    for (int64_t j = 0; j < count; ++j) std::fill_n(kept + j * kRowBlock, kPanel<Sum>, Sum{1});
+  }
+
   // Turns the scores of one vector of rows into p, which is -0 for a key that is not seen, and the
   // gradients of p into those of the scores.
+  template <bool kHasFactors>
   HWY_NOINLINE void differentiate(int64_t panel, int half, int64_t count, Sum scale,
                                   const LaneLimits<Sum>& limits) {
     const Tag d;
@@ -182,9 +202,16 @@ class BlockBackward {
       const auto x = hn::Sub(s, lse);  // Even the smallest weights matter.
       auto p = hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
       p = hn::IfThenElse(is_seen, p, hn::Set(d, Sum{-0.0}));
-      const auto change = hn::Sub(hn::LoadU(d, to + j * kRowBlock), delta);
+      auto product = hn::LoadU(d, to + j * kRowBlock), of_score = p;
+      if constexpr (kHasFactors) {
+        const auto kept = hn::LoadU(d, part(scratch_.kept) + first + j * kRowBlock);
+        of_score = hn::Mul(p, hn::LoadU(d, part(scratch_.slopes) + first + j * kRowBlock));
+        product = hn::Mul(product, kept);
+        p = hn::Mul(p, kept);  // The weight of a key that is not seen stays -0.
+      }
+      const auto change = hn::Sub(product, delta);
       hn::StoreU(p, d, p_at + j * kRowBlock);
-      hn::StoreU(hn::IfThenElseZero(is_seen, hn::Mul(p, change)), d, to + j * kRowBlock);
+      hn::StoreU(hn::IfThenElseZero(is_seen, hn::Mul(of_score, change)), d, to + j * kRowBlock);
     }
   }
 

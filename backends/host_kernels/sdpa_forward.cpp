@@ -1,7 +1,8 @@
 // The forward op of attention. Each block of rows walks the keys that it sees, tile by tile, and
 // keeps for each row the largest score, the sum of the exponentials and the sum of values so far. A
 // larger score scales the two sums down. Only one tile of scores is in memory at a time. A row
-// whose scores are all -inf counts as a row that sees no key.
+// whose scores are all -inf counts as a row that sees no key. A sink joins the sum of
+// its rows in the end.
 
 #include <cmath>
 #include <limits>
@@ -17,7 +18,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "backends/host_kernels/sdpa_tiles-inl.hpp"
+#include "backends/host_kernels/sdpa_terms-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
@@ -39,8 +40,8 @@ class BlockForward {
     std::fill_n(part(scratch_.y_panels), y_elements(), Sum{0});
     std::fill_n(part(scratch_.peaks), kRowBlock, -kInfinity<Sum>);
     std::fill_n(part(scratch_.sums), kRowBlock, Sum{0});
-    const int64_t end = *std::max_element(block_.limits, block_.limits + kRowBlock);
-    for (int64_t key = 0; key < end; key += kKeyBlock) {
+    const int64_t end = block_.key_limit;
+    for (int64_t key = block_.first_tile(); key < end; key += kKeyBlock) {
       const int64_t count = std::min(kKeyBlock, end - key);
       keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
       values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
@@ -73,19 +74,15 @@ class BlockForward {
 
   // Computes the keys [key, key + count) for one panel.
   void run_tile(int64_t panel, int64_t key, int64_t count) {
-    count = std::min(count, block_.most(panel) - key);
-    if (count <= 0) return;
+    count = block_.seen_end(panel, key, count);
+    if (count == 0) return;
     Sum* const scores = part(scratch_.scores);
     multiply_panel<Read::kAlong, false>(count, keys_.data, keys_.stride,
                                         part(scratch_.q_panels) + panel * kPanel<Sum> * a_.width,
                                         kPanel<Sum>, a_.width, scores, kPanel<Sum>);
-    auto scale = static_cast<Sum>(a_.scale);
-    if (a_.has_bias || a_.has_mask) {
-      apply_bias_and_mask<T>(a_, block_, panel, key, count, part(scratch_.line), scores,
-                             kPanel<Sum>);
-      scale = Sum{1};
-    }
-    const bool may_hide = a_.has_mask || block_.fewest(panel) < key + count;
+    const Sum scale = finish_scores<T>(a_, block_, panel, key, count, part(scratch_.line), scores,
+                                       kPanel<Sum>, static_cast<Sum*>(nullptr));
+    const bool may_hide = a_.has_mask || a_.has_dropout() || !block_.sees_all(panel, key, count);
     may_hide ? add_tile<true>(panel, key, count, scale) : add_tile<false>(panel, key, count, scale);
   }
 
@@ -96,6 +93,7 @@ class BlockForward {
     for (int half = 0; half < 2; ++half) {
       exponentiate<kMayHide>(panel, half, count, scale, limits, y);
     }
+    if (a_.has_dropout()) drop(panel, key, count);
     const Sum* const p = part(scratch_.scores);
     if (kMayHide && !is_finite(values_, count, a_.value_width)) {
       return add_seen_values(count, y);
@@ -155,6 +153,15 @@ class BlockForward {
     }
   }
 
+  // Multiplies the weights by 1 / (1 - dropout_p), or makes them -0, so that they add nothing.
+  void drop(int64_t panel, int64_t key, int64_t count) {
+    Sum* const HWY_RESTRICT p = part(scratch_.scores);
+    Sum* const HWY_RESTRICT kept = part(scratch_.kept);
+    write_kept(a_, block_, panel, key, count, kept, kPanel<Sum>);
+    for (int64_t i = 0; i < count * kPanel<Sum>; ++i)
+      p[i] = kept[i] == 0 ? Sum{-0.0} : p[i] * kept[i];
+  }
+
   // Computes y += p v, and skips keys that are not seen, because 0 times a value that is not finite
   // is NaN.
   void add_seen_values(int64_t count, Sum* y) const {
@@ -170,14 +177,28 @@ class BlockForward {
     }
   }
 
-  // Divides by the sums, and writes y and lse. A row without a weight gets 0 and -inf, whatever the
-  // values are.
+  // Adds the sink of a row: makes exp(peak) * total the denominator, and `sum` what y is divided
+  // by. A row without a weight keeps the sum 0.
+  void add_sink(int64_t row, Sum& peak, Sum& total, Sum& sum) const {
+    const Sum sink = a_.template sink_of<Sum>(block_.problem, row);
+    const Sum larger = sum != 0 && peak > sink ? peak : sink;
+    if (larger == -kInfinity<Sum>) return;
+    if (sum != 0) sum += std::exp(sink - peak);
+    total = total * std::exp(peak - larger) + std::exp(sink - larger);
+    peak = larger;
+  }
+
+  // Divides by the sums, and writes y and lse. A row without a weight gets 0, whatever the values
+  // are, and -inf or its sink.
   void finish() {
     const Tag d;
-    const Sum* const sums = result_of(scratch_.sums, scratch_.sum_totals);
-    for (int64_t r = 0; r < block_.count && a_.has_lse; ++r) {
-      *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) =
-          part(scratch_.peaks)[r] + std::log(sums[r]);
+    Sum* const sums = result_of(scratch_.sums, scratch_.sum_totals);
+    for (int64_t r = 0; r < block_.count; ++r) {
+      const int64_t row = block_.begin + r;
+      Sum peak = part(scratch_.peaks)[r], total = sums[r];
+      if (a_.has_sinks) add_sink(row, peak, total, sums[r]);
+      if (a_.has_lse)
+        *a_.template row_of<Sum>(a_.lse, block_.problem, row) = peak + std::log(total);
     }
     Sum* const first = result_of(scratch_.y_panels, scratch_.y_totals);
     Sum* y = first;

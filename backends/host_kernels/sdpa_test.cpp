@@ -28,6 +28,7 @@ constexpr bp_dtype kDtypeOf<BFloat16> = BP_BF16;
 struct Extents {
   int64_t batch, heads, key_heads, queries, keys, width, value_width;
   bool is_causal = false, has_mask = false, has_bias = false, is_strided = false;
+  uint32_t causal() const { return is_causal ? BP_SDPA_CAUSAL_BOTTOM_RIGHT : BP_SDPA_CAUSAL_NONE; }
 };
 
 // The tensors of one call. Strided ones lie (batch, queries, heads, width), in steps of 2.
@@ -82,7 +83,8 @@ struct Call {
                                                 .y = &*y,
                                                 .lse = &*lse,
                                                 .scale = scale,
-                                                .is_causal = e.is_causal}),
+                                                .causal = e.causal(),
+                                                .window_left = window_left}),
               BP_OK)
         << b.text;
     ASSERT_EQ(b.launch(BP_OP_SDPA_BACKWARD, bp_sdpa_backward_args{.grad_y = &*grad_y,
@@ -97,7 +99,8 @@ struct Call {
                                                                   .grad_k = &*grad_k,
                                                                   .grad_v = &*grad_v,
                                                                   .scale = scale,
-                                                                  .is_causal = e.is_causal}),
+                                                                  .causal = e.causal(),
+                                                                  .window_left = window_left}),
               BP_OK)
         << b.text;
   }
@@ -113,6 +116,7 @@ struct Call {
   TestBackend& b;
   Extents e;
   double scale = 0.3;
+  int64_t window_left = 0;
   std::mt19937 random{20240501};
   std::unique_ptr<TestTensor> q, k, v, grad_y, y, grad_q, grad_k, grad_v, lse, mask, bias;
 };
@@ -132,7 +136,9 @@ void Call<T>::check_row(int64_t row, double tolerance, std::vector<double>& grad
   std::vector<double> p(static_cast<size_t>(e.keys));
   double total = 0;
   for (int64_t j = 0; j < e.keys; ++j) {
-    const bool is_seen = (!e.is_causal || j <= row % e.queries + e.keys - e.queries) &&
+    const int64_t diagonal = row % e.queries + e.keys - e.queries;
+    const bool is_seen = (!e.is_causal || j <= diagonal) &&
+                         (window_left == 0 || j > diagonal - window_left) &&
                          (!mask || mask->at<uint8_t>(row * e.keys + j) != 0);
     const double shift = bias ? value(*bias, row * e.keys + j) : 0;
     const double score = scale * dot(*q, row, *k, first + j, e.width) + shift;
@@ -205,6 +211,21 @@ const std::vector<Extents> kCalls = {
     {1, 2, 2, 0, 5, 4, 4},
     {1, 2, 1, 3, 5, 0, 4, false, true, false, true},
 };
+
+// Windows that begin and end within tiles, and beyond them.
+TEST(AttentionOfF32, SkipsTilesOutsideOfAWindow) {
+  TestBackend b{BACKEND_PATH, {{"threads", "3"}}};
+  for (const int64_t window : {1, 5, 64, 70, 1000}) {
+    for (const bool is_causal : {false, true}) {
+      for (const int64_t queries : {130, 300}) {
+        Call<float> call(b, {1, 2, 1, queries, 200, 9, 5, is_causal});
+        call.window_left = window;
+        call.check(2e-5);
+        ASSERT_FALSE(HasFatalFailure()) << "window " << window << ", queries " << queries;
+      }
+    }
+  }
+}
 
 template <typename T>
 class Attention : public testing::Test {};

@@ -180,20 +180,36 @@ struct RowBlock {
         begin(block * kRowBlock),
         count(std::min(kRowBlock, a.rows() - begin)),
         panels((count + kPanel<Sum> - 1) / kPanel<Sum>) {
-    for (int64_t r = 0; r < kRowBlock; ++r) limits[r] = r < count ? a.key_limit(begin + r) : 0;
+    for (int64_t r = 0; r < count; ++r) {
+      firsts[r] = a.first_key(begin + r);
+      limits[r] = a.key_limit(begin + r);
+      first_key = r == 0 ? firsts[r] : std::min(first_key, firsts[r]);
+      key_limit = std::max(key_limit, limits[r]);
+    }
+    for (int64_t r = count; r < kRowBlock; ++r) firsts[r] = limits[r] = first_key;
   }
 
-  // most() and fewest() return the most and the fewest keys that a row of the panel sees.
-  int64_t most(int64_t panel) const {
-    const int64_t* const first = limits + panel * kPanel<Sum>;
-    return *std::max_element(first, first + kPanel<Sum>);
+  // Returns the place behind the last key of [key, key + key_count) that a row of the panel sees,
+  // counted from `key`, or 0 if no row sees one.
+  int64_t seen_end(int64_t panel, int64_t key, int64_t key_count) const {
+    const int64_t* const first = firsts + panel * kPanel<Sum>;
+    const int64_t* const limit = limits + panel * kPanel<Sum>;
+    if (*std::min_element(first, first + kPanel<Sum>) >= key + key_count) return 0;
+    return std::clamp<int64_t>(*std::max_element(limit, limit + kPanel<Sum>) - key, 0, key_count);
   }
-  int64_t fewest(int64_t panel) const {
-    const int64_t* const first = limits + panel * kPanel<Sum>;
-    return *std::min_element(first, first + kPanel<Sum>);
+  // Returns whether each row of the panel sees each of the keys [key, key + key_count).
+  bool sees_all(int64_t panel, int64_t key, int64_t key_count) const {
+    const int64_t* const first = firsts + panel * kPanel<Sum>;
+    const int64_t* const limit = limits + panel * kPanel<Sum>;
+    return *std::max_element(first, first + kPanel<Sum>) <= key &&
+           *std::min_element(limit, limit + kPanel<Sum>) >= key + key_count;
   }
+  // Returns the first key of the first tile that a row sees. Tiles begin at multiples of kKeyBlock.
+  int64_t first_tile() const { return first_key / kKeyBlock * kKeyBlock; }
 
   int64_t problem, begin, count, panels;
+  int64_t first_key = 0, key_limit = 0;  // The keys that some row sees.
+  int64_t firsts[kRowBlock];
   int64_t limits[kRowBlock];
 };
 
@@ -221,51 +237,28 @@ void store_panels(const Attention& a, const RowBlock<Sum>& block, const View& vi
   }
 }
 
-// scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
-// `count` keys from `key` on.
-template <typename T, typename Sum>
-void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
-                         int64_t count, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
-                         int64_t scores_stride) {
-  const auto scale = static_cast<Sum>(a.scale);
-  const int64_t lanes = std::min(kPanel<Sum>, block.count - panel * kPanel<Sum>);
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    const int64_t row = block.begin + panel * kPanel<Sum> + lane;
-    if (a.has_bias) {
-      const int64_t stride = a.bias.strides[3];
-      load_line(a.row_of<const T>(a.bias, block.problem, row) + key * stride, stride, count, line);
-    } else {
-      std::fill_n(line, count, Sum{0});
-    }
-    for (int64_t j = 0; j < count; ++j) {
-      Sum& score = scores[j * scores_stride + lane];
-      score = scale * score + line[j];
-    }
-    if (!a.has_mask) continue;
-    const int64_t stride = a.mask.strides[3];
-    const auto* const mask = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
-    for (int64_t j = 0; j < count; ++j) {
-      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = hidden_score<Sum>();
-    }
-  }
-}
-
-// How many keys of a tile that begins at `key` each lane of a panel sees. The counts are exact in
-// Sum, because they are small.
+// The keys of a tile, which begins at `key`, that each lane of a panel sees. The numbers are exact
+// in Sum, because they are small.
 template <typename Sum>
 struct LaneLimits {
   LaneLimits(const RowBlock<Sum>& block, int64_t panel, int64_t key) {
     for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {
-      const int64_t limit = block.limits[panel * kPanel<Sum> + lane] - key;
-      values[lane] = static_cast<Sum>(std::clamp<int64_t>(limit, 0, kKeyBlock));
+      const int64_t row = panel * kPanel<Sum> + lane;
+      firsts[lane] = in_tile(block.firsts[row] - key);
+      values[lane] = in_tile(block.limits[row] - key);
     }
   }
   // Returns the mask of the lanes of vector `half` that see key j of the tile.
   HWY_INLINE auto sees(int half, int64_t j) const {
     const TileTag<Sum> d;
-    return hn::Lt(hn::Set(d, static_cast<Sum>(j)), hn::LoadU(d, values + half * kTileLanes<Sum>));
+    const auto number = hn::Set(d, static_cast<Sum>(j));
+    return hn::And(hn::Ge(number, hn::LoadU(d, firsts + half * kTileLanes<Sum>)),
+                   hn::Lt(number, hn::LoadU(d, values + half * kTileLanes<Sum>)));
   }
-  Sum values[kPanel<Sum>];
+  static Sum in_tile(int64_t key) {
+    return static_cast<Sum>(std::clamp<int64_t>(key, 0, kKeyBlock));
+  }
+  Sum firsts[kPanel<Sum>], values[kPanel<Sum>];
 };
 
 // Returns exp(x) for x of at most about 0, and NaN for NaN. The f32 function has an error of at

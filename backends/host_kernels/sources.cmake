@@ -34,6 +34,7 @@ set(kernel_sources
   sdpa.cpp
   sdpa_backward.cpp
   sdpa_forward.cpp
+  sdpa_sinks.cpp
   softmax.cpp
   softmax_backward.cpp
   softmax_backward_rows.cpp

@@ -8,6 +8,7 @@ namespace bp::mutants {
 namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
+constexpr uint32_t kSdpa[] = {BP_OP_SDPA};
 
 // A matrix in f32 whose numbers of rows and columns are even.
 struct Block {
@@ -96,8 +97,35 @@ bp_status multiply_fast(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
+// Returns the lse of attention without its sinks, by a first launch. The second one leaves it
+// alone.
+bp_status forget_sinks_of_lse(const Call& call, const bp_sdpa_args& args) {
+  bp_sdpa_args frame = args;
+  frame.sinks = nullptr;
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  frame.sinks = args.sinks;
+  frame.lse = nullptr;
+  return call.run(&frame);
+}
+
+// 53: attention begins its diagonal at the first key. Sinks: lse has no sink. Window: a left window
+// does not count the key on the diagonal. Offset: all dropout begins at one number.
+bp_status attend_badly(const Call& call, std::string_view strength, const void* args) {
+  bp_sdpa_args frame = *static_cast<const bp_sdpa_args*>(args);
+  if (strength == "sinks") return forget_sinks_of_lse(call, frame);
+  if (strength == "offset" && frame.offset == nullptr) frame.offset_scalar.bits = 0;
+  if (strength == "window" && frame.window_left != 0 && frame.window_left != INT64_MAX) {
+    ++frame.window_left;
+  }
+  if (strength.empty() && frame.causal == BP_SDPA_CAUSAL_BOTTOM_RIGHT) {
+    frame.causal = BP_SDPA_CAUSAL_TOP_LEFT;
+  }
+  return call.run(&frame);
+}
+
 constexpr Mutant kTable[] = {
     {"43", kMatmul, multiply_fast},
+    {"53", kSdpa, attend_badly},
 };
 
 }  // namespace

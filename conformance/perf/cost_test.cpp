@@ -56,10 +56,11 @@ TEST(Cost, CountsPairsOfAttentionThatAreSeen) {
   sdpa.input("q", BP_F32, {2, 3, 4, 8}, kRandom).input("k", BP_F32, {2, 3, 4, 8}, kRandom);
   sdpa.input("v", BP_F32, {2, 3, 4, 5}, kRandom).output("y", BP_F32, {2, 3, 4, 5});
   OpCase causal = sdpa;
-  sdpa.set("is_causal", int64_t{0});
-  causal.set("is_causal", int64_t{1});
+  OpCase window = causal.set("causal", int64_t{1});
+  window.set("window_left", int64_t{2});
   EXPECT_EQ(cost_of(sdpa).flops, 2 * (2 * 3 * 16) * (8 + 5));
   EXPECT_EQ(cost_of(causal).flops, 2 * (2 * 3 * 10) * (8 + 5));
+  EXPECT_EQ(cost_of(window).flops, 2 * (2 * 3 * 7) * (8 + 5));
 }
 
 }  // namespace

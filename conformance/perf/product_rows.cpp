@@ -103,13 +103,19 @@ void add_attention_rows(std::vector<PerfRow>& rows) {
   const std::vector<PerfShape> forward = {{"q", heads}, {"k", heads}, {"v", heads}};
   const std::vector<PerfShape> backward = {{"grad_y", few}, {"q", few}, {"k", few},
                                            {"v", few},      {"y", few}, {"lse", {1, 4, 128}}};
+  const Shape many = {1, 8, 2048, 64};
+  const std::vector<PerfShape> longer = {{"q", many}, {"k", many}, {"v", many}};
   const std::vector<Attribute> scale = {{"scale", 0.125}};
+  const std::vector<Attribute> window = {{"scale", 0.125}, {"window_left", int64_t{128}}};
   constexpr const char* kPlain = "random.b2h2g2q5k5d4v4.dense";
   constexpr const char* kCausal = "random.b2h2g2q5k5d4v4_causal.dense";
+  constexpr const char* kWindow = "random.b2h4g2q5k9d8v6_causal_left3.dense";
   rows.insert(rows.end(),
               {
                   {BP_OP_SDPA, "h8s256d64", kPlain, kF32, forward, scale},
                   {BP_OP_SDPA, "causal_h8s256d64", kCausal, kTwo, forward, scale},
+                  {BP_OP_SDPA, "causal_h8s2048d64", kCausal, kF32, longer, scale},
+                  {BP_OP_SDPA, "window128_h8s2048d64", kWindow, kF32, longer, window},
                   {BP_OP_SDPA_BACKWARD, "causal_h4s128d64", kCausal, kF32, backward, scale},
                   {BP_OP_ROPE,
                    "halves",

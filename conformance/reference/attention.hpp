@@ -9,18 +9,30 @@
 
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/reference/array.hpp"
+#include "conformance/reference/functions.hpp"
+#include "conformance/reference/random.hpp"
 
 namespace bp::conformance::reference {
 
+// Which keys a query may see: all, or those up to its diagonal, which ends at the last key or
+// begins at the first.
+enum class Causal { kNone, kBottomRight, kTopLeft };
+
 // The shapes: q is (batch, heads, queries, width), k is (batch, key heads, keys, width), v is
-// (batch, key heads, keys, value width); mask and bias are (batch, heads, queries, keys).
+// (batch, key heads, keys, value width); mask and bias are (batch, heads, queries, keys), and sinks
+// are (heads).
 template <typename N>
 struct Attention {
   Array<N> q, k, v;
   std::optional<Array<int64_t>> mask;
   std::optional<Array<N>> bias;
   double scale = 1;
-  bool is_causal = false;
+  Causal causal = Causal::kNone;
+  int64_t window_left = 0, window_right = 0;
+  double softcap = 0;
+  std::optional<Array<N>> sinks;
+  double dropout_p = 0;
+  RandomState random;
 
   int64_t queries() const { return q.shape[2]; }
   int64_t keys() const { return k.shape[2]; }
@@ -36,23 +48,53 @@ struct Attention {
     return (batch * k.shape[1] + head / group) * keys() + j;
   }
 
+  int64_t head_of(int64_t row) const { return row / queries() % q.shape[1]; }
+
   std::vector<int64_t> seen_keys(int64_t row) const {
     std::vector<int64_t> seen;
+    const int64_t query = row % queries();
+    const int64_t diagonal = causal == Causal::kTopLeft ? query : query + keys() - queries();
     for (int64_t j = 0; j < keys(); ++j) {
-      if (is_causal && j > row % queries() + keys() - queries()) continue;
+      if (causal != Causal::kNone && j > diagonal) continue;
+      if (window_left != 0 && diagonal - j >= window_left) continue;
+      if (window_right != 0 && j - diagonal >= window_right) continue;
       if (mask && (*mask)[row * keys() + j] == 0) continue;
       seen.push_back(j);
     }
     return seen;
   }
 
-  N score(int64_t row, int64_t j) const {
+  N bent(N scaled) const {
+    using std::tanh;
+    return tanh(scaled / constant<N>(softcap));
+  }
+  // Returns the slope of the soft cap.
+  N slope(int64_t row, int64_t j) const {
+    if (softcap == 0) return N(1);
+    std::vector<N> products;
+    for (int64_t c = 0; c < width(); ++c) {
+      products.push_back(q[row * width() + c] * k[key_row(row, j) * width() + c]);
+    }
+    const N t = bent(constant<N>(scale) * sum_of(std::span<const N>(products)));
+    return N(1) - t * t;
+  }
+  // Returns what dropout multiplies a weight by.
+  N kept(int64_t row, int64_t j) const {
+    if (dropout_p == 0) return N(1);
+    return dropout(random, static_cast<uint64_t>(row * keys() + j), dropout_p, N(1));
+  }
+
+  // Returns the score without the bias.
+  N capped(int64_t row, int64_t j) const {
     std::vector<N> products;
     for (int64_t c = 0; c < width(); ++c) {
       products.push_back(q[row * width() + c] * k[key_row(row, j) * width() + c]);
     }
     const N scaled = constant<N>(scale) * sum_of(std::span<const N>(products));
-    return bias ? scaled + (*bias)[row * keys() + j] : scaled;
+    return softcap == 0 ? scaled : constant<N>(softcap) * bent(scaled);
+  }
+  N score(int64_t row, int64_t j) const {
+    return bias ? capped(row, j) + (*bias)[row * keys() + j] : capped(row, j);
   }
 };
 
@@ -61,7 +103,8 @@ struct Attended {
   Array<N> y, lse;
 };
 
-// A query that sees no key gives 0, and -inf in lse. So does a query whose scores are all -inf.
+// A query that sees no key gives 0, and -inf or its sink in lse. So does a query whose scores are
+// all -inf.
 template <typename N>
 Attended<N> sdpa(const Attention<N>& a) {
   using std::exp;
@@ -70,22 +113,25 @@ Attended<N> sdpa(const Attention<N>& a) {
                      Array<N>(Shape{a.q.shape[0], a.q.shape[1], a.queries()})};
   for (int64_t row = 0; row < a.row_count(); ++row) {
     const std::vector<int64_t> seen = a.seen_keys(row);
-    result.lse[row] = N(-HUGE_VAL);
-    if (seen.empty()) continue;
+    result.lse[row] = a.sinks ? (*a.sinks)[a.head_of(row)] : N(-HUGE_VAL);
     std::vector<N> weights;
     for (const int64_t j : seen) weights.push_back(a.score(row, j));
-    N peak = weights.front();
-    for (const N& weight : weights) peak = peak < weight ? weight : peak;
     const bool is_nothing = std::all_of(weights.begin(), weights.end(),
                                         [](const N& weight) { return weight == N(-HUGE_VAL); });
     if (is_nothing) continue;
+    if (a.sinks) weights.push_back((*a.sinks)[a.head_of(row)]);
+    N peak = weights.front();
+    for (const N& weight : weights) peak = peak < weight ? weight : peak;
     for (N& weight : weights) weight = exp(weight - peak);
     const N total = sum_of(std::span<const N>(weights));
     result.lse[row] = log(total) + peak;
     for (int64_t c = 0; c < a.value_width(); ++c) {
       std::vector<N> terms;
       for (size_t i = 0; i < seen.size(); ++i) {
-        terms.push_back(weights[i] / total * a.v[a.key_row(row, seen[i]) * a.value_width() + c]);
+        const N kept = a.kept(row, seen[i]);
+        if (kept == N(0)) continue;
+        terms.push_back(weights[i] / total * kept *
+                        a.v[a.key_row(row, seen[i]) * a.value_width() + c]);
       }
       result.y[row * a.value_width() + c] = sum_of(std::span<const N>(terms));
     }
@@ -122,7 +168,7 @@ class TermSums {
 
 template <typename N>
 struct AttentionGradients {
-  Array<N> q, k, v;
+  Array<N> q, k, v, sinks;
 };
 
 template <typename N>
@@ -152,15 +198,21 @@ template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
                                     const Array<N>& y, const Array<N>& lse) {
   TermSums<N> grad_q(a.q.shape), grad_k(a.k.shape), grad_v(a.v.shape);
+  TermSums<N> grad_sinks(Shape{a.q.shape[1]});
   for (int64_t row = 0; row < a.row_count(); ++row) {
     if (lse[row] == N(-HUGE_VAL)) continue;
     const N delta = dot_rows(grad_y, row, y, row, a.value_width());
+    if (a.sinks) {
+      const int64_t head = a.head_of(row);
+      grad_sinks.add(head, -(weight_of((*a.sinks)[head], lse[row]) * delta));
+    }
     for (const int64_t j : a.seen_keys(row)) {
       const int64_t key = a.key_row(row, j);
-      const N p = weight_of(a.score(row, j), lse[row]);
-      const N s = p * (dot_rows(grad_y, row, a.v, key, a.value_width()) - delta);
+      const N p = weight_of(a.score(row, j), lse[row]), kept = a.kept(row, j);
+      const N product = kept * dot_rows(grad_y, row, a.v, key, a.value_width());
+      const N s = p * a.slope(row, j) * (product - delta);
       for (int64_t c = 0; c < a.value_width(); ++c) {
-        grad_v.add(key * a.value_width() + c, p * grad_y[row * a.value_width() + c]);
+        grad_v.add(key * a.value_width() + c, p * kept * grad_y[row * a.value_width() + c]);
       }
       for (int64_t c = 0; c < a.width(); ++c) {
         grad_q.add(row * a.width() + c, s * a.k[key * a.width() + c]);
@@ -169,7 +221,7 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
     }
   }
   const N scale = constant<N>(a.scale);
-  return {grad_q.scaled(scale), grad_k.scaled(scale), grad_v.plain()};
+  return {grad_q.scaled(scale), grad_k.scaled(scale), grad_v.plain(), grad_sinks.plain()};
 }
 
 // ---- rope ------------------------------------------------------------------------------------ //

@@ -34,7 +34,7 @@ TEST(Attention, WeighsTheValuesOfTheKeysThatAQuerySees) {
   a.q.data = {1, 2};
   a.k.data = {0, std::log(3.0), 5};
   a.v.data = {4, 8, 100};
-  a.is_causal = true;  // Query 0 sees two keys, and query 1 sees all three.
+  a.causal = Causal::kBottomRight;  // Query 0 sees two keys, and query 1 sees all three.
   EXPECT_EQ(a.seen_keys(0), (std::vector<int64_t>{0, 1}));
   const Attended<double> result = sdpa(a);
   EXPECT_NEAR(result.y[0], 7, 1e-14);  // The weights are 1/4 and 3/4.
@@ -54,11 +54,58 @@ TEST(Attention, HeadsShareKeysInGroups) {
   EXPECT_EQ(a.key_row(4 * 3, 0), 8);      // The row is in batch 1.
 }
 
+TEST(Attention, AWindowCountsTheKeyOnTheDiagonal) {
+  Attention<double> a{Array<double>(Shape{1, 1, 3, 1}), Array<double>(Shape{1, 1, 5, 1}),
+                      Array<double>(Shape{1, 1, 5, 1}), std::nullopt, std::nullopt};
+  using Keys = std::vector<int64_t>;
+  a.causal = Causal::kTopLeft;
+  EXPECT_EQ(a.seen_keys(1), (Keys{0, 1}));
+  a.window_left = 1;
+  EXPECT_EQ(a.seen_keys(1), Keys{1});
+  a.causal = Causal::kBottomRight;
+  EXPECT_EQ(a.seen_keys(1), Keys{3});
+  a.causal = Causal::kNone;
+  a.window_left = 3;
+  a.window_right = 2;
+  EXPECT_EQ(a.seen_keys(1), (Keys{1, 2, 3, 4}));
+  EXPECT_EQ(a.seen_keys(0), (Keys{0, 1, 2, 3}));
+}
+
+TEST(Attention, ASinkTakesWeightAndHasNoValue) {
+  Attention<double> a{Array<double>(Shape{1, 2, 1, 1}), Array<double>(Shape{1, 1, 3, 1}),
+                      Array<double>(Shape{1, 1, 3, 1}), std::nullopt, std::nullopt};
+  a.v.data = {4, 8, 12};  // The scores are 0.
+  a.sinks = Array<double>(Shape{2});
+  (*a.sinks).data = {std::log(3.0), -HUGE_VAL};
+  const Attended<double> result = sdpa(a);
+  EXPECT_NEAR(result.y[0], 4, 1e-14);
+  EXPECT_NEAR(result.lse[0], std::log(6.0), 1e-15);
+  EXPECT_NEAR(result.y[1], 8, 1e-14);
+  a.mask = Array<int64_t>(Shape{1, 2, 1, 3});
+  const Attended<double> blind = sdpa(a);
+  EXPECT_EQ(blind.y.data, (std::vector<double>{0, 0}));
+  EXPECT_EQ(blind.lse.data, (std::vector<double>{std::log(3.0), -HUGE_VAL}));
+}
+
+TEST(Attention, ASoftCapComesBeforeTheBias) {
+  Attention<double> a = grouped();
+  const double bias = (*a.bias)[1], product = a.score(0, 1) - bias;
+  a.softcap = 0.3;
+  EXPECT_NEAR(a.score(0, 1), 0.3 * std::tanh(product / 0.3) + bias, 1e-15);
+}
+
 TEST(Attention, GradientsAreTheSlopes) {
   constexpr double kStep = 1e-6;
-  for (const bool is_causal : {false, true}) {
+  for (const bool has_all : {false, true}) {
     Attention<double> a = grouped();
-    a.is_causal = is_causal;
+    if (has_all) {
+      a.causal = Causal::kBottomRight;
+      a.window_left = 3;
+      a.softcap = 0.8;
+      a.sinks = random({4}, 8);
+      a.dropout_p = 0.3;
+      a.random = {11, 3};
+    }
     const Array<double> grad_y = random({2, 4, 3, 2}, 4);
     const auto loss = [&] {
       const Array<double> y = sdpa(a).y;
@@ -81,6 +128,7 @@ TEST(Attention, GradientsAreTheSlopes) {
     expect_slopes(a.q, grads.q);
     expect_slopes(a.k, grads.k);
     expect_slopes(a.v, grads.v);
+    if (has_all) expect_slopes(*a.sinks, grads.sinks);
   }
 }
 

@@ -34,17 +34,40 @@ Tensor mixed_rms_norm_backward(Inputs x) {
 Tensor seen(IntList shape) { return lt(gradient_sample(shape, 6), 1.2); }
 
 // Takes q, and k and v with as many heads as q. Each two heads of q share one head of k and v.
-Tensor grouped_sdpa(Inputs x, bool is_causal) {
-  return sdpa(x[0], x[1], x[2], 0.7, {}, {}, is_causal);
-}
+Tensor grouped_sdpa(Inputs x, Causal causal) { return sdpa(x[0], x[1], x[2], 0.7, {}, {}, causal); }
 
 // Takes grad_y, q, k and v.
-Tensor mixed_sdpa_backward(Inputs x, const Tensor& mask, const Tensor& bias, bool is_causal) {
+Tensor mixed_sdpa_backward(Inputs x, const Tensor& mask, const Tensor& bias, Causal causal) {
   Tensor lse, grad_k, grad_v;
-  const Tensor y = sdpa(x[1], x[2], x[3], 0.7, mask, bias, is_causal, &lse);
+  const Tensor y = sdpa(x[1], x[2], x[3], 0.7, mask, bias, causal, &lse);
   const Tensor grad_q =
-      sdpa_backward(x[0], x[1], x[2], x[3], y, lse, 0.7, mask, bias, is_causal, &grad_k, &grad_v);
+      sdpa_backward(x[0], x[1], x[2], x[3], y, lse, 0.7, mask, bias, causal, &grad_k, &grad_v);
   return gradient_mix({grad_q, grad_k, grad_v});
+}
+
+// What sdpa has beside masks.
+struct AttentionTerms {
+  int64_t window_left = 0, window_right = 0;
+  double softcap = 0, dropout_p = 0;
+};
+
+// Takes q, k, v and, if wanted, sinks.
+Tensor sdpa_with(Inputs x, Causal causal, const AttentionTerms& t) {
+  return sdpa(x[0], x[1], x[2], 0.7, {}, {}, causal, nullptr, x.size() > 3 ? x[3] : Tensor(),
+              t.window_left, t.window_right, t.softcap, t.dropout_p, 11, 3);
+}
+
+// Takes grad_y, q, k, v and, if wanted, sinks.
+Tensor sdpa_backward_with(Inputs x, Causal causal, const AttentionTerms& t) {
+  const Tensor sinks = x.size() > 4 ? x[4] : Tensor();
+  Tensor lse, grad_k, grad_v, grad_sinks;
+  const Tensor y = sdpa(x[1], x[2], x[3], 0.7, {}, {}, causal, &lse, sinks, t.window_left,
+                        t.window_right, t.softcap, t.dropout_p, 11, 3);
+  const Tensor grad_q = sdpa_backward(x[0], x[1], x[2], x[3], y, lse, 0.7, {}, {}, causal, &grad_k,
+                                      &grad_v, sinks ? &grad_sinks : nullptr, sinks, t.window_left,
+                                      t.window_right, t.softcap, t.dropout_p, 11, 3);
+  return sinks ? gradient_mix({grad_q, grad_k, grad_v, grad_sinks})
+               : gradient_mix({grad_q, grad_k, grad_v});
 }
 
 Tensor turn(const Tensor& angles, bool wants_sine) {
@@ -124,18 +147,21 @@ std::vector<GradientCase> attention_gradient_cases() {
   const std::vector<std::vector<int64_t>> grouped{{1, 4, 2, 2}, {1, 2, 3, 2}, {1, 2, 3, 3}};
   std::vector<std::vector<int64_t>> backward{{1, 4, 2, 3}};
   backward.insert(backward.end(), grouped.begin(), grouped.end());
-  return {
+  std::vector<GradientCase> cases = {
       {"sdpa", same, [](Inputs x) { return sdpa(x[0], x[1], x[2], 0.7); }},
-      {"sdpa, causal and grouped", grouped, [](Inputs x) { return grouped_sdpa(x, true); }},
-      {"sdpa, grouped", grouped, [](Inputs x) { return grouped_sdpa(x, false); }},
+      {"sdpa, causal and grouped", grouped,
+       [](Inputs x) { return grouped_sdpa(x, Causal::kBottomRight); }},
+      {"sdpa, grouped", grouped, [](Inputs x) { return grouped_sdpa(x, Causal::kNone); }},
       {"sdpa, with mask and bias", same,
        [](Inputs x) {
          return sdpa(x[0], x[1], x[2], 0.7, seen({1, 2, 3, 3}), gradient_sample({1, 2, 3, 3}, 8));
        }},
-      {"sdpa_backward", backward, [](Inputs x) { return mixed_sdpa_backward(x, {}, {}, false); }},
+      {"sdpa_backward", backward,
+       [](Inputs x) { return mixed_sdpa_backward(x, {}, {}, Causal::kNone); }},
       {"sdpa_backward, causal with mask and bias", backward,
        [](Inputs x) {
-         return mixed_sdpa_backward(x, seen({1, 4, 2, 3}), gradient_sample({1, 4, 2, 3}, 8), true);
+         return mixed_sdpa_backward(x, seen({1, 4, 2, 3}), gradient_sample({1, 4, 2, 3}, 8),
+                                    Causal::kBottomRight);
        }},
       {"rope", {{2, 6}}, [](Inputs x) { return turned(x[0], 3, false, false); }},
       {"rope, interleaved in part",
@@ -143,6 +169,25 @@ std::vector<GradientCase> attention_gradient_cases() {
        [](Inputs x) { return turned(x[0], 2, true, false); }},
       {"rope_backward", {{2, 6}}, [](Inputs x) { return turned(x[0], 2, false, true); }},
   };
+  std::vector<std::vector<int64_t>> with_sinks = grouped, backward_with_sinks = backward;
+  with_sinks.push_back({4});
+  backward_with_sinks.push_back({4});
+  const auto add = [&](const char* name, const char* backward_name, Causal causal,
+                       const AttentionTerms& terms, bool has_sinks) {
+    cases.push_back({name, has_sinks ? with_sinks : grouped,
+                     [=](Inputs x) { return sdpa_with(x, causal, terms); }});
+    cases.push_back({backward_name, has_sinks ? backward_with_sinks : backward,
+                     [=](Inputs x) { return sdpa_backward_with(x, causal, terms); }});
+  };
+  add("sdpa, top left", "sdpa_backward, top left", Causal::kTopLeft, {}, false);
+  add("sdpa, windows", "sdpa_backward, windows", Causal::kNone,
+      {.window_left = 1, .window_right = 2}, false);
+  add("sdpa, soft cap", "sdpa_backward, soft cap", Causal::kNone, {.softcap = 0.8}, false);
+  add("sdpa, sinks", "sdpa_backward, sinks", Causal::kNone, {}, true);
+  add("sdpa, dropout", "sdpa_backward, dropout", Causal::kNone, {.dropout_p = 0.4}, false);
+  add("sdpa, all of them", "sdpa_backward, all of them", Causal::kBottomRight,
+      {.window_left = 2, .softcap = 0.8, .dropout_p = 0.3}, true);
+  return cases;
 }
 
 }  // namespace bp

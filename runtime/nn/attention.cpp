@@ -24,7 +24,7 @@ MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t head_count,
                                        const AttentionOptions& options)
     : head_count_(head_count),
       key_head_count_(options.key_head_count == 0 ? head_count : options.key_head_count),
-      is_causal_(options.is_causal) {
+      causal_(options.causal) {
   check_positive("MultiHeadAttention", "width", width);
   check_positive("MultiHeadAttention", "head_count", head_count);
   check_positive("MultiHeadAttention", "key_head_count", key_head_count_);
@@ -47,7 +47,7 @@ Tensor MultiHeadAttention::forward(const Tensor& x) {
   const Tensor k = split_heads((*key_)(x), key_head_count_, head_width_);
   const Tensor v = split_heads((*value_)(x), key_head_count_, head_width_);
   const double scale = 1 / std::sqrt(static_cast<double>(head_width_));
-  const Tensor y = sdpa(q, k, v, scale, {}, {}, is_causal_);
+  const Tensor y = sdpa(q, k, v, scale, {}, {}, causal_);
   return (*out_)(y.transpose(1, 2).reshape({x.shape(0), x.shape(1), head_count_ * head_width_}));
 }
 

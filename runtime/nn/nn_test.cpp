@@ -45,12 +45,12 @@ TEST_F(Layers, ActivateBehindALinearLayerAsApart) {
 }
 
 // Computes attention head by head from queries, keys and values (length, width).
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, Causal causal) {
   const int64_t length = q.shape(0);
   Tensor scores = matmul(q, k.transpose()) / std::sqrt(static_cast<double>(q.shape(1)));
   const Tensor column = arange(length, BP_I64).reshape({1, length}).expand({length, length});
   const Tensor row = arange(length, BP_I64).reshape({length, 1}).expand({length, length});
-  if (is_causal) scores = where(lt(row, column), full({1}, -1e30, BP_F32), scores);
+  if (causal != Causal::kNone) scores = where(lt(row, column), full({1}, -1e30, BP_F32), scores);
   return matmul(softmax(scores, 1), v);
 }
 
@@ -73,18 +73,20 @@ void check_attention(const AttentionOptions& options) {
         return project(name, row).narrow(1, index * 2, 2);
       };
       heads.push_back(attend(part("query", head), part("key", head / shared),
-                             part("value", head / shared), options.is_causal));
+                             part("value", head / shared), options.causal));
     }
     EXPECT_LT(difference(y.select(0, item), project("out", cat(heads, 1))), 1e-5);
   }
 }
 
 TEST_F(Layers, AttendAsHeadByHead) { check_attention({}); }
-TEST_F(Layers, AttendCausally) { check_attention({.is_causal = true}); }
-TEST_F(Layers, AttendWithSharedKeys) { check_attention({.key_head_count = 2, .is_causal = true}); }
+TEST_F(Layers, AttendCausally) { check_attention({.causal = Causal::kTopLeft}); }
+TEST_F(Layers, AttendWithSharedKeys) {
+  check_attention({.key_head_count = 2, .causal = Causal::kTopLeft});
+}
 
 TEST_F(Layers, ShowNoPositionALaterOne) {
-  TransformerBlock block(8, 2, {.attention = {.is_causal = true}});
+  TransformerBlock block(8, 2, {.attention = {.causal = Causal::kTopLeft}});
   const NoGradGuard no_grad;
   const Tensor x = uniform({1, 6, 8}, BP_F32);
   const Tensor changed = x.clone();

@@ -1088,13 +1088,29 @@ typedef struct bp_cross_entropy_backward_args {
 
 /* sdpa: Scaled dot-product attention, softmax(scale * q k^T + bias) v over the keys that a query
  * sees: q is (batch, heads, queries, width), k (batch, key heads, keys, width) and v (batch, key
- * heads, keys, value width). Query head h reads key head h // (heads / key heads). mask says which
- * keys are seen; with is_causal, query i sees key j only where j <= i + keys - queries. A query
- * that sees no key gives 0, and so does a query all of whose keys have the bias -inf. lse is the
- * logarithm of the sum of the exponentials, and -inf for such a query. A kernel holds parts of the
- * scores: its memory for them does not grow with queries * keys.
+ * heads, keys, value width). Query head h reads key head h // (heads / key heads). A query sees a
+ * key if mask, causal and the windows allow it. The diagonal d(i) of query i is key i + keys -
+ * queries, or key i if causal is top_left. If causal is bottom_right or top_left, query i sees key
+ * j only where j <= d(i). If window_left is not 0, it sees key j only where j > d(i) - window_left,
+ * and if window_right is not 0, only where j < d(i) + window_right. A window counts the key on the
+ * diagonal, so a left window of w keys before it (flash-attention) is window_left = w + 1. If
+ * softcap is not 0, softcap * tanh(scale * q k^T / softcap) takes the place of scale * q k^T,
+ * before bias and mask. sinks has one more logit for each query head: exp(sink) is a term of the
+ * denominator of each softmax of the head, and has no value. lse is the logarithm of the
+ * denominator. A query that sees no key gives 0, and so does a query all of whose keys have the
+ * bias -inf; their lse is the sink, or -inf without sinks. If dropout_p is not 0, the softmax is
+ * multiplied by the result of the op dropout for ones of shape (batch, heads, queries, keys), with
+ * dropout_p, seed and offset: a weight is kept where uniform number ((batch * heads + head) *
+ * queries + query) * keys + key is at least dropout_p, and divided by 1 - dropout_p. lse is without
+ * dropout. A kernel holds parts of the scores: its memory for them does not grow with queries *
+ * keys.
  * ops_spec/ops/attention.yaml; profile llm; numerics R6; stable since 0.1. */
-enum { BP_OP_SDPA = 600, BP_SDPA_ARGS_SIZE_R3 = 80 };
+enum { BP_OP_SDPA = 600, BP_SDPA_ARGS_SIZE_R3 = 184 };
+enum {
+  BP_SDPA_CAUSAL_NONE = 0,
+  BP_SDPA_CAUSAL_BOTTOM_RIGHT = 1,
+  BP_SDPA_CAUSAL_TOP_LEFT = 2,
+};
 typedef struct bp_sdpa_args {
   uint32_t struct_size;
   uint32_t flags;        /* None defined: 0. */
@@ -1106,24 +1122,43 @@ typedef struct bp_sdpa_args {
   const bp_tensor* y;    /* Out, like(q), shape q.shape[:3] + [v.shape[3]]. */
   const bp_tensor* lse;  /* Out or NULL, acc(q), shape q.shape[:3]. */
   double scale;
-  int32_t is_causal;   /* At least 0, at most 1. */
-  uint32_t reserved_0; /* 0. */
+  uint32_t causal;         /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+  const bp_tensor* sinks;  /* Or NULL, acc(q), shape [q.shape[1]]. */
+  int64_t window_left;     /* At least 0. */
+  int64_t window_right;    /* At least 0. */
+  double softcap;          /* At least 0.0, at most 1.0e30. */
+  double dropout_p;        /* At least 0.0, at most 1.0. */
+  const bp_tensor* seed;   /* NULL or one element, u64; 0 if the scalar is absent too. */
+  bp_scalar seed_scalar;   /* The value where seed is NULL. */
+  const bp_tensor* offset; /* NULL or one element, u64; 0 if the scalar is absent too. */
+  bp_scalar offset_scalar; /* The value where offset is NULL. */
 } bp_sdpa_args;
 
-/* sdpa_backward: The gradients of sdpa for q, k and v. p = exp(scale * q k^T + bias - lse) is
- * computed again; then grad_v = p^T grad_y, s = p * (grad_y v^T - sum(grad_y * y)), grad_q = scale
- * * s k and grad_k = scale * s^T q, summed over the query heads that a head of keys serves. A query
- * whose lse is -inf has p = 0 for every key: its gradient is 0, and it adds nothing to grad_k and
- * grad_v.
+/* sdpa_backward: The gradients of sdpa for q, k, v and sinks. p = exp(score - lse) is computed
+ * again, where score is scale * q k^T, with softcap and bias as in sdpa, and m is what dropout
+ * multiplies p by. Then grad_v = (p * m)^T grad_y, s = p * (m * (grad_y v^T) - sum(grad_y * y)),
+ * and s times 1 - tanh^2 if there is a softcap, grad_q = scale * s k and grad_k = scale * s^T q,
+ * summed over the query heads that a head of keys serves. grad_sinks is the sum of -exp(sink - lse)
+ * * sum(grad_y * y) over the queries of a head. A query whose lse is -inf has p = 0 for every key:
+ * its gradient is 0, and it adds nothing to grad_k, grad_v and grad_sinks. grad_sinks is given only
+ * with sinks.
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
-enum { BP_OP_SDPA_BACKWARD = 601, BP_SDPA_BACKWARD_ARGS_SIZE_R3 = 112 };
+enum { BP_OP_SDPA_BACKWARD = 601, BP_SDPA_BACKWARD_ARGS_SIZE_R3 = 224 };
+enum {
+  BP_SDPA_BACKWARD_CAUSAL_NONE = 0,
+  BP_SDPA_BACKWARD_CAUSAL_BOTTOM_RIGHT = 1,
+  BP_SDPA_BACKWARD_CAUSAL_TOP_LEFT = 2,
+};
 typedef struct bp_sdpa_backward_args {
   uint32_t struct_size;
   uint32_t flags;          /* None defined: 0. */
   const bp_tensor* grad_y; /* Like(q), shape q.shape[:3] + [v.shape[3]]. */
   const bp_tensor* q;      /* Float, 4-D. */
-  const bp_tensor* k;      /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], q.shape[3]]. */
-  const bp_tensor* v;      /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], v.shape[3]]. */
+  /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], q.shape[3]]. */
+  const bp_tensor* k;
+  /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], v.shape[3]]. */
+  const bp_tensor* v;
   const bp_tensor* mask;   /* Or NULL, bool, shape q.shape[:3] + [k.shape[2]]. */
   const bp_tensor* bias;   /* Or NULL, like(q), shape q.shape[:3] + [k.shape[2]]. */
   const bp_tensor* y;      /* Like(q), shape q.shape[:3] + [v.shape[3]]. */
@@ -1132,8 +1167,18 @@ typedef struct bp_sdpa_backward_args {
   const bp_tensor* grad_k; /* Out or NULL, like(q), shape k.shape. */
   const bp_tensor* grad_v; /* Out or NULL, like(q), shape v.shape. */
   double scale;
-  int32_t is_causal;   /* At least 0, at most 1. */
-  uint32_t reserved_0; /* 0. */
+  uint32_t causal;             /* One of the constants above. */
+  uint32_t reserved_0;         /* 0. */
+  const bp_tensor* grad_sinks; /* Out or NULL, acc(q), shape [q.shape[1]]. */
+  const bp_tensor* sinks;      /* Or NULL, acc(q), shape [q.shape[1]]. */
+  int64_t window_left;         /* At least 0. */
+  int64_t window_right;        /* At least 0. */
+  double softcap;              /* At least 0.0, at most 1.0e30. */
+  double dropout_p;            /* At least 0.0, at most 1.0. */
+  const bp_tensor* seed;       /* NULL or one element, u64; 0 if the scalar is absent too. */
+  bp_scalar seed_scalar;       /* The value where seed is NULL. */
+  const bp_tensor* offset;     /* NULL or one element, u64; 0 if the scalar is absent too. */
+  bp_scalar offset_scalar;     /* The value where offset is NULL. */
 } bp_sdpa_backward_args;
 
 /* rope: Rotary position embedding over the last axis of x: pairs of its first 2 * r elements are

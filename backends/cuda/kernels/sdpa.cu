@@ -26,12 +26,12 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
     return reinterpret_cast<const T*>(a.q.data) + problem.row(a, a.q, first_row + i);
   };
   C peaks[kTileRows];
-  BP_UNROLL
-  for (uint32_t r = 0; r < kTileRows; ++r) peaks[r] = -infinity<C>();
   TileSums<C, 1> totals;
   TileSums<C, kColumns> sums;
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) peaks[r] = -infinity<C>();
   const uint32_t end = tile_key_limit(a, first_row);
-  for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
+  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTile) {
     const auto at = [&](const View4& view) {
       return [&, first_key](uint32_t i) -> const T* {
         if (first_key + i >= a.keys) return nullptr;
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
     BP_UNROLL
     for (uint32_t r = 0; r < kTileRows; ++r) {
       const uint32_t row = first_row + tile_row() + r, key = first_key + tile_lane();
-      C score = scores[r];
-      const bool is_seen = finish_score<T>(a, problem, row, key, score);
+      C score = scores[r], slope;
+      const bool is_seen = finish_score<T>(a, problem, row, key, score, slope);
       const C peak = warp_reduce(is_seen ? Larger()(peaks[r], score) : peaks[r], Larger());
       // If there is no score so far, the peak is not a number that can be subtracted.
       const C shift = peak == -infinity<C>() ? C{0} : peak;
@@ -54,7 +54,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
       totals.now[r][0] += warp_reduce(weight, Plus());
       sums.scale(r, factor);
       peaks[r] = peak;
-      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = weight;
+      // A weight that is dropped becomes -0, and adds nothing either.
+      const C kept = kept_of<C>(a, problem, row, key);
+      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = kept == 0 ? C(-0.0) : weight * kept;
     }
     const bool has_infinite = load_values<T>(tiles, first_column, a.value_width,
                                              kColumns * kWarpSize, a.v.strides[3], at(a.v));
@@ -68,18 +70,28 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
     if (row >= a.rows) continue;
     // The total is 0 only if no key is seen or all scores are -inf, because the largest score has
     // the weight 1.
-    const C total = totals.total(r, 0);
+    C total = totals.total(r, 0), peak = peaks[r];
     const bool is_blind = total == 0;
+    C divisor = total;
+    if (a.sinks.data != nullptr) {  // A sink joins the denominator exp(peak) * total.
+      const C sink = sink_of<C>(a, head_of(a, problem, row));
+      divisor += exp(sink - peak);
+      const C larger = peak > sink ? peak : sink;
+      if (larger != -infinity<C>()) {
+        total = total * exp(peak - larger) + exp(sink - larger);
+        peak = larger;
+      }
+    }
     T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);
     BP_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       const uint32_t column = first_column + c * kWarpSize + tile_lane();
       if (column >= a.value_width) continue;
-      y[column * plan.y.strides[3]] = narrow<T>(is_blind ? C{0} : sums.total(r, c) / total);
+      y[column * plan.y.strides[3]] = narrow<T>(is_blind ? C{0} : sums.total(r, c) / divisor);
     }
     if (plan.lse.data != nullptr && blockIdx.z == 0 && tile_lane() == 0) {
       C* const lse = reinterpret_cast<C*>(plan.lse.data) + problem.row(a, plan.lse, row);
-      *lse = is_blind ? -infinity<C>() : peaks[r] + log(total);
+      *lse = total == 0 ? -infinity<C>() : peak + log(total);
     }
   }
 }
@@ -104,6 +116,6 @@ bp_status sdpa_launch(const bp_sdpa_args& args, Launch& launch) {
 
 constinit const bp_kernel kSdpa =
     make_kernel<bp_sdpa_args, sdpa_launch, attention_supports<bp_sdpa_args>>(
-        kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes));
+        kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::cuda

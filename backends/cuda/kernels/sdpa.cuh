@@ -4,6 +4,9 @@
 //
 //   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
 //
+// A soft cap bends the scores before the bias. A sink is one more term of the sum of a softmax, and
+// dropout multiplies p by 0 or by 1 / (1 - dropout_p).
+//
 // A block works on tiles of 32 by 32 scores. Each of its four warps has 8 of one side, and its
 // lanes are the other side. Only one tile of scores is in memory at a time. The order of all sums
 // depends on the extents alone.
@@ -13,9 +16,13 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/cuda/kernels/kernels.hpp"
+#include "backends/cuda/kernels/philox.cuh"
 #include "backends/cuda/kernels/rows.cuh"
+#include "backends/cuda/kernels/scalar.hpp"
+#include "backplane/shell/key_band.hpp"
 
 namespace bp::cuda {
 
@@ -31,13 +38,14 @@ struct View4 {
 
 // The operands that the forward and the backward op have.
 struct Attention {
-  View4 q, k, v, mask, bias;
+  View4 q, k, v, mask, bias, sinks;
   int64_t key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
   uint32_t width = 0, value_width = 0;
   Divider by_queries;
   uint32_t key_tiles = 1, row_tiles = 1;  // That are summed at a time: TileSums.
-  bool is_causal = false;
-  double scale = 0;
+  int64_t band_begin = 0, band_end = 0;   // KeyBand: query i sees keys from i + begin to i + end.
+  double scale = 0, softcap = 0, dropout_p = 0;
+  ScalarArgument seed, offset;
 };
 
 // One (batch, head of keys) of a block.
@@ -61,12 +69,18 @@ struct Problem {
   }
 };
 
-// Returns how many keys a row sees, from the first on, if the mask is ignored.
-__device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
-  if (!a.is_causal) return a.keys;
+// If the mask is ignored, a row sees the keys from key_begin() on, before key_limit().
+__device__ __forceinline__ int64_t key_at_distance(const Attention& a, uint32_t row,
+                                                   int64_t distance) {
   const int64_t query = row - static_cast<int64_t>(a.by_queries.divide(row)) * a.queries;
-  const int64_t limit = query + a.keys - a.queries + 1;
-  return limit < 0 ? 0 : limit < a.keys ? limit : a.keys;
+  const int64_t key = query + distance;
+  return key < 0 ? 0 : key < a.keys ? key : a.keys;
+}
+__device__ __forceinline__ int64_t key_begin(const Attention& a, uint32_t row) {
+  return a.band_begin <= -a.queries ? 0 : key_at_distance(a, row, a.band_begin);
+}
+__device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
+  return a.band_end >= a.keys ? a.keys : key_at_distance(a, row, a.band_end);
 }
 
 // Returns the most keys that a row of a tile sees.
@@ -77,6 +91,16 @@ __device__ __forceinline__ uint32_t tile_key_limit(const Attention& a, uint32_t 
     most = limit > most ? limit : most;
   }
   return static_cast<uint32_t>(most);
+}
+
+// Returns the first key of the first tile of keys that a row of a tile sees.
+__device__ __forceinline__ uint32_t tile_first_key(const Attention& a, uint32_t first_row) {
+  int64_t least = a.keys;
+  for (uint32_t r = 0; r < kTile && first_row + r < a.rows; ++r) {
+    const int64_t key = key_begin(a, first_row + r);
+    least = key < least ? key : least;
+  }
+  return static_cast<uint32_t>(least) / kTile * kTile;
 }
 
 // The shared memory of a block.
@@ -225,12 +249,43 @@ __device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_inf
   __syncwarp();  // Before the weights of the next tile are written.
 }
 
-// Returns the score of a row and a key, and whether the row sees the key.
+// Returns the query head of a row.
+__device__ __forceinline__ int64_t head_of(const Attention& a, const Problem& problem,
+                                           uint32_t row) {
+  return problem.key_head * a.group + a.by_queries.divide(row);
+}
+
+template <typename C>
+__device__ __forceinline__ C sink_of(const Attention& a, int64_t head) {
+  return reinterpret_cast<const C*>(a.sinks.data)[head * a.sinks.strides[0]];
+}
+
+// Returns what dropout multiplies the weight of a row and a key by.
+template <typename C>
+__device__ __forceinline__ C kept_of(const Attention& a, const Problem& problem, uint32_t row,
+                                     uint32_t key) {
+  if (a.dropout_p == 0 || row >= a.rows) return C{1};
+  const int64_t member = a.by_queries.divide(row), query = row - member * a.queries;
+  const int64_t head = problem.batch * a.key_heads * a.group + head_of(a, problem, row);
+  const auto number = static_cast<uint64_t>((head * a.queries + query) * a.keys + key);
+  const PhiloxBlock block = philox(a.seed.get<uint64_t>(), a.offset.get<uint64_t>(), number / 4);
+  const bool is_kept = static_cast<double>(uniform_f32(block.words[number % 4])) >= a.dropout_p;
+  return is_kept ? static_cast<C>(1 / (1 - a.dropout_p)) : C{0};
+}
+
+// Returns the score of a row and a key, and whether the row sees the key. `slope` becomes the slope
+// of the soft cap.
 template <typename T, typename C>
 __device__ __forceinline__ bool finish_score(const Attention& a, const Problem& problem,
-                                             uint32_t row, uint32_t key, C& score) {
-  if (row >= a.rows || key >= key_limit(a, row)) return false;
+                                             uint32_t row, uint32_t key, C& score, C& slope) {
+  slope = C{1};
+  if (row >= a.rows || key < key_begin(a, row) || key >= key_limit(a, row)) return false;
   score *= static_cast<C>(a.scale);
+  if (a.softcap != 0) {
+    const C bent = tanh(score / static_cast<C>(a.softcap));
+    score = static_cast<C>(a.softcap) * bent;
+    slope -= bent * bent;
+  }
   if (a.mask.data != nullptr) {
     const int64_t at = problem.row(a, a.mask, row) + key * a.mask.strides[3];
     if (reinterpret_cast<const uint8_t*>(a.mask.data)[at] == 0) return false;
@@ -250,6 +305,21 @@ inline View4 view_of(const bp_tensor* tensor) {
   view.data = data<std::byte>(*tensor);
   std::copy_n(tensor->strides, 4, view.strides);
   return view;
+}
+
+// sinks have one axis.
+inline View4 view_of_heads(const bp_tensor* tensor) {
+  View4 view;
+  if (tensor == nullptr || element_count(*tensor) == 0) return view;
+  view.data = data<std::byte>(*tensor);
+  view.strides[0] = tensor->strides[0];
+  return view;
+}
+
+// A frame may have neither the tensor nor the scalar, which stands for 0.
+inline ScalarArgument seed_argument(const bp_tensor* tensor, const bp_scalar& scalar) {
+  if (tensor == nullptr && scalar.dtype == 0) return {};
+  return {tensor, scalar, BP_U64};
 }
 
 // lse has no axis of width.
@@ -279,8 +349,18 @@ Attention attention_of(const Args& args) {
   a.by_queries = Divider(static_cast<uint32_t>(std::max<int64_t>(1, a.queries)));
   a.key_tiles = static_cast<uint32_t>(block_of_sum(a.keys, kTile) / kTile);
   a.row_tiles = static_cast<uint32_t>(block_of_sum(a.rows, kTile) / kTile);
-  a.is_causal = args.is_causal != 0;
+  const KeyBand band = key_band(args);
+  a.band_begin = band.begin;
+  a.band_end = band.end;
   a.scale = args.scale;
+  // A cap below the normal numbers of f32 makes every score 0, and so does the smallest of them.
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  const bool is_wide = args.q->dtype == BP_F64 || args.softcap == 0;
+  a.softcap = is_wide ? args.softcap : std::max(args.softcap, kLeast);
+  a.sinks = view_of_heads(args.sinks);
+  a.dropout_p = args.dropout_p;
+  a.seed = seed_argument(args.seed, args.seed_scalar);
+  a.offset = seed_argument(args.offset, args.offset_scalar);
   return a;
 }
 

@@ -6,6 +6,10 @@
 //   grad_k   scale * grad_s^T q            a block of keys walks the rows that see it, those of all
 //   grad_v   p^T grad_y                    query heads that share it, in order
 //
+// If there is a soft cap, grad_s is multiplied by its slope. Dropout multiplies the p of grad_v and
+// the products grad_y v^T. The gradient of a sink is the sum of -exp(sink - lse) * delta over the
+// rows of its head, by one warp.
+//
 // No two blocks write the same element, so equal input gives equal bits.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa.cuh"
@@ -15,7 +19,7 @@ namespace {
 
 struct BackwardPlan {
   Attention a;
-  View4 grad_y, y, lse, grad_q, grad_k, grad_v;
+  View4 grad_y, y, lse, grad_q, grad_k, grad_v, grad_sinks;
   void* deltas = nullptr;  // (problems, rows) in the computing type.
 };
 
@@ -72,14 +76,17 @@ template <typename T, typename C>
 __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const Problem& problem,
                                                uint32_t row, uint32_t key, C score, C product,
                                                C& weight, C& gradient) {
-  const bool is_seen = finish_score<T>(plan.a, problem, row, key, score);
+  C slope;
+  const bool is_seen = finish_score<T>(plan.a, problem, row, key, score, slope);
   weight = gradient = C(-0.0);
   if (!is_seen) return;
   const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(plan.a, plan.lse, row)];
   if (lse == -infinity<C>()) return;
   const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
-  weight = exp(score - lse);
-  gradient = weight * (product - delta) + C{0};  // It is never -0, because the row sees the key.
+  const C kept = kept_of<C>(plan.a, problem, row, key), p = exp(score - lse);
+  // They are never -0, because the row sees the key.
+  weight = p * kept + C{0};
+  gradient = p * slope * (product * kept - delta) + C{0};
 }
 
 // The grid has (tiles of rows, problems, passes over the columns of q) blocks.
@@ -93,7 +100,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
   TileSums<C, kColumns> sums;
   const uint32_t end = tile_key_limit(a, first_row);
-  for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
+  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTile) {
     const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
     C scores[kTileRows], products[kTileRows];
     multiply_tiles<T>(tiles, a.width, RowsOf<T>{a, problem, a.q, first_row}, a.q.strides[3], k_at,
@@ -127,10 +134,37 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
   }
 }
 
-// Returns whether a row of the tile sees a key from `first_key` on.
+// Returns whether a row of the tile may see a key of the tile that begins at `tile_key`.
 __device__ __forceinline__ bool sees_tile(const Attention& a, uint32_t first_row,
-                                          uint32_t first_key) {
-  return !a.is_causal || tile_key_limit(a, first_row) > first_key;
+                                          uint32_t tile_key) {
+  if (a.band_begin <= -a.queries && a.band_end >= a.keys) return true;
+  return tile_key_limit(a, first_row) > tile_key && tile_first_key(a, first_row) <= tile_key;
+}
+
+// The grid has a warp for each query head.
+template <typename C>
+__global__ void __launch_bounds__(kWarpSize)
+    sink_gradient_kernel(BackwardPlan plan, int64_t batches) {
+  const Attention& a = plan.a;
+  const int64_t head = blockIdx.x;
+  const auto first_row = static_cast<uint32_t>(head % a.group * a.queries);
+  const double sink = sink_of<C>(a, head);
+  double sum = 0;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const auto number = static_cast<uint32_t>(batch * a.key_heads + head / a.group);
+    const Problem problem(a, number);
+    const C* const deltas = static_cast<const C*>(plan.deltas) + number * a.rows;
+    for (uint32_t query = tile_lane(); query < a.queries; query += kWarpSize) {
+      const uint32_t row = first_row + query;
+      const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(a, plan.lse, row)];
+      if (lse == -infinity<C>()) continue;
+      sum -= exp(sink - static_cast<double>(lse)) * static_cast<double>(deltas[row]);
+    }
+  }
+  sum = warp_reduce(sum, Plus());
+  if (tile_lane() != 0) return;
+  reinterpret_cast<C*>(plan.grad_sinks.data)[head * plan.grad_sinks.strides[0]] =
+      static_cast<C>(sum);
 }
 
 // The grid has (tiles of keys, problems, passes over the columns of q or v) blocks. Lanes are the
@@ -212,6 +246,12 @@ bp_status launch_backward(const BackwardPlan& plan, unsigned problems, Launch& l
   if (status == BP_OK && plan.grad_v.data != nullptr) {
     status = launch_grad_key<T, true>(plan, problems, launch);
   }
+  if (status == BP_OK && plan.grad_sinks.data != nullptr) {
+    const auto heads = static_cast<unsigned>(plan.a.key_heads * plan.a.group);
+    const int64_t batches = plan.a.key_heads == 0 ? 0 : problems / plan.a.key_heads;
+    status =
+        run<sink_gradient_kernel<Compute<T>>>(launch, dim3(heads), kWarpSize, 0, plan, batches);
+  }
   return status;
 }
 
@@ -224,6 +264,7 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
   plan.grad_q = view_of(args.grad_q);
   plan.grad_k = view_of(args.grad_k);
   plan.grad_v = view_of(args.grad_v);
+  plan.grad_sinks = view_of_heads(args.grad_sinks);
   plan.deltas = launch.workspace();
   const auto problems = static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads);
   return with_float(args.q->dtype,
@@ -239,6 +280,6 @@ uint64_t workspace(const bp_sdpa_backward_args& args, const Env&) {
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, sdpa_backward_launch,
                 attention_supports<bp_sdpa_backward_args>, workspace>(
-        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes));
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::cuda

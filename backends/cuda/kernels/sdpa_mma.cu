@@ -324,6 +324,9 @@ float slope_of(const bp_sdpa_args& args) {
 bp_reason sdpa_mma_supports(const bp_sdpa_args& args) {
   const int64_t width = args.q->shape[3];
   if (args.mask != nullptr || args.bias != nullptr) return "there is a mask or a bias";
+  if (args.window_left != 0 || args.window_right != 0) return "there is a window";
+  if (args.softcap != 0 || args.sinks != nullptr) return "there is a soft cap or there are sinks";
+  if (args.dropout_p != 0) return "there is dropout";
   if (width != args.v->shape[3]) return "the widths of keys and values differ";
   if (width < 16 || width > 128 || width % 16 != 0) {
     return "the width is not one of 16, 32, 48 and so on to 128";
@@ -370,6 +373,7 @@ constexpr bp_dtype kMmaDtypes[] = {BP_F16, BP_BF16};
 constexpr bp_kernel sdpa_mma_row() {
   bp_kernel row = kernel_row("sdpa.mma", BP_OP_SDPA, {kMmaDtypes, 1});
   row.priority = 1;
+  row.flags |= BP_KERNEL_TAKES_SCALAR;  // The seed of no dropout.
   row.numerics = &kTensorCoreNumerics;
   return row;
 }

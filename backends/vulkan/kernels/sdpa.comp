@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // sdpa by tiles of keys, with the maximum and the sum of the keys so far. Scores never leave the
-// workgroup. A new maximum scales the earlier sums.
+// workgroup. A new maximum scales the earlier sums. A sink joins the sum in the end.
 #include "sdpa.glsl"
 
 layout(constant_id = 5) const uint kRepairs = 0;  // If 1, only blocks with values that are not
@@ -36,7 +36,7 @@ void score_tile(uint batch, uint head, uint first_query, uint first_key) {
       const uint query = first_query + r;
       if (!is_seen(batch, head, query, key)) continue;
       bits |= 1u << r;
-      weights[r][j] = record.scale * dots[r] + bias_at(batch, head, query, key);
+      weights[r][j] = capped(record.scale * dots[r]) + bias_at(batch, head, query, key);
     }
     seen[j] = bits;
   }
@@ -63,9 +63,11 @@ void main() {
     }
   }
   const uint key_head = head / (record.heads / record.key_heads);
+  const float sink = sink_of(head);
   vec4 peaks = vec4(-infinity()), totals = vec4(0.0);
   uint sees = 0u;
-  for (uint first_key = 0u; first_key < record.keys; first_key += kTile) {
+  const uvec2 range = range_of_tiles(true, first_query, record.keys);
+  for (uint first_key = range.x; first_key < range.y; first_key += kTile) {
     const uint tile = min(kTile, record.keys - first_key);
     barrier();
     score_tile(batch, head, first_query, first_key);
@@ -122,11 +124,15 @@ void main() {
     const uint64_t row = at(record.y, batch, head, query);
     // A row whose scores are all -inf counts as a row that sees no key.
     const bool sees_any = (sees >> r & 1u) != 0u && peaks[r] != -infinity();
+    const float divisor = sink == -infinity() ? totals[r] : totals[r] + exp_f32(sink - peaks[r]);
     for (uint c = lane; c < record.value_width; c += kLocalSize) {
-      store_f32(kType, column(row, record.y, c), sees_any ? sums[r][c] / totals[r] : 0.0);
+      store_f32(kType, column(row, record.y, c), sees_any ? sums[r][c] / divisor : 0.0);
     }
     if (lane == 0u && record.lse.address != 0ul) {
-      const float lse = peaks[r] == -infinity() ? peaks[r] : peaks[r] + log_f32(totals[r]);
+      const float peak = larger_of(peaks[r], sink);
+      float total = peak == peaks[r] ? totals[r] : totals[r] * exp_f32(peaks[r] - peak);
+      if (sink != -infinity()) total += exp_f32(sink - peak);
+      const float lse = peak == -infinity() ? peak : peak + log_f32(total);
       Float32(at(record.lse, batch, head, query)).value = lse;
     }
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "backends/vulkan/kernels/sdpa_parts.hpp"
 #include "backends/vulkan/kernels/sdpa_products.hpp"
 
 namespace bp::vulkan {
@@ -13,7 +14,7 @@ namespace {
 constexpr int64_t kRows = 4, kTile = 64;
 constexpr int64_t kMostWidth = 256, kMostBackwardWidth = 192;
 
-enum BackwardStep : uint32_t { kDelta = 0, kQueries = 1, kKeys = 2 };
+enum BackwardStep : uint32_t { kDelta = 0, kQueries = 1, kKeys = 2, kSinks = 3 };
 
 struct SdpaTensor {
   uint64_t address;
@@ -24,7 +25,10 @@ struct SdpaRecord {
   SdpaTensor q, k, v, mask, bias, y, lse;
   SdpaTensor grad_y, grad_q, grad_k, grad_v;
   uint32_t batch, heads, key_heads, queries, keys, width, value_width;
-  float scale;
+  float scale, softcap;
+  int32_t band_begin, band_end;
+  uint32_t reserved;  // 0: the tensors begin at 8 bytes.
+  SdpaTensor sinks, grad_sinks;
   uint64_t delta;
 };
 
@@ -56,6 +60,11 @@ SdpaRecord record_of(const Launch& launch, const Args& args) {
   record.width = static_cast<uint32_t>(args.q->shape[3]);
   record.value_width = static_cast<uint32_t>(args.v->shape[3]);
   record.scale = static_cast<float>(args.scale);
+  record.softcap = shader_softcap(args);
+  const KeyBand band = key_band(args);
+  record.band_begin = static_cast<int32_t>(band.begin);
+  record.band_end = static_cast<int32_t>(band.end);
+  record.sinks = tensor_of(launch, args.sinks);
   return record;
 }
 
@@ -88,6 +97,7 @@ uint32_t lanes_of(const Args& args, int64_t least) {
 
 template <typename Args>
 bp_reason reason_of(const Args& args, int64_t most_width) {
+  if (args.dropout_p != 0) return "there is dropout, which the shaders of attention do not have";
   if (std::max(args.q->shape[3], args.v->shape[3]) > most_width) {
     return "a head of q or v is wider than the tiles of attention";
   }
@@ -99,6 +109,11 @@ bp_reason reason_of(const Args& args, int64_t most_width) {
 bp_reason forward_supports(const bp_sdpa_args& args) { return reason_of(args, kMostWidth); }
 
 bp_reason backward_supports(const bp_sdpa_backward_args& args) {
+  constexpr int64_t kLeastLanes = 8;
+  if (args.grad_sinks != nullptr &&
+      args.q->shape[0] * args.q->shape[2] > kMostTrips * kLeastLanes) {
+    return "the gradient of a sink is a sum of more than 480,000 terms";
+  }
   return reason_of(args, kMostBackwardWidth);
 }
 
@@ -112,7 +127,7 @@ uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 // If the bias of all keys of a query is -inf, it hides them too.
 template <typename Args>
 bool may_hide(const Args& args) {
-  return args.mask != nullptr || args.bias != nullptr || args.is_causal != 0;
+  return args.mask != nullptr || args.bias != nullptr || has_band(args);
 }
 
 bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
@@ -130,11 +145,11 @@ bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
                                              one_of(kF32Dtypes, args.q->dtype),
                                              args.mask != nullptr ? 1u : 0u,
                                              args.bias != nullptr ? 1u : 0u,
-                                             args.is_causal != 0 ? 1u : 0u,
+                                             has_band(args) ? 1u : 0u,
                                              repairs ? 1u : 0u};
   return submit(launch, kSdpaModule, constants, record,
                 uint64_t{record.batch} * record.heads * blocks_of(record.queries),
-                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias, args.y}),
+                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias, args.sinks, args.y}),
                  Ranges(launch, {args.y, args.lse})});
 }
 
@@ -154,6 +169,7 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   record.grad_q = tensor_of(launch, args.grad_q);
   record.grad_k = tensor_of(launch, args.grad_k);
   record.grad_v = tensor_of(launch, args.grad_v);
+  record.grad_sinks = tensor_of(launch, args.grad_sinks);
   record.delta = launch.workspace_address();
   const uint32_t lanes = lanes_of(args, launch.is_processor() ? 8 : 64);
   const bool repairs = multiplies_attention(launch);
@@ -161,7 +177,7 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
                                        one_of(kF32Dtypes, args.q->dtype),
                                        args.mask != nullptr ? 1u : 0u,
                                        args.bias != nullptr ? 1u : 0u,
-                                       args.is_causal != 0 ? 1u : 0u,
+                                       has_band(args) ? 1u : 0u,
                                        kDelta,
                                        repairs ? 1u : 0u};
   Ranges reads(launch,
@@ -173,6 +189,13 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   if (rows != 0) {
     status = submit(launch, kSdpaBackwardModule, constants, record, ceil_divide(rows, lanes),
                     {Ranges(launch, {args.grad_y, args.y}), scratch});
+  }
+  if (status == BP_OK && args.grad_sinks != nullptr && record.heads != 0) {
+    constants[5] = kSinks;
+    Ranges of_sinks(launch, {args.sinks, args.lse});
+    of_sinks.add(launch.workspace());
+    status = submit(launch, kSdpaBackwardModule, constants, record, record.heads,
+                    {of_sinks, Ranges(launch, {args.grad_sinks})});
   }
   if (repairs && status == BP_OK) {
     status = submit_attention(args, launch);
@@ -199,9 +222,9 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
 
 constinit const bp_kernel kSdpa =
     make_kernel<bp_sdpa_args, forward_launch, forward_supports, forward_workspace>(
-        kernel_row("sdpa", BP_OP_SDPA, kF32Dtypes));
+        kernel_row("sdpa", BP_OP_SDPA, kF32Dtypes, BP_KERNEL_TAKES_SCALAR));
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, backward_launch, backward_supports, backward_workspace>(
-        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kF32Dtypes));
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kF32Dtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::vulkan

@@ -10,7 +10,7 @@
 layout(constant_id = 1) const uint kType = 14;
 layout(constant_id = 2) const uint kHasMask = 0;
 layout(constant_id = 3) const uint kHasBias = 0;
-layout(constant_id = 4) const uint kIsCausal = 0;
+layout(constant_id = 4) const uint kHasBand = 0;
 
 const uint kRows = 4u, kTile = 64u, kMostWidth = 256u;
 
@@ -24,6 +24,10 @@ BP_RECORD {
   Tensor grad_y, grad_q, grad_k, grad_v;  // Not wanted if the address is 0.
   uint batch, heads, key_heads, queries, keys, width, value_width;
   float scale;
+  float softcap;             // None if 0.
+  int band_begin, band_end;  // Query i sees the keys from i + begin on, before i + end.
+  uint reserved;
+  Tensor sinks, grad_sinks;  // The stride of heads is the first one.
   uint64_t delta;  // For the gradient: (batch, heads, queries), f32.
 } BP_RECORD_NAME;
 
@@ -41,13 +45,33 @@ float element(Tensor t, uint64_t row, uint i) { return load_f32(kType, column(ro
 
 bool is_seen(uint batch, uint head, uint query, uint key) {
   if (query >= record.queries || key >= record.keys) return false;
-  if (kIsCausal != 0u && int64_t(key) > int64_t(query) + int64_t(record.keys) -
-                                             int64_t(record.queries)) {
-    return false;
-  }
+  const int distance = int(key) - int(query);
+  if (kHasBand != 0u && (distance < record.band_begin || distance >= record.band_end)) return false;
   if (kHasMask == 0u) return true;
   const uint64_t row = at(record.mask, batch, head, query);
   return uint(Bytes1(column(row, record.mask, key)).value) != 0u;
+}
+
+// Returns the range of the other side, in whole tiles, in which a row of a block sees, or is seen by,
+// something.
+uvec2 range_of_tiles(bool rows_are_queries, uint first_row, uint others) {
+  if (kHasBand == 0u) return uvec2(0u, others);
+  const int first = int(first_row), last = first + int(kRows) - 1;
+  const int low = rows_are_queries ? first + record.band_begin : first - record.band_end + 1;
+  const int high = rows_are_queries ? last + record.band_end : last - record.band_begin + 1;
+  const uint begin = uint(clamp(low, 0, int(others))) / kTile * kTile;
+  return uvec2(begin, uint(clamp(high, 0, int(others))));
+}
+
+// Returns tanh(x / softcap), or 0 if there is no soft cap. Its slope is then 1.
+float bent(float x) { return record.softcap == 0.0 ? 0.0 : tanh_f32(x / record.softcap); }
+
+float capped(float x) { return record.softcap == 0.0 ? x : record.softcap * bent(x); }
+
+// Returns the sink of a head, or -inf if there are no sinks.
+float sink_of(uint head) {
+  if (record.sinks.address == 0ul) return -infinity();
+  return Float32(at(record.sinks, head, 0u, 0u)).value;
 }
 
 float bias_at(uint batch, uint head, uint query, uint key) {

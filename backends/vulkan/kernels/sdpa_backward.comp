@@ -2,20 +2,22 @@
 #extension GL_GOOGLE_include_directive : require
 // The gradients of sdpa. Weights p are computed again from the scores and lse. Then
 //
-//   s = p * (grad_y v^T - delta), with delta = sum(grad_y * y) of each query
+//   s = p * (grad_y v^T - delta), with delta = sum(grad_y * y) of each query, times the slope of
+//       the soft cap
 //   grad_q = scale * s k,  grad_k = scale * s^T q,  grad_v = p^T grad_y
 //
 // Both sides work in the same way: the rows are queries and the keys come in tiles, or the rows are
 // keys and the queries of all heads that share them come in tiles. Each side has a vector for the
 // scores (q, k) and a vector of values (grad_y, v). delta is computed first, with one invocation
-// for each query.
+// for each query. The gradient of a sink is the sum of -exp(sink - lse) * delta over the queries of
+// its head, by one workgroup.
 #include "sdpa.glsl"
 
 layout(constant_id = 5) const uint kStep = 0;
 layout(constant_id = 6) const uint kRepairs = 0;  // If 1, only blocks with values that are not
                                                   // finite.
 
-const uint kDelta = 0u, kQueries = 1u, kKeys = 2u;
+const uint kDelta = 0u, kQueries = 1u, kKeys = 2u, kSinks = 3u;
 const uint kMostBackwardWidth = 192u;
 
 shared float scored[kRows][kMostBackwardWidth];
@@ -43,6 +45,25 @@ void run_delta(uint64_t delta) {
     sum += element(record.y, y, c) * element(record.grad_y, grad_y, c);
   }
   Float32(delta_of(delta, batch, head, query)).value = sum;
+}
+
+void run_sinks(uint64_t delta) {
+  const uint head = group_number();
+  if (head >= record.heads) return;
+  const float sink = sink_of(head);
+  float sum = 0.0;
+  for (uint i = gl_LocalInvocationID.x; i < record.batch * record.queries; i += kLocalSize) {
+    const uint batch = i / record.queries, query = i % record.queries;
+    const float lse = Float32(at(record.lse, batch, head, query)).value;
+    if (lse == -infinity()) continue;
+    sum -= exp_f32(sink - lse) * Float32(delta_of(delta, batch, head, query)).value;
+  }
+  score_sums[0][gl_LocalInvocationID.x] = sum;
+  barrier();
+  if (gl_LocalInvocationID.x != 0u) return;
+  float total = 0.0;
+  for (uint i = 0u; i < kLocalSize; ++i) total += score_sums[0][i];
+  Float32(at(record.grad_sinks, head, 0u, 0u)).value = total;
 }
 
 // One side of a pair, with the places of its two vectors.
@@ -97,12 +118,12 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
       if (lse == -infinity()) continue;  // All scores are -inf, so the row sees no key.
       bits |= 1u << r;
-      const float score =
-          record.scale * scores[r] + bias_at(p.batch, p.head, query, key);
+      const float product = record.scale * scores[r], t = bent(product);
+      const float score = capped(product) + bias_at(p.batch, p.head, query, key);
       const float weight = exp_f32(score - lse);
       const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
       weights[r][j] = weight;
-      slopes[r][j] = weight * (values[r] - d);
+      slopes[r][j] = weight * (1.0 - t * t) * (values[r] - d);
     }
     seen[j] = bits;
   }
@@ -177,6 +198,10 @@ void main() {
     run_delta(delta);
     return;
   }
+  if (kStep == kSinks) {
+    run_sinks(delta);
+    return;
+  }
   const bool rows_are_queries = kStep == kQueries;
   const uint rows = rows_are_queries ? record.queries : record.keys;
   const uint others = rows_are_queries ? record.keys : record.queries;
@@ -201,9 +226,10 @@ void main() {
   }
   const uint first_head = rows_are_queries ? row_head : row_head * served;
   const uint head_count = rows_are_queries ? 1u : served;
+  const uvec2 range = range_of_tiles(rows_are_queries, p.first_row, others);
   for (uint h = 0u; h < head_count; ++h) {
     p.head = first_head + h;
-    for (uint first = 0u; first < others; first += kTile) {
+    for (uint first = range.x; first < range.y; first += kTile) {
       barrier();
       weigh_tile(delta, p, first);
       barrier();

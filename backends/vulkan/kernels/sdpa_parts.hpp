@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "backplane/base.h"
+#include "backplane/shell/key_band.hpp"
 #include "backplane/tensor.h"
 
 namespace bp::vulkan {
@@ -23,6 +25,14 @@ struct Part {
   int64_t row_count() const { return batches * heads * queries; }
 };
 
+// Returns the soft cap in f32. A cap below the normal numbers of f32 becomes the smallest of them,
+// because both make every score 0.
+template <typename Args>
+float shader_softcap(const Args& args) {
+  if (args.softcap == 0) return 0;
+  return std::max(static_cast<float>(args.softcap), std::numeric_limits<float>::min());
+}
+
 // The tensors and extents that both ops have.
 struct Attention {
   template <typename Args>
@@ -33,8 +43,11 @@ struct Attention {
         mask(a.mask),
         bias(a.bias),
         lse(a.lse),
+        sinks(a.sinks),
         scale(a.scale),
-        is_causal(a.is_causal != 0) {}
+        softcap(shader_softcap(a)),
+        has_band(bp::has_band(a)),
+        band(key_band(a)) {}
 
   int64_t batches() const { return q.shape[0]; }
   int64_t heads() const { return q.shape[1]; }
@@ -44,15 +57,12 @@ struct Attention {
   int64_t width() const { return q.shape[3]; }
   int64_t value_width() const { return v.shape[3]; }
 
-  // Returns the most keys that the queries before `end` see.
-  int64_t keys_before(int64_t end) const {
-    return is_causal ? std::clamp<int64_t>(end + keys() - queries(), 0, keys()) : keys();
-  }
-
   const bp_tensor &q, &k, &v;
-  const bp_tensor *mask, *bias, *lse;
+  const bp_tensor *mask, *bias, *lse, *sinks;
   double scale;
-  bool is_causal;
+  float softcap;
+  bool has_band;
+  KeyBand band;
 };
 
 inline int64_t round_up(int64_t count, int64_t multiple) {
@@ -113,7 +123,10 @@ bp_status for_queries(const Attention& a, const Part& heads, Body&& body) {
   Part part = heads;
   do {
     part.queries = std::min(step, a.queries() - part.query);
-    part.keys = a.keys_before(part.query + part.queries);
+    if (a.has_band && !is_whole(a)) {  // The gradients of keys need the whole part.
+      part.key = a.band.first_key(part.query) / 4 * 4;
+      part.keys = std::max<int64_t>(a.band.key_limit(part.query + part.queries - 1) - part.key, 0);
+    }
     const bp_status status = body(part);
     if (status != BP_OK) return status;
     part.query += step;

@@ -24,8 +24,10 @@ struct RowRecord {
   uint32_t first_batch, first_head, first_query, first_key;
   uint32_t heads, queries, keys;
   uint32_t row_count, row_vectors;
-  int32_t key_lead;
-  float scale;
+  int32_t band_begin, band_end;
+  float scale, softcap;
+  uint32_t reserved;  // 0: the tensor begins at 8 bytes.
+  RowTensor sinks;
 };
 
 // Makes the products of a part. Without a launch they only have extents.
@@ -148,8 +150,12 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
                          .keys = static_cast<uint32_t>(part.keys),
                          .row_count = static_cast<uint32_t>(part.row_count()),
                          .row_vectors = static_cast<uint32_t>(row_stride(part.keys) / 4),
-                         .key_lead = static_cast<int32_t>(a.keys() - a.queries()),
-                         .scale = static_cast<float>(a.scale)};
+                         .band_begin = static_cast<int32_t>(a.band.begin),
+                         .band_end = static_cast<int32_t>(a.band.end),
+                         .scale = static_cast<float>(a.scale),
+                         .softcap = a.softcap,
+                         .reserved = 0,
+                         .sinks = row_tensor(launch, a.sinks)};
   constexpr uint32_t kLanes = 8;
   const std::array<uint32_t, 7> constants = {kLanes,
                                              kLanes,
@@ -157,11 +163,11 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
                                              one_of(kF32Dtypes, a.q.dtype),
                                              a.mask != nullptr ? 1u : 0u,
                                              a.bias != nullptr ? 1u : 0u,
-                                             a.is_causal ? 1u : 0u};
+                                             a.has_band ? 1u : 0u};
   const std::array<Range, 2> bound = {
       launch.range(*call.scores),
       launch.range(call.slopes == nullptr ? *call.scores : *call.slopes)};
-  Ranges reads(launch, {a.mask, a.bias}), writes(launch);
+  Ranges reads(launch, {a.mask, a.bias, a.sinks}), writes(launch);
   (call.stage == kForward ? writes : reads).add(a.lse);
   writes.add(launch.workspace());
   return submit(launch, kSdpaRowsModule, constants, record, record.row_count,
@@ -183,17 +189,18 @@ struct Forward {
   bp_status run_part(Runner& runner, const Part& part) const {
     const Maker maker(a, part, runner.launch());
     const Matrix s = maker.of_scores(scores);
-    bp_status status = runner.run(
-        maker.product(maker.of_queries(a.q, part.query), Maker::transposed(maker.of_keys(a.k, 0)),
-                      s, part.queries, part.keys, a.width()),
-        {&a.q, &a.k}, {});
+    bp_status status = runner.run(maker.product(maker.of_queries(a.q, part.query),
+                                                Maker::transposed(maker.of_keys(a.k, part.key)), s,
+                                                part.queries, part.keys, a.width()),
+                                  {&a.q, &a.k}, {});
     if (status == BP_OK && runner.launch() != nullptr) {
       status = submit_rows(*runner.launch(), a, part, {kForward, &scores.tensor()});
     }
     if (status != BP_OK) return status;
-    return runner.run(maker.product(s, maker.of_keys(a.v, 0), maker.of_queries(y, part.query),
-                                    part.queries, a.value_width(), part.keys),
-                      {&a.v}, {&y});
+    return runner.run(
+        maker.product(s, maker.of_keys(a.v, part.key), maker.of_queries(y, part.query),
+                      part.queries, a.value_width(), part.keys),
+        {&a.v}, {&y});
   }
 
   const Attention a;
@@ -304,7 +311,7 @@ struct Backward {
   bp_status add_to_queries(Runner& runner, const Part& part) const {
     const Maker maker(a, part, runner.launch());
     return runner.run(
-        maker.product(maker.of_scores(slopes), maker.of_keys(a.k, 0),
+        maker.product(maker.of_scores(slopes), maker.of_keys(a.k, part.key),
                       maker.of_queries(grad_q, part.query), part.queries, a.width(), part.keys),
         {&a.k}, {&grad_q});
   }

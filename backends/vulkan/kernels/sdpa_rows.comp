@@ -3,9 +3,12 @@
 // The step on rows of scores between the products of attention. kLanes invocations share a row and
 // take four neighbours at a time. `scores` is buffer 0 of set 0, and `slopes` is buffer 1.
 //
-//   forward   scores become weights, softmax(scale * score + bias) over the keys that are seen
+//   forward   scores become weights, softmax(scale * score + bias) over the keys that are seen and
+//             the sink
 //   backward  scores become weights, exp(scale * score + bias - lse), and slopes, the products of
 //             grad_y and v, scale * weight * (slope - delta)
+//
+// A soft cap bends scale * score, and its own slope multiplies the slopes.
 //
 // A key that is not seen has the weight 0, whatever its score is.
 #include "prelude.glsl"
@@ -19,7 +22,7 @@ layout(constant_id = 2) const uint kStage = 0;
 layout(constant_id = 3) const uint kType = 14;  // The dtype of the bias.
 layout(constant_id = 4) const uint kHasMask = 0;
 layout(constant_id = 5) const uint kHasBias = 0;
-layout(constant_id = 6) const uint kIsCausal = 0;
+layout(constant_id = 6) const uint kHasBand = 0;
 
 const uint kForward = 0u, kBackward = 1u;
 
@@ -33,17 +36,21 @@ BP_RECORD {
   uint first_batch, first_head, first_query, first_key;  // Where the part begins.
   uint heads, queries, keys;                             // The extents of the part.
   uint row_count, row_vectors;                           // The extents of its memory.
-  int key_lead;  // All keys less all queries.
-  float scale;
+  int band_begin, band_end;  // Query i sees the keys from i + begin on, before i + end.
+  float scale, softcap;      // There is no cap if it is 0.
+  uint reserved;
+  Tensor sinks;              // The stride of heads is the first one.
 } BP_RECORD_NAME;
 
 layout(set = 0, binding = 0, scalar) buffer Scores { vec4 v[]; } scores;
 layout(set = 0, binding = 1, scalar) buffer Slopes { vec4 v[]; } slopes;
 
-// A row: its place in vectors, the keys that it has and sees, and the rows of its tensors.
+// A row: its place in vectors, the keys that it has, the range of those that it sees, its sink, and
+// the rows of its tensors.
 struct Row {
   bool exists;
-  uint first, vectors, seen;
+  uint first, vectors, seen_begin, seen_end;
+  float sink;
   uint64_t mask, bias, lse, delta;
 };
 
@@ -62,11 +69,15 @@ Row find_row(uint number) {
   const uint batch = record.first_batch + place / record.queries / record.heads;
   row.first = place * record.row_vectors;
   row.vectors = row.exists ? (record.keys + 3u) / 4u : 0u;
-  row.seen = record.keys;
-  if (kIsCausal != 0u) {
-    const int last = int(query) + record.key_lead - int(record.first_key);
-    row.seen = uint(clamp(last + 1, 0, int(record.keys)));
+  row.seen_begin = 0u;
+  row.seen_end = record.keys;
+  if (kHasBand != 0u) {
+    const int place_of_query = int(query) - int(record.first_key), keys = int(record.keys);
+    row.seen_begin = uint(clamp(place_of_query + record.band_begin, 0, keys));
+    row.seen_end = uint(clamp(place_of_query + record.band_end, 0, keys));
   }
+  row.sink = -infinity();
+  if (record.sinks.address != 0ul) row.sink = Float32(row_of(record.sinks, head, 0u, 0u)).value;
   row.mask = row_of(record.mask, batch, head, query);
   row.bias = row_of(record.bias, batch, head, query);
   row.lse = row_of(record.lse, batch, head, query);
@@ -78,12 +89,22 @@ uint64_t column(uint64_t row, Tensor t, uint key) {
   return row + uint64_t(int64_t(uint64_t(record.first_key + key)) * t.strides[3]);
 }
 
+// Returns tanh(scale * score / softcap) of vector i, or 0 if there is no soft cap.
+vec4 bent(Row row, uint i) {
+  vec4 t = vec4(0.0);
+  if (record.softcap == 0.0) return t;
+  const vec4 score = record.scale * scores.v[row.first + i];
+  [[unroll]] for (uint c = 0u; c < 4u; ++c) t[c] = tanh_f32(score[c] / record.softcap);
+  return t;
+}
+
 // Returns scale * score + bias of vector i, or -inf for keys that are not seen.
 vec4 shifted(Row row, uint i) {
-  vec4 score = record.scale * scores.v[row.first + i];
+  vec4 score = record.softcap == 0.0 ? record.scale * scores.v[row.first + i]
+                                     : record.softcap * bent(row, i);
   [[unroll]] for (uint c = 0u; c < 4u; ++c) {
     const uint key = 4u * i + c;
-    bool is_seen = key < row.seen;
+    bool is_seen = key >= row.seen_begin && key < row.seen_end;
     if (kHasMask != 0u && is_seen) {
       is_seen = uint(Bytes1(column(row.mask, record.mask, key)).value) != 0u;
     }
@@ -101,24 +122,26 @@ float value_of(Sum sum) {
 }
 
 void run_forward(Row row) {
-  vec4 peaks = vec4(-infinity());
+  const bool keeps_scores = kHasMask + kHasBias != 0u || record.softcap != 0.0;
+  vec4 peaks = vec4(row.sink);
   for (uint i = lane(); i < row.vectors; i += kLanes) {
     const vec4 score = shifted(row, i);
-    if (kHasMask + kHasBias != 0u) scores.v[row.first + i] = score;
+    if (keeps_scores) scores.v[row.first + i] = score;
     [[unroll]] for (uint c = 0u; c < 4u; ++c) peaks[c] = larger_of(peaks[c], score[c]);
   }
   const float peak =
       max_lanes(larger_of(larger_of(peaks.x, peaks.y), larger_of(peaks.z, peaks.w)));
   Sum sum = no_sum();
   for (uint i = lane(); i < row.vectors; i += kLanes) {
-    vec4 weight = kHasMask + kHasBias != 0u ? scores.v[row.first + i] : shifted(row, i);
+    vec4 weight = keeps_scores ? scores.v[row.first + i] : shifted(row, i);
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
       weight[c] = weight[c] == -infinity() ? 0.0 : exp_of_negative(weight[c] - peak);
     }
     take(sum, weight);
     scores.v[row.first + i] = weight;
   }
-  const float total = value_of(sum);
+  const float of_sink = row.sink == -infinity() ? 0.0 : exp_of_negative(row.sink - peak);
+  const float total = value_of(sum) + of_sink;
   for (uint i = lane(); i < row.vectors; i += kLanes) {
     const vec4 weight = scores.v[row.first + i];
     scores.v[row.first + i] = total == 0.0 ? vec4(0.0) : weight / total;
@@ -131,11 +154,12 @@ void run_backward(Row row) {
   const float lse = row.exists ? Float32(row.lse).value : 0.0;
   const float delta = row.exists ? Float32(row.delta).value : 0.0;
   for (uint i = lane(); i < row.vectors; i += kLanes) {
+    const vec4 t = bent(row, i);
     vec4 weight = shifted(row, i);
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
       weight[c] = weight[c] == -infinity() ? 0.0 : exp_f32(weight[c] - lse);
     }
-    vec4 slope = record.scale * weight * (slopes.v[row.first + i] - delta);
+    vec4 slope = record.scale * weight * (1.0 - t * t) * (slopes.v[row.first + i] - delta);
     [[unroll]] for (uint c = 0u; c < 4u; ++c) slope[c] = weight[c] == 0.0 ? 0.0 : slope[c];
     scores.v[row.first + i] = weight;
     slopes.v[row.first + i] = slope;

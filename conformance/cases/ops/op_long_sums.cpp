@@ -228,7 +228,7 @@ void add_sdpa(const Builder& b) {
   made.input("q", b.dtype(), {1, 1, 1, 1}, kOnes).input("k", b.dtype(), {1, 1, n, 1}, kFar);
   made.input("v", b.dtype(), {1, 1, n, 1}, kHundredth).output("y", b.dtype(), {1, 1, 1, 1});
   made.output("lse", b.dtype() == BP_F64 ? BP_F64 : BP_F32, {1, 1, 1});
-  made.set("scale", 1.0).set("is_causal", int64_t{0});
+  made.set("scale", 1.0).set("causal", int64_t{0});
   made.derive = [](CallData& data) { data.tensor("k").data[0] = DoubleDouble(0); };
   b.add(std::move(made));
 }
@@ -247,7 +247,7 @@ void add_sdpa_backward(const Builder& b) {
     made.input("lse", b.dtype() == BP_F64 ? BP_F64 : BP_F32, {1, 1, queries}, {});
     made.output("grad_q", b.dtype(), {1, 1, queries, 1});
     made.output("grad_k", b.dtype(), {1, 1, keys, 1}).output("grad_v", b.dtype(), {1, 1, keys, 1});
-    made.set("scale", 1.0).set("is_causal", int64_t{0});
+    made.set("scale", 1.0).set("causal", int64_t{0});
     made.derive = [derive = made.derive, is_keys](CallData& data) {
       HostTensor &k = data.tensor("k"), &v = data.tensor("v");
       for (size_t i = 0; i < v.data.size(); ++i) {

@@ -161,7 +161,7 @@ void add_attention(std::vector<DeviceCase>& cases) {
   cases.push_back({"attention bf16 32x4096x128, causal", 8 * kElements, kFlops, [=] {
                      return [=, q = input(shape, 0, BP_BF16), k = input(shape, 1, BP_BF16),
                              v = input(shape, 2, BP_BF16)] {
-                       return sdpa(q, k, v, scale, {}, {}, true);
+                       return sdpa(q, k, v, scale, {}, {}, Causal::kTopLeft);
                      };
                    }});
   cases.push_back(
@@ -169,10 +169,11 @@ void add_attention(std::vector<DeviceCase>& cases) {
          const Tensor q = input(shape, 0, BP_BF16), k = input(shape, 1, BP_BF16),
                       v = input(shape, 2, BP_BF16);
          Tensor lse;
-         const Tensor y = sdpa(q, k, v, scale, {}, {}, true, &lse);
+         const Tensor y = sdpa(q, k, v, scale, {}, {}, Causal::kTopLeft, &lse);
          return [=, g = input(shape, 3, BP_BF16)] {
            Tensor grad_k, grad_v;
-           return sdpa_backward(g, q, k, v, y, lse, scale, {}, {}, true, &grad_k, &grad_v);
+           return sdpa_backward(g, q, k, v, y, lse, scale, {}, {}, Causal::kTopLeft, &grad_k,
+                                &grad_v);
          };
        }});
 }

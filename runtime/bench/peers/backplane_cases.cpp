@@ -311,22 +311,23 @@ void add_convolutions(Suite& s) {
 void add_attention(Suite& s) {
   const Shape shape = {1, 8, 1024, 64};
   const double full = 4.0 * 8 * 1024 * 1024 * 64, bytes = 16.0 * 8 * 1024 * 64;
-  const auto forward = [=](bool is_causal, bp_dtype dtype) {
+  const auto forward = [=](Causal causal, bp_dtype dtype) {
     return [=] {
       return [=, q = input(shape, 0, dtype), k = input(shape, 1, dtype),
-              v = input(shape, 2, dtype)] { return sdpa(q, k, v, 0.125, {}, {}, is_causal); };
+              v = input(shape, 2, dtype)] { return sdpa(q, k, v, 0.125, {}, {}, causal); };
     };
   };
-  s.add("attention f32 8x1024x64, causal", bytes, full / 2, forward(true, BP_F32));
-  s.add("attention f32 8x1024x64", bytes, full, forward(false, BP_F32));
-  s.add("attention bf16 8x1024x64, causal", bytes / 2, full / 2, forward(true, BP_BF16));
+  s.add("attention f32 8x1024x64, causal", bytes, full / 2, forward(Causal::kTopLeft, BP_F32));
+  s.add("attention f32 8x1024x64", bytes, full, forward(Causal::kNone, BP_F32));
+  s.add("attention bf16 8x1024x64, causal", bytes / 2, full / 2,
+        forward(Causal::kTopLeft, BP_BF16));
   s.add("attention backward f32 8x1024x64, causal", 2 * bytes, full / 2 * 2.5, [=] {
     const Tensor q = input(shape, 0), k = input(shape, 1), v = input(shape, 2);
     Tensor lse;
-    const Tensor y = sdpa(q, k, v, 0.125, {}, {}, true, &lse);
+    const Tensor y = sdpa(q, k, v, 0.125, {}, {}, Causal::kTopLeft, &lse);
     return [=, g = input(shape, 3)] {
       Tensor grad_k, grad_v;
-      return sdpa_backward(g, q, k, v, y, lse, 0.125, {}, {}, true, &grad_k, &grad_v);
+      return sdpa_backward(g, q, k, v, y, lse, 0.125, {}, {}, Causal::kTopLeft, &grad_k, &grad_v);
     };
   });
   s.add("rope f32 8x12x512x64", 8.0 * 8 * 12 * 512 * 64, 3.0 * 8 * 12 * 512 * 64, [] {

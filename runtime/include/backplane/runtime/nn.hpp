@@ -170,7 +170,7 @@ struct AttentionOptions {
   // Heads of keys and values. Each of them serves several heads of queries. 0 stands for
   // one head of keys and values per head of queries.
   int64_t key_head_count = 0;
-  bool is_causal = false;  // No position sees a later one.
+  Causal causal = Causal::kNone;  // Otherwise no position sees a later one.
   bool has_bias = true;
 };
 
@@ -184,7 +184,7 @@ class MultiHeadAttention : public Module {
 
  private:
   int64_t head_count_, key_head_count_, head_width_;
-  bool is_causal_;
+  Causal causal_;
   std::shared_ptr<Linear> query_, key_, value_, out_;
 };
 

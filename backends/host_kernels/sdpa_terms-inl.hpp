@@ -1,0 +1,116 @@
+// What a tile of attention scores has beside its product: the soft cap, bias and mask, and the
+// factors of the dropout.
+//
+// Sources that foreach_target.h compiles include this header once per Highway target.
+#if defined(BACKPLANE_CPU_SDPA_TERMS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_SDPA_TERMS_INL_HPP
+#undef BACKPLANE_CPU_SDPA_TERMS_INL_HPP
+#else
+#define BACKPLANE_CPU_SDPA_TERMS_INL_HPP
+#endif
+
+#include <limits>
+
+#include "backends/host_kernels/math-inl.hpp"
+#include "backends/host_kernels/philox-inl.hpp"
+#include "backends/host_kernels/sdpa_tiles-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+// Computes scores = cap * tanh(scale / cap * scores) for `count` keys of a panel, and, where
+// `slopes` is not NULL, the derivatives 1 - tanh^2.
+template <typename Sum>
+HWY_NOINLINE void cap_scores(const Attention& a, int64_t count, int64_t stride, Sum* scores,
+                             Sum* slopes) {
+  const TileTag<Sum> d;
+  constexpr double kMost = std::numeric_limits<Sum>::max();  // Of a cap below the range of Sum.
+  const auto cap = hn::Set(d, static_cast<Sum>(a.softcap)), one = hn::Set(d, Sum{1});
+  const auto factor = hn::Set(d, static_cast<Sum>(std::clamp(a.scale / a.softcap, -kMost, kMost)));
+  for (int64_t j = 0; j < count; ++j) {
+    for (int64_t lane = 0; lane < kPanel<Sum>; lane += kTileLanes<Sum>) {
+      Sum* const at = scores + j * stride + lane;
+      const auto bent = tanh(d, hn::Mul(hn::LoadU(d, at), factor));
+      hn::StoreU(hn::Mul(cap, bent), d, at);
+      if (slopes == nullptr) continue;
+      hn::StoreU(hn::NegMulAdd(bent, bent, one), d, slopes + j * stride + lane);
+    }
+  }
+}
+
+// scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
+// `count` keys from `key` on.
+template <typename T, typename Sum>
+void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                         int64_t count, Sum scale, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
+                         int64_t scores_stride) {
+  const int64_t lanes = std::min(kPanel<Sum>, block.count - panel * kPanel<Sum>);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const int64_t row = block.begin + panel * kPanel<Sum> + lane;
+    if (a.has_bias) {
+      const int64_t stride = a.bias.strides[3];
+      load_line(a.row_of<const T>(a.bias, block.problem, row) + key * stride, stride, count, line);
+    } else {
+      std::fill_n(line, count, Sum{0});
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      Sum& score = scores[j * scores_stride + lane];
+      score = scale * score + line[j];
+    }
+    if (!a.has_mask) continue;
+    const int64_t stride = a.mask.strides[3];
+    const auto* const mask = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
+    for (int64_t j = 0; j < count; ++j) {
+      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = hidden_score<Sum>();
+    }
+  }
+}
+
+// Turns the products of a panel into scores, and returns the factor that they still lack. `slopes`
+// is NULL, or the place for the derivatives of the soft cap.
+template <typename T, typename Sum>
+Sum finish_scores(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                  int64_t count, Sum* line, Sum* scores, int64_t stride, Sum* slopes) {
+  auto scale = static_cast<Sum>(a.scale);
+  if (a.has_softcap()) {
+    cap_scores(a, count, stride, scores, slopes);
+    scale = Sum{1};
+  }
+  if (!a.has_bias && !a.has_mask) return scale;
+  apply_bias_and_mask<T>(a, block, panel, key, count, scale, line, scores, stride);
+  return Sum{1};
+}
+
+// Writes what dropout multiplies the weights of a panel by: 0, or 1 / (1 - p).
+template <typename Sum>
+void write_kept(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                int64_t count, Sum* kept, int64_t stride) {
+  constexpr size_t kBlocks = kKeyBlock / 4 + 1;  // The keys may begin within a block.
+  const auto seed = a.dropout.seed.template get<uint64_t>();
+  const auto offset = a.dropout.offset.template get<uint64_t>();
+  const double p = a.dropout.p;
+  const auto factor = static_cast<Sum>(1 / (1 - p));
+  uint32_t words[4 * kBlocks];
+  for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {
+    const int64_t r = panel * kPanel<Sum> + lane;
+    if (r >= block.count) {
+      for (int64_t j = 0; j < count; ++j) kept[j * stride + lane] = 0;
+      continue;
+    }
+    const uint64_t first =
+        a.weight_number(block.problem, block.begin + r) + static_cast<uint64_t>(key);
+    random_blocks<kBlocks>(seed, offset, first / 4, words);
+    for (int64_t j = 0; j < count; ++j) {
+      const uint32_t word = words[first % 4 + static_cast<uint64_t>(j)];
+      const bool is_kept = static_cast<double>(uniform_f32(word)) >= p;
+      kept[j * stride + lane] = is_kept ? factor : Sum{0};
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_SDPA_TERMS_INL_HPP
