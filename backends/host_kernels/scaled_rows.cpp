@@ -210,17 +210,17 @@ template <int kBits>
 void multiply_codes(const ScaledWork& work, int thread_count) {
   const ScaledProduct& p = work.product;
   if (p.is_integer()) {
-    if (p.is_one_block()) return multiply<kBits, DotIntegers<kBits>>(work, thread_count);
-    return p.has_zero ? multiply<kBits, DotIntegerBlocks<kBits, true>>(work, thread_count)
-                      : multiply<kBits, DotIntegerBlocks<kBits, false>>(work, thread_count);
+    if (p.is_one_block()) return multiply<kBits, DotIntegers<kBits> >(work, thread_count);
+    return p.has_zero ? multiply<kBits, DotIntegerBlocks<kBits, true> >(work, thread_count)
+                      : multiply<kBits, DotIntegerBlocks<kBits, false> >(work, thread_count);
   }
   const bool has_sign = code_format(p.b_dtype).has_sign;
   if (p.has_zero) {
-    return has_sign ? multiply<kBits, DotFloats<kBits, true, true>>(work, thread_count)
-                    : multiply<kBits, DotFloats<kBits, false, true>>(work, thread_count);
+    return has_sign ? multiply<kBits, DotFloats<kBits, true, true> >(work, thread_count)
+                    : multiply<kBits, DotFloats<kBits, false, true> >(work, thread_count);
   }
-  return has_sign ? multiply<kBits, DotFloats<kBits, true, false>>(work, thread_count)
-                  : multiply<kBits, DotFloats<kBits, false, false>>(work, thread_count);
+  return has_sign ? multiply<kBits, DotFloats<kBits, true, false> >(work, thread_count)
+                  : multiply<kBits, DotFloats<kBits, false, false> >(work, thread_count);
 }
 
 void run_rows(const ScaledProduct& p, std::byte* workspace, int thread_count) {

@@ -93,8 +93,8 @@ void Resolved::choose(const CompilerBackend& backend, bp_device* device,
   node.frame = program_.nodes[index].frame.fitted(node.kernel->args_size_bytes);
   if (node.kernel->workspace_size == nullptr) return;
   uint64_t required = 0, preferred = 0;
-  const bp_status status = node.kernel->workspace_size(
-      node.kernel, device, request.flags, node.frame.data(), &required, &preferred);
+  const bp_status status = node.kernel->workspace_size(node.kernel, device, request.flags,
+                                                       node.frame.data(), &required, &preferred);
   if (status != BP_OK) throw StatusError(status, "compile: workspace_size failed");
   node.workspace_bytes = std::max(required, preferred);
 }

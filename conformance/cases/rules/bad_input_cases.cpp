@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <stdexcept>
 
 #include "backplane/host.h"
 #include "conformance/cases/engine/host_call.hpp"
