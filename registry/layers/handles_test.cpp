@@ -289,6 +289,22 @@ TEST(Words, TellWhatABadTensorHasWithoutReadingPastIt) {
   EXPECT_EQ(words(bp_buffer_ref{nullptr, 8, 16}), "NULL[8, 24)");
 }
 
+TEST(Words, TellOfAttributesByName) {
+  const int64_t axes[] = {1, 0};
+  bp_sum_args sum{.struct_size = sizeof(sum), .axes_count = 2, .axes = axes, .keepdims = 1};
+  EXPECT_EQ(attribute_words(BP_OP_SUM, &sum), "axes [1, 0], keepdims 1");
+  sum.axes = nullptr;
+  EXPECT_EQ(attribute_words(BP_OP_SUM, &sum), "axes [], keepdims 1");
+  bp_gelu_args gelu{.struct_size = sizeof(gelu), .approximation = BP_GELU_APPROXIMATION_TANH};
+  EXPECT_EQ(attribute_words(BP_OP_GELU, &gelu), "approximation tanh");
+  gelu.approximation = 77;
+  EXPECT_EQ(attribute_words(BP_OP_GELU, &gelu), "approximation 77");
+  gelu.struct_size = 8;
+  EXPECT_EQ(attribute_words(BP_OP_GELU, &gelu), "");
+  EXPECT_EQ(attribute_words(BP_OP_GELU, nullptr), "");
+  EXPECT_EQ(attribute_words(9999, &gelu), "");
+}
+
 TEST(Words, TellOfFramesOnlyWhatTheyHold) {
   const int64_t shape[] = {2}, strides[] = {1};
   const bp_tensor a{.shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};

@@ -85,6 +85,8 @@ void ArgumentText::add(const void* handle) {
   const std::string_view name = next_name();
   if (op_ != 0 && name == "args") {
     out_.add("tensors", frame_words(op_, handle));
+    const std::string attributes = attribute_words(op_, handle);
+    if (!attributes.empty()) out_.add("attributes", attributes);
   } else {
     add_handle(name, handle);
   }

@@ -1,9 +1,12 @@
 #include "registry/layers/words.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 
 #include "backplane/host.h"
+#include "registry/boundary/number_text.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/tensors/layout.hpp"
 
@@ -21,6 +24,44 @@ std::string list_words(const int64_t* values, uint32_t count) {
 void add_tensor(std::string& text, const std::string& name, const bp_tensor* tensor) {
   if (tensor == nullptr) return;
   text += (text.empty() ? "" : ", ") + name + " " + words(*tensor);
+}
+
+template <typename T>
+T value_at(const void* args, uint32_t offset) {
+  T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+  std::memcpy(&value, core::member(args, offset), sizeof(value));
+  return value;
+}
+
+std::string enumeration_words(const bp_op_argument& a, uint32_t value) {
+  const uint32_t i = value - a.first_value;
+  return i < a.value_count ? a.value_names[i] : std::to_string(value);
+}
+
+// Returns the text of the value of an attribute; "" for a tensor.
+std::string value_words(const bp_op_argument& a, const void* args) {
+  switch (a.kind) {
+    case BP_ARGUMENT_I32:
+      return std::to_string(value_at<int32_t>(args, a.offset_bytes));
+    case BP_ARGUMENT_I64:
+      return std::to_string(value_at<int64_t>(args, a.offset_bytes));
+    case BP_ARGUMENT_U64:
+      return std::to_string(value_at<uint64_t>(args, a.offset_bytes));
+    case BP_ARGUMENT_F64:
+      return short_text(value_at<double>(args, a.offset_bytes));
+    case BP_ARGUMENT_DTYPE:
+      return core::dtype_text(value_at<bp_dtype>(args, a.offset_bytes));
+    case BP_ARGUMENT_ENUM:
+      return enumeration_words(a, value_at<uint32_t>(args, a.offset_bytes));
+    case BP_ARGUMENT_I64_LIST: {
+      const auto count = value_at<uint64_t>(args, a.offset_bytes - 8);
+      return list_words(value_at<const int64_t*>(args, a.offset_bytes),
+                        static_cast<uint32_t>(std::min<uint64_t>(count, BP_MAX_RANK)));
+    }
+    default:
+      return "";
+  }
 }
 
 }  // namespace
@@ -80,6 +121,23 @@ std::string frame_words(uint32_t op, const void* args) {
       add_tensor(text, std::string(argument.name) + "[" + std::to_string(item) + "]",
                  list.items[item]);
     }
+  }
+  return text;
+}
+
+std::string attribute_words(uint32_t op, const void* args) {
+  const core::OpRow* const row = core::find_op(op);
+  const bp_op_desc* desc = nullptr;
+  std::string text;
+  if (row == nullptr || args == nullptr || core::frame_size(args) < row->first_size_bytes() ||
+      bp_op_describe(op, &desc) != BP_OK) {
+    return text;
+  }
+  for (uint64_t i = 0; i < desc->argument_count; ++i) {
+    const bp_op_argument& a = desc->arguments[i];
+    if (!core::has_member(args, a.offset_bytes)) break;
+    const std::string value = value_words(a, args);
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + std::string(a.name) + " " + value;
   }
   return text;
 }

@@ -23,6 +23,9 @@ std::string status_words(bp_status status);
 // size.
 std::string frame_words(uint32_t op, const void* args);
 
+// Returns text like "axes [0, 1], keepdims 1, reduction mean", for such a frame.
+std::string attribute_words(uint32_t op, const void* args);
+
 // Returns "add" or "op 700".
 std::string op_words(uint32_t op);
 
