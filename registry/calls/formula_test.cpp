@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -191,6 +193,32 @@ TEST(Formulas, OfGradientsAreChecked) {
   EXPECT_EQ(refusal_of(nullptr, "grad_x = neg(grad_z)"),
             "backward, line 1: 'grad_z' is no tensor; "
             "write ops by name, such as mul(a, b)");
+}
+
+// Gradients of lists, which are written for one item, are beyond what a vendor may write.
+TEST(Formulas, OfTheGradientsOfTheSpecAreAccepted) {
+  int count = 0;
+  for (const OpRow& row : op_rows()) {
+    const bp_op_desc* ours = nullptr;
+    ASSERT_EQ(bp_op_describe(row.op, &ours), BP_OK);
+    ASSERT_NE(ours->backward, nullptr) << ours->name;
+    const std::span<const bp_op_argument> arguments{ours->arguments, ours->argument_count};
+    const bool has_list = std::ranges::any_of(
+        arguments, [](const bp_op_argument& a) { return a.kind == BP_ARGUMENT_TENSOR_LIST; });
+    if (has_list) continue;
+    Formula formula;
+    EXPECT_EQ(check_backward({.name = "twin.op",
+                              .arguments = arguments,
+                              .since = ours->since,
+                              .revision = ours->revision,
+                              .frame_size_bytes = ours->frame_size_bytes},
+                             ours->backward, formula),
+              "")
+        << ours->name << "\n"
+        << ours->backward;
+    ++count;
+  }
+  EXPECT_GT(count, 70);
 }
 
 // Each text of the spec is one that a vendor may write.
