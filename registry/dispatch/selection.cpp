@@ -140,11 +140,11 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   if (is_misplaced && realigning_refusal(target, row, key).empty()) {
     add_service(realigning(row), BP_KERNEL_DECOMPOSED);
   }
-  if (dtype_refusal(target, row, key, by_width_refusal(row, key)).empty()) {
-    add_service(by_width(row), BP_KERNEL_DECOMPOSED);
-  }
   if (decomposition_refusal(target, row, key).empty()) {
     add_service(services::decomposition(row), BP_KERNEL_DECOMPOSED);
+  }
+  if (dtype_refusal(target, row, key, by_width_refusal(row, key)).empty()) {
+    add_service(by_width(row), BP_KERNEL_DECOMPOSED);
   }
   if (is_narrow && copies_refusal(target, row, key).empty()) {
     add_service(widening(row), BP_KERNEL_DECOMPOSED);
@@ -221,15 +221,15 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
   if (!misplaced.empty()) {
     add_line(text, "realigned", realigning_refusal(target, row, key), is_decided);
   }
-  if (moves_elements(row)) {
-    add_line(text, "by width", dtype_refusal(target, row, key, by_width_refusal(row, key)),
-             is_decided);
-  }
   std::string undecomposed = decomposition_refusal(target, row, key);
   if (undecomposed.empty()) {
     undecomposed = call_refusal(target, row, *services::decomposition(row), key, args);
   }
   add_line(text, "decomposition", undecomposed, is_decided);
+  if (moves_elements(row)) {
+    add_line(text, "by width", dtype_refusal(target, row, key, by_width_refusal(row, key)),
+             is_decided);
+  }
   if (has_narrow_operand(row, key)) {
     add_line(text, "in f32", copies_refusal(target, row, key), is_decided);
   }
