@@ -65,6 +65,8 @@ inline constexpr KillRow kKillTable[] = {
     {"53:sinks", "lse without its sink", "op.sdpa.f32.*", "*_sinks*", "values", true},
     {"53:window", "left window does not count itself", "op.sdpa.f32.*", "*_left*", "values", true},
     {"53:offset", "dropout without its offset", "op.sdpa.f32.*", "*_dropout*", "values", true},
+    {"packed", "first element in the high bits", "op.quantize.u4.*", "*", "values", true},
+    {"packed:rest", "bits of no element are cleared", "op.quantize.u4.*", "*", "canary", true},
     {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
     {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
     {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <vector>
 
 #include "backplane/ops.h"
 #include "conformance/mutants/mutant.hpp"
@@ -69,6 +71,7 @@ constexpr uint32_t kBinary[] = {BP_OP_ADD, BP_OP_SUB, BP_OP_MUL, BP_OP_DIV, BP_O
 constexpr uint32_t kUnary[] = {BP_OP_NEG, BP_OP_EXP, BP_OP_LOG, BP_OP_SQRT, BP_OP_RELU};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kLinear[] = {BP_OP_LINEAR};
+constexpr uint32_t kQuantize[] = {BP_OP_QUANTIZE};
 constexpr uint32_t kSoftmax[] = {BP_OP_SOFTMAX, BP_OP_LOG_SOFTMAX};
 
 // The frames of a family are alike, so one function changes them all.
@@ -300,6 +303,29 @@ bp_status extra_workspace(const Call& call, std::string_view, const void* args) 
 // Benign: changes only the claimed alignment.
 bp_status run_good(const Call& call, std::string_view, const void* args) { return call.run(args); }
 
+// packed: packs the first of two elements of 4 bits into the high bits of a byte, against DTYPE-2.
+// Rest: clears the bits of the last byte that belong to no element, against DTYPE-3.
+bp_status pack_badly(const Call& call, std::string_view strength, const void* args) {
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  const bp_tensor& y = *static_cast<const bp_quantize_args*>(args)->y;
+  const auto count = static_cast<uint64_t>(tensors::element_count(y));
+  if ((y.dtype != BP_I4 && y.dtype != BP_U4) || count == 0 || !tensors::is_contiguous(y)) {
+    return BP_OK;
+  }
+  const bp_allocator_ops& allocator = *call.wrapped.allocator;
+  const bp_buffer_ref range = {y.buffer, y.byte_offset, tensors::packed_bytes(count, 4)};
+  std::vector<uint8_t> bytes(range.size_bytes);
+  const bp_status status = allocator.copy_to_host(allocator.self, call.launch->stream, bytes.data(),
+                                                  &range, BP_BORROW_DURING_CALL, UINT64_MAX);
+  if (status != BP_OK) return status;
+  for (uint64_t i = 0; i < count / 2 && strength.empty(); ++i) {
+    bytes[i] = static_cast<uint8_t>(bytes[i] << 4 | bytes[i] >> 4);
+  }
+  if (!strength.empty() && count % 2 != 0) bytes.back() &= 0xf;
+  return allocator.copy_from_host(allocator.self, call.launch->stream, &range, bytes.data(),
+                                  BP_BORROW_DURING_CALL);
+}
+
 constexpr Mutant kTable[] = {
     {"1", kMatmul, ignore_k_tail},
     // The workspace is for the second call, whose strides may need another path than those of the
@@ -321,6 +347,7 @@ constexpr Mutant kTable[] = {
     {"benign_reverse_sum", kSum, reverse_sum},
     {"benign_extra_workspace", kMatmul, extra_workspace, 4096},
     {.id = "41", .ops = kLinear, .launch = run_good, .spoils_packed = true},
+    {"packed", kQuantize, pack_badly},
     {.id = "benign_aligned", .ops = kBinary, .launch = run_good, .alignment_bytes = 64},
 };
 
