@@ -294,6 +294,11 @@ constexpr Row kRows[] = {
        return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, nullptr, nullptr, 0,
                             &w.other_prepared);
      }},
+    {"bp_op_prepare", "constant_args", kRefused,
+     [](World& w) {
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, nullptr, 1,
+                            &w.other_prepared);
+     }},
     {"bp_op_prepare", "out_prepared", kRefused,
      [](World& w) {
        return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, nullptr, 0, nullptr);
