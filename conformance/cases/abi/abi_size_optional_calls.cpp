@@ -212,6 +212,23 @@ SizedCall make_bp_program_node(Context& t) {
   });
 }
 
+// The extent is a formula that no shape names.
+SizedCall make_bp_program_extent(Context& t) {
+  const auto p = make_program(t);
+  static constexpr int64_t kTerm[] = {1};
+  bp_program_extent extent = blank<bp_program_extent>(BP_STRUCT_PROGRAM_EXTENT);
+  extent.kind = BP_EXTENT_SUM;
+  extent.terms = kTerm;
+  extent.term_count = 1;
+  return sized_call<bp_program_extent>(extent, [&t, p](bp_program_extent* at) {
+    p->program.extents = at;
+    p->program.extent_count = 1;
+    p->program.extent_stride_bytes = std::max<uint64_t>(at->struct_size, sizeof(*at));
+    const bp_compile_desc desc = p->desc(&p->program);
+    return compile(t, &desc);
+  });
+}
+
 // The call reads the last value; the others lie in front of it.
 SizedCall make_bp_program_value(Context& t) {
   const auto p = make_program(t);
