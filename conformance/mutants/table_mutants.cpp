@@ -1,4 +1,5 @@
 // Mutants of the optional tables. The numbers are those of the kill table.
+#include <algorithm>
 #include <vector>
 
 #include "conformance/mutants/mutant.hpp"
@@ -12,7 +13,8 @@ struct Memory {
   std::vector<std::byte> blob;  // The latest blob that was accepted.
 };
 
-// ---- 42: layouts that put elements elsewhere, take any blob, or do not count --------------------
+// ---- 42: layouts that put elements elsewhere, take any blob or shape, or do not count
+// ------------
 
 // Returns whether a conversion between `strided` and a layout can be mirrored.
 bool is_mirrored(const bp_tensor* strided, const bp_tensor* laid) {
@@ -71,6 +73,48 @@ bp_status retain_nothing(void* self, const bp_layout* layout) {
   return layout == nullptr ? good.retain(good.self, layout) : bp_status{BP_OK};
 }
 
+// Decodes the two nibbles of a byte in the wrong order, as a decoder does that mistakes which half
+// of the block is in the low ones.
+bp_status decode_swapped(void* self, bp_stream* stream, const bp_tensor* dst,
+                         const bp_tensor* src) {
+  constexpr size_t kBlock = 32;
+  Runtime& r = runtime_of(self);
+  const bp_layout_ops& good = r.good.layouts;
+  const bp_status status = good.convert(good.self, stream, dst, src);
+  const bool is_decoded = status == BP_OK && src->layout != nullptr && dst->layout == nullptr &&
+                          src->layout->kind == BP_LAYOUT_KIND_QUANTIZED && dst->ndim == 1 &&
+                          dst->strides[0] == 1;
+  if (!is_decoded) return status;
+  std::vector<float> elements(static_cast<size_t>(dst->shape[0]));
+  const bp_buffer_ref range{dst->buffer, dst->byte_offset, elements.size() * sizeof(float)};
+  const bp_allocator_ops& m = r.good.allocator;
+  bp_status moved =
+      m.copy_to_host(m.self, stream, elements.data(), &range, BP_BORROW_DURING_CALL, UINT64_MAX);
+  for (size_t i = 0; i + kBlock <= elements.size(); i += kBlock) {
+    std::rotate(elements.begin() + i, elements.begin() + i + kBlock / 2,
+                elements.begin() + i + kBlock);
+  }
+  if (moved == BP_OK) {
+    moved = m.copy_from_host(m.self, stream, &range, elements.data(), BP_BORROW_DURING_CALL);
+  }
+  return moved;
+}
+
+// Rounds a shape down to whole blocks, instead of refusing it.
+bp_status round_description(void* self, bp_device* device, const bp_layout_desc* desc,
+                            const bp_layout** out_layout) {
+  constexpr int64_t kBlock = 32;
+  const bp_layout_ops& good = runtime_of(self).good.layouts;
+  const bool has_axis = desc != nullptr && desc->shape != nullptr && desc->ndim > 0 &&
+                        desc->ndim <= BP_MAX_RANK && desc->kind == BP_LAYOUT_KIND_QUANTIZED;
+  if (!has_axis) return good.from_desc(good.self, device, desc, out_layout);
+  std::vector<int64_t> shape(desc->shape, desc->shape + desc->ndim);
+  shape.back() -= shape.back() % kBlock;
+  bp_layout_desc rounded = *desc;
+  rounded.shape = shape.data();
+  return good.from_desc(good.self, device, &rounded, out_layout);
+}
+
 void bend_layouts(Runtime& r) {
   static_cast<void>(r.state_as<Memory>());
   if (r.strength == "blob") {
@@ -78,6 +122,10 @@ void bend_layouts(Runtime& r) {
     r.bent.layouts.preferred = remember_preferred;
   } else if (r.strength == "reference") {
     r.bent.layouts.retain = retain_nothing;
+  } else if (r.strength == "nibbles") {
+    r.bent.layouts.convert = decode_swapped;
+  } else if (r.strength == "rounds") {
+    r.bent.layouts.from_desc = round_description;
   } else {
     r.bent.layouts.convert = convert_mirrored;
   }
