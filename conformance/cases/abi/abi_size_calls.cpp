@@ -8,6 +8,7 @@
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/offers.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
+#include "conformance/cases/layouts/block_fixtures.hpp"
 #include "conformance/cases/ops/op_families.hpp"
 
 namespace bp::conformance {
@@ -348,6 +349,21 @@ SizedCall make_bp_registrar(Context& t) {
         t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), bp_status{BP_OK}, "shutdown");
         return status;
       });
+}
+
+SizedCall make_bp_layout_ops_from_desc(Context& t) {
+  const auto description =
+      std::make_shared<Description>(*formats_of(t).front(), Shape{formats_of(t).front()->elements});
+  return sized_call<bp_layout_desc>(description->desc, [&t, description](bp_layout_desc* at) {
+    const bp_layout* made = t.sentinel<bp_layout>();
+    const bp_status status = describe(t, *at, &made);
+    if (status == BP_OK) {
+      const OwnedLayout end(made, {&layout_table(t)});
+    } else {
+      t.expect(made == t.sentinel<bp_layout>(), "out_layout after a failure");
+    }
+    return status;
+  });
 }
 
 }  // namespace bp::conformance
