@@ -10,8 +10,6 @@
 namespace bp {
 namespace {
 
-[[noreturn]] void invalid(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
-
 bool is_integer(const FrameMember& member) {
   return member.kind == "i32" || member.kind == "i64" || member.kind == "u64" ||
          member.is_numbers();

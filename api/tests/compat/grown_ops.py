@@ -15,7 +15,7 @@ APPENDED = {
     "softmax": ["window: {kind: i64}",
                 'bias: {kind: "tensor?", dtypes: float, shape: "x.shape"}'],
     "log_softmax": ["window: {kind: i64}"],
-    "index_select": ['bounds: {kind: "enum(index_bounds: fail, clamp)"}'],
+    "index_select": ['order: {kind: "enum(index_order: free, sorted)"}'],
     "argmax": ['mask: {kind: "tensor?", dtype: bool, shape: "x.shape"}',
                'largest: {kind: "out?", dtype: like(x), shape: "y.shape"}'],
     "sort": ['keys: {kind: "i64[]", min: 0}'],

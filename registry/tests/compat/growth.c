@@ -137,8 +137,8 @@ static void run_indices(const bp_tensor* x, const bp_tensor* y) {
   run("gather.others", BP_OP_GATHER, &gather);
   scatter.scale_scalar = (bp_scalar){.dtype = BP_I64, .bits = 2};
   run("scatter.scale", BP_OP_SCATTER, &scatter);
-  select.bounds = BP_INDEX_SELECT_BOUNDS_CLAMP;
-  run("index_select.bounds", BP_OP_INDEX_SELECT, &select);
+  select.order = BP_INDEX_SELECT_ORDER_SORTED;
+  run("index_select.order", BP_OP_INDEX_SELECT, &select);
 #endif
 }
 
