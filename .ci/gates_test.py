@@ -96,7 +96,8 @@ class Format(Tree):
 class CompileCommands(unittest.TestCase):
     def test_begin_with_the_compiler(self):
         for launcher in ("", "ccache ", "distcc ", "/usr/bin/distcc ", "CC=gcc ",
-                         "cmake -E env CC=gcc CXX=/usr/bin/g++-12 ccache "):
+                         "cmake -E env CC=gcc CXX=/usr/bin/g++-12 ccache ",
+                         "api/cmake/with_ccache.sh /usr/bin/ccache "):
             for compiler in ("cc", "/usr/bin/c++", "gcc-14", "/usr/bin/x86_64-linux-gnu-g++-12",
                              "clang", "clang++-14", "/usr/local/cuda/bin/nvcc"):
                 command = {"file": "add.cpp", "command": f"{launcher}{compiler} -c add.cpp"}

@@ -11,9 +11,8 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_C_COMPILER_LAUNCHER ${BACKPLANE_CCACHE})
     set(CMAKE_CXX_COMPILER_LAUNCHER ${BACKPLANE_CCACHE})
     if(BACKPLANE_PRECOMPILE_HEADERS)
-      # Without both of these settings ccache keeps nothing that uses a precompiled header.
       set(CMAKE_CXX_COMPILER_LAUNCHER
-        ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${BACKPLANE_CCACHE})
+        ${CMAKE_CURRENT_LIST_DIR}/with_ccache.sh ${BACKPLANE_CCACHE})
       add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
     endif()
   endif()
