@@ -16,6 +16,7 @@ void Cache::begin_graph() { is_of_graph_ = true; }
 
 void Cache::add_user(bp_stream* stream) {
   const std::lock_guard lock(mutex_);
+  std::erase_if(users_, [](const std::shared_ptr<Pool>& user) { return user->is_over; });
   const std::shared_ptr<Pool>& pool = known_stream_locked(stream);
   if (std::ranges::count(users_, pool) == 0) users_.push_back(pool);
 }

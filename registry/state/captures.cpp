@@ -18,12 +18,47 @@ namespace bp::core {
 
 using services::CaptureParts;
 
-// What a bp_capture* points to.
+// What a bp_capture* points to. A capture that is destroyed while it is open is abandoned.
 struct Capture {
-  Target* target;  // NULL after the unload, and after a reset of the device.
-  bp_stream* stream;
-  uint64_t slot_count;
+  Target* target = nullptr;  // NULL after the unload, and after a reset of the device.
+  bp_stream* stream = nullptr;
+  uint64_t slot_count = 0;
   std::shared_ptr<CaptureParts> parts;
+  bool is_open = false;  // If true, the backend's capture has begun and not ended.
+
+  Capture() = default;
+  Capture(const Capture&) = delete;
+  ~Capture() {
+    if (!is_open) return;
+    const std::string words = take_error();  // The text of the failure before is kept.
+    static_cast<void>(end(nullptr));
+    set_error(nullptr, BP_OK, words.c_str());
+  }
+
+  // Ends the backend's capture. From then on the streams allocate as before.
+  bp_status end(bp_graph** out_graph) {
+    const bp_graph_ops& graphs = target->own_tables.graphs;
+    const bp_status status = graphs.end_capture(graphs.self, stream, out_graph);
+    close();
+    return status;
+  }
+
+  // Takes the capture out of the lists of its target.
+  void close() {
+    is_open = false;
+    {
+      const std::lock_guard lock(target->captures_mutex);
+      std::erase(target->captures, this);
+    }
+    target->caches->captures().remove(*parts);
+  }
+
+  // Ends a capture whose backend or device has ended it.
+  void lose() {
+    close();
+    parts = nullptr;
+    target = nullptr;
+  }
 };
 
 // What a bp_captured_graph* points to.
@@ -86,21 +121,17 @@ bp_status read_state(const Target& target, bp_stream* stream, bp_capture_info& i
   return graphs.capture_info(graphs.self, stream, &info);
 }
 
-// Ends a capture of the backend without a graph. It keeps the text of the failure before.
-void abandon(const Target& target, bp_stream* stream) {
-  const std::string words = take_error();
-  const bp_graph_ops& graphs = target.own_tables.graphs;
-  static_cast<void>(graphs.end_capture(graphs.self, stream, nullptr));
-  set_error(nullptr, BP_OK, words.c_str());
-}
-
 bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
                 bp_capture** out_capture) {
-  std::unique_ptr<Capture> capture(new Capture{&target, stream, desc.slot_count,
-                                               std::make_shared<CaptureParts>(*target.caches)});
+  auto capture = std::make_unique<Capture>();
+  capture->target = &target;
+  capture->stream = stream;
+  capture->slot_count = desc.slot_count;
+  capture->parts = std::make_shared<CaptureParts>(*target.caches);
   const bp_graph_ops& graphs = target.own_tables.graphs;
   bp_status status = graphs.begin_capture(graphs.self, stream, &desc);
   if (status != BP_OK) return status;
+  capture->is_open = true;
   bp_capture_info info;
   status = read_state(target, stream, info);
   if (status == BP_OK && info.capture_id == 0) {
@@ -108,10 +139,7 @@ bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
                                    ": capture.begin: capture_info() gives no capture_id for a "
                                    "stream that captures");
   }
-  if (status != BP_OK) {
-    abandon(target, stream);
-    return status;
-  }
+  if (status != BP_OK) return status;
   target.caches->captures().add(info.capture_id, capture->parts);
   const std::lock_guard lock(target.captures_mutex);
   target.captures.push_back(capture.get());
@@ -119,26 +147,16 @@ bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
   return BP_OK;
 }
 
-// Takes the capture out of the lists of its target, so that the streams allocate as before.
-void close(Capture& capture) {
-  Target& target = *capture.target;
-  {
-    const std::lock_guard lock(target.captures_mutex);
-    std::erase(target.captures, &capture);
-  }
-  target.caches->captures().remove(*capture.parts);
-}
-
 // Ends the recording and makes it ready to run.
-bp_status record(const Capture& capture, CapturedGraph& made) {
+bp_status record(Capture& capture, CapturedGraph& made) {
   const Target& target = *capture.target;
-  const bp_graph_ops& graphs = target.own_tables.graphs;
   bp_capture_info info;
   // The count is for people. A stream without a state fails in end_capture(), with its reason.
   if (read_state(target, capture.stream, info) == BP_OK) made.node_count = info.node_count;
   made.slot_count = capture.slot_count;
-  const bp_status status = graphs.end_capture(graphs.self, capture.stream, &made.graph);
+  const bp_status status = capture.end(&made.graph);
   if (status != BP_OK) return status;
+  const bp_graph_ops& graphs = target.own_tables.graphs;
   return graphs.instantiate(graphs.self, made.graph, &made.instance);
 }
 
@@ -147,11 +165,7 @@ bp_status end(Capture& capture, bp_captured_graph** out_graph) {
   auto made = std::make_unique<CapturedGraph>();
   made->target = &target;
   made->parts = capture.parts;
-  const bp_graph_ops& graphs = target.own_tables.graphs;
-  const bp_status status = out_graph == nullptr
-                               ? graphs.end_capture(graphs.self, capture.stream, nullptr)
-                               : record(capture, *made);
-  close(capture);
+  const bp_status status = out_graph == nullptr ? capture.end(nullptr) : record(capture, *made);
   capture.parts = nullptr;
   target.caches->free_deferred();
   if (out_graph == nullptr || status != BP_OK) {
@@ -199,9 +213,7 @@ void abandon_captures(Target& target) {
     if (graphs.end_capture(graphs.self, capture->stream, nullptr) != BP_OK) {
       static_cast<void>(take_error());  // The instance ends with its captures.
     }
-    close(*capture);
-    capture->parts = nullptr;
-    capture->target = nullptr;
+    capture->lose();
   }
 }
 
@@ -223,11 +235,7 @@ void lose_captures(Target& target) {
     lost = target.captures;
     for (CapturedGraph* graph : target.captured_graphs) graph->is_lost = true;
   }
-  for (Capture* capture : lost) {
-    close(*capture);
-    capture->parts = nullptr;
-    capture->target = nullptr;
-  }
+  for (Capture* capture : lost) capture->lose();
 }
 
 }  // namespace bp::core
