@@ -1,11 +1,8 @@
 // quantize and dequantize, for tensors of every layout. A part of the elements is walked row by row
 // along the last axis, and a row block by block, so that a scale is read once for its block.
-#include <type_traits>
-
 #include "backends/host_kernels/block_tensor.hpp"
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
-#include "backends/host_kernels/quantized.hpp"
+#include "backends/host_kernels/quantized_line.hpp"
 #include "backends/host_kernels/strided.hpp"
 
 namespace bp::kernels {
@@ -28,17 +25,9 @@ Quantization make_quantization(const bp_tensor& floats, const bp_tensor& codes,
   return q;
 }
 
-// Elements of one block that follow each other along the last axis.
-struct Run {
-  int64_t floats, float_stride;  // In elements.
-  int64_t bit, bit_stride;
-  int64_t count;
-  float scale, zero;
-};
-
-// Calls work(Run) for the elements [begin, end) in row-major order.
+// Calls work(QuantizedLine) for the elements [begin, end) in row-major order.
 template <typename Work>
-void for_each_run(const Quantization& q, int64_t begin, int64_t end, const Work& work) {
+void for_each_line(const Quantization& q, int64_t begin, int64_t end, const Work& work) {
   const uint32_t rank = q.floats.ndim;
   const int64_t bits = code_format(q.code_dtype).bits;
   const CodeValues scales(q.scale.dtype), zeros(q.code_dtype);
@@ -58,39 +47,22 @@ void for_each_run(const Quantization& q, int64_t begin, int64_t end, const Work&
     const int64_t to_end = is_one_block ? extent - last : block - last % block;
     const int64_t count = std::min({end - element, extent - last, to_end});
     const bool has_zero = q.zero.view.address != nullptr;
-    work(Run{floats, float_stride, codes * bits, code_stride * bits, count,
-             q.scale.at(q.scale.offset_of(index), scales),
-             has_zero ? q.zero.at(q.zero.offset_of(index), zeros) : 0.0F});
+    work(QuantizedLine{q.floats.address + floats * dtype_size_bytes(q.float_dtype), q.float_dtype,
+                       float_stride, q.codes.address, codes * bits, code_stride * bits, count,
+                       q.scale.at(q.scale.offset_of(index), scales),
+                       has_zero ? q.zero.at(q.zero.offset_of(index), zeros) : 0.0F});
     element += count;
   }
 }
 
-template <typename T>
 void quantize_part(const Quantization& q, int64_t begin, int64_t end) {
   const CodeFormat format = code_format(q.code_dtype);
-  const auto* const x = reinterpret_cast<const T*>(q.floats.address);
-  for_each_run(q, begin, end, [&](const Run& run) {
-    for (int64_t i = 0; i < run.count; ++i) {
-      const float quotient = widen(x[run.floats + i * run.float_stride]) / run.scale;
-      const uint32_t code = format.is_integer() ? code_of_integer(format, quotient, run.zero)
-                                                : code_of_float(format, quotient);
-      write_code(q.codes.address, run.bit + i * run.bit_stride, format.bits, code);
-    }
-  });
+  for_each_line(q, begin, end, [&](const QuantizedLine& line) { quantize_line(line, format); });
 }
 
-template <typename T>
 void dequantize_part(const Quantization& q, int64_t begin, int64_t end) {
   const CodeValues values(q.code_dtype);
-  auto* const y = reinterpret_cast<T*>(q.floats.address);
-  for_each_run(q, begin, end, [&](const Run& run) {
-    for (int64_t i = 0; i < run.count; ++i) {
-      const uint32_t code =
-          read_code(q.codes.address, run.bit + i * run.bit_stride, values.format.bits);
-      const float number = run.zero == 0 ? values.values[code] : values.values[code] - run.zero;
-      y[run.floats + i * run.float_stride] = narrow<T>(number * run.scale);
-    }
-  });
+  for_each_line(q, begin, end, [&](const QuantizedLine& line) { dequantize_line(line, values); });
 }
 
 using Part = void(const Quantization& q, int64_t begin, int64_t end);
@@ -106,29 +78,16 @@ bp_status submit_parts(const Quantization& q, Part* part, bool may_split, Launch
   });
 }
 
-template <template <typename> typename Of>
-Part* part_for(bp_dtype dtype) {
-  return dtype == BP_F32 ? Of<float>::run : dtype == BP_F16 ? Of<Float16>::run : Of<BFloat16>::run;
-}
-template <typename T>
-struct Quantize {
-  static constexpr Part* run = quantize_part<T>;
-};
-template <typename T>
-struct Dequantize {
-  static constexpr Part* run = dequantize_part<T>;
-};
-
 bp_status quantize_launch(const bp_quantize_args& args, Launch& launch) {
   // Two threads must not write the same byte.
   const bool may_split = code_format(args.y->dtype).bits == 8 || is_contiguous(*args.y);
-  return submit_parts(make_quantization(*args.x, *args.y, *args.scale, args.zero),
-                      part_for<Quantize>(args.x->dtype), may_split, launch);
+  return submit_parts(make_quantization(*args.x, *args.y, *args.scale, args.zero), quantize_part,
+                      may_split, launch);
 }
 
 bp_status dequantize_launch(const bp_dequantize_args& args, Launch& launch) {
-  return submit_parts(make_quantization(*args.y, *args.x, *args.scale, args.zero),
-                      part_for<Dequantize>(args.y->dtype), true, launch);
+  return submit_parts(make_quantization(*args.y, *args.x, *args.scale, args.zero), dequantize_part,
+                      true, launch);
 }
 
 constexpr bp_dtype kResults[] = {BP_F32, BP_F16, BP_BF16};

@@ -24,6 +24,7 @@ set(kernel_sources
   norm_rows.cpp
   optimizer.cpp
   quantization.cpp
+  quantized_line.cpp
   random.cpp
   reduce.cpp
   reduction.cpp

@@ -1,5 +1,5 @@
-// The products with a quantised weight. The bytes of a case are those of the codes, the scales, the
-// zero points, a and y.
+// The products with a quantised weight, and conversions. The bytes of a case are those of the
+// codes, the scales, the zero points and the floats.
 #include <array>
 #include <memory>
 #include <string>
@@ -99,12 +99,34 @@ void add(std::vector<Case>& cases, const std::string& name, const Shape& shape, 
                    }});
 }
 
+// Adds quantize, or dequantize, of 4096x1024 f32.
+void add_conversion(std::vector<Case>& cases, const std::string& name, const Stored& stored,
+                    bool is_quantize) {
+  const Shape shape = {4096, 1024};
+  const double elements = static_cast<double>(count(shape));
+  cases.push_back({name, bytes_of(shape, stored) + 4 * elements, 2 * elements, [=] {
+                     auto made = std::make_shared<const Factor>(factor(shape, 0, stored));
+                     const Tensor x = input(shape);
+                     const bp_quantize_args to{
+                         .x = x.get(), .scale = made->scale.get(), .y = &made->codes.tensor};
+                     const bp_dequantize_args from{
+                         .x = &made->codes.tensor, .scale = made->scale.get(), .y = x.get()};
+                     const Ready op = is_quantize ? ready(BP_OP_QUANTIZE, to, {x}, 0)
+                                                  : ready(BP_OP_DEQUANTIZE, from, {x}, 0);
+                     return Ready{[made, run = op.run] { run(); }, op.mean_abs};
+                   }});
+}
+
 }  // namespace
 
 void add_quantized_cases(std::vector<Case>& cases) {
   constexpr Stored kI8Rows = {BP_I8, 1024}, kLongI8Rows = {BP_I8, 4096};
   constexpr Stored kI4Groups = {BP_I4, 32}, kI4GroupsWithZeros = {BP_I4, 32, true};
   const Shape cube = {1024, 1024, 1024}, decode = {1, 4096, 4096};
+  add_conversion(cases, "quantize f32 to i8 4096x1024, per row", kI8Rows, true);
+  add_conversion(cases, "quantize f32 to i4 4096x1024, groups of 32", kI4Groups, true);
+  add_conversion(cases, "dequantize i8 to f32 4096x1024, per row", kI8Rows, false);
+  add_conversion(cases, "dequantize i4 to f32 4096x1024, groups of 32", kI4Groups, false);
   add(cases, "matmul_scaled i8 1024^3, per channel", cube, kI8Rows, kI8Rows);
   add(cases, "matmul_scaled i8 1024^3, per channel, b constant", cube, kI8Rows, kI8Rows, true);
   add(cases, "matmul_scaled i8 by i4 1024^3, groups of 32", cube, kI8Rows, kI4Groups);

@@ -1,0 +1,167 @@
+// A line is worked on in parts, whose last vector may lie partly behind the elements. The floats of
+// a part are gathered and widened, and its codes are bytes before they are packed, so that vectors
+// compute every layout.
+#include "backends/host_kernels/quantized_line.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/quantized_line.cpp"
+// clang-format off: this header compiles the file once for each target, and comes first.
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "backends/host_kernels/lines-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kPart = 256;  // An even number, so that parts of whole bytes end at one.
+
+// Returns whether `count` codes from `bit` on are whole bytes that lie behind each other.
+bool fills_bytes(const QuantizedLine& line, int64_t bit, int64_t count, int bits) {
+  return line.bit_stride == bits && bit % 8 == 0 && count * bits % 8 == 0;
+}
+
+// Packs the codes of a part.
+void write_codes(const QuantizedLine& line, int64_t begin, int64_t count, int bits,
+                 const uint8_t* HWY_RESTRICT codes) {
+  const int64_t bit = line.bit + begin * line.bit_stride;
+  if (bits == 4 && fills_bytes(line, bit, count, bits)) {
+    auto* const HWY_RESTRICT to = reinterpret_cast<uint8_t*>(line.codes + bit / 8);
+    for (int64_t i = 0; i < count / 2; ++i) {
+      to[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+    }
+  } else if (bits == 8 && line.bit_stride == 8) {
+    std::memcpy(line.codes + bit / 8, codes, static_cast<size_t>(count));
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      write_code(line.codes, bit + i * line.bit_stride, bits, codes[i]);
+    }
+  }
+}
+
+// Does the reverse.
+void read_codes(const QuantizedLine& line, int64_t begin, int64_t count, int bits,
+                uint8_t* HWY_RESTRICT codes) {
+  const int64_t bit = line.bit + begin * line.bit_stride;
+  if (bits == 4 && fills_bytes(line, bit, count, bits)) {
+    const auto* const HWY_RESTRICT from = reinterpret_cast<const uint8_t*>(line.codes + bit / 8);
+    for (int64_t i = 0; i < count / 2; ++i) {
+      codes[2 * i] = from[i] & 0xf;
+      codes[2 * i + 1] = from[i] >> 4;
+    }
+  } else if (bits == 8 && line.bit_stride == 8) {
+    std::memcpy(codes, line.codes + bit / 8, static_cast<size_t>(count));
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      codes[i] = static_cast<uint8_t>(read_code(line.codes, bit + i * line.bit_stride, bits));
+    }
+  }
+}
+
+using Floats = hn::ScalableTag<float>;
+
+// Does what code_of_integer() does, with vectors. `numbers` and `codes` have room for whole ones.
+void round_to_integers(const CodeFormat& format, const QuantizedLine& line, int64_t count,
+                       const float* numbers, uint8_t* codes) {
+  constexpr float kBeyond = 1024, kRounding = 0x1.8p23F;
+  const Floats d;
+  const hn::RebindToSigned<Floats> integer_d;
+  const hn::Rebind<uint8_t, Floats> byte_d;
+  const auto scale = hn::Set(d, line.scale), zero = hn::Set(d, line.zero);
+  const auto rounding = hn::Set(d, kRounding), beyond = hn::Set(d, kBeyond);
+  const auto low = hn::Set(d, static_cast<float>(format.low()));
+  const auto high = hn::Set(d, static_cast<float>(format.high()));
+  const auto mask = hn::Set(integer_d, (1 << format.bits) - 1);
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto quotient = hn::Div(hn::Load(d, numbers + i), scale);
+    const auto number = hn::IfThenElseZero(hn::Eq(quotient, quotient), quotient);
+    const auto limited = hn::Min(hn::Max(number, hn::Neg(beyond)), beyond);
+    const auto sum = hn::Add(hn::Sub(hn::Add(limited, rounding), rounding), zero);
+    const auto stored = hn::ConvertTo(integer_d, hn::Min(hn::Max(sum, low), high));
+    hn::StoreU(hn::DemoteTo(byte_d, hn::And(stored, mask)), byte_d, codes + i);
+  }
+}
+
+void quantize(const QuantizedLine& line, const CodeFormat& format) {
+  HWY_ALIGN float numbers[kPart];
+  HWY_ALIGN uint8_t codes[kPart];
+  for (int64_t begin = 0; begin < line.count; begin += kPart) {
+    const int64_t count = std::min(kPart, line.count - begin);
+    with_element_of<float>(line.float_dtype, [&]<typename T>(T) {
+      load_line(reinterpret_cast<const T*>(line.floats) + begin * line.float_stride,
+                line.float_stride, count, numbers);
+    });
+    if (format.is_integer()) {
+      round_to_integers(format, line, count, numbers, codes);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        codes[i] = static_cast<uint8_t>(code_of_float(format, numbers[i] / line.scale));
+      }
+    }
+    write_codes(line, begin, count, format.bits, codes);
+  }
+}
+
+// Turns codes into numbers. For integers it works on whole vectors.
+void load_numbers(const CodeValues& values, int64_t count, const uint8_t* codes, float* numbers) {
+  if (!values.format.is_integer()) {
+    for (int64_t i = 0; i < count; ++i) numbers[i] = values.values[codes[i]];
+    return;
+  }
+  const Floats d;
+  const hn::RebindToSigned<Floats> integer_d;
+  const hn::Rebind<uint8_t, Floats> byte_d;
+  const auto sign = hn::Set(integer_d, values.format.has_sign ? 1 << (values.format.bits - 1) : 0);
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto code = hn::PromoteTo(integer_d, hn::LoadU(byte_d, codes + i));
+    hn::Store(hn::ConvertTo(d, hn::Sub(hn::Xor(code, sign), sign)), d, numbers + i);
+  }
+}
+
+void dequantize(const QuantizedLine& line, const CodeValues& values) {
+  const Floats d;
+  const auto scale = hn::Set(d, line.scale), zero = hn::Set(d, line.zero);
+  HWY_ALIGN float numbers[kPart];
+  HWY_ALIGN uint8_t codes[kPart];
+  for (int64_t begin = 0; begin < line.count; begin += kPart) {
+    const int64_t count = std::min(kPart, line.count - begin);
+    read_codes(line, begin, count, values.format.bits, codes);
+    load_numbers(values, count, codes, numbers);
+    for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
+      hn::Store(hn::Mul(hn::Sub(hn::Load(d, numbers + i), zero), scale), d, numbers + i);
+    }
+    with_element_of<float>(line.float_dtype, [&]<typename T>(T) {
+      store_line(numbers, count, reinterpret_cast<T*>(line.floats) + begin * line.float_stride,
+                 line.float_stride);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace bp::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(dequantize);
+HWY_EXPORT(quantize);
+
+}  // namespace
+
+void quantize_line(const QuantizedLine& line, const CodeFormat& format) {
+  HWY_DYNAMIC_DISPATCH(quantize)(line, format);
+}
+
+void dequantize_line(const QuantizedLine& line, const CodeValues& values) {
+  HWY_DYNAMIC_DISPATCH(dequantize)(line, values);
+}
+
+}  // namespace bp::kernels
+#endif
