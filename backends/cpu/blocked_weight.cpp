@@ -105,12 +105,13 @@ struct BlockedCall {
   int thread_count = 1;
 
   uint64_t workspace_size_bytes() const {
-    return program == nullptr ? 0 : program->workspace_size_bytes();
+    return format == nullptr ? program->workspace_size_bytes()
+                             : block_product_workspace_bytes(product, thread_count);
   }
 
   void run(std::byte* workspace) const {
     if (format != nullptr) {
-      multiply_blocks(product, *format, thread_count);
+      multiply_blocks(product, *format, workspace, thread_count);
     } else {
       void* const externals[] = {product.a.address, product.b.address, product.y.address,
                                  product.bias};
