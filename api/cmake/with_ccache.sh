@@ -3,8 +3,8 @@
 #
 # usage: with_ccache.sh CCACHE COMPILER ARGUMENT...
 #
-# A header is precompiled without ccache. g++ shows ccache the precompiled header of the build before
-# in place of the text, so ccache would give back what was made of another text.
+# A header is precompiled without ccache. g++ shows ccache the precompiled header of the build
+# before in place of the text, so ccache would give back what was made of another text.
 for argument in "$@"; do
   if [ "$argument" = c++-header ]; then
     shift

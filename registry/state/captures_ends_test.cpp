@@ -16,7 +16,8 @@ TEST_F(CaptureTest, KeepsPreparedCallsThatItsCallerReleases) {
   weight.set(random_values<float>(24));
   bp_matmul_args args{.struct_size = sizeof(args), .a = x.get(), .b = weight.get(), .y = y.get()};
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_MATMUL, &args, 2, &prepared), BP_OK)
+  const uint32_t constant = 1;
+  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_MATMUL, &args, &constant, 1, &prepared), BP_OK)
       << bp_error_text();
   synchronize();
   bp_capture* const capture = begin();
@@ -44,7 +45,7 @@ TEST_F(CaptureOfPrograms, KeepsProgramsThatTheHostForgets) {
   synchronize();
   const bp_relu_args args{.struct_size = sizeof(args), .x = x.get(), .y = y.get()};
   bp_prepared* prepared = nullptr;
-  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_RELU, &args, 0, &prepared), BP_OK)
+  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_RELU, &args, nullptr, 0, &prepared), BP_OK)
       << bp_error_text();
   bp_capture* const capture = begin();
   ASSERT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_OK) << bp_error_text();
