@@ -10,7 +10,8 @@ namespace {
 
 using dnnl::memory;
 
-// With fewer rows run_scaled_rows() is faster, because it reads the weight as it lies.
+// With fewer rows run_scaled_rows() is faster, unless the weight is packed: it reads the weight
+// once.
 constexpr int64_t kFewestRows = 8;
 // The products of a zero point and the sum of a row of a are added to the sums in i32 too.
 constexpr int64_t kMostDepth = 1 << 15;
@@ -18,7 +19,8 @@ constexpr int64_t kMostDepth = 1 << 15;
 constexpr Program::Memory kWeight = 1;  // The number of the weight among the memories.
 
 memory::desc plain_weight(const ScaledProduct& p) {
-  return {{p.depth, p.cols}, memory::data_type::s8, memory::dims{1, p.b_row_bytes}};
+  const int64_t stride = p.cols == 1 ? p.depth : p.b_row_bytes;
+  return {{p.depth, p.cols}, memory::data_type::s8, memory::dims{1, stride}};
 }
 
 memory::desc any_weight(const ScaledProduct& p) {
@@ -91,7 +93,7 @@ bp_status submit(const ScaledProduct& its_product, const Launch& launch,
 
 }  // namespace
 
-const char* scaled_library_refusal(const ScaledProduct& p) {
+const char* scaled_library_refusal(const ScaledProduct& p, bool is_packed) {
   if (!library_has(dnnl::cpu_isa::avx512_core_vnni) && !library_has(dnnl::cpu_isa::avx2_vnni)) {
     return "oneDNN has no exact product of i8 on this processor";
   }
@@ -100,7 +102,9 @@ const char* scaled_library_refusal(const ScaledProduct& p) {
   }
   if (!is_contiguous(p.a)) return "a is not one dense matrix";
   if (p.depth > kMostDepth) return "a row has more than 32,768 elements";
-  if (p.rows < kFewestRows || p.cols == 0) return "the product has less than 8 rows, or no columns";
+  if (p.cols > 1 && p.b_row_bytes < p.depth) return "the rows of b overlap";
+  if (p.rows == 0 || p.cols == 0) return "y has no elements";
+  if (p.rows < kFewestRows && !is_packed) return "the product has less than 8 rows";
   return nullptr;
 }
 
@@ -117,7 +121,7 @@ ScaledPlan::ScaledPlan(const bp_matmul_scaled_args& args, const PlanRequest& req
   if (!request.is_constant(1)) refuse_plan("b is not constant");
   if (const bp_reason reason = scaled_product_refusal(args)) refuse_plan(reason);
   const ScaledProduct p = scaled_product_of(args);
-  if (const char* reason = scaled_library_refusal(p)) refuse_plan(reason);
+  if (const char* reason = scaled_library_refusal(p, true)) refuse_plan(reason);
   program_ = make_program(p, any_weight(p), threads_of(p, env));
   packer_ = make_packer(plain_weight(p), program_->desc(kWeight), env.thread_count());
   workspace_size_bytes_ =

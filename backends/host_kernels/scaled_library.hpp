@@ -12,8 +12,8 @@
 
 namespace bp::kernels {
 
-// Returns why such a product is not for oneDNN, or NULL.
-const char* scaled_library_refusal(const ScaledProduct& p);
+// Returns why such a product is not for oneDNN, or NULL. `is_packed` says that b is packed for it.
+const char* scaled_library_refusal(const ScaledProduct& p, bool is_packed = false);
 
 uint64_t scaled_library_workspace_size_bytes(const ScaledProduct& p, const Env& env);
 bp_status submit_scaled_library(const ScaledProduct& p, const Launch& launch);
