@@ -134,8 +134,9 @@ TEST_F(Infer, AddRefusesOtherShapesAndDtypes) {
   args.b = tensors.make({2, 4}, BP_F64);
   EXPECT_EQ(infer(BP_OP_ADD, args), "invalid argument: add: b is f64; allowed: f32");
   args.a = tensors.make({2, 4}, BP_BOOL);
-  EXPECT_EQ(infer(BP_OP_ADD, args),
-            "invalid argument: add: a is bool; allowed: i32, i64, f16, bf16, f32, f64");
+  EXPECT_EQ(
+      infer(BP_OP_ADD, args),
+      "invalid argument: add: a is bool; allowed: i8, i16, i32, i64, u8, f16, bf16, f32, f64");
   args.a = nullptr;
   EXPECT_EQ(infer(BP_OP_ADD, args), "invalid argument: add: a is NULL; allowed: a tensor");
 }

@@ -33,8 +33,8 @@ Instance::Instance(const bp_host* its_host)
       options(read_options(*its_host)),
       device(std::make_unique<Device>(*its_host, options)) {
   add_kernels(kernels::kElementwiseKernels);
-  add_kernels(kernels::kKernels);
   add_kernels(kernels::kLibraryKernels);
+  add_kernels(kernels::kKernels);
   add_kernels(kernels::kCpuKernels);
   make_profiler(*this);
   put_captures(*this);

@@ -37,13 +37,13 @@ Instance::Instance(const bp_host* its_host)
       collectives(std::make_unique<Collectives>(*this)) {
   plain_kernels.assign(std::begin(kernels::kElementwiseKernels),
                        std::end(kernels::kElementwiseKernels));
-  plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kKernels),
-                       std::end(kernels::kKernels));
 #if BP_SIM_HAS_ONEDNN
   programs = kernels::make_program_cache();
   plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kLibraryKernels),
                        std::end(kernels::kLibraryKernels));
 #endif
+  plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kKernels),
+                       std::end(kernels::kKernels));
   plain_kernels.push_back(&kScaledNeg);
   add_kernels(plain_kernels);
   process_groups = collectives->groups.table();
