@@ -156,8 +156,8 @@ def attribute_rules(op, arg):
     words = Program(op).words
     own = f"attr:{arg.name}"
     if arg.kind == "enum":
-        if arg.first_value:
-            yield "values", f"{arg.name} >= 1", [own, "#1", ">="]
+        if arg.first_value:  # No value is below 0.
+            yield "values", f"{arg.name} >= {arg.first_value}", [own, f"#{arg.first_value}", ">="]
         yield "values", f"{arg.name} <= {arg.last_value}", [own, f"#{arg.last_value}", "<="]
     if "count" in arg.values:
         count = arg.values["count"]

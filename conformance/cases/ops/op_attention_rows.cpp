@@ -82,6 +82,9 @@ std::vector<Row> later_rows() {
     add(row, [](Row& r) { r.dropout_p = 1; });
     add(row, [](Row& r) { r.dropout_p = 0.25, r.causal = kBottomRight, r.mask = kRandomBlind; });
     add(row, [](Row& r) {
+      r.causal = kTopLeft, r.window_left = 4, r.softcap = 2, r.has_sinks = r.has_bias = true;
+    });
+    add(row, [](Row& r) {
       r.causal = kBottomRight, r.window_left = 3, r.softcap = 1, r.has_sinks = r.has_bias = true;
       r.dropout_p = 0.2, r.mask = kRandom;
     });

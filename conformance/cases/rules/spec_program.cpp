@@ -293,7 +293,7 @@ int64_t dtype_named(std::string_view name) {
 }
 
 Step literal(std::string_view text) {
-  if (text.find('.') == std::string_view::npos) {
+  if (text.find_first_of(".e") == std::string_view::npos) {
     return {.run = [](Machine& m, const Step& s) { m.stack.emplace_back(s.numbers.front()); },
             .numbers = {std::stoll(std::string(text))}};
   }
