@@ -100,12 +100,12 @@ def outputs(op):
 
 def last_ones(op):
     """Returns the names of the arguments that come last: an optional tensor behind the outputs, and
-    all arguments behind it, and enumerations whose 0 is what an op did before. Ops grow by them, so
-    the parameters before keep their places."""
+    all arguments behind it, or without one enumerations whose 0 is what an op did before. Ops grow
+    by them, so the parameters before keep their places."""
     names = [a.name for a in op.args]
     behind = max((names.index(a.name) for a in op.outputs), default=len(names)) + 1
     first = next((i for i in range(behind, len(names)) if op.args[i].kind == "tensor?"), len(names))
-    return names[first:] + [a.name for a in op.args[:first] if a.first == 0]
+    return names[first:] or [a.name for a in op.args if a.first == 0]
 
 
 def signature(op, is_out):

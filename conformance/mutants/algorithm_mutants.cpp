@@ -108,7 +108,7 @@ bp_status forget_sinks_of_lse(const Call& call, const bp_sdpa_args& args) {
   return call.run(&frame);
 }
 
-// 53: attention begins its diagonal at the first key. Sinks: lse has no sink. Window: a left window
+// 54: attention begins its diagonal at the first key. Sinks: lse has no sink. Window: a left window
 // does not count the key on the diagonal. Offset: all dropout begins at one number.
 bp_status attend_badly(const Call& call, std::string_view strength, const void* args) {
   bp_sdpa_args frame = *static_cast<const bp_sdpa_args*>(args);
@@ -125,7 +125,7 @@ bp_status attend_badly(const Call& call, std::string_view strength, const void* 
 
 constexpr Mutant kTable[] = {
     {"43", kMatmul, multiply_fast},
-    {"53", kSdpa, attend_badly},
+    {"54", kSdpa, attend_badly},
 };
 
 }  // namespace

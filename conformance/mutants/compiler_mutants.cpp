@@ -115,13 +115,13 @@ struct FirstWorkspace {
   std::optional<uint64_t> required_bytes = {};
 };
 
-bp_status workspace_of_first(const bp_kernel* self, bp_device* device, const void* args,
-                             uint64_t* out_required, uint64_t* out_preferred) {
+bp_status workspace_of_first(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                             const void* args, uint64_t* out_required, uint64_t* out_preferred) {
   auto& first = *reinterpret_cast<FirstWorkspace*>(const_cast<bp_kernel*>(self));
   if (!first.required_bytes) {
     uint64_t required = 0, preferred = 0;
     const bp_status status =
-        first.good->workspace_size(first.good, device, args, &required, &preferred);
+        first.good->workspace_size(first.good, device, flags, args, &required, &preferred);
     if (status != BP_OK) return status;
     first.required_bytes = required;
   }
