@@ -48,7 +48,7 @@ constexpr FrameMember kMembers[] = {
 };
 
 bool is_free(std::string_view rule) {
-  return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
+  return rule == "any" || rule == "every" || rule == "float" || rule == "int" || rule == "index" ||
          rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
 }
 
@@ -106,9 +106,9 @@ const bp_tensor* tensor_argument(uint32_t op, const void* args, uint32_t argumen
 }
 
 bool FrameMember::is_tensor() const {
-  constexpr std::string_view kKinds[] = {"tensor", "tensor_opt", "out",          "out_opt",
-                                         "inout",  "operand",    "scalar_tensor"};
-  return std::ranges::find(kKinds, kind) != std::end(kKinds);
+  constexpr std::string_view kTensors[] = {"tensor", "tensor_opt", "out",          "out_opt",
+                                           "inout",  "operand",    "scalar_tensor"};
+  return std::ranges::find(kTensors, kind) != std::end(kTensors);
 }
 
 const char* op_name(uint32_t op) {

@@ -10,6 +10,8 @@
 namespace bp {
 namespace {
 
+[[noreturn]] void refuse(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
+
 bool is_integer(const FrameMember& member) {
   return member.kind == "i32" || member.kind == "i64" || member.kind == "u64" ||
          member.is_numbers();
@@ -53,8 +55,8 @@ const FrameMember* OwnedFrame::integer_at(uint32_t offset) const {
 void OwnedFrame::check_binding(const bp_extent_binding& binding, const std::string& subject) const {
   const FrameMember* const member = integer_at(binding.member_offset);
   if (member == nullptr) {
-    invalid(subject + "no integer attribute of " + op_name(op_) + " is at byte " +
-            std::to_string(binding.member_offset));
+    refuse(subject + "no integer attribute of " + op_name(op_) + " is at byte " +
+           std::to_string(binding.member_offset));
   }
   uint64_t count = 1;
   if (member->is_numbers()) {
@@ -62,8 +64,8 @@ void OwnedFrame::check_binding(const bp_extent_binding& binding, const std::stri
     count = is_given ? read<uint64_t>(member->offset - sizeof(uint64_t)) : 0;
   }
   if (binding.element < count) return;
-  invalid(subject + member->name + " has " + std::to_string(count) + " elements, and element is " +
-          std::to_string(binding.element));
+  refuse(subject + member->name + " has " + std::to_string(count) + " elements, and element is " +
+         std::to_string(binding.element));
 }
 
 void OwnedFrame::bind(const bp_extent_binding& binding, int64_t number,
@@ -80,8 +82,8 @@ void OwnedFrame::bind(const bp_extent_binding& binding, int64_t number,
   } else if (number <= INT32_MAX) {
     write(member.offset, static_cast<int32_t>(number));
   } else {
-    invalid(subject + member.name + " holds at most " + std::to_string(INT32_MAX) +
-            ", and extent " + std::to_string(binding.extent) + " is " + std::to_string(number));
+    refuse(subject + member.name + " holds at most " + std::to_string(INT32_MAX) + ", and extent " +
+           std::to_string(binding.extent) + " is " + std::to_string(number));
   }
 }
 

@@ -91,8 +91,8 @@ bp_status decode_swapped(void* self, bp_stream* stream, const bp_tensor* dst,
   bp_status moved =
       m.copy_to_host(m.self, stream, elements.data(), &range, BP_BORROW_DURING_CALL, UINT64_MAX);
   for (size_t i = 0; i + kBlock <= elements.size(); i += kBlock) {
-    std::rotate(elements.begin() + i, elements.begin() + i + kBlock / 2,
-                elements.begin() + i + kBlock);
+    float* const block = elements.data() + i;
+    std::rotate(block, block + kBlock / 2, block + kBlock);
   }
   if (moved == BP_OK) {
     moved = m.copy_from_host(m.self, stream, &range, elements.data(), BP_BORROW_DURING_CALL);

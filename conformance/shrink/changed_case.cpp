@@ -158,13 +158,15 @@ OpCase changed_case(const OpCase& base, const json& description) try {
 }
 
 void infer_outputs(OpCase& op_case) {
-  std::vector<TensorArgument*> outputs;
+  std::vector<TensorArgument*> outputs;  // NULL for an output that the call does not ask for.
   for (const FrameMember& member : op_info(op_case.op).members) {
+    const size_t before = outputs.size();
     for (TensorArgument& argument : op_case.tensors) {
       if (argument.name == member.name && argument.role == Role::kOutput) {
         outputs.push_back(&argument);
       }
     }
+    if (member.kind == "out_opt" && outputs.size() == before) outputs.push_back(nullptr);
   }
   HostCall call(op_case);
   std::vector<bp_op_output> inferred(outputs.size() + 8);
@@ -175,6 +177,7 @@ void infer_outputs(OpCase& op_case) {
   bp_error_clear();
   if (status != BP_OK || count != outputs.size()) return;
   for (size_t i = 0; i < count; ++i) {
+    if (outputs[i] == nullptr) continue;
     outputs[i]->shape.assign(inferred[i].shape, inferred[i].shape + inferred[i].ndim);
   }
 }

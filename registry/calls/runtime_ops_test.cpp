@@ -306,10 +306,10 @@ TEST(RuntimeOps, InferByTheFunctionOfALivingOwner) {
   bp_op_output y{};
   uint32_t count = 0;
   ASSERT_EQ(bp_op_infer(op, &args, 1, &y, &count), BP_OK) << bp_error_text();
-  EXPECT_EQ(y.shape[0], 7);
-  first.end();
+  EXPECT_EQ(y.shape[0], 8) << "the owner that came last";
+  second.end();
   ASSERT_EQ(bp_op_infer(op, &args, 1, &y, &count), BP_OK) << bp_error_text();
-  EXPECT_EQ(y.shape[0], 8);
+  EXPECT_EQ(y.shape[0], 7);
   eight = -1;
   EXPECT_EQ(bp_op_infer(op, &args, 1, &y, &count), BP_INTERNAL);
   EXPECT_NE(std::string(bp_error_text()).find("no shape that a tensor can have"),

@@ -54,10 +54,10 @@ TEST_F(HostFallback, RunsWhatTheDeviceHasNoKernelFor) {
 
 TEST_F(HostFallback, GivesTheReasonOfCallsThatAreAlike) {
   Floats a(*device, {3, 4}), b(*device, {3, 4}), y(*device, {3, 4});
-  Floats small(*device, {1, 2}), other(*device, {7});
+  Floats small(*device, {1, 2}), tens(*device, {1, 2}), line(*device, {7}), ten(*device, {7});
   expect_difference(a, b, y);
-  expect_difference(small, small, small);
-  expect_difference(other, other, other);
+  expect_difference(small, tens, small);
+  expect_difference(line, ten, line);
   ASSERT_EQ(bp_target_reason_count(device), 2u);
   const auto reason = [&](uint64_t index) {
     bp_dispatch_reason found{.struct_size = sizeof(found),

@@ -138,7 +138,7 @@ TEST(Registry, SaysWhyALoadFailedAndKeepsNothing) {
 constexpr const char* kRefusals[] = {
     "acme.npu/allocator: shadowed by allocator added before\n",
     "acme.npu/rows: shadowed by rows added before\n",
-    "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 136\n",
+    "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 152\n",
     "acme.npu/ancient: rejected: spec_revision is 1, and revision 3 brought add\n",
     ("acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
      "this host does not know it\n"),

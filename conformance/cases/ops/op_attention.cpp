@@ -293,6 +293,14 @@ OpCase make_backward(const Row& row, bp_dtype dtype, const std::string& fill, co
   return made;
 }
 
+// Adds a case, and another one whose seed and offset are tensors if it drops some weights.
+void add_case(OpCases& cases, OpCase made) {
+  if (made.dtype == "f32" && made.detail.ends_with("_dropout")) {
+    cases.push_back(with_scalars_as_tensors(made));
+  }
+  cases.push_back(std::move(made));
+}
+
 // Adds a case for each of the two gradients of keys and values.
 void add_partial_backward(OpCases& cases, bp_dtype dtype) {
   const Row row{2, 4, 2, 5, 9, 8, 6, attention::kBottomRight};
@@ -313,10 +321,10 @@ void add_attention(OpCases& cases) {
     for (const Row& row : all_rows()) {
       // The terms act on numbers of the computing type, so most dtypes need one kind of data.
       const bool has_range = !has_later_terms(row) || dtype == BP_F32;
-      cases.push_back(make_forward(row, dtype, "random", {}));
+      add_case(cases, make_forward(row, dtype, "random", {}));
       if (has_range) cases.push_back(make_forward(row, dtype, "range", {wide, wide, kRandom}));
       if (row.queries * row.keys > 3000) continue;  // The oracle is slow.
-      cases.push_back(make_backward(row, dtype, "random", {}));
+      add_case(cases, make_backward(row, dtype, "random", {}));
       if (has_range) cases.push_back(make_backward(row, dtype, "range", {wide, wide, kRandom}));
     }
     add_exact(cases, dtype);
