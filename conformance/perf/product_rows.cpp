@@ -103,7 +103,7 @@ void add_attention_rows(std::vector<PerfRow>& rows) {
   const std::vector<PerfShape> forward = {{"q", heads}, {"k", heads}, {"v", heads}};
   const std::vector<PerfShape> backward = {{"grad_y", few}, {"q", few}, {"k", few},
                                            {"v", few},      {"y", few}, {"lse", {1, 4, 128}}};
-  const Shape many = {1, 8, 2048, 64};
+  const Shape many = {1, 4, 1024, 64};
   const std::vector<PerfShape> longer = {{"q", many}, {"k", many}, {"v", many}};
   const std::vector<Attribute> scale = {{"scale", 0.125}};
   const std::vector<Attribute> window = {{"scale", 0.125}, {"window_left", int64_t{128}}};
@@ -114,8 +114,8 @@ void add_attention_rows(std::vector<PerfRow>& rows) {
               {
                   {BP_OP_SDPA, "h8s256d64", kPlain, kF32, forward, scale},
                   {BP_OP_SDPA, "causal_h8s256d64", kCausal, kTwo, forward, scale},
-                  {BP_OP_SDPA, "causal_h8s2048d64", kCausal, kF32, longer, scale},
-                  {BP_OP_SDPA, "window128_h8s2048d64", kWindow, kF32, longer, window},
+                  {BP_OP_SDPA, "causal_h4s1024d64", kCausal, kF32, longer, scale},
+                  {BP_OP_SDPA, "window128_h4s1024d64", kWindow, kF32, longer, window},
                   {BP_OP_SDPA_BACKWARD, "causal_h4s128d64", kCausal, kF32, backward, scale},
                   {BP_OP_ROPE,
                    "halves",

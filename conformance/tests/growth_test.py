@@ -119,7 +119,7 @@ class Growth(unittest.TestCase):
         self.change("backend/kernels/add.c", ".struct_size = sizeof(bp_kernel)",
                     ".struct_size = 56")
         self.assert_killed("abi.offers_are_whole", "Fail",
-                           "bp_kernel: struct_size is 56, its first release has 176")
+                           "bp_kernel: struct_size is 56, its first release has 192")
 
     def test_one_that_changes_what_it_was_given(self):
         self.change("backend/memory.c", "  if (problem != NULL) return invalid(i, problem);",

@@ -310,7 +310,7 @@ TEST(RuntimeOps, InferByTheFunctionOfALivingOwner) {
   second.end();
   ASSERT_EQ(bp_op_infer(op, &args, 1, &y, &count), BP_OK) << bp_error_text();
   EXPECT_EQ(y.shape[0], 7);
-  eight = -1;
+  seven = -1;
   EXPECT_EQ(bp_op_infer(op, &args, 1, &y, &count), BP_INTERNAL);
   EXPECT_NE(std::string(bp_error_text()).find("no shape that a tensor can have"),
             std::string::npos);

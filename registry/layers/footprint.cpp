@@ -124,12 +124,17 @@ std::string tensor_defect(const bp_tensor& t, uint64_t buffer_size_bytes) {
   }
   if (!has_elements(t)) return "";
   if (t.buffer == nullptr) return "[TENSOR-4] it has elements and no buffer";
+  const std::string offset = "[TENSOR-1] its byte_offset is " + std::to_string(t.byte_offset);
+  if (t.layout != nullptr) {
+    // Its elements have no addresses: it begins where its layout says.
+    const uint64_t alignment = t.layout->alignment_bytes;
+    if (alignment <= 1 || t.byte_offset % alignment == 0) return "";
+    return offset + ", no multiple of the " + std::to_string(alignment) + " bytes of its layout";
+  }
   const uint64_t item = bp_dtype_bits(t.dtype) / 8;
   if (item > 1 && t.byte_offset % item != 0) {
-    return "[TENSOR-1] its byte_offset is " + std::to_string(t.byte_offset) +
-           ", no multiple of the " + std::to_string(item) + " bytes of an element";
+    return offset + ", no multiple of the " + std::to_string(item) + " bytes of an element";
   }
-  if (t.layout != nullptr) return "";
   const Span span = span_of(t);
   if (span.first_bit < 0) return "[TENSOR-5] it begins before its buffer";
   if (span.end_bit > Wide{buffer_size_bytes} * 8) {

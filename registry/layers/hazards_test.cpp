@@ -107,6 +107,14 @@ TEST(TensorDefect, NamesTheRule) {
        "[TENSOR-5] it ends at byte 2^64 and more of a buffer of 64"},
   };
   for (const Row& row : rows) EXPECT_EQ(tensor_defect(row.view.tensor(), 64), row.words);
+  const bp_layout blocks{.struct_size = sizeof(blocks), .alignment_bytes = 2};
+  View view{{4}, {1}, 2};
+  bp_tensor tensor = view.tensor();
+  tensor.layout = &blocks;
+  EXPECT_EQ(tensor_defect(tensor, 64), "");
+  tensor.byte_offset = 3;
+  EXPECT_EQ(tensor_defect(tensor, 64),
+            "[TENSOR-1] its byte_offset is 3, no multiple of the 2 bytes of its layout");
 }
 
 class HazardTest : public testing::Test {
