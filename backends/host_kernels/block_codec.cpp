@@ -87,7 +87,7 @@ void decode_q2_k(Bytes block, float* y) {
   for (int part = 0; part < kLargeBlock / 16; ++part) {
     const float scale = d * number(byte_at(block, part) & 15);
     const float minimum = dmin * number(byte_at(block, part) >> 4);
-    Bytes const at = codes + part / 8 * 32 + part % 2 * 16;
+    Bytes const at = codes + ptrdiff_t{part / 8 * 32 + part % 2 * 16};
     const int shift = part % 8 / 2 * 2;
     for (int i = 0; i < 16; ++i) *y++ = scale * number(byte_at(at, i) >> shift & 3) - minimum;
   }
@@ -103,7 +103,7 @@ void decode_q3_k(Bytes block, float* y) {
     const uint32_t high = byte_at(scales, 8 + part % 4) >> (part / 4 * 2) & 3;
     const float scale = d * number((low | high << 4) - 32);
     const int first = part % 2 * 16, plane = part / 2;
-    Bytes const at = codes + part / 8 * 32 + first;
+    Bytes const at = codes + ptrdiff_t{part / 8 * 32 + first};
     for (int i = 0; i < 16; ++i) {
       const uint32_t third = byte_at(block, first + i) >> plane & 1;
       *y++ = scale * number((byte_at(at, i) >> (plane % 4 * 2) & 3) - (third == 0 ? 4 : 0));
@@ -131,7 +131,7 @@ void decode_q45_k(Bytes block, float* y) {
   for (int part = 0; part < kLargeBlock / 32; ++part) {
     const ScaleAndMinimum packed = packed_scale(block + 4, part);
     const float scale = d * number(packed.scale), minimum = dmin * number(packed.minimum);
-    Bytes const at = codes + part / 2 * 32;
+    Bytes const at = codes + ptrdiff_t{part / 2 * 32};
     for (int i = 0; i < 32; ++i) {
       uint32_t code = byte_at(at, i) >> (part % 2 * 4) & 15;
       if (kBits == 5) code |= (byte_at(fifths, i) >> part & 1) << 4;
@@ -145,8 +145,8 @@ void decode_q6_k(Bytes block, float* y) {
   const float d = half_at(block + 208);
   for (int part = 0; part < kLargeBlock / 16; ++part) {
     const int half = part / 8, quarter = part % 8 / 2, first = part % 2 * 16;
-    Bytes const low = block + half * 64 + quarter % 2 * 32 + first;
-    Bytes const high = block + 128 + half * 32 + first;
+    Bytes const low = block + ptrdiff_t{half * 64 + quarter % 2 * 32 + first};
+    Bytes const high = block + ptrdiff_t{128 + half * 32 + first};
     const float scale = d * static_cast<float>(static_cast<int8_t>(byte_at(block, 192 + part)));
     for (int i = 0; i < 16; ++i) {
       const uint32_t code = (byte_at(low, i) >> (quarter / 2 * 4) & 15) |
@@ -244,6 +244,7 @@ constexpr Codec kCodecs[] = {{2, decode_nibbles<4, false>, encode_signed<4>},
                              {13, decode_q45_k<5>, nullptr},
                              {14, decode_q6_k, nullptr}};
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the sum of all rows.
 #define BP_BLOCK_FORMAT(id, number, ...) +1
 static_assert(std::size(kCodecs) ==
 #include "backplane/block_formats.def"

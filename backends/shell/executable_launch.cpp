@@ -87,7 +87,7 @@ ExtentNumbers Executable::numbers_of(const bp_program_args& args) const {
       if (range < 0) range = tensor.shape[axis];
     }
   }
-  const ExtentNumbers numbers = program_.extents.evaluated(ranges, "program");
+  ExtentNumbers numbers = program_.extents.evaluated(ranges, "program");
   check_numbers(args, numbers);
   return numbers;
 }

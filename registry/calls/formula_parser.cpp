@@ -25,7 +25,7 @@ struct View {
 };
 
 const View* find_view(std::string_view name) {
-  static const View kViews[] = {
+  static const View views[] = {
       {"reshape", Kind::reshape, {{"shape", RuleType::dims}}},
       {"expand", Kind::expand, {{"shape", RuleType::dims}}},
       {"permute", Kind::permute, {{"axes", RuleType::dims}}},
@@ -34,8 +34,8 @@ const View* find_view(std::string_view name) {
        Kind::slice,
        {{"axis", RuleType::number}, {"start", RuleType::number}, {"stop", RuleType::number}}},
   };
-  const auto* const found = std::ranges::find(kViews, name, &View::name);
-  return found == std::end(kViews) ? nullptr : found;
+  const auto* const found = std::ranges::find(views, name, &View::name);
+  return found == std::end(views) ? nullptr : found;
 }
 
 bool is_output_kind(bp_argument_kind kind) {

@@ -113,7 +113,7 @@ std::string layout_claims_defect(const bp_kernel& kernel) {
     const std::string name = "layout_claims[" + std::to_string(i) + "]";
     if (claim == nullptr) return name + " is NULL";
     const std::string defect = struct_defect(claim, BP_STRUCT_LAYOUT_CLAIM, kFirst);
-    if (!defect.empty()) return name + ": " + defect;
+    if (!defect.empty()) return (name + ": ").append(defect);
     if (claim->block_ndim > BP_MAX_RANK) {
       return name + ": block_ndim is " + std::to_string(claim->block_ndim) + "; at most " +
              std::to_string(BP_MAX_RANK) + " is allowed";

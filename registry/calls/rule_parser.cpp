@@ -276,7 +276,7 @@ uint32_t RuleParser::call(std::string_view word) {
     std::vector<RuleType> parameters;
   };
   using enum RuleType;
-  static const Function kFunctions[] = {
+  static const Function functions[] = {
       {"min", Op::minimum, number, {number, number}},
       {"max", Op::maximum, number, {number, number}},
       {"numel", Op::numel, number, {dims}},
@@ -290,8 +290,8 @@ uint32_t RuleParser::call(std::string_view word) {
   if (word == "acc") return of_argument(Op::accumulator, dtype, false);
   if (word == "is_integer") return of_argument(Op::is_integer, number, false);
   if (word == "is_quantized") return of_argument(Op::is_quantized, number, false);
-  const auto* const f = std::ranges::find(kFunctions, word, &Function::name);
-  if (f == std::end(kFunctions)) tokens_.fail("there is no function " + tokens_.quoted());
+  const auto* const f = std::ranges::find(functions, word, &Function::name);
+  if (f == std::end(functions)) tokens_.fail("there is no function " + tokens_.quoted());
   tokens_.next();
   tokens_.expect("(");
   Node node{.op = f->op, .type = f->type};

@@ -45,6 +45,7 @@ class OtherFrame {
       if (!argument.is_list()) {
         const bp_tensor* const given = tensor_at(args, argument);
         const bp_tensor* const other = given == nullptr ? nullptr : replace(argument, *given);
+        // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
         std::memcpy(frame_.data() + argument.offset, &other, sizeof(other));
         continue;
       }
@@ -54,6 +55,7 @@ class OtherFrame {
         items.push_back(replace(argument, *given.items[k]));
       }
       const bp_tensor* const* const data = items.data();
+      // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
       std::memcpy(frame_.data() + argument.offset, &data, sizeof(data));
     }
   }

@@ -45,6 +45,7 @@ bp_captured_graph_info CapturedGraph::info() const {
 
 Capture::Capture(Device device, const std::vector<Tensor>& slots) : device_(device) {
   std::vector<bp_buffer_ref> ranges;
+  ranges.reserve(slots.size());
   for (const Tensor& slot : slots) ranges.push_back(range_of("Capture", slot));
   bp_capture_desc desc{};
   desc.struct_size = sizeof(desc);
