@@ -4,9 +4,11 @@
  * keeps the memory, so that every op can be recorded, also one that needs workspace:
  *
  *   bp_capture_begin(target, stream, NULL, &capture);
- *   bp_block_allocate(target, stream, size, &block); bp_op_launch(target, stream, 0, op, &args);
- * ... bp_capture_end(capture, &graph); bp_captured_graph_launch(graph, stream);            as often
- * as wanted bp_captured_graph_destroy(graph);
+ *   bp_block_allocate(target, stream, size, &block);
+ *   bp_op_launch(target, stream, 0, op, &args);
+ *   bp_capture_end(capture, &graph);
+ *   bp_captured_graph_launch(graph, stream);    This call is made as often as wanted.
+ *   bp_captured_graph_destroy(graph);
  *
  * While a capture is open, all memory that the host hands out for its streams comes from a pool of
  * the capture: blocks, workspace, tensors for inline scalars, packed memory of prepared ops. The

@@ -454,7 +454,8 @@ typedef struct bp_block {
  * the same stream are reused at once. If memory runs out, the cache waits for the work that freed
  * blocks wait for, frees what is cached and tries again; if that fails, it is BP_OUT_OF_MEMORY, and
  * the text has totals, largest free block and fragmentation. A block of 0 bytes has no memory. The
- * content is undefined. */
+ * content is undefined. On a stream of an open capture (backplane/capture.h), the memory is that of
+ * the capture. */
 BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,
                                    bp_block** out_block);
 
