@@ -106,7 +106,7 @@ void add_cross_entropy(const Builder& b) {
   for (const bool is_row : {true, false}) {
     const Shape shape = is_row ? Shape{1, b.terms()} : Shape{b.terms(), 2};
     OpCase made = b.start(is_row ? "classes" : "rows");
-    made.input("x", b.dtype(), shape, kFar).input("target", BP_I64, {shape[0]}, kNone);
+    made.input("x", b.dtype(), shape, kFar).input("target", BP_I64, {shape[0]}, index_fill(1));
     made.output("y", b.dtype(), {}).set("ignore_index", int64_t{-100});
     made.set("label_smoothing", 0.0);
     made.set("reduction", int64_t{BP_CROSS_ENTROPY_REDUCTION_MEAN});
@@ -146,14 +146,15 @@ void add_norm_backward(const Builder& b) {
 void add_embedding_backward(const Builder& b) {
   OpCase made = b.start("one_row");
   made.input("grad_y", b.dtype(), {b.terms(), 2}, kHundredth);
-  made.input("indices", BP_I64, {b.terms()}, kNone).output("grad_weight", b.dtype(), {3, 2});
+  made.input("indices", BP_I64, {b.terms()}, index_fill(1))
+      .output("grad_weight", b.dtype(), {3, 2});
   made.set("num_embeddings", int64_t{3});
   b.add(std::move(made));
 }
 
 void add_scatter_reduce(const Builder& b) {
   OpCase made = b.start("one_element");
-  made.input("x", b.dtype(), {3}, kHundredth).input("indices", BP_I64, {b.terms()}, kNone);
+  made.input("x", b.dtype(), {3}, kHundredth).input("indices", BP_I64, {b.terms()}, index_fill(1));
   made.input("src", b.dtype(), {b.terms()}, kHundredth).output("y", b.dtype(), {3});
   made.set("axis", int64_t{0}).set("reduction", int64_t{BP_SCATTER_REDUCE_REDUCTION_SUM});
   b.add(std::move(made));
@@ -162,7 +163,8 @@ void add_scatter_reduce(const Builder& b) {
 void add_max_pool_backward(const Builder& b) {
   OpCase made = b.start("one_element");
   made.input("grad_y", b.dtype(), {1, 1, b.terms()}, kHundredth);
-  made.input("indices", BP_I64, {1, 1, b.terms()}, kNone).output("grad_x", b.dtype(), {1, 1, 3});
+  made.input("indices", BP_I64, {1, 1, b.terms()}, index_fill(1))
+      .output("grad_x", b.dtype(), {1, 1, 3});
   made.set("input_size", Shape{3}).derive = nullptr;
   b.add(std::move(made));
 }
