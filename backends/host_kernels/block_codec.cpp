@@ -131,7 +131,7 @@ void decode_q45_k(Bytes block, float* y) {
   for (int part = 0; part < kLargeBlock / 32; ++part) {
     const ScaleAndMinimum packed = packed_scale(block + 4, part);
     const float scale = d * number(packed.scale), minimum = dmin * number(packed.minimum);
-    Bytes const at = codes + ptrdiff_t{part / 2 * 32};
+    Bytes const at = codes + static_cast<ptrdiff_t>(part / 2 * 32);
     for (int i = 0; i < 32; ++i) {
       uint32_t code = byte_at(at, i) >> (part % 2 * 4) & 15;
       if (kBits == 5) code |= (byte_at(fifths, i) >> part & 1) << 4;
