@@ -101,7 +101,9 @@ void Program::run(std::span<void* const> externals, std::byte* workspace) const 
                                  static_cast<int>(arguments.size()), arguments.data()));
   }
   Context* none = nullptr;
-  if (idle_.compare_exchange_strong(none, context.get())) context.release();
+  if (idle_.compare_exchange_strong(none, context.get())) {
+    static_cast<void>(context.release());  // idle_ owns it now.
+  }
 }
 
 void ProgramKey::add(int64_t word) {

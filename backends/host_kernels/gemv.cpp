@@ -65,6 +65,7 @@ HWY_INLINE void prefetch_ahead(const T* from, int64_t count) {
   constexpr int64_t kLineBytes = 64;
   const auto at = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kAheadBytes);
   for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += kLineBytes) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): there may be no object at the address.
     hwy::Prefetch(reinterpret_cast<const T*>(at + static_cast<uintptr_t>(i)));
   }
 }

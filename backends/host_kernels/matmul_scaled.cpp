@@ -43,6 +43,7 @@ constexpr bp_dtype kScales[] = {BP_F32, BP_F16, BP_BF16, BP_F8E8M0FNU, BP_F8E4M3
 constexpr bp_dtype kResults[] = {BP_F32, BP_F16, BP_BF16};
 
 // The dtypes of (a, b, b_scale, a_scale, y). An a of floats has no scale, and one row fits that.
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): the loops are one product of lists.
 constexpr auto make_rows() {
   constexpr size_t kScalesOfA = std::size(kScales) + std::size(kFactors) - 1;
   std::array<bp_dtype,

@@ -43,6 +43,7 @@ class Launch : public Env {
   bp_launch_flags flags() const { return launch_.flags; }
   bp_plan* plan() const { return launch_.plan; }
   std::byte* packed(const bp_buffer_ref& range) const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): these buffers are addresses.
     return reinterpret_cast<std::byte*>(range.byte_offset);
   }
   bp_status refuse(bp_status status, const std::string& text) {

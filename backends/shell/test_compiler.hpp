@@ -44,8 +44,8 @@ class FakeDevice {
       return BP_OK;
     };
     ops.properties = [](void* self, bp_device*, const bp_device_properties** out) -> bp_status {
-      of(self).properties.name = of(self).name;
-      *out = &of(self).properties;
+      of(self).properties_.name = of(self).name;
+      *out = &of(self).properties_;
       return BP_OK;
     };
     return ops;
@@ -120,7 +120,7 @@ class FakeDevice {
   bp_stream_ops streams();
   bp_event_ops events();
 
-  bp_device_properties properties{};
+  bp_device_properties properties_{};
   std::vector<std::unique_ptr<char>> ids_;  // No handle is used twice.
   std::map<std::string, int> counts_;
   std::map<const void*, Object> objects_;

@@ -235,6 +235,16 @@ void add_sdpa(const Builder& b) {
   b.add(std::move(made));
 }
 
+// Gives keys the values 1 and 0 in turn. With `are_signed` the sign of a key follows its value.
+void alternate_keys(CallData& data, bool are_signed) {
+  HostTensor &k = data.tensor("k"), &v = data.tensor("v");
+  for (size_t i = 0; i < v.data.size(); ++i) {
+    const bool is_even = i % 2 == 0;
+    v.data[i] = DoubleDouble(is_even ? 1 : 0);
+    if (are_signed) k.data[i] = DoubleDouble(is_even ? 1 : -1);
+  }
+}
+
 // The scores are 0. Keys alternate between values 1 and 0, and their own sign follows. All terms of
 // grad_q, and of each row of grad_k and grad_v, then have one sign.
 void add_sdpa_backward(const Builder& b) {
@@ -251,11 +261,7 @@ void add_sdpa_backward(const Builder& b) {
     made.output("grad_k", b.dtype(), {1, 1, keys, 1}).output("grad_v", b.dtype(), {1, 1, keys, 1});
     made.set("scale", 1.0).set("causal", int64_t{0});
     made.derive = [derive = made.derive, is_keys](CallData& data) {
-      HostTensor &k = data.tensor("k"), &v = data.tensor("v");
-      for (size_t i = 0; i < v.data.size(); ++i) {
-        v.data[i] = DoubleDouble(i % 2 == 0 ? 1 : 0);
-        if (is_keys) k.data[i] = DoubleDouble(i % 2 == 0 ? 1 : -1);
-      }
+      alternate_keys(data, is_keys);
       derive(data);
     };
     b.add(std::move(made));
