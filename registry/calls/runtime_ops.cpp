@@ -190,7 +190,12 @@ std::string OwnedOps::add(const bp_op_desc& theirs, uint32_t* out_op) {
   }
   slot->owners.reserve(slot->owners.size() + 1);
   refusal = describe_locked(*slot, op, std::move(added));
-  if (!refusal.empty()) return refusal;
+  if (!refusal.empty()) {
+    const uint32_t index = op - kFirstRuntimeOp;
+    // A slot that was made for the refused description is not numbered yet.
+    if (index == slot_count.load()) delete slots[index].exchange(nullptr);
+    return refusal;
+  }
   slot_count.store(std::max(slot_count.load(), op - kFirstRuntimeOp + 1),
                    std::memory_order_release);
   owner->id = ++last_owner;
