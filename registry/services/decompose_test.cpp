@@ -283,6 +283,7 @@ TYPED_TEST(Decompositions, GiveTheirMemoryBackAndRunForManyThreads) {
   const std::vector<TypeParam> elements = expected.elements();
   std::vector<int> equal(kThreads);
   std::vector<std::thread> threads;
+  threads.reserve(equal.size());
   for (int& count : equal) {
     threads.emplace_back([&] {
       Tensor<TypeParam> own(*this->host, {16, 8});
