@@ -1,13 +1,14 @@
 // Computes y = a x in one of two ways, which depends on the layout of a:
 //
-//   dense rows      four rows at a time, each times x
+//   dense rows      several rows at a time, each times x
 //   dense columns   eight columns at a time, added to the sums of a block of rows that stay in the
 //                   nearest cache
 //
 // Several lines are read side by side, because the hardware prefetches in each of them. It stops at
-// the end of a page, so rows are prefetched kAheadBytes further on too: with that, bf16 (4096,
-// 4096) by (4096) reads memory with 32 instead of 24 GB/s on one thread, and with large pages with
-// 37 instead of 28. On another processor f32 reached 27 GB/s, and the product of oneDNN 16 GB/s.
+// the end of a page, so rows are prefetched kAheadBytes further on too, into the second cache: a
+// Zen 4 loses time where so much is prefetched into the first one. bf16 (4032, 4096) by (4096)
+// reads memory there with 23 to 26 GB/s by eight rows on one thread, with 22 to 24 GB/s by four,
+// and with 14 to 16 GB/s by four that are prefetched into the first cache.
 //
 // If y is short, its sums are divided along the depth into parts, and the parts are added in order.
 // The extent of a part does not depend on the number of threads.
@@ -56,8 +57,18 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kRows = 4, kCols = 8;
+// A row has two sums, and all sums stay in registers: AVX-512 and 64-bit Arm have 32 of them.
+constexpr int64_t kRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 8 : 4;
+constexpr int64_t kFewRows = 4, kCols = 8;
 constexpr int64_t kAheadBytes = 2048;
+
+HWY_INLINE void prefetch_to_second_cache(const void* from) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(from, 0, 2);
+#else
+  hwy::Prefetch(static_cast<const char*>(from));
+#endif
+}
 
 // Prefetches what lies kAheadBytes behind `count` elements, where there may be no memory.
 template <typename T>
@@ -66,7 +77,7 @@ HWY_INLINE void prefetch_ahead(const T* from, int64_t count) {
   const auto at = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kAheadBytes);
   for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += kLineBytes) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): there may be no object at the address.
-    hwy::Prefetch(reinterpret_cast<const T*>(at + static_cast<uintptr_t>(i)));
+    prefetch_to_second_cache(reinterpret_cast<const T*>(at + static_cast<uintptr_t>(i)));
   }
 }
 
@@ -122,6 +133,10 @@ void multiply_by_rows(const Matrix& a, const Sum* x, Sum* sums) {
   int64_t r = 0;
   for (; r + kRows <= a.rows; r += kRows) {
     multiply_long_rows<kRows>(row(r), a.row_stride, x, a.cols, sums + r);
+  }
+  if (r + kFewRows <= a.rows) {
+    multiply_long_rows<kFewRows>(row(r), a.row_stride, x, a.cols, sums + r);
+    r += kFewRows;
   }
   for (; r < a.rows; ++r) multiply_long_rows<1>(row(r), a.row_stride, x, a.cols, sums + r);
 }
