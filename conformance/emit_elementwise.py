@@ -6,12 +6,11 @@ the bound by propagating the errors of the primitives, Dual gives the slope, and
 """
 
 import fractions
-import pathlib
-import sys
 
 import classes
 import compute
 import elementwise
+import output
 import primitives
 
 # The C++ text of each primitive on a number type N.
@@ -120,4 +119,4 @@ def header(ops):
 
 
 if __name__ == "__main__":
-    elementwise.write(pathlib.Path(sys.argv[1]), header(elementwise.load()))
+    elementwise.write(output.path(), header(elementwise.load()))

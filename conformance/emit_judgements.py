@@ -4,11 +4,9 @@
 The classes and what they say are in ops_spec/classes.py. The suite reads no class but from here.
 """
 
-import pathlib
-import sys
-
 import classes
 import elementwise
+import output
 import spec
 
 HEAD = """\
@@ -36,4 +34,4 @@ def header(ops):
 
 
 if __name__ == "__main__":
-    elementwise.write(pathlib.Path(sys.argv[1]), header(spec.load()))
+    elementwise.write(output.path(), header(spec.load()))

@@ -6,13 +6,12 @@ Each op becomes a struct: kRow lists the parts of its formula, and map(x, shift)
 count, shift) are its functions (reduction.hpp). Formulas lists the structs, and kRows their rows.
 """
 
-import pathlib
 import re
-import sys
 
 import compute
 import elementwise
 import emit_elementwise
+import output
 import reductions
 
 
@@ -67,4 +66,4 @@ def header(ops):
 
 
 if __name__ == "__main__":
-    elementwise.write(pathlib.Path(sys.argv[1]), header(reductions.load()))
+    elementwise.write(output.path(), header(reductions.load()))

@@ -21,12 +21,11 @@ and the functions and operators of ops_spec/expressions.py by name.
 """
 
 import ast
-import pathlib
 import re
-import sys
 
 import expressions
 import generate
+import output
 import spec
 
 MOST_AXES = 8
@@ -275,4 +274,4 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(source(spec.load()), encoding="utf-8")
+    output.path().write_text(source(spec.load()), encoding="utf-8")

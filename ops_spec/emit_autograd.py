@@ -8,11 +8,9 @@ to a formula that does. If nothing depended on an output, its gradient is empty 
 ask given() for it, and zeros for all others.
 """
 
-import pathlib
-import sys
-
 import expressions
 import gradient_code
+import output
 import spec
 from gradient_code import asks_given, differentiable_outputs, kept_when, values_of
 from signatures import broadcasts, enum_type, is_flag, pascal, recorded_inputs
@@ -239,7 +237,6 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    target = pathlib.Path(sys.argv[1])
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = output.path()
     emit = header if target.suffix == ".hpp" else source
     target.write_text(emit([op for op in spec.load() if recorded_inputs(op)]), encoding="utf-8")

@@ -7,11 +7,9 @@ names. The kernels are spread over PARTS files, so that no file takes the compil
 elementwise.cuh, where the functions of primitives stand in the namespace `primitive`.
 """
 
-import pathlib
-import sys
-
 import compute
 import elementwise
+import output
 import primitives
 from signatures import pascal
 
@@ -116,4 +114,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(output.path())

@@ -5,12 +5,10 @@ Each decomposition becomes one function over the Evaluator of registry/services/
 the line that gives an output is a call, the output is computed in the caller's memory.
 """
 
-import pathlib
-import sys
-
 import expressions
 import formulas
 import generate
+import output
 import spec
 
 C_TYPES = {"i32": "int32_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double",
@@ -190,4 +188,4 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(source(spec.load()), encoding="utf-8")
+    output.path().write_text(source(spec.load()), encoding="utf-8")

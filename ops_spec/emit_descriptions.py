@@ -5,11 +5,10 @@ The descriptions stand in the order of the spec, which is that of ops.def.
 """
 
 import ast
-import pathlib
 import re
-import sys
 
 import generate
+import output
 import spec
 
 
@@ -182,4 +181,4 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(source(spec.load()), encoding="utf-8")
+    output.path().write_text(source(spec.load()), encoding="utf-8")

@@ -8,11 +8,9 @@ a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwiseNAME 
 The functions of the primitives are in primitives.glsl.
 """
 
-import pathlib
-import sys
-
 import compute
 import elementwise
+import output
 import primitives
 from signatures import pascal
 
@@ -128,4 +126,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(output.path())

@@ -6,11 +6,11 @@ A FAMILY is a file of ops_spec/ops. Each op becomes a functor on vectors, its ro
 kernel kElementwiseNAME, which the list names. They use elementwise-inl.hpp.
 """
 
-import pathlib
 import sys
 
 import compute
 import elementwise
+import output
 import primitives
 from signatures import pascal
 
@@ -205,4 +205,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(output.path())

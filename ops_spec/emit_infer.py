@@ -6,12 +6,11 @@ ranks, attributes, shapes of inputs, rules, outputs, rules that read outputs.
 """
 
 import ast
-import pathlib
 import re
-import sys
 
 import expressions
 import generate
+import output
 import spec
 
 def dtype_mask(dtypes):
@@ -315,4 +314,4 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(source(spec.load()), encoding="utf-8")
+    output.path().write_text(source(spec.load()), encoding="utf-8")

@@ -13,7 +13,6 @@ written by hand: reduction.cpp, reduce.cuh, reduce.glsl.
 """
 
 import fractions
-import pathlib
 import sys
 
 import compute
@@ -21,6 +20,7 @@ import elementwise
 import emit_cuda
 import emit_glsl
 import emit_highway
+import output
 import primitives
 import reductions
 from signatures import pascal
@@ -141,4 +141,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(output.path())

@@ -2,9 +2,9 @@
 """Writes the operator reference: emit_reference.py OUTPUT.md"""
 
 import pathlib
-import sys
 
 import generate
+import output
 import spec
 
 
@@ -82,4 +82,4 @@ def reference(ops):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(reference(spec.load()), encoding="utf-8")
+    output.path().write_text(reference(spec.load()), encoding="utf-8")

@@ -6,11 +6,10 @@ Both turn the arguments of a user into a frame of resolved values, have the regi
 launch it. bp::NAME is recorded for gradients by what emit_autograd.py writes.
 """
 
-import pathlib
-import sys
 import textwrap
 
 import expressions
+import output
 import spec
 from gradient_code import kept_when, without_gradient
 from signatures import (
@@ -264,7 +263,6 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    target = pathlib.Path(sys.argv[1])
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = output.path()
     emit = header if target.suffix == ".hpp" else source
     target.write_text(emit(spec.load()), encoding="utf-8")

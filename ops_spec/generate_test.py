@@ -6,6 +6,7 @@ import io
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import emit_decompositions
 import emit_infer
@@ -13,6 +14,7 @@ import emit_reference
 import expressions
 import formulas
 import generate
+import output
 import spec
 
 SQUARE = """\
@@ -481,6 +483,31 @@ class InventoryTest(unittest.TestCase):
         for op in spec.load():
             start = first[pathlib.Path(op.path).stem]
             self.assertTrue(start <= op.id < min(e for e in ends if e > start), op.name)
+
+
+class Output(Folder):
+    def answer(self, *arguments):
+        """Returns the status and what was printed."""
+        printed, status = io.StringIO(), None
+        with unittest.mock.patch("sys.argv", ["emit_rows.py", *arguments]), \
+                contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            try:
+                output.path()
+            except SystemExit as end:
+                status = end.code
+        return status, printed.getvalue()
+
+    def test_names_one_file_and_makes_its_folder(self):
+        target = self.folder / "new" / "rows.cpp"
+        with unittest.mock.patch("sys.argv", ["emit_rows.py", str(target)]):
+            self.assertEqual(output.path(), target)
+        self.assertTrue(target.parent.is_dir())
+
+    def test_anything_else_is_no_file(self):
+        for arguments, expected in ((["--help"], 0), ([], 2), (["a", "b"], 2), (["--out"], 2)):
+            status, printed = self.answer(*arguments)
+            self.assertEqual(status, expected, arguments)
+            self.assertIn("usage: emit_rows.py FILE", printed)
 
 
 if __name__ == "__main__":
