@@ -18,9 +18,14 @@ struct Quantization {
 };
 
 Quantization make_quantization(const bp_tensor& floats, const bp_tensor& codes,
-                               const bp_tensor& scale, const bp_tensor* zero) {
-  Quantization q{
-      view_of(floats), view_of(codes), floats.dtype, codes.dtype, BlockTensor(floats, scale), {}};
+                               const bp_tensor& scale, const bp_tensor* zero,
+                               const bp_tensor* tensor_scale) {
+  Quantization q{view_of(floats),
+                 view_of(codes),
+                 floats.dtype,
+                 codes.dtype,
+                 BlockTensor(floats, scale, tensor_scale),
+                 {}};
   if (zero != nullptr) q.zero = BlockTensor(floats, *zero);
   return q;
 }
@@ -81,13 +86,15 @@ bp_status submit_parts(const Quantization& q, Part* part, bool may_split, Launch
 bp_status quantize_launch(const bp_quantize_args& args, Launch& launch) {
   // Two threads must not write the same byte.
   const bool may_split = code_format(args.y->dtype).bits == 8 || is_contiguous(*args.y);
-  return submit_parts(make_quantization(*args.x, *args.y, *args.scale, args.zero), quantize_part,
-                      may_split, launch);
+  return submit_parts(
+      make_quantization(*args.x, *args.y, *args.scale, args.zero, args.tensor_scale), quantize_part,
+      may_split, launch);
 }
 
 bp_status dequantize_launch(const bp_dequantize_args& args, Launch& launch) {
-  return submit_parts(make_quantization(*args.y, *args.x, *args.scale, args.zero), dequantize_part,
-                      true, launch);
+  return submit_parts(
+      make_quantization(*args.y, *args.x, *args.scale, args.zero, args.tensor_scale),
+      dequantize_part, true, launch);
 }
 
 constexpr bp_dtype kResults[] = {BP_F32, BP_F16, BP_BF16};

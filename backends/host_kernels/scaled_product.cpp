@@ -23,6 +23,7 @@ bool has_whole_rows(const bp_tensor& b) {
 
 bp_reason scaled_product_refusal(const bp_matmul_scaled_args& args) {
   if (!has_scaled_rows()) return "the processor has no vectors for it";
+  if (args.a_zero != nullptr) return "a has zero points";
   const int64_t depth = args.b->shape[1];
   if (depth == 0) return "the depth is 0";
   if (!has_whole_rows(*args.b)) return "the rows of b are not dense, or end within a byte";
@@ -48,8 +49,8 @@ ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args) {
   p.y_dtype = args.y->dtype;
   p.b = data<std::byte>(*args.b);
   p.b_row_bytes = args.b->strides[0] * code_format(p.b_dtype).bits / 8;
-  if (args.a_scale != nullptr) p.a_scale = BlockTensor(*args.a, *args.a_scale);
-  p.b_scale = BlockTensor(*args.b, *args.b_scale);
+  if (args.a_scale != nullptr) p.a_scale = BlockTensor(*args.a, *args.a_scale, args.a_tensor_scale);
+  p.b_scale = BlockTensor(*args.b, *args.b_scale, args.b_tensor_scale);
   if (args.b_zero != nullptr) p.b_zero = BlockTensor(*args.b, *args.b_zero);
   p.has_zero = args.b_zero != nullptr;
   p.cols = args.b->shape[0];

@@ -129,6 +129,8 @@ BlockNumbers read_blocks(const ScaledWork& work, int64_t col, float* to,
   const int64_t count = p.depth / p.block;
   float* const zeros = to + work.layout.numbers;
   read_numbers(p.b_scale, col, count, scale_values, to);
+  const float factor = p.b_scale.factor();
+  for (int64_t i = 0; i < count; ++i) to[i] *= factor;
   // Lanes behind the last block have sums of 0.
   std::fill_n(to + count, kMostLanes, 0.0F);
   if (p.has_zero) {

@@ -9,9 +9,16 @@
 
 namespace bp::conformance::reference {
 
-// A tensor with what belongs to its blocks. `zero` has no elements if there is none.
+// A tensor with what belongs to its blocks. `zero` has no elements if there is none, and the scale
+// of all elements is 1 if there is none.
 struct Blocked {
   Array<double> x, scale, zero;
+  double tensor_scale = 1;
+
+  // Returns the scale of an element. The product of two f32 is exact in f64.
+  double scale_of(int64_t element) const {
+    return round_to(BP_F32, scale[block_of(element)] * tensor_scale);
+  }
 
   // Returns the number of the block of an element.
   int64_t block_of(int64_t element) const {
@@ -38,7 +45,7 @@ inline double largest_integer(bp_dtype dtype) {
 inline Array<double> quantize(const Blocked& of, bp_dtype to) {
   Array<double> y(of.x.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
-    const double quotient = round_to(BP_F32, of.x[i] / of.scale[of.block_of(i)]);
+    const double quotient = round_to(BP_F32, of.x[i] / of.scale_of(i));
     if (narrow_format(to) != nullptr) {
       y[i] = narrow_values(to)[narrow_code(to, quotient)];
       continue;
@@ -55,7 +62,7 @@ inline Array<double> dequantize(const Blocked& of, bp_dtype to) {
   Array<double> y(of.x.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
     const double difference = of.zero.data.empty() ? of.x[i] : of.x[i] - of.zero_of(i);
-    y[i] = round_to(to, round_to(BP_F32, difference * of.scale[of.block_of(i)]));
+    y[i] = round_to(to, round_to(BP_F32, difference * of.scale_of(i)));
   }
   return y;
 }
@@ -64,7 +71,7 @@ inline Array<double> dequantize(const Blocked& of, bp_dtype to) {
 inline Array<double> numbers_of(const Blocked& of) {
   Array<double> y(of.x.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
-    y[i] = (of.x[i] - of.zero_of(i)) * of.scale[of.block_of(i)];
+    y[i] = (of.x[i] - of.zero_of(i)) * of.scale_of(i);
   }
   return y;
 }

@@ -1363,49 +1363,56 @@ typedef struct bp_scale_and_check_finite_args {
 /* quantize: x / scale, rounded to the dtype of y, plus zero. Along each axis x consists of as many
  * equal blocks as scale has elements there, and the elements of a block share one scale and one
  * zero: a scale of shape (1, 1) is for all of x, (n, 1) for each row, and (n, k // 32) for each
- * group of 32 in a row. The quotient is computed in f32. For an integer it is rounded to the
- * nearest integer, ties to even, and zero is added; for a float it is rounded to the nearest value
- * of the dtype, ties to even. What lies beyond the dtype gives its largest or smallest number, also
+ * group of 32 in a row. If tensor_scale is given (nvfp4), each scale is first multiplied by it,
+ * rounded to f32. The quotient is computed in f32. For an integer it is rounded to the nearest
+ * integer, ties to even, and zero is added; for a float it is rounded to the nearest value of the
+ * dtype, ties to even. What lies beyond the dtype gives its largest or smallest number, also
  * infinity, and also for f8e5m2. NaN gives NaN, or in a dtype without NaN what 0 gives.
  * ops_spec/ops/quantization.yaml; profile quantized; numerics E1; experimental since 0.1. */
-enum { BP_OP_QUANTIZE = 800, BP_QUANTIZE_ARGS_SIZE_R3 = 40 };
+enum { BP_OP_QUANTIZE = 800, BP_QUANTIZE_ARGS_SIZE_R3 = 48 };
 typedef struct bp_quantize_args {
   uint32_t struct_size;
-  uint32_t flags;         /* None defined: 0. */
-  const bp_tensor* x;     /* F32, f16 or bf16, 0-D to 8-D. */
-  const bp_tensor* scale; /* Scale, shape blocks(x.shape, scale.shape). */
-  const bp_tensor* zero;  /* Or NULL, like(y), shape scale.shape. */
-  const bp_tensor* y;     /* Out, quantized, shape x.shape. */
+  uint32_t flags;                /* None defined: 0. */
+  const bp_tensor* x;            /* F32, f16 or bf16, 0-D to 8-D. */
+  const bp_tensor* scale;        /* Scale, shape blocks(x.shape, scale.shape). */
+  const bp_tensor* zero;         /* Or NULL, like(y), shape scale.shape. */
+  const bp_tensor* y;            /* Out, quantized, shape x.shape. */
+  const bp_tensor* tensor_scale; /* Or NULL, f32, 0-D. */
 } bp_quantize_args;
 
-/* dequantize: (x - zero) * scale, with the blocks of quantize. The difference is exact. The product
- * is rounded to f32, and rounded once more if y is narrower.
+/* dequantize: (x - zero) * scale, with the blocks and the tensor_scale of quantize. The difference
+ * is exact. The product is rounded to f32, and rounded once more if y is narrower.
  * ops_spec/ops/quantization.yaml; profile quantized; numerics E1; experimental since 0.1. */
-enum { BP_OP_DEQUANTIZE = 801, BP_DEQUANTIZE_ARGS_SIZE_R3 = 40 };
+enum { BP_OP_DEQUANTIZE = 801, BP_DEQUANTIZE_ARGS_SIZE_R3 = 48 };
 typedef struct bp_dequantize_args {
   uint32_t struct_size;
-  uint32_t flags;         /* None defined: 0. */
-  const bp_tensor* x;     /* Quantized, 0-D to 8-D. */
-  const bp_tensor* scale; /* Scale, shape blocks(x.shape, scale.shape). */
-  const bp_tensor* zero;  /* Or NULL, like(x), shape scale.shape. */
-  const bp_tensor* y;     /* Out, f32, f16 or bf16, shape x.shape. */
+  uint32_t flags;                /* None defined: 0. */
+  const bp_tensor* x;            /* Quantized, 0-D to 8-D. */
+  const bp_tensor* scale;        /* Scale, shape blocks(x.shape, scale.shape). */
+  const bp_tensor* zero;         /* Or NULL, like(x), shape scale.shape. */
+  const bp_tensor* y;            /* Out, f32, f16 or bf16, shape x.shape. */
+  const bp_tensor* tensor_scale; /* Or NULL, f32, 0-D. */
 } bp_dequantize_args;
 
 /* matmul_scaled: a b^T of quantised factors over their last axes, where the blocks of quantize lie:
- * a is (..., k), b (n, k) and y (..., n). A quantised a has a scale, and an a of floats has none. A
- * kernel may multiply with the scales before or after it adds up the terms of a block, in i32 or
- * f32, so a scale that is infinite gives infinity or NaN.
+ * a is (..., k), b (n, k) and y (..., n). A quantised a has a scale, and an a of floats has none.
+ * Each factor is (code - zero) * scale, and its tensor_scale is that of quantize. A kernel may
+ * multiply with the scales before or after it adds up the terms of a block, in i32 or f32, so a
+ * scale that is infinite gives infinity or NaN.
  * ops_spec/ops/quantization.yaml; profile quantized; numerics R1; experimental since 0.1. */
-enum { BP_OP_MATMUL_SCALED = 802, BP_MATMUL_SCALED_ARGS_SIZE_R3 = 56 };
+enum { BP_OP_MATMUL_SCALED = 802, BP_MATMUL_SCALED_ARGS_SIZE_R3 = 80 };
 typedef struct bp_matmul_scaled_args {
   uint32_t struct_size;
-  uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* a;       /* Factor, 1-D to 8-D. */
-  const bp_tensor* b;       /* Quantized, shape [b.shape[0], a.shape[-1]]. */
-  const bp_tensor* b_scale; /* Scale, shape blocks(b.shape, b_scale.shape). */
-  const bp_tensor* a_scale; /* Or NULL, scale, shape blocks(a.shape, a_scale.shape). */
-  const bp_tensor* b_zero;  /* Or NULL, like(b), shape b_scale.shape. */
-  const bp_tensor* y;       /* Out, f32, f16 or bf16, shape a.shape[:-1] + [b.shape[0]]. */
+  uint32_t flags;                  /* None defined: 0. */
+  const bp_tensor* a;              /* Factor, 1-D to 8-D. */
+  const bp_tensor* b;              /* Quantized, shape [b.shape[0], a.shape[-1]]. */
+  const bp_tensor* b_scale;        /* Scale, shape blocks(b.shape, b_scale.shape). */
+  const bp_tensor* a_scale;        /* Or NULL, scale, shape blocks(a.shape, a_scale.shape). */
+  const bp_tensor* b_zero;         /* Or NULL, like(b), shape b_scale.shape. */
+  const bp_tensor* y;              /* Out, f32, f16 or bf16, shape a.shape[:-1] + [b.shape[0]]. */
+  const bp_tensor* a_zero;         /* Or NULL, like(a), shape blocks(a.shape, a_zero.shape). */
+  const bp_tensor* a_tensor_scale; /* Or NULL, f32, 0-D. */
+  const bp_tensor* b_tensor_scale; /* Or NULL, f32, 0-D. */
 } bp_matmul_scaled_args;
 
 /* clang-format on */

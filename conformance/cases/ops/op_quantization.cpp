@@ -33,10 +33,12 @@ const std::vector<Row>& all_rows() {
   return rows;
 }
 
-// A scheme: what is stored, the dtype of its scales, and whether it has zero points.
+// A scheme: what is stored, the dtype of its scales, whether it has zero points, and whether one
+// scale multiplies all others.
 struct Scheme {
   bp_dtype code, scale = 0;
   bool has_zero = false;
+  bool has_tensor_scale = false;
 };
 
 constexpr Scheme kSchemes[] = {
@@ -53,12 +55,22 @@ constexpr Scheme kSchemes[] = {
     {BP_F6E2M3, BP_F8E8M0FNU, false},    // mxfp6
     {BP_F6E3M2, BP_F8E8M0FNU, false},
     {BP_F4E2M1, BP_F8E8M0FNU, false},  // mxfp6, mxfp4
-    {BP_F4E2M1, BP_F8E4M3FN, false},   // nvfp4
+    {BP_F4E2M1, BP_F8E4M3FN, false},   // nvfp4, without and with its second scale
+    {BP_F4E2M1, BP_F8E4M3FN, false, true},
+    {BP_I8, BP_F16, true, true},
 };
 
+std::string scheme_text(const Scheme& scheme) {
+  return std::string(dtype_text(scheme.scale)) + (scheme.has_tensor_scale ? "_scaled" : "") +
+         (scheme.has_zero ? "_zero_" : "_");
+}
+
+// One third is not a power of two, so that its product with a scale is rounded.
+constexpr Fill kTensorScale = {FillKind::kUniform, 1.0 / 3, 1.0 / 3};
+
 std::string detail_of(const Row& row, const Scheme& scheme, bp_dtype number) {
-  return shape_text(row.x) + "_by_" + shape_text(row.scale) + "_" + dtype_text(scheme.scale) +
-         (scheme.has_zero ? "_zero_" : "_") + dtype_text(number);
+  return shape_text(row.x) + "_by_" + shape_text(row.scale) + "_" + scheme_text(scheme) +
+         dtype_text(number);
 }
 
 // Returns scales with which uniform numbers in [-8, 8) reach beyond the dtype now and then.
@@ -78,6 +90,7 @@ Fill zero_fill(bp_dtype code) {
 Blocked blocked(const CallData& data) {
   Blocked of{data.array<double>("x"), data.array<double>("scale"), {}};
   if (data.has("zero")) of.zero = data.array<double>("zero");
+  if (data.has("tensor_scale")) of.tensor_scale = data.array<double>("tensor_scale")[0];
   return of;
 }
 
@@ -103,6 +116,7 @@ OpCase make_row(uint32_t op, const Row& row, const Scheme& scheme, bp_dtype numb
   made.input("scale", scheme.scale, row.scale, fills.scale);
   if (scheme.has_zero) made.input("zero", scheme.code, row.scale, zero_fill(scheme.code));
   made.output("y", is_quantize ? scheme.code : number, row.x);
+  if (scheme.has_tensor_scale) made.input("tensor_scale", BP_F32, {}, kTensorScale);
   made.reference = is_quantize ? expected_quantize : expected_dequantize;
   made.is_smoke = number == BP_F32;
   made.varies = false;  // Few codes may be mostly zero.
@@ -152,6 +166,8 @@ const std::vector<Product>& all_products() {
       {{9, 320}, 18, {9, 1}, {18, 10}},
       {{5, 448}, 7, {1, 1}, {7, 7}},
       {{1, 896}, 19, {1, 1}, {19, 7}},
+      // Groups of 16 in both factors.
+      {{3, 160}, 18, {3, 10}, {18, 10}},
       {{13, 1000}, 17, {13, 1}, {17, 1}},
   };
   return products;
@@ -167,16 +183,19 @@ Blocked factor(const CallData& data, const char* name) {
     of.scale.data = {1.0};
   }
   if (data.has(zero)) of.zero = data.array<double>(zero);
+  const std::string tensor_scale = std::string(name) + "_tensor_scale";
+  if (data.has(tensor_scale)) of.tensor_scale = data.array<double>(tensor_scale)[0];
   return of;
 }
 
-// A factor is rounded up to twice before it is multiplied, or a product with its scales behind.
+// A factor is rounded up to twice before it is multiplied, or a product with its scales behind. A
+// second scale rounds once more.
 std::vector<Expected> expected_product(const CallData& data, const Numerics& numerics) {
   const Array<double> a = reference::numbers_of(factor(data, "a"));
   const Array<double> b = reference::numbers_of(factor(data, "b"));
   const Array<double> y = reference::linear<double>(a, b, nullptr);
   const Array<double> magnitude = reference::linear<double>(absolute(a), absolute(b), nullptr);
-  Known known = summed(y, magnitude, static_cast<double>(a.shape.back() + 4), numerics);
+  Known known = summed(y, magnitude, static_cast<double>(a.shape.back() + 6), numerics);
   known.is_one_sided = true;  // A scale that was rounded shifts the results of its block alike.
   return judged(data, std::move(known));
 }
@@ -195,21 +214,29 @@ void bound_scales(CallData& data) {
 OpCase make_product(const Product& product, const Scheme& a, const Scheme& b, bp_dtype y,
                     bool is_exact) {
   const std::string detail = shape_text(product.a) + "_n" + std::to_string(product.n) + "_by_" +
-                             shape_text(product.b_scale) + "_" + dtype_text(a.code) + "_" +
-                             dtype_text(b.scale) + (b.has_zero ? "_zero_" : "_") + dtype_text(y);
+                             shape_text(product.b_scale) + "_" + dtype_text(a.code) +
+                             (a.has_zero ? "_zero_" : "_") + scheme_text(b) + dtype_text(y);
   OpCase made =
       make_case(BP_OP_MATMUL_SCALED, b.code, is_exact ? "exact_dense" : "random", detail, "dense");
   const int64_t k = product.a.back();
   const Fill half{FillKind::kUniform, 0.5, 0.5}, scales{FillKind::kUniform, 0.01, 0.5};
-  const Fill codes = is_exact ? Fill{FillKind::kExactDense, 1, 2} : kAllBits;
-  made.input("a", a.code, product.a,
-             is_exact           ? kExactNarrow
-             : is_float(a.code) ? kRandom
-                                : kAllBits);
-  made.input("b", b.code, {product.n, k}, codes);
+  const Fill tensor_scale = is_exact ? half : kTensorScale;
+  const auto codes = [&](bp_dtype code) {
+    if (!is_exact && dtype_bits(code) == 8 && narrow_format(code) != nullptr) {
+      // Rows of 64 elements have all codes, and those of some rows are numbers without NaN.
+      return k > 64 ? Fill{FillKind::kUniform, -8, 8} : kAllBits;
+    }
+    if (!is_exact) return is_float(code) ? kRandom : kAllBits;
+    return Fill{FillKind::kExactDense, 1, dtype_bits(code) == 2 ? 1.0 : 2.0};
+  };
+  made.input("a", a.code, product.a, codes(a.code));
+  made.input("b", b.code, {product.n, k}, codes(b.code));
   made.input("b_scale", b.scale, product.b_scale, is_exact ? half : scales);
   if (a.scale != 0) made.input("a_scale", a.scale, product.a_scale, is_exact ? half : scales);
   if (b.has_zero) made.input("b_zero", b.code, product.b_scale, zero_fill(b.code));
+  if (a.has_zero) made.input("a_zero", a.code, product.a_scale, zero_fill(a.code));
+  if (a.has_tensor_scale) made.input("a_tensor_scale", BP_F32, {}, tensor_scale);
+  if (b.has_tensor_scale) made.input("b_tensor_scale", BP_F32, {}, tensor_scale);
   Shape shape = product.a;
   shape.back() = product.n;
   made.output("y", y, shape).reference = expected_product;
@@ -237,6 +264,20 @@ void add_products(OpCases& cases) {
       {{BP_I8, BP_F32}, {BP_I8, BP_F32, true}, BP_F16},
       {{BP_I8, BP_F32}, {BP_U8, BP_F8E4M3FN}, BP_F32},
       {{BP_BF16}, {BP_U8, BP_F32, true}, BP_F32},
+      {{BP_U8, BP_F32, true}, {BP_I8, BP_F32}, BP_F32},
+      {{BP_I8, BP_F32, true}, {BP_U4, BP_F16, true}, BP_F32},
+      {{BP_U8, BP_F32, true}, {BP_I8, BP_F32, true}, BP_BF16},
+      {{BP_F32}, {BP_I2, BP_F32, true}, BP_F32},
+      {{BP_I8, BP_F32}, {BP_U2, BP_F16, true}, BP_F32},
+      {{BP_F32}, {BP_F8E4M3FN, BP_F32}, BP_F32},
+      {{BP_BF16}, {BP_F8E5M2, BP_BF16}, BP_BF16},
+      {{BP_F8E4M3FN, BP_F32}, {BP_F8E4M3FN, BP_F32}, BP_F32},
+      {{BP_BF16}, {BP_F8E4M3FN, BP_F8E8M0FNU}, BP_F32},  // mxfp8
+      {{BP_F32}, {BP_F6E2M3, BP_F8E8M0FNU}, BP_F32},
+      {{BP_F16}, {BP_F6E3M2, BP_F8E8M0FNU}, BP_F32},
+      {{BP_F8E4M3FN, BP_F8E8M0FNU}, {BP_F4E2M1, BP_F8E8M0FNU}, BP_F32},
+      {{BP_F32}, {BP_F4E2M1, BP_F8E4M3FN, false, true}, BP_F32},  // nvfp4
+      {{BP_F4E2M1, BP_F8E4M3FN, false, true}, {BP_F4E2M1, BP_F8E4M3FN, false, true}, BP_BF16},
   };
   for (const Pair& pair : pairs) {
     for (const Product& product : all_products()) {
