@@ -66,8 +66,8 @@ void quantize_part(const Quantization& q, int64_t begin, int64_t end) {
 }
 
 void dequantize_part(const Quantization& q, int64_t begin, int64_t end) {
-  const CodeValues values(q.code_dtype);
-  for_each_line(q, begin, end, [&](const QuantizedLine& line) { dequantize_line(line, values); });
+  const CodeFormat format = code_format(q.code_dtype);
+  for_each_line(q, begin, end, [&](const QuantizedLine& line) { dequantize_line(line, format); });
 }
 
 using Part = void(const Quantization& q, int64_t begin, int64_t end);

@@ -13,6 +13,7 @@
 // clang-format on
 #include <hwy/highway.h>
 
+#include "backends/host_kernels/codes-inl.hpp"
 #include "backends/host_kernels/lines-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,27 +44,6 @@ void write_codes(const QuantizedLine& line, int64_t begin, int64_t count, int bi
     }
   }
 }
-
-// Does the reverse.
-void read_codes(const QuantizedLine& line, int64_t begin, int64_t count, int bits,
-                uint8_t* HWY_RESTRICT codes) {
-  const int64_t bit = line.bit + begin * line.bit_stride;
-  if (bits == 4 && fills_bytes(line, bit, count, bits)) {
-    const auto* const HWY_RESTRICT from = reinterpret_cast<const uint8_t*>(line.codes + bit / 8);
-    for (int64_t i = 0; i < count / 2; ++i) {
-      codes[2 * i] = from[i] & 0xf;
-      codes[2 * i + 1] = from[i] >> 4;
-    }
-  } else if (bits == 8 && line.bit_stride == 8) {
-    std::memcpy(codes, line.codes + bit / 8, static_cast<size_t>(count));
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      codes[i] = static_cast<uint8_t>(read_code(line.codes, bit + i * line.bit_stride, bits));
-    }
-  }
-}
-
-using Floats = hn::ScalableTag<float>;
 
 // Does what code_of_integer() does, with vectors. `numbers` and `codes` have room for whole ones.
 void round_to_integers(const CodeFormat& format, const QuantizedLine& line, int64_t count,
@@ -107,31 +87,16 @@ void quantize(const QuantizedLine& line, const CodeFormat& format) {
   }
 }
 
-// Turns codes into numbers. For integers it works on whole vectors.
-void load_numbers(const CodeValues& values, int64_t count, const uint8_t* codes, float* numbers) {
-  if (!values.format.is_integer()) {
-    for (int64_t i = 0; i < count; ++i) numbers[i] = values.values[codes[i]];
-    return;
-  }
-  const Floats d;
-  const hn::RebindToSigned<Floats> integer_d;
-  const hn::Rebind<uint8_t, Floats> byte_d;
-  const auto sign = hn::Set(integer_d, values.format.has_sign ? 1 << (values.format.bits - 1) : 0);
-  for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
-    const auto code = hn::PromoteTo(integer_d, hn::LoadU(byte_d, codes + i));
-    hn::Store(hn::ConvertTo(d, hn::Sub(hn::Xor(code, sign), sign)), d, numbers + i);
-  }
-}
-
-void dequantize(const QuantizedLine& line, const CodeValues& values) {
+void dequantize(const QuantizedLine& line, const CodeFormat& format) {
   const Floats d;
   const auto scale = hn::Set(d, line.scale), zero = hn::Set(d, line.zero);
   HWY_ALIGN float numbers[kPart];
   HWY_ALIGN uint8_t codes[kPart];
   for (int64_t begin = 0; begin < line.count; begin += kPart) {
     const int64_t count = std::min(kPart, line.count - begin);
-    read_codes(line, begin, count, values.format.bits, codes);
-    load_numbers(values, count, codes, numbers);
+    read_codes(line.codes, line.bit + begin * line.bit_stride, line.bit_stride, count, format.bits,
+               codes);
+    numbers_of(format, count, codes, numbers);
     for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
       hn::Store(hn::Mul(hn::Sub(hn::Load(d, numbers + i), zero), scale), d, numbers + i);
     }
@@ -159,8 +124,8 @@ void quantize_line(const QuantizedLine& line, const CodeFormat& format) {
   HWY_DYNAMIC_DISPATCH(quantize)(line, format);
 }
 
-void dequantize_line(const QuantizedLine& line, const CodeValues& values) {
-  HWY_DYNAMIC_DISPATCH(dequantize)(line, values);
+void dequantize_line(const QuantizedLine& line, const CodeFormat& format) {
+  HWY_DYNAMIC_DISPATCH(dequantize)(line, format);
 }
 
 }  // namespace bp::kernels

@@ -22,6 +22,6 @@ struct QuantizedLine {
 void quantize_line(const QuantizedLine& line, const CodeFormat& format);
 
 // Sets the floats from the codes, as dequantize says.
-void dequantize_line(const QuantizedLine& line, const CodeValues& values);
+void dequantize_line(const QuantizedLine& line, const CodeFormat& format);
 
 }  // namespace bp::kernels

@@ -1,14 +1,14 @@
 // Dot products of rows of a with rows of codes.
 //
-// A vector of codes has 32-bit lanes, and each lane the codes of kPerLane neighbours, the first one
-// in its lowest bits. A row of a is arranged so that its elements meet their codes:
+// A row of a is arranged so that its elements meet their codes (scaled_codes-inl.hpp):
 //
 //   chunk                 the codes of a vector: kPerLane elements for each lane
 //   floats                arranged[chunk][element of the lane][lane]
 //   i8 with codes of 8    as they lie
 //   i8 with codes of 4    arranged[chunk][element of the lane % 2][lane][element of the lane / 2]
+//   i8 with codes of 2    arranged[chunk][element of the lane % 4][lane][element of the lane / 4]
 //
-// Codes of 4 bits are split into the even and the odd ones, which are bytes.
+// Codes of 4 or 2 bits are split into two or four vectors of bytes.
 //
 // Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_SCALED_DOT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -21,10 +21,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
+#include "backends/host_kernels/scaled_codes-inl.hpp"
 #include "backends/host_kernels/scaled_work.hpp"
 #include "hwy/highway.h"
 
@@ -36,27 +37,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
 
-using Floats = hn::ScalableTag<float>;
-using Sums = hn::ScalableTag<int32_t>;
-using Words = hn::ScalableTag<uint32_t>;
-using Bytes = hn::ScalableTag<uint8_t>;
-
-template <int kBits>
-constexpr int64_t kPerLane = 32 / kBits;
-
-inline int64_t lane_count() { return static_cast<int64_t>(hn::Lanes(Floats())); }
-template <int kBits>
-int64_t chunk_elements() {
-  return lane_count() * kPerLane<kBits>;
-}
-
 // Returns where element `at` of its chunk is arranged.
 template <int kBits, bool kIsInteger>
 HWY_INLINE int64_t arranged_place(int64_t at) {
   const int64_t lane = at / kPerLane<kBits>, element = at % kPerLane<kBits>;
   if (!kIsInteger) return element * lane_count() + lane;
-  if (kBits == 8) return at;
-  return element % 2 * 4 * lane_count() + lane * 4 + element / 2;
+  constexpr int64_t kVectors = 8 / kBits;
+  return element % kVectors * 4 * lane_count() + lane * 4 + element / kVectors;
 }
 
 // Adds to each lane of `sums` the products of its 4 bytes. Every sum is exact.
@@ -91,230 +78,242 @@ HWY_INLINE hn::Vec<Sums> add_products(hn::Vec<Sums> sums, hn::Vec<Bytes> codes,
 #endif
 }
 
-// Returns the numbers of code kElement of each lane.
-template <int kBits, bool kHasSign, int kElement>
-HWY_INLINE hn::Vec<Floats> numbers_of_codes(hn::Vec<Words> codes) {
-  constexpr int kUnused = 32 - kBits;
-  const auto left = hn::ShiftLeft<kUnused - kElement * kBits>(codes);
-  if constexpr (kHasSign) {
-    return hn::ConvertTo(Floats(), hn::ShiftRight<kUnused>(hn::BitCast(Sums(), left)));
-  } else {
-    return hn::ConvertTo(Floats(), hn::BitCast(Sums(), hn::ShiftRight<kUnused>(left)));
-  }
-}
-
-#if HWY_TARGET <= HWY_AVX3
-// A permutation reads only the lower 4 bits of each lane, and has the number of every code.
-template <bool kHasSign>
-struct CodeTable {
-  CodeTable() {
-    alignas(64) float numbers[16];
-    for (int code = 0; code < 16; ++code) {
-      numbers[code] = static_cast<float>(kHasSign && code > 7 ? code - 16 : code);
-    }
-    table = _mm512_load_ps(numbers);
-  }
-  template <int kElement>
-  HWY_INLINE hn::Vec<Floats> at(hn::Vec<Words> codes) const {
-    return hn::Vec<Floats>{_mm512_permutexvar_ps(hn::ShiftRight<4 * kElement>(codes).raw, table)};
-  }
-  __m512 table;
-};
-#endif
-
-// Gives each lane the number of its block.
+// Gives each lane the number of its block. A vector lies in one block, or has whole ones.
 template <int kBits>
 class BlockLanes {
  public:
-  explicit BlockLanes(int64_t block) : block_(block), is_one_(block >= chunk_elements<kBits>()) {
+  explicit BlockLanes(int64_t block) {
+    const int64_t chunk = chunk_elements<kBits>();
+    is_one_ = block >= chunk;
+    count_ = is_one_ ? block / chunk : chunk / block;
     HWY_ALIGN int32_t places[hn::MaxLanes(Floats())];
     for (int64_t lane = 0; lane < lane_count(); ++lane) {
       places[lane] = is_one_ ? 0 : static_cast<int32_t>(lane * kPerLane<kBits> / block);
     }
     std::copy_n(places, lane_count(), places_);
   }
-  HWY_INLINE hn::Vec<Floats> at(const float* numbers, int64_t element) const {
-    const float* const from = numbers + element / block_;
+
+  // The first block of a vector, and how many more vectors begin in it.
+  struct Cursor {
+    int64_t block, more;
+  };
+  Cursor begin(bool is_one_block) const {
+    return {0, is_one_block ? std::numeric_limits<int64_t>::max() : count_ - 1};
+  }
+  HWY_INLINE void advance(Cursor& cursor) const {
+    if (!is_one_) {
+      cursor.block += count_;
+    } else if (cursor.more-- == 0) {
+      cursor = {cursor.block + 1, count_ - 1};
+    }
+  }
+
+  HWY_INLINE hn::Vec<Floats> at(const float* numbers, const Cursor& cursor) const {
+    const float* const from = numbers + cursor.block;
     if (is_one_) return hn::Set(Floats(), *from);
     return hn::TableLookupLanes(hn::LoadU(Floats(), from), hn::SetTableIndices(Floats(), places_));
   }
 
  private:
-  int64_t block_;
   bool is_one_;
+  int64_t count_;  // The vectors of a block, or the blocks of a vector.
   HWY_ALIGN int32_t places_[hn::MaxLanes(Floats())];
-};
-
-// A row of codes, read in vectors. Behind the last code it gives zeros.
-class CodeRow {
- public:
-  CodeRow(const std::byte* codes, int64_t size_bytes) : codes_(codes), size_bytes_(size_bytes) {}
-
-  HWY_INLINE hn::Vec<Bytes> at(int64_t byte) const {
-    const auto* const from = reinterpret_cast<const uint8_t*>(codes_) + byte;
-    const auto whole = static_cast<int64_t>(hn::Lanes(Bytes()));
-    if (HWY_LIKELY(size_bytes_ - byte >= whole)) return hn::LoadU(Bytes(), from);
-    HWY_ALIGN uint8_t last[hn::MaxLanes(Bytes())] = {};
-    std::memcpy(last, from, static_cast<size_t>(size_bytes_ - byte));
-    return hn::Load(Bytes(), last);
-  }
-
- private:
-  const std::byte* codes_;
-  int64_t size_bytes_;
 };
 
 // Adds the products of kCount rows of i8 with a vector of codes to sums[0] to sums[kCount - 1].
 template <int kBits, int64_t kCount>
 HWY_INLINE void add_chunk(const int8_t* a, int64_t row_bytes, hn::Vec<Bytes> codes,
                           hn::Vec<Sums>* sums) {
-  const auto load = [](const int8_t* from) HWY_ATTR {
-    return hn::Load(Bytes(), reinterpret_cast<const uint8_t*>(from));
+  const auto vector_bytes = static_cast<int64_t>(hn::Lanes(Bytes()));
+  const auto add = [&](int64_t vector, hn::Vec<Bytes> part) HWY_ATTR {
+    for (int64_t r = 0; r < kCount; ++r) {
+      const int8_t* const from = a + r * row_bytes + vector * vector_bytes;
+      sums[r] =
+          add_products(sums[r], part, hn::Load(Bytes(), reinterpret_cast<const uint8_t*>(from)));
+    }
   };
+  const auto words = hn::BitCast(Words(), codes);
   if constexpr (kBits == 8) {
-    for (int64_t r = 0; r < kCount; ++r) {
-      sums[r] = add_products(sums[r], codes, load(a + r * row_bytes));
-    }
-  } else {
+    add(0, codes);
+  } else if constexpr (kBits == 4) {
     const auto mask = hn::Set(Words(), 0x0f0f0f0f);
-    const auto words = hn::BitCast(Words(), codes);
-    const auto even = hn::BitCast(Bytes(), hn::And(words, mask));
-    const auto odd = hn::BitCast(Bytes(), hn::And(hn::ShiftRight<4>(words), mask));
-    for (int64_t r = 0; r < kCount; ++r) {
-      const int8_t* const from = a + r * row_bytes;
-      sums[r] = add_products(sums[r], even, load(from));
-      sums[r] = add_products(sums[r], odd, load(from + hn::Lanes(Bytes())));
-    }
+    add(0, hn::BitCast(Bytes(), hn::And(words, mask)));
+    add(1, hn::BitCast(Bytes(), hn::And(hn::ShiftRight<4>(words), mask)));
+  } else {
+    const auto mask = hn::Set(Words(), 0x03030303);
+    add(0, hn::BitCast(Bytes(), hn::And(words, mask)));
+    add(1, hn::BitCast(Bytes(), hn::And(hn::ShiftRight<2>(words), mask)));
+    add(2, hn::BitCast(Bytes(), hn::And(hn::ShiftRight<4>(words), mask)));
+    add(3, hn::BitCast(Bytes(), hn::And(hn::ShiftRight<6>(words), mask)));
   }
 }
 
-// Computes results[r] from the whole sums of one block. They are exact until they become floats.
-template <int kBits, int64_t kCount>
-void dot_integers(const ScaledFactors& f, const BlockLanes<kBits>&, float* results) {
-  const ScaledWork& work = f.work;
-  const int64_t depth = work.product.depth, chunk = chunk_elements<kBits>();
-  const int64_t row_bytes = work.layout.row_bytes;
-  const CodeRow codes(f.codes, depth * kBits / 8);
-  const auto* const a = reinterpret_cast<const int8_t*>(work.arranged) + f.row * row_bytes;
-  const auto flip = hn::Set(Bytes(), sign_flip(work.product.b_dtype));
-  hn::Vec<Sums> sums[kCount];
-  for (int64_t r = 0; r < kCount; ++r) sums[r] = hn::Zero(Sums());
-  for (int64_t k = 0; k < depth; k += chunk) {
-    add_chunk<kBits, kCount>(a + k, row_bytes, hn::Xor(codes.at(k * kBits / 8), flip), sums);
-  }
-  const int64_t zero =
-      work.product.has_zero ? static_cast<int64_t>(*f.blocks.zeros) : offset_of_codes(work.product);
-  for (int64_t r = 0; r < kCount; ++r) {
-    const int64_t sum =
-        hn::GetLane(hn::SumOfLanes(Sums(), sums[r])) - zero * work.factors[f.row + r].sum;
-    results[r] = static_cast<float>(sum) * *f.blocks.scales;
-  }
+// Returns the sum of all lanes, which an i32 may not hold.
+HWY_INLINE int64_t sum_of_lanes(hn::Vec<Sums> sums) {
+  const hn::Repartition<int64_t, Sums> d;
+  const hn::Half<Sums> half;
+  const auto lower = hn::PromoteTo(d, hn::LowerHalf(half, sums));
+  const auto upper = hn::PromoteTo(d, hn::UpperHalf(half, sums));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(lower, upper)));
 }
 
-// Computes results[r] block by block.
-template <int kBits, bool kHasZero, int64_t kCount>
-void dot_integer_blocks(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) {
-  const ScaledWork& work = f.work;
-  const int64_t depth = work.product.depth, chunk = chunk_elements<kBits>();
-  const int64_t row_bytes = work.layout.row_bytes, row_lanes = work.layout.row_lanes;
-  const CodeRow codes(f.codes, depth * kBits / 8);
-  const auto* const a = reinterpret_cast<const int8_t*>(work.arranged) + f.row * row_bytes;
-  const float* const lane_sums = work.sums + f.row * row_lanes;
-  const auto flip = hn::Set(Bytes(), sign_flip(work.product.b_dtype));
-  const auto offset = hn::Set(Floats(), static_cast<float>(offset_of_codes(work.product)));
-  hn::Vec<Floats> results_of_lanes[kCount];
-  for (int64_t r = 0; r < kCount; ++r) results_of_lanes[r] = hn::Zero(Floats());
-  for (int64_t k = 0; k < depth; k += chunk) {
-    hn::Vec<Sums> sums[kCount];
-    for (int64_t r = 0; r < kCount; ++r) sums[r] = hn::Zero(Sums());
-    add_chunk<kBits, kCount>(a + k, row_bytes, hn::Xor(codes.at(k * kBits / 8), flip), sums);
-    const auto scale = lanes.at(f.blocks.scales, k);
-    const auto zero = kHasZero ? lanes.at(f.blocks.zeros, k) : offset;
-    for (int64_t r = 0; r < kCount; ++r) {
-      const auto of_a = hn::Load(Floats(), lane_sums + r * row_lanes + k / kPerLane<kBits>);
-      const auto sum = hn::NegMulAdd(zero, of_a, hn::ConvertTo(Floats(), sums[r]));
-      results_of_lanes[r] = hn::MulAdd(sum, scale, results_of_lanes[r]);
-    }
-  }
-  for (int64_t r = 0; r < kCount; ++r) {
-    results[r] = hn::GetLane(hn::SumOfLanes(Floats(), results_of_lanes[r]));
-  }
-}
+// Products of i8 with codes in one block for each row of b. They are exact until they become
+// floats.
+//
+// A zero point of a takes a_zero * (the sum of b - b_zero) off. If rows of a have one, the products
+// of the codes with ones give this sum.
+template <int kBits, bool kHasZeroOfA>
+class DotIntegers {
+ public:
+  explicit DotIntegers(const ScaledWork& work) : work_(work) {}
 
-// Adds the products of kCount rows of floats with element kElement of each lane of codes.
-template <int64_t kCount>
-HWY_INLINE void add_element(const float* a, int64_t stride, hn::Vec<Floats> number,
-                            hn::Vec<Floats>* sums) {
-  for (int64_t r = 0; r < kCount; ++r) {
-    sums[r] = hn::MulAdd(number, hn::Load(Floats(), a + r * stride), sums[r]);
-  }
-}
-
-template <int kBits, bool kHasSign, bool kHasZero, int64_t kCount, int... kElement>
-HWY_INLINE void dot_floats_of(const ScaledFactors& f, const BlockLanes<kBits>& lanes,
-                              float* results, std::integer_sequence<int, kElement...>) {
-  const ScaledWork& work = f.work;
-  const int64_t depth = work.product.depth, chunk = chunk_elements<kBits>();
-  const CodeRow codes(f.codes, depth * kBits / 8);
-  const int64_t stride = work.layout.row_bytes / static_cast<int64_t>(sizeof(float));
-  const float* const a = reinterpret_cast<const float*>(work.arranged) + f.row * stride;
-#if HWY_TARGET <= HWY_AVX3
-  const CodeTable<kHasSign> table;
-#endif
-  hn::Vec<Floats> results_of_lanes[kCount];
-  for (int64_t r = 0; r < kCount; ++r) results_of_lanes[r] = hn::Zero(Floats());
-  for (int64_t k = 0; k < depth; k += chunk) {
-    const auto words = hn::BitCast(Words(), codes.at(k * kBits / 8));
-    const auto zero = kHasZero ? lanes.at(f.blocks.zeros, k) : hn::Zero(Floats());
-    const auto number_of = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR {
-      hn::Vec<Floats> number;
-#if HWY_TARGET <= HWY_AVX3
-      if constexpr (kBits == 4) {
-        number = table.template at<kAt>(words);
-      } else {
-        number = numbers_of_codes<kBits, kHasSign, kAt>(words);
-      }
-#else
-      number = numbers_of_codes<kBits, kHasSign, kAt>(words);
-#endif
-      return kHasZero ? hn::Sub(number, zero) : number;
+  template <int64_t kCount>
+  void run(const ScaledFactors& f, const BlockLanes<kBits>&, float* results) const {
+    // The sums of one row wait for each other, so there are several.
+    constexpr int64_t kWays = kCount == 1 ? 4 : 1;
+    const ScaledProduct& p = work_.product;
+    const int64_t chunk = chunk_elements<kBits>(), row_bytes = work_.layout.row_bytes;
+    const CodeRow<kBits> row(f.codes, p.depth);
+    const auto* const a = reinterpret_cast<const int8_t*>(work_.arranged) + f.row * row_bytes;
+    const auto flip = hn::Set(Bytes(), sign_flip(p.b_dtype));
+    hn::Vec<Sums> sums[kWays][kCount], sum_of_b = hn::Zero(Sums());
+    for (auto& way : sums) std::fill_n(way, kCount, hn::Zero(Sums()));
+    const auto add = [&](int64_t k, hn::Vec<Sums>* to) HWY_ATTR {
+      const auto codes = hn::Xor(row.at(k), flip);
+      add_chunk<kBits, kCount>(a + k, row_bytes, codes, to);
+      if constexpr (kHasZeroOfA) add_chunk<kBits, 1>(work_.ones() + k, 0, codes, &sum_of_b);
     };
-    hn::Vec<Floats> sums[kCount];
-    for (int64_t r = 0; r < kCount; ++r) sums[r] = hn::Zero(Floats());
-    (add_element<kCount>(a + k + kElement * lane_count(), stride,
-                         number_of(std::integral_constant<int, kElement>()), sums),
-     ...);
-    const auto scale = lanes.at(f.blocks.scales, k);
+    int64_t k = 0;
+    for (; k + kWays * chunk <= p.depth; k += kWays * chunk) {
+      for (int64_t way = 0; way < kWays; ++way) add(k + way * chunk, sums[way]);
+    }
+    for (; k < p.depth; k += chunk) add(k, sums[0]);
+    const int64_t zero = p.has_zero ? static_cast<int64_t>(*f.blocks.zeros) : offset_of_codes(p);
+    const int64_t of_b = kHasZeroOfA ? sum_of_lanes(sum_of_b) - zero * p.depth : 0;
     for (int64_t r = 0; r < kCount; ++r) {
-      results_of_lanes[r] = hn::MulAdd(sums[r], scale, results_of_lanes[r]);
+      for (int64_t way = 1; way < kWays; ++way) sums[0][r] = hn::Add(sums[0][r], sums[way][r]);
+      const RowFactors& row_of_a = work_.factors[f.row + r];
+      const int64_t sum = sum_of_lanes(sums[0][r]) - zero * row_of_a.sum - row_of_a.zero * of_b;
+      results[r] = static_cast<float>(sum) * *f.blocks.scales;
     }
   }
-  for (int64_t r = 0; r < kCount; ++r) {
-    results[r] = hn::GetLane(hn::SumOfLanes(Floats(), results_of_lanes[r]));
-  }
-}
 
-template <int kBits, bool kHasSign, bool kHasZero>
-struct DotFloats {
-  template <int64_t kCount>
-  static void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) {
-    dot_floats_of<kBits, kHasSign, kHasZero, kCount>(
-        f, lanes, results, std::make_integer_sequence<int, static_cast<int>(kPerLane<kBits>)>());
-  }
+ private:
+  const ScaledWork& work_;
 };
-template <int kBits>
-struct DotIntegers {
+
+// The same with several blocks. The sum of a lane in one block is an integer below 2^24, and exact
+// as a float.
+template <int kBits, bool kHasZero, bool kHasZeroOfA>
+class DotIntegerBlocks {
+ public:
+  explicit DotIntegerBlocks(const ScaledWork& work) : work_(work) {}
+
   template <int64_t kCount>
-  static void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) {
-    dot_integers<kBits, kCount>(f, lanes, results);
+  void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) const {
+    const ScaledProduct& p = work_.product;
+    const int64_t chunk = chunk_elements<kBits>(), row_lanes = work_.layout.row_lanes;
+    const int64_t row_bytes = work_.layout.row_bytes;
+    const CodeRow<kBits> row(f.codes, p.depth);
+    const auto* const a = reinterpret_cast<const int8_t*>(work_.arranged) + f.row * row_bytes;
+    const float* const lane_sums = work_.sums + f.row * row_lanes;
+    const auto flip = hn::Set(Bytes(), sign_flip(p.b_dtype));
+    const auto offset = hn::Set(Floats(), static_cast<float>(offset_of_codes(p)));
+    hn::Vec<Floats> results_of_lanes[kCount];
+    std::fill_n(results_of_lanes, kCount, hn::Zero(Floats()));
+    auto cursor = lanes.begin(false);
+    for (int64_t k = 0; k < p.depth; k += chunk, lanes.advance(cursor)) {
+      hn::Vec<Sums> sums[kCount];
+      std::fill_n(sums, kCount, hn::Zero(Sums()));
+      const auto codes = hn::Xor(row.at(k), flip);
+      add_chunk<kBits, kCount>(a + k, row_bytes, codes, sums);
+      const auto scale = lanes.at(f.blocks.scales, cursor);
+      const auto zero = kHasZero ? lanes.at(f.blocks.zeros, cursor) : offset;
+      auto of_b = hn::Zero(Floats());
+      if constexpr (kHasZeroOfA) {
+        auto sum_of_b = hn::Zero(Sums());
+        add_chunk<kBits, 1>(work_.ones() + k, 0, codes, &sum_of_b);
+        const auto count = hn::Load(Floats(), work_.sums_of_ones() + k / kPerLane<kBits>);
+        of_b = hn::NegMulAdd(zero, count, hn::ConvertTo(Floats(), sum_of_b));
+      }
+      for (int64_t r = 0; r < kCount; ++r) {
+        const auto of_a = hn::Load(Floats(), lane_sums + r * row_lanes + k / kPerLane<kBits>);
+        auto sum = hn::NegMulAdd(zero, of_a, hn::ConvertTo(Floats(), sums[r]));
+        if constexpr (kHasZeroOfA) {
+          const auto zero_of_a =
+              hn::Set(Floats(), static_cast<float>(work_.factors[f.row + r].zero));
+          sum = hn::NegMulAdd(zero_of_a, of_b, sum);
+        }
+        results_of_lanes[r] = hn::MulAdd(sum, scale, results_of_lanes[r]);
+      }
+    }
+    for (int64_t r = 0; r < kCount; ++r) {
+      results[r] = hn::GetLane(hn::SumOfLanes(Floats(), results_of_lanes[r]));
+    }
   }
+
+ private:
+  const ScaledWork& work_;
 };
-template <int kBits, bool kHasZero>
-struct DotIntegerBlocks {
+
+// Products of floats with the numbers of codes.
+template <int kStored, class Decoder, bool kHasZero>
+class DotFloats {
+ public:
+  static constexpr int kBits = kBitsInLane<kStored>;
+
+  DotFloats(const ScaledWork& work, const Decoder& decoder) : work_(work), decoder_(decoder) {}
+
   template <int64_t kCount>
-  static void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) {
-    dot_integer_blocks<kBits, kHasZero, kCount>(f, lanes, results);
+  void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) const {
+    run_elements<kCount>(f, lanes, results,
+                         std::make_integer_sequence<int, static_cast<int>(kPerLane<kBits>)>());
   }
+
+ private:
+  // Adds the products of kCount rows of floats with one element of each lane of codes.
+  template <int64_t kCount>
+  static HWY_INLINE void add_element(const float* a, int64_t stride, hn::Vec<Floats> number,
+                                     hn::Vec<Floats>* sums) {
+    for (int64_t r = 0; r < kCount; ++r) {
+      sums[r] = hn::MulAdd(number, hn::Load(Floats(), a + r * stride), sums[r]);
+    }
+  }
+
+  template <int64_t kCount, int... kElement>
+  HWY_INLINE void run_elements(const ScaledFactors& f, const BlockLanes<kBits>& lanes,
+                               float* results, std::integer_sequence<int, kElement...>) const {
+    const int64_t depth = work_.product.depth, chunk = chunk_elements<kBits>();
+    const CodeRow<kStored> row(f.codes, depth);
+    const int64_t stride = work_.layout.row_bytes / static_cast<int64_t>(sizeof(float));
+    const float* const a = reinterpret_cast<const float*>(work_.arranged) + f.row * stride;
+    const Decoder decoder = decoder_;
+    hn::Vec<Floats> results_of_lanes[kCount];
+    std::fill_n(results_of_lanes, kCount, hn::Zero(Floats()));
+    auto cursor = lanes.begin(work_.product.is_one_block());
+    for (int64_t k = 0; k < depth; k += chunk, lanes.advance(cursor)) {
+      const auto prepared = decoder.prepare(row.at(k));
+      const auto zero = kHasZero ? lanes.at(f.blocks.zeros, cursor) : hn::Zero(Floats());
+      hn::Vec<Floats> sums[kCount];
+      std::fill_n(sums, kCount, hn::Zero(Floats()));
+      const auto add = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR {
+        const auto number = decoder.template at<kAt>(prepared);
+        add_element<kCount>(a + k + kAt * lane_count(), stride,
+                            kHasZero ? hn::Sub(number, zero) : number, sums);
+      };
+      (add(std::integral_constant<int, kElement>()), ...);
+      const auto scale = lanes.at(f.blocks.scales, cursor);
+      for (int64_t r = 0; r < kCount; ++r) {
+        results_of_lanes[r] = hn::MulAdd(sums[r], scale, results_of_lanes[r]);
+      }
+    }
+    for (int64_t r = 0; r < kCount; ++r) {
+      results[r] = hn::GetLane(hn::SumOfLanes(Floats(), results_of_lanes[r]));
+    }
+  }
+
+  const ScaledWork& work_;
+  Decoder decoder_;
 };
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -100,6 +100,7 @@ const char* scaled_library_refusal(const ScaledProduct& p, bool is_packed) {
   if (p.a_dtype != BP_I8 || p.b_dtype != BP_I8 || !p.is_one_block()) {
     return "the factors are not i8 with a scale for each row";
   }
+  if (p.has_zero_of_a) return "a has zero points";
   if (!is_contiguous(p.a)) return "a is not one dense matrix";
   if (p.depth > kMostDepth) return "a row has more than 32,768 elements";
   if (p.cols > 1 && p.b_row_bytes < p.depth) return "the rows of b overlap";

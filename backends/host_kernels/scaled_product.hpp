@@ -1,8 +1,9 @@
-// Products with a quantised weight, for matmul_scaled: y = a b^T, where a is i8 or floats and b has
-// integers of 4 or 8 bits in blocks of its rows.
+// Products with a quantised weight, for matmul_scaled: y = a b^T, where b has codes in blocks of
+// its rows.
 //
 // The codes of b are read as they lie in memory, once for every four rows of a. Each row of a is
-// first put into the order in which the codes of a vector come out (scaled_rows.cpp).
+// first put into the order in which the codes of a vector come out (scaled_rows.cpp): as i8 if both
+// factors are integers, else as f32.
 #pragma once
 
 #include <cstddef>
@@ -19,29 +20,33 @@ struct ScaledProduct {
   const std::byte* b = nullptr;
   int64_t b_row_bytes = 0;       // From one row to the next.
   BlockTensor a_scale, b_scale;  // a_scale has no address if a consists of floats.
-  BlockTensor b_zero;
-  bool has_zero = false;
+  BlockTensor a_zero, b_zero;    // Without an address if there are none.
+  bool is_integer = false;       // Whether the codes are multiplied as integers.
+  bool has_zero = false;         // Of b.
+  bool has_zero_of_a = false;    // Of integers as i8, for which those of u8 are lowered by 128.
   int64_t rows = 0, cols = 0, depth = 0;
   int64_t block = 0;  // The elements of a row of b that share a scale.
 
-  bool is_integer() const { return a_dtype == BP_I8; }
   bool is_one_block() const { return block == depth; }
 };
 
 // Returns the bits by which a signed code differs from the unsigned one that is higher by half the
 // range, in every code of a byte.
 constexpr uint8_t sign_flip(bp_dtype dtype) {
-  return dtype == BP_I8 ? 0x80 : dtype == BP_I4 ? 0x88 : 0;
+  return dtype == BP_I8 ? 0x80 : dtype == BP_I4 ? 0x88 : dtype == BP_I2 ? 0xaa : 0;
 }
 
-// Returns what is added to a code of b when it is stored without a sign, and to its zero point: if
-// a has floats, codes keep their sign.
+// Returns what is added to a code of b when it is stored without a sign, and to its zero point. In
+// products of floats, codes keep their sign.
 inline int64_t offset_of_codes(const ScaledProduct& p) {
-  return p.is_integer() ? -code_format(p.b_dtype).low() : 0;
+  return p.is_integer ? -code_format(p.b_dtype).low() : 0;
 }
 
 // Reads a frame for which scaled_product_refusal() is NULL.
 ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args);
+
+// Returns whether the product of `args` is one of integers.
+bool is_integer_product(const bp_matmul_scaled_args& args);
 
 // Returns why run_scaled_rows() does not take the product of `args`, or NULL.
 bp_reason scaled_product_refusal(const bp_matmul_scaled_args& args);
@@ -52,7 +57,7 @@ constexpr int64_t kMostExactTerms = (1 << 17) - 1;
 // Returns whether this processor has vectors that run_scaled_rows() is compiled for.
 bool has_scaled_rows();
 
-// Computes y on up to `thread_count` threads. If a is i8, the terms of a block are added up
+// Computes y on up to `thread_count` threads. The terms of a block of integers are added up
 // exactly.
 uint64_t scaled_rows_workspace_size_bytes(const ScaledProduct& p, int thread_count);
 void run_scaled_rows(const ScaledProduct& p, std::byte* workspace, int thread_count);

@@ -1,10 +1,11 @@
 // Computes y = a b^T for a b of codes, as many columns at a time as have their scales in the
 // nearest caches. A row of codes is used for four rows of a while it is in registers.
 //
-// If a is i8, the products of a block are added up in i32, by vpdpbusd where the processor has
-// AVX512_VNNI. One factor of that instruction has no sign: a signed code is stored as code + 128 or
-// code + 8, and the sum of the elements of a, times this and the zero point, is taken off at the
-// end. If a has floats, each code is turned into a float, and products are added up in f32.
+// The products of integers in a block are added up in i32, by vpdpbusd where the processor has
+// AVX512_VNNI. One factor of that instruction has no sign: a signed code is stored as code + 128,
+// code + 8 or code + 2, and the sum of the elements of a, times this and the zero point, is taken
+// off at the end. In other products each code is turned into a float, and terms are added up in
+// f32.
 #include <algorithm>
 #include <numeric>
 
@@ -18,6 +19,7 @@
 #include <hwy/highway.h>
 
 #include "backends/host_kernels/lines-inl.hpp"
+#include "backends/host_kernels/quantized_line.hpp"
 #include "backends/host_kernels/scaled_dot-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,104 +39,155 @@ void finish(const ScaledProduct&, const int32_t*, const float*, const int32_t*, 
 
 #else
 
-// Arranges a row of i8, and adds up the elements of each lane. Returns the sum of all.
-template <int kBits>
-int32_t arrange_integers(const ScaledProduct& p, const int8_t* from, int64_t stride, int8_t* to,
-                         float* sums) {
-  const int64_t chunk = chunk_elements<kBits>(), padded = round_up(p.depth, kMostChunk);
-  int32_t total = 0;
+// A row of a, along its last axis.
+struct RowOfA {
+  RowOfA(const ScaledProduct& p, int64_t row)
+      : offset(row_offset(p.a, row, index)), stride(p.a.strides[p.a.ndim - 1]) {}
+  int64_t index[BP_MAX_RANK] = {};
+  int64_t offset, stride;
+};
+
+// Reads integers of up to 8 bits as i8. Those of u8 are lowered by 128.
+void read_integers(const ScaledProduct& p, const RowOfA& row, int64_t begin, int64_t count,
+                   int8_t* to) {
+  const CodeFormat format = code_format(p.a_dtype);
+  const int sign = 1 << (format.bits - 1), lowered = p.a_dtype == BP_U8 ? 128 : 0;
+  HWY_ALIGN uint8_t codes[kMostChunk];
+  read_codes(p.a.address, (row.offset + begin * row.stride) * format.bits, row.stride * format.bits,
+             count, format.bits, codes);
+  for (int64_t i = 0; i < count; ++i) {
+    const int value = format.has_sign ? (codes[i] ^ sign) - sign : codes[i] - lowered;
+    to[i] = static_cast<int8_t>(value);
+  }
+}
+
+// Puts a row of i8 into its place, and adds up the elements of each lane. `read(k, count, line)`
+// gives the elements from k on. Returns the sum of all.
+template <int kBits, typename Read>
+int64_t arrange_integers(const ScaledWork& work, int64_t row, const Read& read) {
+  auto* const to = reinterpret_cast<int8_t*>(work.arranged) + row * work.layout.row_bytes;
+  float* const sums = work.sums + row * work.layout.row_lanes;
+  const int64_t depth = work.product.depth, padded = round_up(depth, kMostChunk);
+  const int64_t chunk = chunk_elements<kBits>();
+  int64_t total = 0;
   for (int64_t k = 0; k < padded; k += chunk) {
-    for (int64_t at = 0; at < chunk; ++at) {
-      const int8_t value = k + at < p.depth ? from[(k + at) * stride] : int8_t{0};
-      to[k + arranged_place<kBits, true>(at)] = value;
-      float& sum = sums[(k + at) / kPerLane<kBits>];
-      sum = (at % kPerLane<kBits> == 0 ? 0 : sum) + static_cast<float>(value);
-      total += value;
+    const int64_t count = std::clamp<int64_t>(depth - k, 0, chunk);
+    HWY_ALIGN int8_t line[kMostChunk] = {};
+    if (count != 0) read(k, count, line);
+    for (int64_t at = 0; at < chunk; at += kPerLane<kBits>) {
+      int32_t sum = 0;
+      for (int64_t i = at; i < at + kPerLane<kBits>; ++i) {
+        to[k + arranged_place<kBits, true>(i)] = line[i];
+        sum += line[i];
+      }
+      sums[(k + at) / kPerLane<kBits>] = static_cast<float>(sum);
+      total += sum;
     }
   }
   return total;
 }
 
 template <int kBits>
-void arrange_floats(const ScaledProduct& p, const std::byte* from, int64_t stride, float* to) {
+void arrange_integer_row(const ScaledWork& work, int64_t row) {
+  const ScaledProduct& p = work.product;
+  if (row == p.rows) {  // The row of ones.
+    arrange_integers<kBits>(work, row, [](int64_t, int64_t count, int8_t* line) {
+      std::fill_n(line, count, int8_t{1});
+    });
+    return;
+  }
+  const RowOfA from(p, row);
+  RowFactors& factors = work.factors[row];
+  factors = {p.a_scale.at(p.a_scale.offset_of(from.index), CodeValues(p.a_scale.dtype))};
+  if (p.a_zero.view.address != nullptr) {
+    factors.zero =
+        static_cast<int32_t>(p.a_zero.at(p.a_zero.offset_of(from.index), CodeValues(p.a_dtype)));
+  }
+  if (p.a_dtype == BP_U8) factors.zero -= 128;
+  factors.sum = arrange_integers<kBits>(work, row, [&](int64_t k, int64_t count, int8_t* line) {
+    read_integers(p, from, k, count, line);
+  });
+}
+
+// Reads elements of a as floats, block by block where a is quantised.
+void read_floats(const ScaledProduct& p, const CodeValues& scales, const CodeValues& values,
+                 RowOfA& row, int64_t begin, int64_t count, float* to) {
+  if (p.a_scale.view.address == nullptr) {
+    return with_element_of<float>(p.a_dtype, [&]<typename T>(T) {
+      const auto* const from = reinterpret_cast<const T*>(p.a.address) + row.offset;
+      load_line(from + begin * row.stride, row.stride, count, to);
+    });
+  }
+  const uint32_t axis = p.a.ndim - 1;
+  const int64_t bits = values.format.bits;
+  const int64_t block = p.a_scale.view.shape[axis] == 1 ? p.depth : p.a_scale.blocks[axis];
+  for (int64_t at = begin; at < begin + count;) {
+    row.index[axis] = at;
+    const int64_t part = std::min(begin + count - at, block - at % block);
+    const float scale = p.a_scale.at(p.a_scale.offset_of(row.index), scales);
+    const float zero =
+        p.a_zero.view.address == nullptr ? 0 : p.a_zero.at(p.a_zero.offset_of(row.index), values);
+    dequantize_line({reinterpret_cast<std::byte*>(to + (at - begin)), BP_F32, 1, p.a.address,
+                     (row.offset + at * row.stride) * bits, row.stride * bits, part, scale, zero},
+                    values.format);
+    at += part;
+  }
+}
+
+template <int kBits>
+void arrange_float_row(const ScaledWork& work, int64_t row) {
+  const ScaledProduct& p = work.product;
   const int64_t chunk = chunk_elements<kBits>(), padded = round_up(p.depth, kMostChunk);
-  HWY_ALIGN float line[kMostChunk];
+  const CodeValues scales(p.a_scale.dtype), values(p.a_dtype);
+  auto* const to = reinterpret_cast<float*>(work.arranged + row * work.layout.row_bytes);
+  RowOfA from(p, row);
+  work.factors[row] = {};
   for (int64_t k = 0; k < padded; k += chunk) {
     const int64_t count = std::clamp<int64_t>(p.depth - k, 0, chunk);
-    std::fill_n(line + count, chunk - count, 0.0F);
-    with_element_of<float>(p.a_dtype, [&]<typename T>(T) {
-      load_line(reinterpret_cast<const T*>(from) + k * stride, stride, count, line);
-    });
+    HWY_ALIGN float line[kMostChunk] = {};
+    if (count != 0) read_floats(p, scales, values, from, k, count, line);
     for (int64_t at = 0; at < chunk; ++at) to[k + arranged_place<kBits, false>(at)] = line[at];
   }
 }
 
-template <int kBits>
-void arrange_row(const ScaledWork& work, int64_t row) {
-  const ScaledProduct& p = work.product;
-  int64_t index[BP_MAX_RANK] = {};
-  const int64_t stride = p.a.strides[p.a.ndim - 1];
-  const std::byte* const from =
-      p.a.address + row_offset(p.a, row, index) * dtype_size_bytes(p.a_dtype);
-  std::byte* const to = work.arranged + row * work.layout.row_bytes;
-  if (!p.is_integer()) {
-    work.factors[row] = {1, 0};
-    return arrange_floats<kBits>(p, from, stride, reinterpret_cast<float*>(to));
-  }
-  const float scale = p.a_scale.at(p.a_scale.offset_of(index), CodeValues(p.a_scale.dtype));
-  const int32_t sum = arrange_integers<kBits>(p, reinterpret_cast<const int8_t*>(from), stride,
-                                              reinterpret_cast<int8_t*>(to),
-                                              work.sums + row * work.layout.row_lanes);
-  work.factors[row] = {scale, sum};
-}
-
-// Reads codes that lie behind each other.
-template <int kBits>
-void load_codes(const std::byte* from, int64_t count, const float* values, float* HWY_RESTRICT to) {
-  constexpr int64_t kPerByte = 8 / kBits;
-  for (int64_t i = 0; i < count; i += kPerByte, ++from) {
-    const auto byte = static_cast<uint32_t>(*from);
-    to[i] = values[byte & ((1u << kBits) - 1)];
-    if constexpr (kBits == 4) to[i + 1] = values[byte >> 4];
-  }
-}
-
-// Reads the numbers of `count` blocks of a row of b, which lie along the last axis of `from`.
-void read_numbers(const BlockTensor& from, int64_t row, int64_t count, const CodeValues& values,
-                  float* to) {
+// Reads the numbers of `count` blocks of a row of b, which lie along the last axis of `from`. It
+// writes whole vectors.
+void read_numbers(const BlockTensor& from, int64_t row, int64_t count, float* to) {
+  constexpr int64_t kPart = 256;
   const int64_t offset = row / from.blocks[0] * from.view.strides[0];
   const int64_t stride = from.view.strides[1];
   if (from.bits == 0) {
-    with_element_of<float>(from.dtype, [&]<typename T>(T) {
+    return with_element_of<float>(from.dtype, [&]<typename T>(T) {
       load_line(reinterpret_cast<const T*>(from.view.address) + offset, stride, count, to);
     });
-    return;
   }
-  const std::byte* const codes = from.view.address + offset * from.bits / 8;
-  if (stride == 1 && offset * from.bits % 8 == 0 && count * from.bits % 8 == 0) {
-    return from.bits == 8 ? load_codes<8>(codes, count, values.values, to)
-                          : load_codes<4>(codes, count, values.values, to);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    to[i] =
-        values.values[read_code(from.view.address, (offset + i * stride) * from.bits, from.bits)];
+  const CodeFormat format = code_format(from.dtype);
+  HWY_ALIGN uint8_t codes[kPart];
+  for (int64_t begin = 0; begin < count; begin += kPart) {
+    const int64_t part = std::min(kPart, count - begin);
+    read_codes(from.view.address, (offset + begin * stride) * from.bits, stride * from.bits, part,
+               from.bits, codes);
+    numbers_of(format, part, codes, to + begin);
   }
 }
 
-// Reads the scales and zero points of a column of y. For i8 a zero point has what is added to a
-// code when it is stored without a sign.
-BlockNumbers read_blocks(const ScaledWork& work, int64_t col, float* to,
-                         const CodeValues& scale_values, const CodeValues& zero_values) {
+// Reads the scales and zero points of a column of y. A zero point has what is added to a code when
+// it is stored without a sign.
+BlockNumbers read_blocks(const ScaledWork& work, int64_t col, float* to) {
   const ScaledProduct& p = work.product;
   const int64_t count = p.depth / p.block;
   float* const zeros = to + work.layout.numbers;
-  read_numbers(p.b_scale, col, count, scale_values, to);
+  read_numbers(p.b_scale, col, count, to);
   const float factor = p.b_scale.factor();
-  for (int64_t i = 0; i < count; ++i) to[i] *= factor;
+  if (factor != 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] *= factor;
+  }
   // Lanes behind the last block have sums of 0.
   std::fill_n(to + count, kMostLanes, 0.0F);
   if (p.has_zero) {
-    read_numbers(p.b_zero, col, count, zero_values, zeros);
+    read_numbers(p.b_zero, col, count, zeros);
+    const auto offset = static_cast<float>(offset_of_codes(p));
+    for (int64_t i = 0; i < count; ++i) zeros[i] += offset;
     std::fill_n(zeros + count, kMostLanes, 0.0F);
   }
   return {to, zeros};
@@ -162,30 +215,26 @@ void store_tile(const ScaledWork& work, int64_t row, int64_t rows, int64_t col, 
 
 // Computes the columns [begin, end) of y.
 template <int kBits, class Dot>
-void multiply_columns(const ScaledWork& work, int64_t begin, int64_t end) {
+void multiply_columns(const ScaledWork& work, const Dot& dot, int64_t begin, int64_t end) {
   const ScaledProduct& p = work.product;
   const BlockLanes<kBits> lanes(p.block);
-  const CodeValues scale_values(p.b_scale.dtype);
-  CodeValues zero_values(p.b_dtype);
-  for (float& value : zero_values.values) value += static_cast<float>(offset_of_codes(p));
   float* const numbers = work.numbers + thread_number() * 2 * kColsAtOnce * work.layout.numbers;
   BlockNumbers blocks[kColsAtOnce];
   for (int64_t first = begin; first < end; first += kColsAtOnce) {
     const int64_t count = std::min(kColsAtOnce, end - first);
     for (int64_t i = 0; i < count; ++i) {
-      blocks[i] = read_blocks(work, first + i, numbers + i * 2 * work.layout.numbers, scale_values,
-                              zero_values);
+      blocks[i] = read_blocks(work, first + i, numbers + i * 2 * work.layout.numbers);
     }
     for (int64_t row = 0, height = 0; row < p.rows; row += height) {
       height = p.rows - row >= kRowsAtOnce ? kRowsAtOnce : 1;
       Tile tile;
       for (int64_t i = 0; i < count; ++i) {
-        const ScaledFactors f = {work, row, p.b + (first + i) * p.b_row_bytes, blocks[i]};
+        const ScaledFactors f = {row, p.b + (first + i) * p.b_row_bytes, blocks[i]};
         float results[kRowsAtOnce];
         if (height == 1) {
-          Dot::template run<1>(f, lanes, results);
+          dot.template run<1>(f, lanes, results);
         } else {
-          Dot::template run<kRowsAtOnce>(f, lanes, results);
+          dot.template run<kRowsAtOnce>(f, lanes, results);
         }
         for (int64_t r = 0; r < height; ++r) tile.results[r][i] = results[r];
       }
@@ -195,42 +244,69 @@ void multiply_columns(const ScaledWork& work, int64_t begin, int64_t end) {
 }
 
 template <int kBits, class Dot>
-void multiply(const ScaledWork& work, int thread_count) {
+void multiply(const ScaledWork& work, const Dot& dot, int thread_count) {
   constexpr int64_t kGrainProducts = 1 << 15;
   const ScaledProduct& p = work.product;
   const int64_t row_grain = std::max<int64_t>(1, kGrainProducts / 4 / p.depth);
-  parallel_for(thread_count, p.rows, row_grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) arrange_row<kBits>(work, row);
+  const int64_t rows = p.rows + (p.has_zero_of_a ? 1 : 0);
+  parallel_for(thread_count, rows, row_grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      p.is_integer ? arrange_integer_row<kBits>(work, row) : arrange_float_row<kBits>(work, row);
+    }
   });
   const int64_t products = std::max<int64_t>(1, p.rows * p.depth);
   const int64_t grain = round_up(std::max<int64_t>(1, kGrainProducts / products), kColsAtOnce);
   parallel_for(thread_count, p.cols, grain,
-               [&](int64_t begin, int64_t end) { multiply_columns<kBits, Dot>(work, begin, end); });
+               [&](int64_t begin, int64_t end) { multiply_columns<kBits>(work, dot, begin, end); });
 }
 
-template <int kBits>
-void multiply_codes(const ScaledWork& work, int thread_count) {
+template <int kBits, bool kHasZeroOfA>
+void multiply_integers(const ScaledWork& work, int thread_count) {
   const ScaledProduct& p = work.product;
-  if (p.is_integer()) {
-    if (p.is_one_block()) return multiply<kBits, DotIntegers<kBits> >(work, thread_count);
-    return p.has_zero ? multiply<kBits, DotIntegerBlocks<kBits, true> >(work, thread_count)
-                      : multiply<kBits, DotIntegerBlocks<kBits, false> >(work, thread_count);
+  if (p.is_one_block()) {
+    return multiply<kBits>(work, DotIntegers<kBits, kHasZeroOfA>(work), thread_count);
   }
-  const bool has_sign = code_format(p.b_dtype).has_sign;
   if (p.has_zero) {
-    return has_sign ? multiply<kBits, DotFloats<kBits, true, true> >(work, thread_count)
-                    : multiply<kBits, DotFloats<kBits, false, true> >(work, thread_count);
+    return multiply<kBits>(work, DotIntegerBlocks<kBits, true, kHasZeroOfA>(work), thread_count);
   }
-  return has_sign ? multiply<kBits, DotFloats<kBits, true, false> >(work, thread_count)
-                  : multiply<kBits, DotFloats<kBits, false, false> >(work, thread_count);
+  multiply<kBits>(work, DotIntegerBlocks<kBits, false, kHasZeroOfA>(work), thread_count);
+}
+
+template <int kStored>
+void multiply_floats(const ScaledWork& work, int thread_count) {
+  constexpr int kBits = kBitsInLane<kStored>;
+  const ScaledProduct& p = work.product;
+  with_decoder_of<kStored>(code_format(p.b_dtype), [&]<class Decoder>(const Decoder& decoder) {
+    if (p.has_zero) {
+      multiply<kBits>(work, DotFloats<kStored, Decoder, true>(work, decoder), thread_count);
+    } else {
+      multiply<kBits>(work, DotFloats<kStored, Decoder, false>(work, decoder), thread_count);
+    }
+  });
+}
+
+template <int kStored>
+void multiply_codes(const ScaledWork& work, int thread_count) {
+  if constexpr (kStored != 6) {
+    const ScaledProduct& p = work.product;
+    if (p.is_integer && p.has_zero_of_a)
+      return multiply_integers<kStored, true>(work, thread_count);
+    if (p.is_integer) return multiply_integers<kStored, false>(work, thread_count);
+  }
+  multiply_floats<kStored>(work, thread_count);
 }
 
 void run_rows(const ScaledProduct& p, std::byte* workspace, int thread_count) {
   const ScaledWork work(p, workspace, thread_count);
-  if (code_format(p.b_dtype).bits == 8) {
-    multiply_codes<8>(work, thread_count);
-  } else {
-    multiply_codes<4>(work, thread_count);
+  switch (code_format(p.b_dtype).bits) {
+    case 2:
+      return multiply_codes<2>(work, thread_count);
+    case 4:
+      return multiply_codes<4>(work, thread_count);
+    case 6:
+      return multiply_codes<6>(work, thread_count);
+    default:
+      return multiply_codes<8>(work, thread_count);
   }
 }
 

@@ -11,20 +11,22 @@
 namespace bp::kernels {
 
 constexpr int64_t kRowsAtOnce = 4, kColsAtOnce = 16;
-constexpr int64_t kMostChunk = 128;  // The elements of the largest chunk.
+constexpr int64_t kMostChunk = 256;  // The elements of the largest chunk.
 constexpr int64_t kMostLanes = 16;
 constexpr int64_t kFewestPerLane = 4;
 
-// What belongs to a row of a: its scale, and the sum of its elements if they are integers.
+// What belongs to a row of a: its scale, and, if its elements are integers, its zero point and the
+// sum of its elements.
 struct RowFactors {
-  float scale;
-  int32_t sum;
+  float scale = 1;
+  int32_t zero = 0;
+  int64_t sum = 0;
 };
 
 // The workspace of run_scaled_rows().
 struct ScaledLayout {
   int64_t row_bytes = 0;  // An arranged row of a, filled with zeros.
-  int64_t row_lanes = 0;  // The sums of its lanes, if a is i8.
+  int64_t row_lanes = 0;  // The sums of its lanes, if a has integers.
   int64_t numbers = 0;    // The scales, or the zero points, of one column.
   uint64_t sums_offset = 0, factors_offset = 0, numbers_offset = 0, size_bytes = 0;
 };
@@ -32,15 +34,16 @@ struct ScaledLayout {
 inline ScaledLayout scaled_layout(const ScaledProduct& p, int thread_count) {
   ScaledLayout layout;
   const int64_t depth = round_up(p.depth, kMostChunk);
-  layout.row_bytes = p.is_integer() ? depth : depth * static_cast<int64_t>(sizeof(float));
-  layout.row_lanes = p.is_integer() ? depth / kFewestPerLane : 0;
+  layout.row_bytes = p.is_integer ? depth : depth * static_cast<int64_t>(sizeof(float));
+  layout.row_lanes = p.is_integer ? depth / kFewestPerLane : 0;
   layout.numbers = p.depth / p.block + kMostLanes;
   const auto reserve = [&](int64_t size_bytes) {
     return reserve_bytes(static_cast<uint64_t>(size_bytes), layout.size_bytes);
   };
   constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
-  reserve(p.rows * layout.row_bytes);
-  layout.sums_offset = reserve(p.rows * layout.row_lanes * kFloatBytes);
+  const int64_t rows = p.rows + (p.has_zero_of_a ? 1 : 0);  // The last one consists of ones.
+  reserve(rows * layout.row_bytes);
+  layout.sums_offset = reserve(rows * layout.row_lanes * kFloatBytes);
   layout.factors_offset = reserve(p.rows * static_cast<int64_t>(sizeof(RowFactors)));
   layout.numbers_offset = reserve(thread_count * 2 * kColsAtOnce * layout.numbers * kFloatBytes);
   return layout;
@@ -52,9 +55,8 @@ struct BlockNumbers {
   const float *scales, *zeros;
 };
 
-// Rows of a from `row` on, and a row of codes with which they are multiplied.
+// Rows of a from `row` on, and the row of codes with which they are multiplied.
 struct ScaledFactors {
-  const struct ScaledWork& work;
   int64_t row;
   const std::byte* codes;
   BlockNumbers blocks;
@@ -81,6 +83,13 @@ struct ScaledWork {
     factors = reinterpret_cast<RowFactors*>(workspace + layout.factors_offset);
     numbers = reinterpret_cast<float*>(workspace + layout.numbers_offset);
   }
+
+  // A row of ones behind the rows of a, and the sums of its lanes, if a has zero points.
+  const int8_t* ones() const {
+    return reinterpret_cast<const int8_t*>(arranged) + product.rows * layout.row_bytes;
+  }
+  const float* sums_of_ones() const { return sums + product.rows * layout.row_lanes; }
+
   const ScaledProduct& product;
   ScaledLayout layout;
   std::byte* arranged;

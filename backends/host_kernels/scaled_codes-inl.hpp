@@ -1,0 +1,240 @@
+// The codes of a row of b as numbers, for dot products (scaled_dot-inl.hpp).
+//
+// A vector of codes has 32-bit lanes, and each lane the codes of kPerLane neighbours, the first one
+// in its lowest bits. Codes of 6 bits are first unpacked to bytes.
+//
+// A decoder has prepare(codes), which is called once for each vector, and at<kElement>(prepared),
+// which returns the numbers of code kElement of each lane.
+//
+// Sources that foreach_target.h compiles include this header once per Highway target.
+#if defined(BACKPLANE_CPU_SCALED_CODES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_SCALED_CODES_INL_HPP
+#undef BACKPLANE_CPU_SCALED_CODES_INL_HPP
+#else
+#define BACKPLANE_CPU_SCALED_CODES_INL_HPP
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "backends/host_kernels/codes-inl.hpp"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+using Bytes = hn::ScalableTag<uint8_t>;
+
+inline int64_t lane_count() { return static_cast<int64_t>(hn::Lanes(Floats())); }
+
+// The bits that a code of kStored bits takes in a vector.
+template <int kStored>
+constexpr int kBitsInLane = kStored == 6 ? 8 : kStored;
+
+template <int kBits>
+constexpr int64_t kPerLane = 32 / kBits;
+
+// The codes of a vector.
+template <int kBits>
+int64_t chunk_elements() {
+  return lane_count() * kPerLane<kBits>;
+}
+
+// ---- Reading
+// -------------------------------------------------------------------------------------
+
+// A row of codes, read in vectors. Behind the last code it gives zeros.
+template <int kStored>
+class CodeRow {
+ public:
+  CodeRow(const std::byte* codes, int64_t count)
+      : codes_(reinterpret_cast<const uint8_t*>(codes)), size_bytes_(count * kStored / 8) {}
+
+  HWY_INLINE hn::Vec<Bytes> at(int64_t element) const {
+    // A processor executes too few vectors ahead to wait for memory while it decodes.
+    constexpr int64_t kAheadBytes = 2048;
+    const int64_t byte = element * kStored / 8;
+    hwy::Prefetch(codes_ + byte + kAheadBytes);
+    if constexpr (kStored == 6) {
+      return unpack(codes_ + byte, size_bytes_ - byte);
+    } else {
+      const auto whole = static_cast<int64_t>(hn::Lanes(Bytes()));
+      if (HWY_LIKELY(size_bytes_ - byte >= whole)) return hn::LoadU(Bytes(), codes_ + byte);
+      HWY_ALIGN uint8_t last[hn::MaxLanes(Bytes())] = {};
+      std::memcpy(last, codes_ + byte, static_cast<size_t>(size_bytes_ - byte));
+      return hn::Load(Bytes(), last);
+    }
+  }
+
+ private:
+#if HWY_TARGET == HWY_AVX3_DL
+  // Gives each lane of 32 bits three bytes, and takes four fields of 6 bits out of them.
+  static HWY_INLINE hn::Vec<Bytes> unpack(const uint8_t* from, int64_t size_bytes) {
+    alignas(64) static constexpr uint8_t kBytes[64] = {
+        0,  1,  2,  0,  3,  4,  5,  0,  6,  7,  8,  0,  9,  10, 11, 0,  12, 13, 14, 0,  15, 16,
+        17, 0,  18, 19, 20, 0,  21, 22, 23, 0,  24, 25, 26, 0,  27, 28, 29, 0,  30, 31, 32, 0,
+        33, 34, 35, 0,  36, 37, 38, 0,  39, 40, 41, 0,  42, 43, 44, 0,  45, 46, 47, 0};
+    constexpr int64_t kShifts = 0x322c2620120c0600;  // Of the fields in 64 bits.
+    const __mmask64 whole = (uint64_t{1} << std::min<int64_t>(size_bytes, 48)) - 1;
+    const __m512i bytes = _mm512_maskz_loadu_epi8(whole, from);
+    const __m512i spread = _mm512_permutexvar_epi8(_mm512_load_si512(kBytes), bytes);
+    const __m512i fields = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(kShifts), spread);
+    return hn::And(hn::Vec<Bytes>{fields}, hn::Set(Bytes(), 63));
+  }
+#else
+  static HWY_INLINE hn::Vec<Bytes> unpack(const uint8_t* from, int64_t size_bytes) {
+    HWY_ALIGN uint8_t codes[hn::MaxLanes(Bytes())] = {};
+    unpack_sixes(from, std::min(static_cast<int64_t>(hn::Lanes(Bytes())), size_bytes * 8 / 6),
+                 codes);
+    return hn::Load(Bytes(), codes);
+  }
+#endif
+
+  const uint8_t* codes_;
+  int64_t size_bytes_;
+};
+
+// ---- Decoders
+// ------------------------------------------------------------------------------------
+
+// Shifts each code to the lowest bits of its lane, and computes its number.
+template <int kBits, class Codes>
+class ComputedNumbers {
+ public:
+  explicit ComputedNumbers(const CodeFormat& format) : codes_(format) {}
+  HWY_INLINE hn::Vec<Words> prepare(hn::Vec<Bytes> codes) const {
+    return hn::BitCast(Words(), codes);
+  }
+  template <int kElement>
+  HWY_INLINE hn::Vec<Floats> at(hn::Vec<Words> codes) const {
+    constexpr int kUnused = 32 - kBits;
+    return codes_.at(hn::ShiftRight<kUnused>(hn::ShiftLeft<kUnused - kElement * kBits>(codes)));
+  }
+
+ private:
+  Codes codes_;
+};
+
+// The same for integers, whose sign is at the end of the lane between the two shifts.
+template <int kBits, bool kHasSign>
+class IntegerNumbers {
+ public:
+  explicit IntegerNumbers(const CodeFormat&) {}
+  HWY_INLINE hn::Vec<Words> prepare(hn::Vec<Bytes> codes) const {
+    return hn::BitCast(Words(), codes);
+  }
+  template <int kElement>
+  HWY_INLINE hn::Vec<Floats> at(hn::Vec<Words> codes) const {
+    constexpr int kUnused = 32 - kBits;
+    const auto left = hn::ShiftLeft<kUnused - kElement * kBits>(codes);
+    if constexpr (kHasSign) {
+      return hn::ConvertTo(Floats(), hn::ShiftRight<kUnused>(hn::BitCast(Sums(), left)));
+    } else {
+      return hn::ConvertTo(Floats(), hn::BitCast(Sums(), hn::ShiftRight<kUnused>(left)));
+    }
+  }
+};
+
+#if HWY_TARGET <= HWY_AVX3
+// A permutation reads only the lower 4 bits of each lane, and has the number of every code. If
+// codes have 2 bits, the other 2 bits make no difference.
+template <int kBits>
+class TableNumbers {
+ public:
+  explicit TableNumbers(const CodeFormat& format) {
+    alignas(64) float numbers[16];
+    for (uint32_t code = 0; code < 16; ++code) {
+      numbers[code] = value_of_code(format, code & ((1u << kBits) - 1));
+    }
+    table_ = _mm512_load_ps(numbers);
+  }
+  HWY_INLINE hn::Vec<Words> prepare(hn::Vec<Bytes> codes) const {
+    return hn::BitCast(Words(), codes);
+  }
+  template <int kElement>
+  HWY_INLINE hn::Vec<Floats> at(hn::Vec<Words> codes) const {
+    const auto places = hn::ShiftRight<kElement * kBits>(codes);
+    return hn::Vec<Floats>{_mm512_permutexvar_ps(places.raw, table_)};
+  }
+
+ private:
+  __m512 table_;
+};
+#endif
+
+#if HWY_TARGET == HWY_AVX3_DL
+// Codes of 6 and 8 bits of a float format. Each number is a bf16, whose two bytes stand in two
+// tables of 128 numbers. The sign of 8 bits is not looked up.
+class ByteTableNumbers {
+ public:
+  // The numbers of the elements 0 and 2 of each lane, and of 1 and 3, as bf16.
+  struct Prepared {
+    __m512i even, odd;
+  };
+
+  explicit ByteTableNumbers(const CodeFormat& format) {
+    alignas(64) uint8_t low[128], high[128];
+    const uint32_t all = format.bits == 8 ? 127 : 63;
+    for (uint32_t code = 0; code < 128; ++code) {
+      const auto bits = std::bit_cast<uint32_t>(value_of_code(format, code & all));
+      low[code] = static_cast<uint8_t>(bits >> 16);
+      high[code] = static_cast<uint8_t>(bits >> 24);
+    }
+    for (int half = 0; half < 2; ++half) {
+      low_[half] = _mm512_load_si512(low + ptrdiff_t{64} * half);
+      high_[half] = _mm512_load_si512(high + ptrdiff_t{64} * half);
+    }
+  }
+
+  HWY_INLINE Prepared prepare(hn::Vec<Bytes> codes) const {
+    const __m512i low = _mm512_permutex2var_epi8(low_[0], codes.raw, low_[1]);
+    const __m512i unsigned_high = _mm512_permutex2var_epi8(high_[0], codes.raw, high_[1]);
+    const auto sign = hn::And(codes, hn::Set(Bytes(), 0x80));
+    const __m512i high = _mm512_or_si512(unsigned_high, sign.raw);
+    const __m512i lower_bytes = _mm512_set1_epi16(0xff);
+    return {_mm512_or_si512(_mm512_slli_epi16(high, 8), _mm512_and_si512(low, lower_bytes)),
+            _mm512_or_si512(_mm512_andnot_si512(lower_bytes, high), _mm512_srli_epi16(low, 8))};
+  }
+  template <int kElement>
+  HWY_INLINE hn::Vec<Floats> at(const Prepared& numbers) const {
+    const __m512i pair = kElement % 2 == 0 ? numbers.even : numbers.odd;
+    const __m512i number = kElement < 2 ? _mm512_slli_epi32(pair, 16)
+                                        : _mm512_andnot_si512(_mm512_set1_epi32(0xffff), pair);
+    return hn::Vec<Floats>{_mm512_castsi512_ps(number)};
+  }
+
+ private:
+  __m512i low_[2], high_[2];
+};
+#endif
+
+// Calls fn(DECODER) with the fastest decoder of this processor.
+template <int kStored, typename Fn>
+void with_decoder_of(const CodeFormat& format, const Fn& fn) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if constexpr (kStored >= 6) {
+    if (!format.is_integer()) return fn(ByteTableNumbers(format));
+  }
+#endif
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (kStored <= 4) return fn(TableNumbers<kStored>(format));
+#endif
+  constexpr int kBits = kBitsInLane<kStored>;
+  if (!format.is_integer()) return fn(ComputedNumbers<kBits, FloatCodes>(format));
+  return format.has_sign ? fn(IntegerNumbers<kBits, true>(format))
+                         : fn(IntegerNumbers<kBits, false>(format));
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_SCALED_CODES_INL_HPP
