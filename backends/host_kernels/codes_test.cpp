@@ -126,7 +126,8 @@ double value_of(bp_dtype dtype, uint32_t code) {
   for (const Definition& format : kFloats) {
     if (format.dtype == dtype) return value_of(format, code);
   }
-  if (dtype == BP_F8E8M0FNU) return code == 255 ? std::nan("") : std::ldexp(1, int(code) - 127);
+  if (dtype == BP_F8E8M0FNU)
+    return code == 255 ? std::nan("") : std::ldexp(1, static_cast<int>(code) - 127);
   const bool has_sign = dtype == BP_I8 || dtype == BP_I4 || dtype == BP_I2;
   const int range = 1 << code_format(dtype).bits, number = static_cast<int>(code);
   return has_sign && number >= range / 2 ? number - range : number;
