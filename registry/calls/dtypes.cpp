@@ -52,7 +52,8 @@ bp_dtype find_vendor_dtype(std::string_view name) {
 }
 
 bool is_valid_size(uint32_t bits) {
-  return bits == 4 || (bits != 0 && bits % 8 == 0 && bits <= 1024);
+  const bool is_packed = bits == 2 || bits == 4 || bits == 6;
+  return is_packed || (bits != 0 && bits % 8 == 0 && bits <= 1024);
 }
 
 bp_status add_vendor_dtype(const std::string& name, uint32_t bits, bp_dtype* out_dtype) {
@@ -110,9 +111,9 @@ bp_status bp_dtype_add(const char* name, uint32_t bits, bp_dtype* out_dtype) {
                                            ", not vendor.name with both in [a-z0-9_]+");
     }
     if (!bp::core::is_valid_size(bits)) {
-      return fail(BP_INVALID_ARGUMENT, "add_dtype: " + std::string(name) + " has " +
-                                           std::to_string(bits) +
-                                           " bits; allowed are 4, and multiples of 8 up to 1024");
+      return fail(BP_INVALID_ARGUMENT,
+                  "add_dtype: " + std::string(name) + " has " + std::to_string(bits) +
+                      " bits; allowed are 2, 4, 6, and multiples of 8 up to 1024");
     }
     return bp::core::add_vendor_dtype(name, bits, out_dtype);
   });

@@ -28,6 +28,16 @@ TEST(Dtypes, OfAVendorHaveOneNumberForEachName) {
   EXPECT_TRUE(is_known_dtype(first));
 }
 
+TEST(Dtypes, OfAVendorMayBePacked) {
+  for (const uint32_t bits : {2u, 4u, 6u}) {
+    const std::string name = "acme.packed" + std::to_string(bits);
+    bp_dtype dtype = 0;
+    ASSERT_EQ(bp_dtype_add(name.c_str(), bits, &dtype), BP_OK) << bp_error_text();
+    EXPECT_EQ(bp_dtype_bits(dtype), bits);
+    EXPECT_EQ(bp_dtype_from_name(name.c_str()), dtype);
+  }
+}
+
 TEST(Dtypes, ThatNobodyAddedAreNotKnown) {
   const bp_dtype next = BP_DTYPE_VENDOR_FIRST + vendor_dtype_count.load();
   for (const bp_dtype dtype :
@@ -58,7 +68,10 @@ TEST(Dtypes, AreRefusedInWords) {
       {"acme.a.b", 24, BP_INVALID_ARGUMENT, "not vendor.name"},
       {"acme.", 24, BP_INVALID_ARGUMENT, "not vendor.name"},
       {"", 24, BP_INVALID_ARGUMENT, "not vendor.name"},
-      {"acme.zero", 0, BP_INVALID_ARGUMENT, "acme.zero has 0 bits; allowed are 4, and multiples"},
+      {"acme.zero", 0, BP_INVALID_ARGUMENT,
+       "acme.zero has 0 bits; allowed are 2, 4, 6, and multiples of 8 up to 1024"},
+      {"acme.one", 1, BP_INVALID_ARGUMENT, "acme.one has 1 bits"},
+      {"acme.seven", 7, BP_INVALID_ARGUMENT, "acme.seven has 7 bits"},
       {"acme.odd", 12, BP_INVALID_ARGUMENT, "acme.odd has 12 bits"},
       {"acme.large", 1032, BP_INVALID_ARGUMENT, "acme.large has 1032 bits"},
       {"acme.taken", 16, BP_ALREADY_EXISTS, "acme.taken has 8 bits, not 16"},

@@ -115,8 +115,9 @@ typedef struct bp_registrar {
                              const bp_semaphore_ops* semaphores, bp_add_result* out_result);
 
   /* Gives the number of a vendor's dtype. The name is "vendor.name", both [a-z0-9_]+, and an
-   * element has `bits` bits: 4, or a multiple of 8 up to 1,024. The backend calls add_dtype()
-   * before it adds a kernel that names the dtype.
+   * element has `bits` bits: 2, 4, 6, or a multiple of 8 up to 1,024. Elements of 2, 4 and 6 bits
+   * are packed as those of our dtypes are (DTYPE-2). The backend calls add_dtype() before it adds a
+   * kernel that names the dtype.
    *
    * [REG-5] For one name a host gives one number to all of its backends, and it gives this number
    * to no other name. [REG-6] add_dtype() returns BP_ALREADY_EXISTS if the name has another number
