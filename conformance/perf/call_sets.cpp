@@ -13,9 +13,17 @@ uint64_t mixed(uint64_t number) {
   return number ^ (number >> 29);
 }
 
+uint64_t bytes_of(int64_t count, bp_dtype dtype) {
+  return (static_cast<uint64_t>(std::max<int64_t>(count, 0)) * dtype_bits(dtype) + 7) / 8;
+}
+
+// Returns the bytes from the lowest element to element (0, ..., 0), which begins at a whole byte.
+uint64_t bytes_before(const TensorArgument& argument, const Placement& placement) {
+  return bytes_of(-placement.lowest, argument.dtype);
+}
+
 uint64_t span_bytes(const TensorArgument& argument, const Placement& placement) {
-  return static_cast<uint64_t>(std::max<int64_t>(placement.span(), 0)) *
-         element_size(argument.dtype);
+  return bytes_before(argument, placement) + bytes_of(placement.highest + 1, argument.dtype);
 }
 
 // Returns the input that is stamped: the first one of floats, else the first one. Index inputs come
@@ -56,7 +64,8 @@ CallSets::CallSets(Context& t, const OpCase& op_case, const DataGroups& groups, 
       if (case_.tensors[i].role == Role::kOutput) continue;
       const std::vector<DoubleDouble>& data = groups_[group].tensors()[i].data;
       for (size_t k = 0; k < data.size(); ++k) {
-        store_element(case_.tensors[i].dtype, data[k], &image[byte_of(i, static_cast<int64_t>(k))]);
+        store_at_bit(case_.tensors[i].dtype, data[k], image.data(),
+                     bit_of(i, static_cast<int64_t>(k)));
       }
     }
   }
@@ -70,8 +79,7 @@ void CallSets::add_set() {
     const TensorArgument& argument = case_.tensors[i];
     Part& part = set.parts.emplace_back(Part{make_buffer(t_, sizes_[i])});
     part.view.buffer = part.buffer.get();
-    part.view.byte_offset =
-        static_cast<uint64_t>(-placements_[i].lowest) * element_size(argument.dtype);
+    part.view.byte_offset = bytes_before(argument, placements_[i]);
     part.view.shape = argument.shape.data();
     part.view.strides = placements_[i].strides.data();
     part.view.ndim = static_cast<uint32_t>(argument.shape.size());
@@ -93,11 +101,11 @@ uint64_t CallSets::size_bytes(const OpCase& op_case) {
   return size;
 }
 
-uint64_t CallSets::byte_of(size_t tensor, int64_t index) const {
-  const Placement& placement = placements_[tensor];
-  const int64_t offset = element_offset(placement, case_.tensors[tensor].shape, index);
-  return static_cast<uint64_t>(offset - placement.lowest) *
-         element_size(case_.tensors[tensor].dtype);
+uint64_t CallSets::bit_of(size_t tensor, int64_t index) const {
+  const TensorArgument& argument = case_.tensors[tensor];
+  const int64_t offset = element_offset(placements_[tensor], argument.shape, index);
+  return 8 * bytes_before(argument, placements_[tensor]) +
+         static_cast<uint64_t>(offset) * dtype_bits(argument.dtype);
 }
 
 void CallSets::write(const OwnedBuffer& to, uint64_t offset, const std::byte* bytes,
@@ -121,17 +129,20 @@ bool CallSets::stamp(size_t set, uint64_t number) {
   const uint64_t random = mixed(number);
   const auto count = static_cast<uint64_t>(element_count(argument.shape));
   const auto index = static_cast<int64_t>(random % count);
-  chosen.stamped_byte = byte_of(stamped_tensor_, index);
+  const uint64_t bit = bit_of(stamped_tensor_, index), first = bit % 8;
+  chosen.stamped_byte = bit / 8;
+  // Packed elements share their bytes with others, which keep their values.
+  const uint64_t size = chosen.stamped_bytes = (first + dtype_bits(argument.dtype) + 7) / 8;
   const std::array<std::byte, 8> before = chosen.stamped;
+  const std::byte* original = &images_[set % 2][stamped_tensor_][chosen.stamped_byte];
+  std::copy_n(original, size, chosen.stamped.begin());
   for (uint64_t attempt = 0; attempt < 64; ++attempt) {
     const ElementPlace at{static_cast<uint64_t>(index), 0, 0, 1};
-    store_element(argument.dtype,
-                  fill_element(argument.fill, argument.dtype, mixed(random + attempt),
-                               static_cast<uint32_t>(stamped_tensor_), at),
-                  chosen.stamped.data());
+    store_at_bit(argument.dtype,
+                 fill_element(argument.fill, argument.dtype, mixed(random + attempt),
+                              static_cast<uint32_t>(stamped_tensor_), at),
+                 chosen.stamped.data(), first);
     // The new value has to differ from the data of the group and from what the last stamp wrote.
-    const uint64_t size = element_size(argument.dtype);
-    const std::byte* original = &images_[set % 2][stamped_tensor_][chosen.stamped_byte];
     if (std::memcmp(chosen.stamped.data(), original, size) != 0 &&
         std::memcmp(chosen.stamped.data(), before.data(), size) != 0) {
       break;
@@ -144,7 +155,7 @@ bool CallSets::stamp(size_t set, uint64_t number) {
 void CallSets::stamp_again(size_t set) {
   const Set& chosen = sets_[set];
   write(chosen.parts[stamped_tensor_].buffer, chosen.stamped_byte, chosen.stamped.data(),
-        element_size(case_.tensors[stamped_tensor_].dtype));
+        chosen.stamped_bytes);
 }
 
 CallSets::Outputs CallSets::read(size_t set) {
@@ -172,12 +183,13 @@ std::vector<OutputView> CallSets::views(const Outputs& outputs) const {
     view.dtype = argument.dtype;
     view.shape = argument.shape;
     view.is_poisoned = argument.role == Role::kOutput;
-    const uint64_t size = element_size(argument.dtype);
+    const std::byte* const image = images_[0][i].data();
     for (int64_t k = 0; k < element_count(argument.shape); ++k) {
-      const std::byte* element = &bytes[byte_of(i, k)];
-      view.value.push_back(load_element(argument.dtype, element));
-      view.bits.push_back(element_bits_at(argument.dtype, element));
-      view.is_unwritten.push_back(std::memcmp(element, &images_[0][i][byte_of(i, k)], size) == 0);
+      const uint64_t bit = bit_of(i, k),
+                     word = element_bits_at_bit(argument.dtype, bytes.data(), bit);
+      view.value.push_back(load_at_bit(argument.dtype, bytes.data(), bit));
+      view.bits.push_back(word);
+      view.is_unwritten.push_back(word == element_bits_at_bit(argument.dtype, image, bit));
     }
   }
   return views;

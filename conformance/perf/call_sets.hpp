@@ -58,13 +58,13 @@ class CallSets {
     explicit Set(uint32_t op) : frame(op) {}
     std::vector<Part> parts;
     Frame frame;
-    uint64_t stamped_byte = 0;
+    uint64_t stamped_byte = 0, stamped_bytes = 0;
     std::array<std::byte, 8> stamped{};
   };
 
   void add_set();
   void write(const OwnedBuffer& to, uint64_t offset, const std::byte* bytes, uint64_t size);
-  uint64_t byte_of(size_t tensor, int64_t index) const;
+  uint64_t bit_of(size_t tensor, int64_t index) const;
 
   Context& t_;
   const OpCase& case_;

@@ -32,7 +32,7 @@ Cost cost_of(const OpCase& op_case) {
   const SpecJudge spec(op_case.op);
   Cost cost;
   for (const TensorArgument& argument : op_case.tensors) {
-    const auto size = static_cast<double>(element_size(argument.dtype));
+    const double size = static_cast<double>(dtype_bits(argument.dtype)) / 8;
     double read = distinct_count(argument);
     if (argument.name == spec.looked_up()) read = std::min(read, results);
     if (argument.role != Role::kOutput) cost.bytes_read += read * size;

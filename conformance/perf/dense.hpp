@@ -15,7 +15,7 @@ class Dense {
  public:
   Dense(Context& t, bp_dtype dtype, Shape shape)
       : t_(t), shape_(std::move(shape)), strides_(place(Layout::kDense, shape_).strides) {
-    size_ = static_cast<uint64_t>(element_count(shape_)) * element_size(dtype);
+    size_ = (static_cast<uint64_t>(element_count(shape_)) * dtype_bits(dtype) + 7) / 8;
     buffer_ = make_buffer(t, size_);
     view_.buffer = buffer_.get();
     view_.shape = shape_.data();

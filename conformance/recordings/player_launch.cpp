@@ -152,6 +152,7 @@ void Player::note_launched(const json& line, const RecordedLaunch& launch) {
     if (tensor.role == Role::kInput || tensor.buffer == 0) continue;
     ByteSet& written = buffer(tensor.buffer).written;
     const ByteSpan span = span_of(tensor);
+    // The bytes of packed elements count from the first one to the last.
     const uint64_t size = bp_dtype_bits(tensor.dtype) / 8;
     const auto count = static_cast<uint64_t>(element_count(tensor.shape));
     if (size == 0 || span.end - span.begin == count * size) {

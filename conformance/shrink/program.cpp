@@ -11,6 +11,7 @@
 #include "conformance/runner/setup.hpp"
 #include "conformance/shrink/program_text.hpp"
 #include "registry/boundary/number_text.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -231,14 +232,18 @@ class Program {
   void write_operand(size_t i) {
     const TensorArgument& argument = case_.tensors[i];
     const Placement placement = place(argument.layout, argument.shape);
-    const uint64_t size = element_size(argument.dtype);
+    const uint64_t bits = dtype_bits(argument.dtype);
+    const auto bytes_of = [&](int64_t count) {
+      return tensors::packed_bytes(static_cast<uint64_t>(count), static_cast<uint32_t>(bits));
+    };
     const uint64_t heap =
         std::max<uint64_t>(t_.target().properties->heaps->tensor_offset_alignment_bytes, 1);
     const uint64_t multiple = std::max<uint64_t>(heap, 256);
     const uint64_t canary = round_up(std::max(t_.options().canary_bytes, multiple), multiple);
     uint64_t front = canary;
-    if (argument.layout == Layout::kOffset) front += std::max(heap, size);
-    const uint64_t bytes = front + static_cast<uint64_t>(placement.span()) * size + canary;
+    if (argument.layout == Layout::kOffset) front += std::max(heap, element_size(argument.dtype));
+    const uint64_t before = bytes_of(-placement.lowest);
+    const uint64_t bytes = front + before + bytes_of(placement.highest + 1) + canary;
     size_t shares = i;
     for (size_t earlier = i; earlier-- > 0 && !argument.alias.empty();) {
       if (case_.tensors[earlier].name == argument.alias) shares = earlier;
@@ -248,14 +253,13 @@ class Program {
     const auto or_null = [&](bool has, const char* name) {
       return has ? name + number : std::string("NULL");
     };
-    out_ << "    {\"" << argument.name << "\", " << size << ", " << bytes << ", " << shares << ", "
+    out_ << "    {\"" << argument.name << "\", " << bits << ", " << bytes << ", " << shares << ", "
          << or_null(argument.role != Role::kOutput, "elements_") << ", "
          << or_null(!is_input && is_float(argument.dtype), "low_") << ", "
          << or_null(!is_input && is_float(argument.dtype), "high_") << ", "
          << or_null(!is_input && !is_float(argument.dtype), "right_")
-         << ",\n     {.byte_offset = " << front + static_cast<uint64_t>(-placement.lowest) * size
-         << ", .shape = shape_" << number << ", .strides = strides_" << number
-         << ", .ndim = " << argument.shape.size()
+         << ",\n     {.byte_offset = " << front + before << ", .shape = shape_" << number
+         << ", .strides = strides_" << number << ", .ndim = " << argument.shape.size()
          << ",\n      .dtype = " << macro_of(argument.dtype) << "},\n     NULL, NULL},\n";
   }
 

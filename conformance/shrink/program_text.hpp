@@ -16,9 +16,10 @@ constexpr const char* kProgramHead = R"(
 /* A tensor of the call. Nothing may change the other bytes of its memory. */
 struct operand {
   const char* name;
-  uint64_t element_bytes, memory_bytes;
+  uint64_t element_bits, memory_bytes;
   int shares;               /* The operand whose memory it uses: its own number, or a lower one. */
-  const void* elements;     /* In row-major order; NULL if the call only writes it. */
+  const void* elements;     /* In row-major order, each in whole bytes; NULL if the call only writes
+                               it. */
   const double *low, *high; /* The right interval of each float element; NaN: only NaN is right. */
   const uint64_t* right;    /* The right bits of each element of another type. */
   bp_tensor tensor;
@@ -41,14 +42,30 @@ static uint64_t count_of(const bp_tensor* tensor) {
   return count;
 }
 
-static uint64_t byte_of(const struct operand* o, uint64_t number) {
+static uint64_t bit_of(const struct operand* o, uint64_t number) {
   int64_t elements = 0;
   for (uint32_t axis = o->tensor.ndim; axis-- > 0;) {
     const uint64_t extent = (uint64_t)o->tensor.shape[axis];
     elements += (int64_t)(number % extent) * o->tensor.strides[axis];
     number /= extent;
   }
-  return o->tensor.byte_offset + (uint64_t)(elements * (int64_t)o->element_bytes);
+  return 8 * o->tensor.byte_offset + (uint64_t)(elements * (int64_t)o->element_bits);
+}
+
+/* Elements of fewer than 8 bits share bytes, from the low bits of each up. */
+static uint64_t get_bits(const void* memory, uint64_t first, uint64_t count) {
+  uint64_t bits = 0;
+  for (uint64_t bit = first + count; bit-- > first;) {
+    bits = bits << 1 | (((const unsigned char*)memory)[bit / 8] >> bit % 8 & 1u);
+  }
+  return bits;
+}
+
+static void put_bits(unsigned char* memory, uint64_t first, uint64_t count, uint64_t bits) {
+  for (uint64_t bit = first; bit < first + count; ++bit, bits >>= 1) {
+    const unsigned rest = memory[bit / 8] & ~(1u << bit % 8);
+    memory[bit / 8] = (unsigned char)(rest | (unsigned)(bits & 1) << bit % 8);
+  }
 }
 
 static double float_of(bp_dtype dtype, uint64_t bits) {
@@ -108,8 +125,9 @@ static int prepare(const bp_target* target, int number) {
   if (o->before == NULL || o->after == NULL) abort();
   memset(o->before, 0xff, o->memory_bytes); /* NaN in every floating-point type. */
   for (uint64_t i = 0; o->elements != NULL && i < count_of(&o->tensor); ++i) {
-    memcpy(o->before + byte_of(o, i), (const char*)o->elements + i * o->element_bytes,
-           o->element_bytes);
+    const uint64_t place = i * ((o->element_bits + 7) / 8 * 8);
+    put_bits(o->before, bit_of(o, i), o->element_bits,
+             get_bits(o->elements, place, o->element_bits));
   }
   const bp_buffer_ref whole = {o->tensor.buffer, 0, o->memory_bytes};
   status = memory->copy_from_host(memory->self, target->default_stream, &whole, o->before,
@@ -122,9 +140,7 @@ static int check_elements(int number) {
   if (o->low == NULL && o->right == NULL) return 0;
   unsigned char* after = operands[o->shares].after;
   for (uint64_t i = 0; i < count_of(&o->tensor); ++i) {
-    unsigned char* place = after + byte_of(o, i);
-    uint64_t bits = 0;
-    for (uint64_t byte = o->element_bytes; byte-- > 0;) bits = bits << 8 | place[byte];
+    const uint64_t place = bit_of(o, i), bits = get_bits(after, place, o->element_bits);
     if (!is_right(number, i, bits)) {
       printf("%s: element %" PRIu64 " is 0x%" PRIx64, o->name, i, bits);
       if (o->low == NULL) printf(", not 0x%" PRIx64 "\n", o->right[i]);
@@ -134,7 +150,8 @@ static int check_elements(int number) {
       }
       return 1;
     }
-    memcpy(place, operands[o->shares].before + byte_of(o, i), o->element_bytes);
+    put_bits(after, place, o->element_bits,
+             get_bits(operands[o->shares].before, place, o->element_bits));
   }
   return 0;
 }

@@ -33,6 +33,16 @@ TEST(Elements, FindsTheFirstThatDiffersBeyondTheBound) {
       << "each element has the sum of its terms";
 }
 
+TEST(Elements, CompareTheBitsOfPackedElements) {
+  const int64_t shape[] = {3}, strides[] = {-1};
+  const bp_tensor t{
+      .byte_offset = 3, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F6E2M3};
+  // The elements are bits 0 to 5 of byte 3 and the 12 bits before them.
+  const unsigned char a[] = {0x00, 0xF0, 0xFF, 0x3F}, b[] = {0xFF, 0xA7, 0xFF, 0xFF};
+  EXPECT_EQ(layers::first_difference({&t, a, 0}, {&t, b, 0}, {}),
+            "element [2]: 0x3f and 0x3a; 1 of 3 elements differ");
+}
+
 TEST(Elements, ReadsHalves) {
   const bp_tensor t{.dtype = BP_F16};
   const uint16_t one = 0x3C00, more = 0x3C01;

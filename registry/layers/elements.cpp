@@ -85,21 +85,33 @@ Pair make_pair(bp_dtype dtype, const unsigned char* a, const unsigned char* b,
   return pair;
 }
 
-// Calls body(index, offset in bytes behind `begin`) for each element. The last axis moves first.
+// Calls body(index, offset in bits behind byte `begin`) for each element. The last axis moves
+// first.
 template <typename Body>
 void for_each(const bp_tensor& t, uint64_t begin, Body&& body) {
-  const uint64_t size = element_bytes(t.dtype);
+  const auto bits = static_cast<int64_t>(bp_dtype_bits(t.dtype));
   int64_t index[BP_MAX_RANK] = {};
   for (bool is_done = !tensors::has_elements(t); !is_done;) {
     int64_t element = 0;
     for (uint32_t i = 0; i < t.ndim; ++i) element += index[i] * t.strides[i];
-    body(index, t.byte_offset + static_cast<uint64_t>(element) * size - begin);
+    body(index, 8 * (t.byte_offset - begin) + static_cast<uint64_t>(element * bits));
     is_done = true;
     for (uint32_t i = t.ndim; i > 0 && is_done; --i) {
       is_done = ++index[i - 1] == t.shape[i - 1];
       if (is_done) index[i - 1] = 0;
     }
   }
+}
+
+// Returns the bytes of an element. Those of a packed one are its code, in `code`.
+const unsigned char* element_at(bp_dtype dtype, const unsigned char* bytes, uint64_t bit,
+                                unsigned char& code) {
+  const uint32_t width = bp_dtype_bits(dtype);
+  if (width % 8 == 0) return bytes + bit / 8;
+  uint32_t word = bytes[bit / 8];
+  if (bit % 8 + width > 8) word |= uint32_t{bytes[bit / 8 + 1]} << 8;
+  code = static_cast<unsigned char>(word >> bit % 8 & ((1u << width) - 1));
+  return &code;
 }
 
 }  // namespace
@@ -109,11 +121,14 @@ std::string first_difference(const Elements& a, const Elements& b, const Toleran
   const uint64_t size = element_bytes(t.dtype);
   std::string first;
   uint64_t count = 0, differing = 0;
-  for_each(t, a.begin, [&](const int64_t* index, uint64_t offset) {
+  for_each(t, a.begin, [&](const int64_t* index, uint64_t bit) {
     ++count;
-    if (std::memcmp(a.bytes + offset, b.bytes + offset, size) == 0) return;
-    const unsigned char* sum = tolerance.sums == nullptr ? nullptr : tolerance.sums + offset;
-    const Pair pair = make_pair(t.dtype, a.bytes + offset, b.bytes + offset, tolerance, sum);
+    unsigned char code_a = 0, code_b = 0;
+    const unsigned char* const of_a = element_at(t.dtype, a.bytes, bit, code_a);
+    const unsigned char* const of_b = element_at(t.dtype, b.bytes, bit, code_b);
+    if (std::memcmp(of_a, of_b, size) == 0) return;
+    const unsigned char* sum = tolerance.sums == nullptr ? nullptr : tolerance.sums + bit / 8;
+    const Pair pair = make_pair(t.dtype, of_a, of_b, tolerance, sum);
     if (pair.are_alike()) return;
     if (++differing > 1) return;
     first = "element [";
@@ -128,8 +143,8 @@ std::string first_difference(const Elements& a, const Elements& b, const Toleran
 double largest_magnitude(const Elements& a) {
   double largest = 0;
   if (!is_plain_float(a.tensor->dtype)) return largest;
-  for_each(*a.tensor, a.begin, [&](const int64_t*, uint64_t offset) {
-    const double value = std::abs(value_of(a.tensor->dtype, a.bytes + offset));
+  for_each(*a.tensor, a.begin, [&](const int64_t*, uint64_t bit) {
+    const double value = std::abs(value_of(a.tensor->dtype, a.bytes + bit / 8));
     if (std::isfinite(value)) largest = std::max(largest, value);
   });
   return largest;
@@ -138,8 +153,9 @@ double largest_magnitude(const Elements& a) {
 bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin) {
   if (!is_plain_float(tensor.dtype)) return false;
   const uint64_t last = element_bytes(tensor.dtype) - 1;  // The last byte has the sign.
-  for_each(tensor, begin, [&](const int64_t*, uint64_t offset) {
-    bytes[offset + last] = static_cast<unsigned char>(bytes[offset + last] & 0x7F);
+  for_each(tensor, begin, [&](const int64_t*, uint64_t bit) {
+    unsigned char& highest = bytes[bit / 8 + last];
+    highest = static_cast<unsigned char>(highest & 0x7F);
   });
   return true;
 }

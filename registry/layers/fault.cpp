@@ -273,14 +273,15 @@ class FaultLayer final : public Layer {
     const bp_tensor* output = first_output(core::op_of(kernel.kernel), args);
     const bp_allocator_ops* memory = directory_.allocator(launch->device);
     if (output == nullptr || memory == nullptr) return BP_OK;
-    const uint64_t bytes = std::max(1u, bp_dtype_bits(output->dtype) / 8);
+    const uint32_t bits = bp_dtype_bits(output->dtype);
+    const uint64_t bytes = std::max(1u, bits / 8);
     const bp_buffer_ref last{output->buffer, output->byte_offset + bytes - 1, 1};
     const uint64_t number = corrupted_count_.fetch_add(1);
     unsigned char value = 0;
     bp_status status = memory->copy_to_host(memory->self, launch->stream, &value, &last,
                                             BP_BORROW_DURING_CALL, UINT64_MAX);
     if (status != BP_OK) return status;
-    value = static_cast<unsigned char>(value ^ 1u << mix(seed_, number) % 8);
+    value = static_cast<unsigned char>(value ^ 1u << mix(seed_, number) % std::min(bits, 8u));
     status = memory->fill(memory->self, launch->stream, &last, &value, 1);
     if (status == BP_OK) {
       note("a bit of " + words(last) + " is flipped after kernel " +
