@@ -103,6 +103,8 @@ class Program:
 
 def dtype_words(op, arg):
     """Returns the dtype that an argument has or, if it follows from another argument, must have."""
+    if arg.is_free and arg.kind == "scalar|tensor":  # An inline scalar has the first dtype.
+        return [f"given:{arg.name}", f"dtype:{arg.name}", f"dtype.{arg.dtypes[0]}", "if"]
     if arg.is_free and not arg.is_out:
         return [f"dtype:{arg.name}"]
     if arg.is_free:

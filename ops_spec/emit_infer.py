@@ -148,10 +148,16 @@ class Function:
 
     def scalar_tensor(self, arg):
         name, index = arg.name, self.index[arg.name]
-        self.declare(name, self.rule(arg.dtype))
+        if arg.is_free:  # An inline scalar has the first dtype of the set.
+            first, mask = self.rule(arg.dtypes[0]), dtype_mask(arg.dtypes)
+            self.declare(name, f"f.{name} != nullptr ? f.{name}->dtype : {first}")
+            self.refuse(f"!is_in({name}_dtype, {mask})",
+                        f"bad_dtype(row, {index}, kNoItem, {name}_dtype, {mask})")
+        else:
+            self.declare(name, self.rule(arg.dtype))
+            self.refuse(f"f.{name} != nullptr && f.{name}->dtype != {name}_dtype",
+                        f"bad_dtype(row, {index}, kNoItem, f.{name}->dtype, 1u << {name}_dtype)")
         self.scalar(arg, f"f.{name} == nullptr && ")
-        self.refuse(f"f.{name} != nullptr && f.{name}->dtype != {name}_dtype",
-                    f"bad_dtype(row, {index}, kNoItem, f.{name}->dtype, 1u << {name}_dtype)")
         self.refuse(f"f.{name} != nullptr && dims::numel(dims::shape(*f.{name})) != 1",
                     f"bad_element_count(row, {index}, *f.{name})")
 

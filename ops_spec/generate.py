@@ -210,6 +210,7 @@ INTRODUCTION = """\
  *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   every    any, u16 u32 u64 f8e8m0fnu c64 c128
+ *   packable   every, i4 u4 i2 u2 f6e2m3 f6e3m2 f4e2m1
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
@@ -219,7 +220,8 @@ INTRODUCTION = """\
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
- * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. If the tensor
+ * may have several dtypes, the value is rounded to the first of them.
  *
  * An op that reads indices has `bounds`, which says what an index does that is out of range.
  *   FAIL       It is an asynchronous data failure of the stream, and the outputs are undefined.
@@ -253,21 +255,35 @@ def header(ops, guard, source):
     return "\n".join(out)
 
 
+def dtype_sets():
+    """Returns the rows of the sets of dtypes."""
+    for name, dtypes in spec.SETS.items():
+        row = f"BP_DTYPE_SET({name}, {spec.MOVED_SETS.get(name, 'none')}, {', '.join(dtypes)})"
+        yield from textwrap.wrap(row, WIDTH, subsequent_indent="             ")
+
+
 def rows(ops, source):
     out = [banner(source),
            *block("Define BP_OP(id, name, since, profile, core_or_decomposable, numerics) and "
                   "BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. "
-                  "`since` is the revision that brought the op. Four more may be defined, which "
-                  "this file ends itself: BP_ARGS_SIZE(op, revision, bytes) is the size of the "
+                  "`since` is the revision that brought the op. Five more may be defined, which "
+                  "this file ends itself: BP_DTYPE_SET(name, moves, ...) is a set of dtypes that "
+                  "a dtype_rule may name. `moves` says what an op moves whose first free dtype has "
+                  "this set: elements, or rows of elements, which may be packed. Such an op never "
+                  "looks at the values. With the word none it computes with them. "
+                  "BP_ARGS_SIZE(op, revision, bytes) is the size of the "
                   "frame since a revision. BP_VALUE_SINCE(op, member, name, value, revision) is a "
                   "value of an enumeration that came later than its member. "
                   "BP_LAST_VALUE(op, member, value) is the last value of an enumeration. "
                   "BP_MAY_BE_ABSENT(op, member) is a value of kind scalar|tensor that is 0 if a "
                   "frame gives neither the tensor nor the scalar."),
+           "#ifndef BP_DTYPE_SET", "#define BP_DTYPE_SET(name, moves, ...)", "#endif",
            "#ifndef BP_ARGS_SIZE", "#define BP_ARGS_SIZE(op, revision, bytes)", "#endif",
            "#ifndef BP_VALUE_SINCE", "#define BP_VALUE_SINCE(op, member, name, value, revision)",
            "#endif", "#ifndef BP_LAST_VALUE", "#define BP_LAST_VALUE(op, member, value)", "#endif",
            "#ifndef BP_MAY_BE_ABSENT", "#define BP_MAY_BE_ABSENT(op, member)", "#endif"]
+    if source == "ops_spec/ops":  # Those of a vendor name the same sets.
+        out += dtype_sets()
     for op in ops:
         form = "decomposable" if op.decompose and not op.decompose_where_given else "core"
         row = [op.id, op.c_name, op.since, op.profile, form, op.numerics]
@@ -283,8 +299,8 @@ def rows(ops, source):
                 for arg in op.args if arg.kind == "enum"]
         out += [f"BP_MAY_BE_ABSENT({op.c_name}, {arg.name})"
                 for arg in op.args if arg.may_be_absent]
-    out += ["#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE", "#undef BP_LAST_VALUE",
-            "#undef BP_MAY_BE_ABSENT"]
+    out += ["#undef BP_DTYPE_SET", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE",
+            "#undef BP_LAST_VALUE", "#undef BP_MAY_BE_ABSENT"]
     return "\n".join(out) + "\n"
 
 

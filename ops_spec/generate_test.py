@@ -337,7 +337,8 @@ class GenerateTest(Folder):
         self.assertEqual(rows[rows.index("BP_OP(7"):].split("\n"), [
             "BP_OP(7, square, 3, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
             "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)",
-            "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_ARGS_SIZE", "#undef BP_VALUE_SINCE",
+            "BP_ARGS_SIZE(square, 3, 32)", "#undef BP_DTYPE_SET", "#undef BP_ARGS_SIZE",
+            "#undef BP_VALUE_SINCE",
             "#undef BP_LAST_VALUE", "#undef BP_MAY_BE_ABSENT", ""])
 
     def grown(self, *appended):

@@ -38,12 +38,16 @@ SETS = {
     # What has whole bytes: ops that move elements see only their width.
     "every": ("bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32",
               "f64", "f8e4m3fn", "f8e5m2", "f8e8m0fnu", "c64", "c128"),
+    # Ops that move whole rows move packed elements too.
+    "packable": tuple(DTYPES),
     "quantized": ("i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2",
                   "f4e2m1"),
     "factor": ("f32", "f16", "bf16", "i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2",
                "f6e2m3", "f6e3m2", "f4e2m1"),
     "scale": ("f32", "f16", "bf16", "f8e8m0fnu", "f8e4m3fn"),
 }
+# What an op moves whose first free dtype has one of these sets. It never looks at the values.
+MOVED_SETS = {"every": "elements", "packable": "rows"}
 # The kinds as they stand in YAML, with their tokens in ops.def.
 KINDS = {
     "tensor": "tensor", "tensor?": "tensor_opt", "tensor[]": "tensor_list",
@@ -156,7 +160,7 @@ class Arg:
     def is_free(self):
         """Whether the dtype is one of several and follows from no other. Claims of kernels list
         it."""
-        return self.is_tensor and len(self.dtypes) > 1
+        return (self.is_tensor or self.kind == "scalar|tensor") and len(self.dtypes) > 1
 
     @property
     def first_value(self):
@@ -290,6 +294,9 @@ def _read_yaml(path):
 
 def _validate(data, lines, path):
     schema = json.loads((HERE / "schema.json").read_text(encoding="utf-8"))
+    schema["$defs"]["dtype_set"]["enum"] = [*SETS, *DTYPES]
+    rules = "|".join([r"(like|acc|sum)\([a-z][a-z0-9_]*\)", *DTYPES])
+    schema["$defs"]["dtype_rule"]["pattern"] = f"^({rules})$"
     validator = jsonschema.Draft202012Validator(schema)
     errors = sorted(validator.iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
     if errors:
@@ -359,7 +366,7 @@ def _check_fields(op, arg):
     if arg.is_out:
         allowed |= {"default_dtype", "may_alias"}
     if arg.kind == "scalar|tensor":
-        allowed |= {"dtype", "may_be_absent"}
+        allowed |= {"dtype", "dtypes", "may_be_absent"}
     if arg.kind == "tensor":
         allowed |= {"looked_up"}
     if arg.is_list:

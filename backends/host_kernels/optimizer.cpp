@@ -191,7 +191,7 @@ bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
   settings.weight_decay = args.weight_decay;
   settings.nesterov = args.nesterov != 0;
   settings.has_buffers = args.momentum_buffers_count > 0;
-  const ScalarArgument lr(args.lr, args.lr_scalar, BP_F64);
+  const RateArgument lr(args.lr, args.lr_scalar);
   const ScalarArgument step(args.step, args.step_scalar, BP_I64);
   std::vector<Step> steps;
   for (uint64_t i = 0; i < args.params_count; ++i) {
@@ -203,7 +203,7 @@ bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
   return launch.submit(
       [settings, lr, step, steps = std::move(steps), threads = launch.thread_count()] {
         SgdSettings s = settings;
-        s.lr = lr.get<double>();
+        s.lr = lr.get();
         s.is_first = step.get<int64_t>() == 1;
         for (const Step& each : steps) run_loop(each.loop, each.row, threads, kStepGrain, &s);
       });
@@ -215,7 +215,7 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
   settings.beta2 = args.beta2;
   settings.eps = args.eps;
   settings.weight_decay = args.weight_decay;
-  const ScalarArgument lr(args.lr, args.lr_scalar, BP_F64);
+  const RateArgument lr(args.lr, args.lr_scalar);
   const ScalarArgument step(args.step, args.step_scalar, BP_I64);
   std::vector<Step> steps;
   for (uint64_t i = 0; i < args.params_count; ++i) {
@@ -226,7 +226,7 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
   return launch.submit(
       [settings, lr, step, steps = std::move(steps), threads = launch.thread_count()] {
         AdamwSettings s = settings;
-        s.lr = lr.get<double>();
+        s.lr = lr.get();
         const auto count = static_cast<double>(step.get<int64_t>());
         s.correction1 = 1.0 - std::pow(s.beta1, count);
         s.correction2 = 1.0 - std::pow(s.beta2, count);
@@ -239,9 +239,9 @@ constexpr bp_kernel_flags kStepFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCAL
 }  // namespace
 
 constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
-    kernel_row("sgd_step", BP_OP_SGD_STEP, kFloatDtypes, kStepFlags));
+    kernel_row("sgd_step", BP_OP_SGD_STEP, {kStepDtypes, 2}, kStepFlags));
 constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
-    kernel_row("adamw_step", BP_OP_ADAMW_STEP, kFloatDtypes, kStepFlags));
+    kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kStepDtypes, 2}, kStepFlags));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -34,4 +34,19 @@ class ScalarArgument {
   uint64_t bits_ = 0;
 };
 
+// A value that is in the call as an f64, or in a tensor of f64 or f32.
+class RateArgument {
+ public:
+  RateArgument(const bp_tensor* tensor, const bp_scalar& scalar)
+      : value_(tensor, scalar, BP_F64), is_f32_(tensor != nullptr && tensor->dtype == BP_F32) {}
+
+  double get() const {
+    return is_f32_ ? static_cast<double>(value_.get<float>()) : value_.get<double>();
+  }
+
+ private:
+  ScalarArgument value_;
+  bool is_f32_;
+};
+
 }  // namespace bp::kernels

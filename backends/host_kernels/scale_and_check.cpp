@@ -86,7 +86,7 @@ struct ScaleStep {
 };
 
 bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
-  const ScalarArgument scale(args.scale, args.scale_scalar, BP_F64);
+  const RateArgument scale(args.scale, args.scale_scalar);
   std::vector<ScaleStep> steps;
   steps.reserve(args.xs_count);
   for (uint64_t i = 0; i < args.xs_count; ++i) {
@@ -96,7 +96,7 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
   return launch.submit([scale, steps = std::move(steps), found = data<float>(*args.found),
                         threads = launch.thread_count()] {
     std::atomic<bool> is_found = false;
-    const ScaleAndCheck options = {scale.get<double>(), &is_found};
+    const ScaleAndCheck options = {scale.get(), &is_found};
     for (const ScaleStep& step : steps) run_loop(step.loop, step.row, threads, kGrain, &options);
     if (is_found) *found = 1;
   });
@@ -106,7 +106,7 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
 
 constinit const bp_kernel kScaleAndCheckFinite =
     make_kernel<bp_scale_and_check_finite_args, scale_launch>(
-        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, kFloatDtypes,
+        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kStepDtypes, 2},
                    BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels

@@ -47,9 +47,18 @@ constexpr FrameMember kMembers[] = {
 #undef BP_ARG
 };
 
+// The sets of dtypes that a rule may name.
+constexpr std::string_view kDtypeSets[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_DTYPE_SET(name, moves, ...) #name,
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
 bool is_free(std::string_view rule) {
-  return rule == "any" || rule == "every" || rule == "float" || rule == "int" || rule == "index" ||
-         rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
+  return rule.starts_with("set(") || std::ranges::find(kDtypeSets, rule) != std::end(kDtypeSets);
 }
 
 // The kinds as in ops.def, in the order of bp_argument_kind.

@@ -53,8 +53,10 @@ uint64_t convert_value(From value, bp_dtype dtype) {
       return bits_of(narrow<BFloat16>(round_to_odd(value)));
     case BP_F32:
       return bits_of(static_cast<float>(value));
-    default:
+    case BP_F64:
       return bits_of(static_cast<double>(value));
+    default:
+      refuse_dtype(dtype);
   }
 }
 

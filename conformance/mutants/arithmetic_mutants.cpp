@@ -22,6 +22,7 @@ constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kArgmax[] = {BP_OP_ARGMAX};
 constexpr uint32_t kGather[] = {BP_OP_GATHER};
 constexpr uint32_t kNeg[] = {BP_OP_NEG};
+constexpr uint32_t kSgd[] = {BP_OP_SGD_STEP};
 
 // Computes y = a b for each index of the axes before the last two, in loops that sum as `Sum` does,
 // with operands rounded to `operand_bits`.
@@ -344,6 +345,16 @@ bp_status zeros_in_place_of_clamping(const Call& call, std::string_view strength
   return y.write();
 }
 
+// 60: reads the rate of a step as an f64, also where its tensor holds an f32.
+bp_status misread_rate(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_sgd_step_args*>(args);
+  if (frame.lr == nullptr) return call.run(args);
+  bp_tensor rate = *frame.lr;
+  rate.dtype = BP_F64;
+  frame.lr = &rate;
+  return call.run(&frame);
+}
+
 constexpr bp_numerics kAnyTie = {
     .struct_size = sizeof(bp_numerics), .struct_type = BP_STRUCT_NUMERICS, .tie = BP_TIE_ANY};
 
@@ -359,6 +370,7 @@ constexpr Mutant kTable[] = {
     {"22", kCopy, convert_badly},
     {"46", kScaling, round_operand},
     {"55", kGather, zeros_in_place_of_clamping},
+    {"60", kSgd, misread_rate},
     {.id = "48", .ops = kNeg, .launch = misread_links, .link_type = 0x7fff0000},
     {.id = "benign_flush_declared",
      .ops = kScaling,

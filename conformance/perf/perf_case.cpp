@@ -14,6 +14,7 @@
 
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/engine/op_facts.hpp"
 #include "conformance/perf/cost.hpp"
 #include "conformance/perf/spread.hpp"
 #include "conformance/perf/timing.hpp"
@@ -31,7 +32,7 @@ constexpr uint64_t kSecondGroup = 0x9E3779B97F4A7C15u;  // A number that is mixe
 // acc(x) for an operand of a kernel that takes it.
 bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member, bp_kernel_flags flags) {
   const std::string_view rule = member.dtype;
-  if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
+  if (!rule.starts_with("like(")) return first_dtype(member);
   const std::string_view name = rule.substr(5, rule.size() - 6);
   const bp_dtype x = std::ranges::find(op_case.tensors, name, &TensorArgument::name)->dtype;
   const bool is_acc = member.kind == "operand" && (flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;

@@ -46,7 +46,10 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
       argument.has_scalar() && is_inline(fact) && (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0;
   if (!becomes_tensor) return fact;
   const Fact one = kHasOneElement | kMaxAlignmentLog2 << kAlignmentShift;
-  if (argument.kind == Kind::scalar_tensor) return one | BP_LAYOUT_CONTIGUOUS << kClassShift;
+  if (argument.kind == Kind::scalar_tensor) {
+    const bp_dtype dtype = argument.is_free ? argument.dtype : 0;
+    return one | dtype | BP_LAYOUT_CONTIGUOUS << kClassShift;
+  }
   const Fact like = key.fact(argument.like);
   const bool is_single = (like & kHasOneElement) != 0;
   const bp_dtype x = dtype_of(like), dtype = takes_acc_operand(kernel) ? acc_dtype(x) : x;
@@ -93,10 +96,11 @@ std::string dtypes_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
   std::string names;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     if (!row.tensors[i].is_free || row.tensors[i].offset >= kernel.args_size_bytes) continue;
-    given[count++] = dtype_of(key.fact(i));
-    if (!is_given(key.fact(i))) continue;
+    const Fact fact = seen(row, kernel, key, i);
+    given[count++] = dtype_of(fact);
+    if (!is_given(fact)) continue;
     names += (names.empty() ? "" : ", ") + std::string(row.tensors[i].name) + " " +
-             dtype_text(dtype_of(key.fact(i)));
+             dtype_text(dtype_of(fact));
   }
   for (uint32_t i = 0; i < kernel.dtype_row_count; ++i) {
     const bp_dtype* claimed = kernel.dtype_rows + size_t{i} * kernel.dtype_count;

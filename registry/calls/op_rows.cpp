@@ -51,6 +51,21 @@ constexpr Argument kArguments[] = {
 #undef BP_ARG
 };
 
+struct DtypeSet {
+  std::string_view name;
+  Moves moves;
+  std::string_view dtypes;
+};
+
+constexpr DtypeSet kDtypeSets[] = {
+#define BP_OP(id, name, since, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule)
+#define BP_DTYPE_SET(name, moves, ...) {#name, Moves::moves, #__VA_ARGS__},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
 struct SizeRow {
   OpName op;
   FrameSize size;
@@ -132,9 +147,20 @@ constexpr FixedDtype kFixedDtypes[] = {
     {"f32", BP_F32},   {"f64", BP_F64}, {"u8", BP_U8},
 };
 
+constexpr const DtypeSet* find_set(std::string_view name) {
+  const auto* const set = std::ranges::find(kDtypeSets, name, &DtypeSet::name);
+  return set == std::end(kDtypeSets) ? nullptr : set;
+}
+
 constexpr bool is_free(std::string_view rule) {
-  return rule == "any" || rule == "every" || rule == "float" || rule == "int" || rule == "index" ||
-         rule == "quantized" || rule == "factor" || rule == "scale" || rule.starts_with("set(");
+  return find_set(rule) != nullptr || rule.starts_with("set(");
+}
+
+// Returns the one dtype of a rule, or the first one of "set(f64, f32)".
+constexpr std::string_view first_dtype(std::string_view rule) {
+  if (!rule.starts_with("set(")) return rule;
+  rule.remove_prefix(4);
+  return rule.substr(0, rule.find_first_of(",)"));
 }
 
 // Makes a row in which the `like` members are not set yet.
@@ -175,9 +201,12 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
         argument.offset >= row.first_size_bytes() ||
         std::ranges::find(kAbsentScalars, AbsentScalar{op.op, argument.offset}) !=
             std::end(kAbsentScalars);
+    const DtypeSet* const set = find_set(argument.dtype_rule);
+    if (row.free_count == 0 && set != nullptr) row.moves = set->moves;
     row.free_count += tensor.is_free ? 1 : 0;
+    if (tensor.is_free && !tensor.has_scalar()) continue;
     for (const FixedDtype& fixed : kFixedDtypes) {
-      if (fixed.name == argument.dtype_rule) tensor.dtype = fixed.dtype;
+      if (fixed.name == first_dtype(argument.dtype_rule)) tensor.dtype = fixed.dtype;
     }
   }
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
@@ -227,5 +256,10 @@ constinit const std::array<const OpRow*, kOpIdCount> kOpRowById = [] {
 }();
 
 std::span<const OpRow> op_rows() { return kRows; }
+
+std::string_view dtypes_of_set(std::string_view name) {
+  const DtypeSet* const set = find_set(name);
+  return set == nullptr ? std::string_view() : set->dtypes;
+}
 
 }  // namespace bp::core

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "backplane/ops.h"
 
@@ -41,6 +42,10 @@ inline constexpr uint32_t kMaxEnumerations = 4;     // No op has more attributes
 inline constexpr uint32_t kMaxFrameBytes = 1024;    // The largest frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 
+// What an op moves that never looks at the values of its elements. An op that moves rows takes
+// packed elements too.
+enum class Moves : uint8_t { none, elements, rows };
+
 // An argument that is a tensor, a list of them, or a tensor or scalar.
 struct TensorArgument {
   const char* name = nullptr;
@@ -53,7 +58,8 @@ struct TensorArgument {
   // neither a tensor nor a scalar.
   bool may_be_absent = false;
   uint8_t like = kNoArgument;  // The tensor argument that has the same dtype.
-  bp_dtype dtype = 0;          // The dtype if it is always the same, else 0.
+  // The dtype if it is always the same, or if an inline scalar has it, else 0.
+  bp_dtype dtype = 0;
 
   constexpr bool is_list() const {
     return kind == Kind::tensor_list || kind == Kind::out_list || kind == Kind::inout_list;
@@ -90,6 +96,7 @@ inline constexpr uint32_t kMaxFrameSizes = 8;  // No frame has grown more often.
 
 struct OpRow {
   uint32_t op = 0;
+  Moves moves = Moves::none;
   const char* name = nullptr;
   const char* numerics = nullptr;  // The class of its errors, such as "E0".
   uint32_t frame_size_bytes = 0;   // In this build.
@@ -135,6 +142,10 @@ inline constexpr uint32_t kOpIdCount = 1024;  // All ids of this spec are smalle
 
 // The row of each id, or NULL if there is none.
 extern const std::array<const OpRow*, kOpIdCount> kOpRowById;
+
+// Returns the dtypes of a set of the spec, such as "f32, f64, f16, bf16" for "float", or "" if
+// there is no such set.
+std::string_view dtypes_of_set(std::string_view name);
 
 // Returns the row of an op that was described at run time (runtime_ops.hpp), or NULL.
 const OpRow* find_runtime_op(uint32_t op);

@@ -40,29 +40,6 @@ Struct read_struct(const Struct* theirs, uint32_t struct_type, uint32_t first, c
   return ours;
 }
 
-struct Words {
-  std::string_view name;
-  std::vector<std::string_view> dtypes;
-};
-
-// The sets of the spec.
-const Words kSets[] = {
-    {"float", {"f32", "f64", "f16", "bf16"}},
-    {"int", {"i32", "i64"}},
-    {"index", {"i64", "i32"}},
-    {"any",
-     {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn", "f8e5m2"}},
-    {"every",
-     {"bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64",
-      "f8e4m3fn", "f8e5m2", "f8e8m0fnu", "c64", "c128"}},
-    {"quantized",
-     {"i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3", "f6e3m2", "f4e2m1"}},
-    {"factor",
-     {"f32", "f16", "bf16", "i8", "u8", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f6e2m3",
-      "f6e3m2", "f4e2m1"}},
-    {"scale", {"f32", "f16", "bf16", "f8e8m0fnu", "f8e4m3fn"}},
-};
-
 uint32_t size_of(bp_argument_kind kind) {
   switch (kind) {
     case BP_ARGUMENT_OPERAND:
@@ -323,13 +300,13 @@ class Reader {
   // Returns the dtypes of "float", "set(f32, i64)" or "f32".
   std::vector<bp_dtype> dtypes_of(const bp_op_argument& a, std::string_view text) const {
     std::vector<bp_dtype> dtypes;
-    for (const Words& set : kSets) {
-      if (set.name != text) continue;
-      for (const std::string_view name : set.dtypes) dtypes.push_back(dtype_named(a, name));
-      return dtypes;
+    if (const std::string_view set = dtypes_of_set(text); !set.empty()) {
+      text = set;
+    } else if (text.starts_with("set(") && text.ends_with(")")) {
+      text = text.substr(4, text.size() - 5);
+    } else {
+      return {dtype_named(a, text)};
     }
-    if (!text.starts_with("set(") || !text.ends_with(")")) return {dtype_named(a, text)};
-    text = text.substr(4, text.size() - 5);
     while (!text.empty()) {
       const size_t end = std::min(text.find(','), text.size());
       dtypes.push_back(dtype_named(a, text.substr(0, end)));

@@ -16,6 +16,7 @@
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/other_dtypes.hpp"
+#include "registry/dispatch/packed_rows.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
@@ -49,6 +50,7 @@ bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == widening(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == by_width(*row) || &kernel == in_i32(*row)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == by_bytes(*row) || &kernel == with_cast_scalars(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == realigning(*row)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == host_fallback(*row)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "registry/calls/runtime_ops.hpp"
+#include "registry/dispatch/other_frame.hpp"
+#include "registry/dispatch/packed_rows.hpp"
 #include "registry/services/decompose.hpp"
 #include "registry/services/service_kernels.hpp"
 
@@ -17,56 +19,6 @@ namespace bp::core {
 namespace {
 
 using services::Evaluator;
-
-// The argument whose dtype the call chooses first.
-uint32_t root_of(const OpRow& row) {
-  uint32_t i = 0;
-  while (i < row.tensor_count && !row.tensors[i].is_free) ++i;
-  return i;
-}
-
-// Returns whether an argument has the dtype of the root. The dtype of the result of a copy is free,
-// and by_width_refusal() has compared it.
-bool follows(const OpRow& row, uint32_t i, uint32_t root) {
-  return i == root || row.tensors[i].like == root || row.op == BP_OP_COPY;
-}
-
-// A copy of a frame with other tensors. It is valid as long as this object.
-class OtherFrame {
- public:
-  // `replace(argument, tensor)` returns what takes the place of a tensor of the root's dtype.
-  template <typename Replace>
-  OtherFrame(const OpRow& row, const void* args, const Replace& replace) {
-    std::memcpy(frame_.data(), args, row.frame_size_bytes);
-    const uint32_t root = root_of(row);
-    for (uint32_t i = 0; i < row.tensor_count; ++i) {
-      const TensorArgument& argument = row.tensors[i];
-      if (!follows(row, i, root)) continue;
-      if (!argument.is_list()) {
-        const bp_tensor* const given = tensor_at(args, argument);
-        const bp_tensor* const other = given == nullptr ? nullptr : replace(argument, *given);
-        // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
-        std::memcpy(frame_.data() + argument.offset, &other, sizeof(other));
-        continue;
-      }
-      const TensorList given = list_at(args, argument);
-      std::vector<const bp_tensor*>& items = lists_.emplace_back();
-      for (uint64_t k = 0; k < given.count; ++k) {
-        items.push_back(replace(argument, *given.items[k]));
-      }
-      const bp_tensor* const* const data = items.data();
-      // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
-      std::memcpy(frame_.data() + argument.offset, &data, sizeof(data));
-    }
-  }
-  OtherFrame(const OtherFrame&) = delete;
-
-  const void* data() const { return frame_.data(); }
-
- private:
-  alignas(8) std::array<std::byte, kMaxFrameBytes> frame_;
-  std::deque<std::vector<const bp_tensor*>> lists_;
-};
 
 // Returns the integer that moves an element of `dtype`, or half of one of 16 bytes. Returns 0 if
 // there is none.
@@ -133,11 +85,6 @@ void move_half(Evaluator& e, const OpRow& row, const void* args, uint32_t half) 
   e.launch(row.op, frame.data());
 }
 
-bp_dtype root_dtype(const OpRow& row, const void* args) {
-  const TensorArgument& root = row.tensors[root_of(row)];
-  return root.is_list() ? list_at(args, root).items[0]->dtype : tensor_at(args, root)->dtype;
-}
-
 // The halves of elements of 16 bytes are moved one after the other.
 void run_by_width(Evaluator& e, const OpRow& row, const void* args) {
   move_half(e, row, args, 0);
@@ -156,6 +103,26 @@ void run_in_i32(Evaluator& e, const OpRow& row, const void* args) {
   for (const auto& [wide, given] : results) e.store(wide, given);
 }
 
+// Returns whether the argument is one value, as a tensor in another dtype than the first of its
+// set.
+bool has_later_dtype(const TensorArgument& argument, bp_dtype given) {
+  return argument.kind == Kind::scalar_tensor && argument.is_free && given != argument.dtype;
+}
+
+void run_with_cast_scalars(Evaluator& e, const OpRow& row, const void* args) {
+  alignas(8) std::array<std::byte, kMaxFrameBytes> frame;
+  std::memcpy(frame.data(), args, row.frame_size_bytes);
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (argument.is_list()) continue;
+    const bp_tensor* const given = tensor_at(args, argument);
+    if (given == nullptr || !has_later_dtype(argument, given->dtype)) continue;
+    const bp_tensor* const cast = e.cast(given, argument.dtype);
+    std::memcpy(frame.data() + argument.offset, &cast, sizeof(const bp_tensor*));
+  }
+  e.launch(row.op, frame.data());
+}
+
 template <void (*kRun)(Evaluator&, const OpRow&, const void*)>
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
   const auto& row = *static_cast<const OpRow*>(self->state);
@@ -167,18 +134,13 @@ constexpr bp_kernel_flags kFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_DETERMINISTIC;
 
 }  // namespace
 
-bool moves_elements(const OpRow& row) {
-  constexpr uint32_t kOps[] = {BP_OP_FILL,  BP_OP_COPY,   BP_OP_EMBEDDING, BP_OP_CAT,
-                               BP_OP_WHERE, BP_OP_GATHER, BP_OP_SCATTER,   BP_OP_INDEX_SELECT};
-  return std::ranges::count(kOps, row.op) != 0;
-}
-
 std::string by_width_refusal(const OpRow& row, const Key& key) {
-  if (!moves_elements(row)) return "the op computes with its elements";
+  if (row.moves == Moves::none) return "the op computes with its elements";
   const bp_dtype dtype = dtype_of(key.fact(root_of(row)));
   if (row.op == BP_OP_COPY && dtype_of(key.fact(0)) != dtype_of(key.fact(1))) {
     return "the call converts its elements";
   }
+  if (is_packed(dtype)) return "its elements are packed";
   const bp_dtype other = integer_as_wide(dtype);
   if (other == 0) return "no integer is as wide as its elements";
   return other == dtype ? "the call moves integers already" : "";
@@ -186,7 +148,7 @@ std::string by_width_refusal(const OpRow& row, const Key& key) {
 
 std::string in_i32_refusal(const OpRow& row, const Key& key) {
   const uint32_t root = root_of(row);
-  if (is_runtime_op(row) || moves_elements(row) || root == row.tensor_count) {
+  if (is_runtime_op(row) || row.moves != Moves::none || root == row.tensor_count) {
     return "the op does not compute with integers of the spec";
   }
   if (!is_small(dtype_of(key.fact(root)))) return "its integers are as wide as i32";
@@ -200,8 +162,21 @@ std::string in_i32_refusal(const OpRow& row, const Key& key) {
   return takes_i32(row) ? "" : "the op has no i32";
 }
 
+std::string cast_scalars_refusal(const OpRow& row, const Key& key) {
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const Fact fact = key.fact(i);
+    if (is_given(fact) && has_later_dtype(row.tensors[i], dtype_of(fact))) return "";
+  }
+  return "no scalar is a tensor in another dtype than the first of its set";
+}
+
 const bp_kernel* by_width(const OpRow& row) {
   static services::ServiceKernels kernels("by_width", launch<run_by_width>, kFlags);
+  return kernels.of(row);
+}
+
+const bp_kernel* with_cast_scalars(const OpRow& row) {
+  static services::ServiceKernels kernels("with_cast_scalars", launch<run_with_cast_scalars>);
   return kernels.of(row);
 }
 

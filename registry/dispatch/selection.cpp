@@ -9,6 +9,8 @@
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
 #include "registry/dispatch/other_dtypes.hpp"
+#include "registry/dispatch/other_frame.hpp"
+#include "registry/dispatch/packed_rows.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/widening.hpp"
@@ -146,11 +148,17 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   if (dtype_refusal(target, row, key, by_width_refusal(row, key)).empty()) {
     add_service(by_width(row), BP_KERNEL_DECOMPOSED);
   }
+  if (dtype_refusal(target, row, key, by_bytes_refusal(row, key)).empty()) {
+    add_service(by_bytes(row), BP_KERNEL_DECOMPOSED);
+  }
   if (is_narrow && copies_refusal(target, row, key).empty()) {
     add_service(widening(row), BP_KERNEL_DECOMPOSED);
   }
   if (dtype_refusal(target, row, key, in_i32_refusal(row, key)).empty()) {
     add_service(in_i32(row), BP_KERNEL_DECOMPOSED);
+  }
+  if (dtype_refusal(target, row, key, cast_scalars_refusal(row, key)).empty()) {
+    add_service(with_cast_scalars(row), BP_KERNEL_DECOMPOSED);
   }
   if (host_fallback_refusal(target, row, key).empty()) {
     add_service(host_fallback(row), BP_KERNEL_HOST_FALLBACK);
@@ -226,15 +234,23 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
     undecomposed = call_refusal(target, row, *services::decomposition(row), key, args);
   }
   add_line(text, "decomposition", undecomposed, is_decided);
-  if (moves_elements(row)) {
+  if (row.moves != Moves::none) {
     add_line(text, "by width", dtype_refusal(target, row, key, by_width_refusal(row, key)),
              is_decided);
+  }
+  if (row.moves != Moves::none && is_packed(dtype_of(key.fact(root_of(row))))) {
+    std::string refusal = dtype_refusal(target, row, key, by_bytes_refusal(row, key));
+    if (refusal.empty()) refusal = call_refusal(target, row, *by_bytes(row), key, args);
+    add_line(text, "by bytes", refusal, is_decided);
   }
   if (has_narrow_operand(row, key)) {
     add_line(text, "in f32", copies_refusal(target, row, key), is_decided);
   }
   if (const std::string own = in_i32_refusal(row, key); own.empty()) {
     add_line(text, "in i32", copies_refusal(target, row, key), is_decided);
+  }
+  if (const std::string own = cast_scalars_refusal(row, key); own.empty()) {
+    add_line(text, "with cast scalars", copies_refusal(target, row, key), is_decided);
   }
   add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
   return text;

@@ -281,6 +281,72 @@ TEST(Selection, ReadsListsAsOneArgument) {
             std::string::npos);
 }
 
+// A call of sgd_step on one parameter. The rate is in the call, or in `lr`.
+struct RateCall {
+  AddCall tensors;
+  bp_tensor lr = tensors.a;
+  const bp_tensor* params[1] = {&tensors.a};
+  const bp_tensor* grads[1] = {&tensors.b};
+  bp_sgd_step_args args{.struct_size = sizeof(bp_sgd_step_args),
+                        .params_count = 1,
+                        .params = params,
+                        .grads_count = 1,
+                        .grads = grads,
+                        .lr_scalar = {BP_F64, 0, 0},
+                        .step_scalar = {BP_I64, 0, 1}};
+
+  void give_rate(bp_dtype dtype) {
+    lr.dtype = dtype;
+    lr.ndim = 0;
+    args.lr = &lr;
+  }
+};
+
+// Returns a kernel of sgd_step for parameters of f32.
+bp_kernel rate_kernel(const bp_dtype (&row)[2]) {
+  bp_kernel kernel = make_kernel("sgd", BP_OP_SGD_STEP, sizeof(bp_sgd_step_args));
+  kernel.dtype_rows = row;
+  kernel.dtype_row_count = 1;
+  kernel.dtype_count = 2;
+  return kernel;
+}
+
+TEST(Selection, CastsARateToTheDtypeThatKernelsTake) {
+  static constexpr bp_dtype kRow[] = {BP_F32, BP_F64};
+  const bp_kernel kernel = rate_kernel(kRow);
+  const Loaded l({&kernel});
+  RateCall call;
+  bp_kernel_choice choice{};
+  ASSERT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_SGD_STEP, &call.args, &choice), BP_OK);
+  EXPECT_EQ(choice.kernel, &kernel) << "a rate in the call fits every row";
+  call.give_rate(BP_F64);
+  ASSERT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_SGD_STEP, &call.args, &choice), BP_OK);
+  EXPECT_EQ(choice.kernel, &kernel);
+  call.give_rate(BP_F32);
+  ASSERT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_SGD_STEP, &call.args, &choice), BP_OK);
+  EXPECT_STREQ(choice.kernel->name, "with_cast_scalars");
+  EXPECT_EQ(choice.source, BP_KERNEL_DECOMPOSED);
+  const std::string text = bp::explain(*l.target, 0, BP_OP_SGD_STEP, &call.args);
+  EXPECT_NE(text.find("dtypes are not claimed: params f32, lr f32"), std::string::npos) << text;
+  EXPECT_NE(text.find("with cast scalars: taken"), std::string::npos) << text;
+}
+
+TEST(Selection, MakesATensorOfARateInItsFirstDtype) {
+  static constexpr bp_dtype kRow[] = {BP_F32, BP_F32};
+  bp_kernel kernel = rate_kernel(kRow);
+  bp_kernel strict = rate_kernel(kRow);
+  strict.flags = 0;
+  const RateCall call;
+  bp_kernel_choice choice{};
+  const Loaded taking({&kernel});
+  EXPECT_EQ(bp_kernel_find(taking.target, 0, 0, BP_OP_SGD_STEP, &call.args, &choice), BP_OK);
+  const Loaded l({&strict});
+  EXPECT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_SGD_STEP, &call.args, &choice), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("dtypes are not claimed: params f32, lr f64"),
+            std::string::npos)
+      << bp_error_text();
+}
+
 TEST(Selection, CutsTheExplanationAtTheCapacity) {
   const Loaded l({});
   const AddCall call;

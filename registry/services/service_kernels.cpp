@@ -20,8 +20,9 @@ bp_kernel make_service(const char* name, uint32_t op, uint32_t args_size_bytes, 
   return kernel;
 }
 
-ServiceKernels::ServiceKernels(const char* name, ServiceLaunch launch, bp_kernel_flags flags)
-    : name_(name), launch_(launch), flags_(flags) {
+ServiceKernels::ServiceKernels(const char* name, ServiceLaunch launch, bp_kernel_flags flags,
+                               ServiceSupports supports)
+    : name_(name), launch_(launch), flags_(flags), supports_(supports) {
   kernels_.reserve(core::op_rows().size());
   for (const core::OpRow& row : core::op_rows()) kernels_.push_back(make(row));
 }
@@ -29,6 +30,7 @@ ServiceKernels::ServiceKernels(const char* name, ServiceLaunch launch, bp_kernel
 bp_kernel ServiceKernels::make(const core::OpRow& row) const {
   bp_kernel kernel = make_service(name_, row.op, row.frame_size_bytes, &row, launch_, flags_);
   kernel.spec_revision = row.revision;
+  kernel.supports = supports_;
   return kernel;
 }
 

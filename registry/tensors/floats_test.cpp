@@ -25,6 +25,26 @@ TEST(Floats, OfSixteenBitsAreReadAsTheNumbersThatTheyStandFor) {
   EXPECT_TRUE(std::isnan(bf16_value(0x7F81)));
 }
 
+TEST(Floats, OfEightBitsOrFewerComeBackAsTheBitsTheyWere) {
+  const struct {
+    bp_dtype dtype;
+    uint32_t bits;
+  } rows[] = {{BP_F8E4M3FN, 8}, {BP_F8E5M2, 8}, {BP_F6E2M3, 6}, {BP_F6E3M2, 6}, {BP_F4E2M1, 4}};
+  for (const auto& [dtype, bits] : rows) {
+    const NarrowFloat& format = *narrow_float(dtype);
+    for (uint32_t code = 0; code < 1u << bits; ++code) {
+      const float value = narrow_float_value(format, code);
+      const uint32_t sign = code & 1u << (bits - 1);
+      const uint32_t expected = std::isnan(value)   ? format.nan_code
+                                : std::isinf(value) ? sign | format.largest_code
+                                                    : code;
+      EXPECT_EQ(narrow_float_bits(format, value), expected) << dtype << " " << code;
+    }
+  }
+  EXPECT_EQ(narrow_float(BP_F16), nullptr);
+  EXPECT_EQ(narrow_float(BP_F8E8M0FNU), nullptr);
+}
+
 // Reading and writing have separate code, so each one shows the mistakes of the other.
 TEST(Floats, OfSixteenBitsComeBackAsTheBitsTheyWere) {
   for (uint32_t word = 0; word <= 0xFFFF; ++word) {

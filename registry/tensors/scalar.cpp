@@ -8,6 +8,7 @@
 
 #include "backplane/host.h"
 #include "registry/tensors/floats.hpp"
+#include "registry/tensors/strides.hpp"
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -63,6 +64,10 @@ std::optional<uint64_t> bits_in(const bp_scalar& scalar, bp_dtype dtype) {
     case BP_U32:
     case BP_I64:
     case BP_U64:
+    case BP_I4:
+    case BP_U4:
+    case BP_I2:
+    case BP_U2:
       return as_integer(scalar);
     case BP_F16:
       return tensors::f16_bits(as_double(scalar));
@@ -72,7 +77,12 @@ std::optional<uint64_t> bits_in(const bp_scalar& scalar, bp_dtype dtype) {
       return std::bit_cast<uint32_t>(as_float(scalar));
     case BP_F64:
       return bits_of(as_double(scalar));
+    case BP_F8E8M0FNU:
+      return tensors::f8e8m0fnu_bits(as_double(scalar));
     default:
+      if (const tensors::NarrowFloat* format = tensors::narrow_float(dtype)) {
+        return tensors::narrow_float_bits(*format, as_double(scalar));
+      }
       return std::nullopt;
   }
 }
@@ -95,9 +105,11 @@ uint32_t complex_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* o
 uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out) {
   if (dtype == BP_C64 || dtype == BP_C128) return complex_bytes(scalar, dtype, out);
   if (scalar.dtype == BP_C128) return 0;
-  const std::optional<uint64_t> bits = bits_in(scalar, dtype);
+  std::optional<uint64_t> bits = bits_in(scalar, dtype);
   if (!bits) return 0;
-  const uint32_t size = bp_dtype_bits(dtype) / 8;
+  const uint32_t width = bp_dtype_bits(dtype);
+  if (width < 8) *bits &= (uint64_t{1} << width) - 1;
+  const auto size = static_cast<uint32_t>(tensors::packed_bytes(1, width));
   std::memcpy(out, &*bits, size);  // These are the low bytes.
   return size;
 }

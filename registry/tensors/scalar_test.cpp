@@ -62,6 +62,34 @@ TEST(ScalarBytes, RoundOnceToTheNearestHalf) {
   EXPECT_EQ(convert<uint16_t>(of(std::nan("")), BP_BF16) & 0x7FC0, 0x7FC0);
 }
 
+TEST(ScalarBytes, RoundOnceToTheNearestFloatOfEightBitsOrFewer) {
+  EXPECT_EQ(convert<uint8_t>(of(1.0), BP_F8E4M3FN), 0x38);
+  EXPECT_EQ(convert<uint8_t>(of(-448.0), BP_F8E4M3FN), 0xFE);
+  EXPECT_EQ(convert<uint8_t>(of(1e9), BP_F8E4M3FN), 0x7E) << "the largest number";
+  EXPECT_EQ(convert<uint8_t>(of(1.0625), BP_F8E4M3FN), 0x38) << "a tie goes to even";
+  EXPECT_EQ(convert<uint8_t>(of(1.0625 + 0x1p-40), BP_F8E4M3FN), 0x39) << "it is no tie";
+  EXPECT_EQ(convert<uint8_t>(of(0x1p-9), BP_F8E4M3FN), 0x01) << "the smallest number";
+  EXPECT_EQ(convert<uint8_t>(of(std::nan("")), BP_F8E4M3FN), 0x7F);
+  EXPECT_EQ(convert<uint8_t>(of(-HUGE_VAL), BP_F8E5M2), 0xFB);
+  EXPECT_EQ(convert<uint8_t>(of(std::nan("")), BP_F8E5M2), 0x7E);
+  EXPECT_EQ(convert<uint8_t>(of(-1.0), BP_F4E2M1), 0b1010) << "its other bits are 0";
+  EXPECT_EQ(convert<uint8_t>(of(2.5), BP_F4E2M1), 0b0100) << "a tie goes to even";
+  EXPECT_EQ(convert<uint8_t>(of(std::nan("")), BP_F4E2M1), 0) << "there is no NaN";
+  EXPECT_EQ(convert<uint8_t>(of_i64(7), BP_F6E2M3), 0b011110);
+  EXPECT_EQ(convert<uint8_t>(of(0.0625), BP_F6E3M2), 0b000001);
+  EXPECT_EQ(convert<uint8_t>(of(1.0), BP_F8E8M0FNU), 127);
+  EXPECT_EQ(convert<uint8_t>(of(1.5), BP_F8E8M0FNU), 128) << "of two the one with an even code";
+  EXPECT_EQ(convert<uint8_t>(of(3.0), BP_F8E8M0FNU), 128) << "of two the one with an even code";
+  EXPECT_EQ(convert<uint8_t>(of(-4.0), BP_F8E8M0FNU), 0) << "the smallest number";
+}
+
+TEST(ScalarBytes, CutIntegersToTheirBits) {
+  EXPECT_EQ(convert<uint8_t>(of_i64(-3), BP_I4), 0b1101);
+  EXPECT_EQ(convert<uint8_t>(of_i64(0x57), BP_U4), 7);
+  EXPECT_EQ(convert<uint8_t>(of(-2.7), BP_I2), 0b10);
+  EXPECT_EQ(convert<uint8_t>(of_i64(3), BP_U2), 3);
+}
+
 TEST(HoldsScalar, ComparesWithTheValueInF32) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double value : {0.0, -0.0, 0.5, -3.0, 0x1p-24, kInfinity, double{NAN}}) {
@@ -78,7 +106,7 @@ TEST(HoldsScalar, ComparesWithTheValueInF32) {
 
 TEST(ScalarBytes, RefuseDtypesWithoutSuchAnElement) {
   unsigned char bytes[16];
-  EXPECT_EQ(scalar_bytes(of(1), BP_I4, bytes), 0);
+  EXPECT_EQ(scalar_bytes(of(1), BP_F8E4M3FNUZ, bytes), 0);
   EXPECT_EQ(scalar_bytes({.dtype = BP_C128}, BP_F64, bytes), 0) << "an imaginary part would go";
 }
 

@@ -188,9 +188,11 @@ typedef struct bp_kernel {
    *
    * A row gives the dtypes of the free arguments, in the order of the frame. An argument is free if
    * its dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype, and if
-   * it lies within args_size_bytes. An absent argument has no dtype, and every row fits it. A list
-   * of tensors is one argument, with one place in the row: its members have the same dtype, else no
-   * claim takes the call. The claims of layout, rank and alignment hold for each member. */
+   * it lies within args_size_bytes. An absent argument has no dtype, and every row fits it. Every
+   * row fits an inline scalar too; for a kernel without BP_KERNEL_TAKES_SCALAR it is a tensor of
+   * the first dtype of its set, which a row must have. A list of tensors is one argument, with one
+   * place in the row: its members have the same dtype, else no claim takes the call. The claims of
+   * layout, rank and alignment hold for each member. */
   const bp_dtype* dtype_rows;        /* (dtype_row_count, dtype_count); NULL claims every dtype. */
   uint32_t dtype_row_count;          /* Accepted combinations. */
   uint32_t dtype_count;              /* Free arguments of the op. */

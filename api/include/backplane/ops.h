@@ -12,6 +12,7 @@
  *   index    i64 or i32                      sum(x)   i64 for bool and int, else the dtype of x
  *   any      bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 f8e4m3fn f8e5m2
  *   every    any, u16 u32 u64 f8e8m0fnu c64 c128
+ *   packable   every, i4 u4 i2 u2 f6e2m3 f6e3m2 f4e2m1
  *   quantized  i8 u8 i4 u4 i2 u2 f8e4m3fn f8e5m2 f6e2m3 f6e3m2 f4e2m1
  *   factor   f32, f16, bf16 or quantized
  *   scale    f32 f16 bf16 f8e8m0fnu f8e4m3fn
@@ -21,7 +22,8 @@
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
- * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats.
+ * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. If the tensor
+ * may have several dtypes, the value is rounded to the first of them.
  *
  * An op that reads indices has `bounds`, which says what an index does that is out of range.
  *   FAIL       It is an asynchronous data failure of the stream, and the outputs are undefined.
@@ -56,22 +58,22 @@ enum { BP_OP_FILL = 1, BP_FILL_ARGS_SIZE_R3 = 48 };
 typedef struct bp_fill_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
-  const bp_tensor* y;     /* Out, every, shape of your choice. */
+  const bp_tensor* y;     /* Out, packable, shape of your choice. */
   const bp_tensor* value; /* NULL or one element, like(y). */
   bp_scalar value_scalar; /* The value where value is NULL. */
 } bp_fill_args;
 
 /* copy: Copies x to y and converts each element to the dtype of y. A conversion to a float rounds
  * to nearest even; to an integer it drops the fraction, and a float that does not fit is undefined;
- * to bool it is true for everything but zero. Between integers it wraps. A complex number is copied
- * to its own dtype alone.
+ * to bool it is true for everything but zero. Between integers it wraps. Complex numbers, and
+ * packed elements, are copied to their own dtype alone.
  * ops_spec/ops/movement.yaml; profile infer; numerics E1; stable since 0.1. */
 enum { BP_OP_COPY = 2, BP_COPY_ARGS_SIZE_R3 = 24 };
 typedef struct bp_copy_args {
   uint32_t struct_size;
   uint32_t flags;     /* None defined: 0. */
-  const bp_tensor* x; /* Every. */
-  const bp_tensor* y; /* Out, every, shape x.shape. */
+  const bp_tensor* x; /* Packable. */
+  const bp_tensor* y; /* Out, packable, shape x.shape. */
 } bp_copy_args;
 
 /* arange: Sets element i of y to start + i * step, computed in f64 for a float and in i64 for an
@@ -101,7 +103,7 @@ enum {
 typedef struct bp_embedding_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* weight;  /* Every, 2-D. */
+  const bp_tensor* weight;  /* Packable, 2-D. */
   const bp_tensor* indices; /* Index, 0-D to 7-D. */
   const bp_tensor* y;       /* Out, like(weight), shape indices.shape + [weight.shape[1]]. */
   uint32_t bounds;          /* One of the constants above. */
@@ -136,7 +138,7 @@ typedef struct bp_cat_args {
   uint32_t struct_size;
   uint32_t flags;    /* None defined: 0. */
   uint64_t xs_count;
-  const bp_tensor* const* xs; /* Each, every. */
+  const bp_tensor* const* xs; /* Each, packable. */
   const bp_tensor* y;         /* Out, like(xs), shape concatenated(xs, axis). */
   int32_t axis;               /* At least 0, below xs.ndim. */
   uint32_t reserved_0;        /* 0. */
@@ -235,7 +237,7 @@ enum {
 typedef struct bp_index_select_args {
   uint32_t struct_size;
   uint32_t flags;           /* None defined: 0. */
-  const bp_tensor* x;       /* Every, 1-D to 8-D. */
+  const bp_tensor* x;       /* Packable, 1-D to 8-D. */
   const bp_tensor* indices; /* Index, 1-D. */
   /* Out, like(x), shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. */
   const bp_tensor* y;
@@ -1307,7 +1309,7 @@ typedef struct bp_sgd_step_args {
   uint64_t momentum_buffers_count; /* len(params) or 0. */
   /* In and out, each, like(params), shape params.shape. */
   const bp_tensor* const* momentum_buffers;
-  const bp_tensor* lr;   /* NULL or one element, f64. */
+  const bp_tensor* lr;   /* NULL or one element, f64 or f32. */
   bp_scalar lr_scalar;   /* The value where lr is NULL. */
   const bp_tensor* step; /* NULL or one element, i64. */
   bp_scalar step_scalar; /* The value where step is NULL. */
@@ -1335,7 +1337,7 @@ typedef struct bp_adamw_step_args {
   const bp_tensor* const* exp_avg;    /* In and out, each, like(params), shape params.shape. */
   uint64_t exp_avg_sq_count;          /* len(params). */
   const bp_tensor* const* exp_avg_sq; /* In and out, each, like(params), shape params.shape. */
-  const bp_tensor* lr;                /* NULL or one element, f64. */
+  const bp_tensor* lr;                /* NULL or one element, f64 or f32. */
   bp_scalar lr_scalar;                /* The value where lr is NULL. */
   const bp_tensor* step;              /* NULL or one element, i64. */
   bp_scalar step_scalar;              /* The value where step is NULL. */
@@ -1356,7 +1358,7 @@ typedef struct bp_scale_and_check_finite_args {
   uint64_t xs_count;
   const bp_tensor* const* xs; /* In and out, each, float. */
   const bp_tensor* found;     /* In and out, f32, shape []. */
-  const bp_tensor* scale;     /* NULL or one element, f64. */
+  const bp_tensor* scale;     /* NULL or one element, f64 or f32. */
   bp_scalar scale_scalar;     /* The value where scale is NULL. */
 } bp_scale_and_check_finite_args;
 

@@ -59,7 +59,8 @@ typedef struct bp_tensor {
  * [TENSOR-6] An inline operand acts at the precision in which its op computes: its value is rounded
  * once to acc(x), where x is the tensor that it is like, and not to the dtype of x. acc(x) is f32
  * for f16 and bf16, and the dtype of x for every other dtype. Any other inline scalar is rounded
- * once to the dtype of its argument.
+ * once to the dtype of its argument. In a float of at most 8 bits a number beyond the largest one
+ * becomes the largest one, and NaN becomes 0 if the dtype has no NaN.
  *
  * [TENSOR-7] The host refuses an inline scalar with imaginary_bits that are not 0, unless its dtype
  * is BP_C128. It refuses a BP_C128 for an argument whose dtype is not complex, and no op has a

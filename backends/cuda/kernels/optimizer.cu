@@ -157,16 +157,19 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
   });
 }
 
+// The host casts a rate of f32.
+constexpr bp_dtype kRate[] = {BP_F64};
+constexpr auto kDtypes = pairs_of(kFloatDtypes, kRate);
 constexpr auto kFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
 
 constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
-    kernel_row("sgd_step", BP_OP_SGD_STEP, kFloatDtypes, kFlags));
+    kernel_row("sgd_step", BP_OP_SGD_STEP, {kDtypes, 2}, kFlags));
 constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
-    kernel_row("adamw_step", BP_OP_ADAMW_STEP, kFloatDtypes, kFlags));
+    kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kDtypes, 2}, kFlags));
 constinit const bp_kernel kScaleAndCheckFinite =
     make_kernel<bp_scale_and_check_finite_args, scale_launch>(
-        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, kFloatDtypes, kFlags));
+        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kDtypes, 2}, kFlags));
 
 }  // namespace bp::cuda

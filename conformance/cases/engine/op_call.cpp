@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/engine/op_facts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -89,10 +90,10 @@ void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
   }
 }
 
-// The rule of a scalar is a dtype, or like(x).
+// The rule of a scalar is like(x), a dtype, or a set of dtypes.
 bp_dtype Call::dtype_of_scalar(const FrameMember& member, bp_kernel_flags flags) const {
   const std::string_view rule = member.dtype;
-  if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
+  if (!rule.starts_with("like(")) return first_dtype(member);
   const bp_dtype x = data_.tensor(rule.substr(5, rule.size() - 6)).dtype;
   const bool is_acc = member.kind == "operand" && (flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
   return is_acc ? accumulator_of(x) : x;

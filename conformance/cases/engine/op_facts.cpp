@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
+
+#include "backplane/host.h"
 
 namespace bp::conformance {
 
@@ -12,6 +16,12 @@ bool holds_numbers(const TensorArgument& argument) {
 
 bool is_index(const OpCase& row, const TensorArgument& argument) {
   return op_info(row.op).member(argument.name).dtype == "index";
+}
+
+bp_dtype first_dtype(const FrameMember& member) {
+  std::string_view rule = member.dtype;
+  if (rule.starts_with("set(")) rule.remove_prefix(4);
+  return bp_dtype_from_name(std::string(rule.substr(0, rule.find_first_of(",)"))).c_str());
 }
 
 std::vector<bool> derived_tensors(const OpCase& row) {

@@ -16,6 +16,10 @@ bool holds_numbers(const TensorArgument& argument);
 // Returns whether the argument holds indices, which are i64 in every backend, and may be i32.
 bool is_index(const OpCase& row, const TensorArgument& argument);
 
+// Returns the dtype that an inline scalar has whose rule is a dtype, or a set such as
+// "set(f64, f32)": the first one.
+bp_dtype first_dtype(const FrameMember& member);
+
 // Returns, argument by argument, whether the data of the tensor follow from others.
 std::vector<bool> derived_tensors(const OpCase& row);
 

@@ -23,6 +23,7 @@ const std::vector<Row>& all_rows() {
       {7, 1, {9}},
       {11, 17, {5, 3}},
       {64, 8, {2, 2, 3}},
+      {7, 12, {9}},
       {6, 33, {}},
       {5, 3, {0}},
       {5, 0, {4}},
@@ -86,15 +87,18 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics& nu
 
 void add_forward(OpCases& cases, bp_dtype dtype, bp_dtype index, bool is_smoke) {
   for (const Row& row : all_rows()) {
+    // Four elements of each packed dtype are whole bytes.
+    if (is_packed(dtype) && (row.width % 4 != 0 || layout_of(row) != "dense")) continue;
     const std::string suffix = index == BP_I64 ? "" : "_i32";
-    OpCase made =
-        make_case(BP_OP_EMBEDDING, dtype, "coord", detail_of(row) + suffix, layout_of(row));
-    made.input("weight", dtype, {row.rows, row.width}, kCoord, row.table);
+    OpCase made = make_case(BP_OP_EMBEDDING, dtype, is_packed(dtype) ? "all_bits" : "coord",
+                            detail_of(row) + suffix, layout_of(row));
+    made.input("weight", dtype, {row.rows, row.width}, is_packed(dtype) ? kAllBits : kCoord,
+               row.table);
     made.input("indices", index, row.indices, index_fill(row.rows), row.index);
     made.output("y", dtype, looked_up(row), row.result).reference = expected_embedding;
     made.is_smoke = is_smoke;
-    made.varies =
-        row.rows > 1 && element_count(row.indices) > 1 && row.width > 1 && dtype != BP_BOOL;
+    made.varies = row.rows > 1 && element_count(row.indices) > 1 && row.width > 1 &&
+                  dtype != BP_BOOL && !is_packed(dtype);
     made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
   }
@@ -159,9 +163,10 @@ void add_bounds(OpCases& cases, OutOfRange rule, bp_dtype index) {
 void add_embedding(OpCases& cases) {
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_I64}) add_forward(cases, dtype, BP_I64, true);
   for (const bp_dtype dtype :
-       {BP_F16, BP_BF16, BP_I32, BP_BOOL, BP_U8, BP_U64, BP_F8E4M3FN, BP_F8E5M2}) {
+       {BP_F16, BP_BF16, BP_I32, BP_BOOL, BP_U8, BP_I8, BP_I16, BP_U64, BP_F8E4M3FN, BP_F8E5M2}) {
     add_forward(cases, dtype, BP_I64, false);
   }
+  for (const bp_dtype dtype : kPackedDtypes) add_forward(cases, dtype, BP_I64, false);
   for (const bp_dtype dtype : {BP_F32, BP_F64}) {
     add_backward(cases, dtype, true, true);
     add_backward(cases, dtype, false, true);

@@ -1,6 +1,7 @@
 // Cases of fill, copy and arange.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
+#include "conformance/numerics/narrow_format.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -24,7 +25,7 @@ std::vector<Expected> expected_fill(const CallData& data, const Numerics&) {
 
 bp_scalar scalar_of(bp_dtype dtype, double value) {
   if (dtype == BP_BOOL) return {BP_BOOL, 0, uint64_t{value != 0}};
-  if (is_float(dtype)) return float_scalar(value);
+  if (is_float(dtype) || narrow_format(dtype) != nullptr) return float_scalar(value);
   return integer_scalar(static_cast<int64_t>(value));
 }
 
@@ -47,6 +48,11 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     add("three", 3, {5, 7}, layout);
   }
   add("zero", 0, {33}, kDense);
+  if (narrow_format(dtype) != nullptr) {
+    add("tenth", 0.1, {33}, kDense);    // The value is rounded to the dtype.
+    add("beyond", -1e9, {33}, kDense);  // It becomes the largest number of the dtype.
+    add("nan", std::nan(""), {33}, kDense);
+  }
   if (is_float(dtype)) {
     add("tenth", 0.1, {33}, kDense);  // The value is rounded to the dtype.
     add("minus_zero", -0.0, {33}, kDense);
@@ -56,6 +62,27 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   OpCase& tensor = add("tensor", 0, {5, 7}, kDense);  // The value lies in memory of the device.
   tensor.attributes.clear();
   tensor.input("value", dtype, {}, kExactDense);
+}
+
+// Rows of packed elements. In all shapes but the last one the last axes are whole bytes.
+void add_packed_fill(OpCases& cases, bp_dtype dtype) {
+  const auto add = [&](const std::string& text, double value, const Shape& shape, Layout layout) {
+    OpCase made = make_case(BP_OP_FILL, dtype, text, shape_text(shape), layout_text(layout));
+    made.output("y", dtype, shape, layout).set("value", scalar_of(dtype, value));
+    made.reference = expected_fill;
+    made.varies = false;
+    made.optional_part = moved_part(dtype);
+    cases.push_back(std::move(made));
+  };
+  for (const Shape& shape : std::vector<Shape>{{4}, {5, 8}, {4, 7}, {0}, {2, 3, 4, 4}, {17}}) {
+    add("three", 3, shape, kDense);
+  }
+  add("three", 3, {5, 8}, kOffset);
+  add("minus_one", -1, {5, 8}, kDense);
+  if (narrow_format(dtype) == nullptr) return;
+  add("tenth", 0.1, {5, 8}, kDense);
+  add("beyond", -1e9, {5, 8}, kDense);
+  add("nan", std::nan(""), {5, 8}, kDense);
 }
 
 // ---- copy ------------------------------------------------------------------------------------ //
@@ -111,6 +138,19 @@ void add_same_dtype(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   add("coord", kCoord, {3, 4, 5}, kPermuted, kTransposed);
   const auto specials = static_cast<int64_t>(special_values(dtype).size());
   add("special", kSpecial, {2 * specials + 1}, kDense, kDense);
+}
+
+void add_packed_copy(OpCases& cases, bp_dtype dtype) {
+  const auto add = [&](const Shape& shape, Layout x, Layout y) {
+    add_copy(cases, dtype, dtype, "all_bits", kAllBits, shape, x, y, false);
+    cases.back().varies = false;  // Few codes may be mostly zero.
+  };
+  for (const Shape& shape : std::vector<Shape>{{4}, {5, 8}, {4, 7}, {0}, {2, 3, 4, 4}, {17}}) {
+    add(shape, kDense, kDense);
+  }
+  add({5, 8}, kOffset, kDense);
+  add({5, 8}, kBroadcastFirst, kOffset);
+  add({3, 4, 4, 8}, kReversed, kDense);  // A row counts backwards, which only kernels can move.
 }
 
 // Returns values of `from` that every other dtype can hold, except for their fractions.
@@ -208,10 +248,10 @@ void add_movement(OpCases& cases) {
     if (is_float(dtype)) add_arange(cases, dtype, false);
   }
   add_fill(cases, BP_U64, false);
-  for (const bp_dtype dtype : {BP_F8E4M3FN, BP_F8E5M2}) {
-    OpCases rows;  // Only the last one has its value in a tensor, which the host can move.
-    add_fill(rows, dtype, false);
-    cases.push_back(std::move(rows.back()));
+  for (const bp_dtype dtype : {BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU}) add_fill(cases, dtype, false);
+  for (const bp_dtype dtype : kPackedDtypes) {
+    add_packed_fill(cases, dtype);
+    add_packed_copy(cases, dtype);
   }
   for (const bp_dtype dtype : {BP_U64, BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU}) {
     add_same_dtype(cases, dtype, false);

@@ -104,6 +104,14 @@ void add_tensors(OpCase& made, bp_dtype dtype, const List& list, std::string_vie
   }
 }
 
+// Adds the row with its rate in tensors of f64 and of f32. The step is an integer in both.
+void add_with_rates(OpCases& cases, const OpCase& row) {
+  for (const bp_dtype rate : {BP_F64, BP_F32}) {
+    cases.push_back(with_scalars_as_tensors(row, rate));
+    if (rate == BP_F32) cases.back().optional_part = "rates in f32";
+  }
+}
+
 struct SgdRow {
   const char* name;
   double momentum, dampening, weight_decay;
@@ -135,7 +143,7 @@ void add_sgd(OpCases& cases, bp_dtype dtype, bool is_smoke) {
       made.reference = expected_sgd;
       made.is_smoke = is_smoke;
       made.varies = false;  // A parameter may have one element, or none.
-      if (list.shapes.size() == 2) cases.push_back(with_scalars_as_tensors(made));
+      if (list.shapes.size() == 2) add_with_rates(cases, made);
       cases.push_back(std::move(made));
     }
   }
@@ -158,7 +166,7 @@ void add_adamw(OpCases& cases, bp_dtype dtype, bool is_smoke) {
         made.reference = expected_adamw;
         made.is_smoke = is_smoke;
         made.varies = false;
-        if (list.shapes.size() == 2) cases.push_back(with_scalars_as_tensors(made));
+        if (list.shapes.size() == 2) add_with_rates(cases, made);
         cases.push_back(std::move(made));
       }
     }
@@ -237,7 +245,7 @@ void add_scale(OpCases& cases, bp_dtype dtype) {
       if (name == "early") made.derive = [](CallData& data) { spoil_one(data, false); };
       made.is_smoke = is_smoke_dtype(dtype);
       made.varies = false;
-      if (name == "random") cases.push_back(with_scalars_as_tensors(made));
+      if (name == "random") add_with_rates(cases, made);
       cases.push_back(std::move(made));
     }
   }

@@ -106,13 +106,14 @@ inline void allow_nan_at_infinity(Expected& expected, const HostTensor& argument
 
 // Returns the row with tensors of one element in place of its inline scalars, as a replayed graph
 // has them.
-inline OpCase with_scalars_as_tensors(OpCase row) {
-  row.detail += "_tensors";
+inline OpCase with_scalars_as_tensors(OpCase row, bp_dtype rate = BP_F64) {
+  row.detail += rate == BP_F64 ? "_tensors" : std::string("_tensors_") + dtype_text(rate);
   for (const Attribute& attribute : row.attributes) {
     const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
     if (scalar == nullptr) continue;
     const double value = scalar_value(*scalar).hi;
-    row.input(attribute.name, scalar->dtype, {}, {FillKind::kUniform, value, value});
+    const bp_dtype dtype = scalar->dtype == BP_F64 ? rate : scalar->dtype;
+    row.input(attribute.name, dtype, {}, {FillKind::kUniform, value, value});
   }
   std::erase_if(row.attributes, [](const Attribute& attribute) {
     return std::holds_alternative<bp_scalar>(attribute.value);
@@ -149,10 +150,13 @@ inline std::string small_part(bp_dtype dtype) {
   return is_small ? "small integers" : "";
 }
 
+// Dtypes whose elements share bytes. The host moves rows of them that are whole bytes.
+constexpr bp_dtype kPackedDtypes[] = {BP_I4, BP_U4, BP_I2, BP_U2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1};
+
 // Returns the optional part of a call that moves elements which the host can move as integers of
-// their width; "" for a dtype that each backend has kernels for.
+// their width, or as whole bytes; "" for a dtype that each backend has kernels for.
 inline std::string moved_part(bp_dtype dtype) {
-  const bool is_rare = dtype == BP_U64 || (dtype >= BP_F8E4M3FN && dtype <= BP_F8E8M0FNU);
+  const bool is_rare = dtype == BP_U64 || is_coded(dtype);
   return is_rare ? dtype_text(dtype) : "";
 }
 

@@ -27,6 +27,17 @@ std::vector<Expected> moved(const CallData& data, const Array<N>& y) {
   return judged_values(data, {exactly(y)});
 }
 
+// Any codes show whether a packed element was moved; a coordinate does not fit one.
+Fill moved_fill(bp_dtype dtype) { return is_packed(dtype) ? kAllBits : kCoord; }
+
+// Returns the number of elements in one step along the axis in front of `axis`.
+int64_t elements_from(const Shape& shape, int64_t axis) {
+  return element_count(Shape(shape.begin() + axis, shape.end()));
+}
+
+// Four elements of each packed dtype are whole bytes.
+bool is_whole(int64_t count) { return count % 4 == 0; }
+
 // ---- cat ------------------------------------------------------------------------------------- //
 
 struct CatRow {
@@ -68,20 +79,24 @@ std::vector<Expected> expected_cat(const CallData& data, const Numerics&) {
 
 void add_cat(OpCases& cases, bp_dtype dtype) {
   for (const CatRow& row : cat_rows()) {
+    const int64_t inner = elements_from(row.x, row.axis + 1);
+    const auto fills_bytes = [&](int64_t extent) { return is_whole(extent * inner); };
+    if (is_packed(dtype) && !std::ranges::all_of(row.extents, fills_bytes)) continue;
     const std::string detail = shape_text(row.x) + "_n" + std::to_string(row.extents.size()) +
                                "_axis" + std::to_string(row.axis);
-    OpCase made = make_case(BP_OP_CAT, dtype, "coord", detail, "dense");
+    OpCase made =
+        make_case(BP_OP_CAT, dtype, is_packed(dtype) ? "all_bits" : "coord", detail, "dense");
     const auto axis = static_cast<size_t>(row.axis);
     Shape shape = row.x, joined = row.x;
     joined[axis] = 0;
     for (const int64_t extent : row.extents) {
       shape[axis] = extent;
       joined[axis] += extent;
-      made.input("xs", dtype, shape, kCoord);
+      made.input("xs", dtype, shape, moved_fill(dtype));
     }
     made.output("y", dtype, joined).set("axis", row.axis).reference = expected_cat;
     made.is_smoke = is_smoke_of(dtype);
-    made.varies = element_count(joined) > 8 && dtype != BP_BOOL;
+    made.varies = element_count(joined) > 8 && dtype != BP_BOOL && !is_packed(dtype);
     made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
   }
@@ -146,10 +161,9 @@ void add_where(OpCases& cases, bp_dtype dtype) {
   }
   const auto specials = static_cast<int64_t>(special_values(dtype).size());
   add({specials, specials}, "special", kSpecial, kSpecialSlow);
-  if (is_coded(dtype)) return;  // The host makes no tensor of f8 from an inline scalar.
   OpCase& made = add({5, 17}, "coord", kCoord, other, "scalar_b");
   made.tensors.erase(made.tensors.begin() + 2);
-  const bool is_real = is_float(dtype);
+  const bool is_real = is_float(dtype) || is_coded(dtype);
   made.set("b", dtype == BP_BOOL ? bp_scalar{BP_BOOL, 0, 1}
                                  : (is_real ? float_scalar(0.1) : integer_scalar(-3)));
   if (is_unsigned(dtype)) made.attributes.back().value = integer_scalar(200);
@@ -251,6 +265,19 @@ std::vector<Expected> expected_scatter_reduce(const CallData& data, const Numeri
   });
 }
 
+void add_index_select(OpCases& cases, bp_dtype dtype) {
+  for (const Row& row : all_rows()) {
+    if (row.x.empty()) continue;  // index_select needs an axis.
+    if (is_packed(dtype) && !is_whole(elements_from(row.x, row.axis + 1))) continue;
+    OpCase select = start(BP_OP_INDEX_SELECT, dtype, is_packed(dtype) ? "all_bits" : "coord", row,
+                          expected_index_select);
+    select.input("x", dtype, row.x, moved_fill(dtype));
+    select.input("indices", BP_I64, {row.chosen}, indices_of(row));
+    select.output("y", dtype, chosen_shape(row));
+    cases.push_back(std::move(select));
+  }
+}
+
 void add_gather(OpCases& cases, bp_dtype dtype) {
   for (const Row& row : all_rows()) {
     OpCase gather = start(BP_OP_GATHER, dtype, "coord", row, expected_gather);
@@ -258,13 +285,6 @@ void add_gather(OpCases& cases, bp_dtype dtype) {
     gather.input("indices", BP_I64, chosen_shape(row), indices_of(row));
     gather.output("y", dtype, chosen_shape(row));
     cases.push_back(std::move(gather));
-    if (row.x.empty()) continue;  // index_select needs an axis.
-
-    OpCase select = start(BP_OP_INDEX_SELECT, dtype, "coord", row, expected_index_select);
-    select.input("x", dtype, row.x, kCoord);
-    select.input("indices", BP_I64, {row.chosen}, indices_of(row));
-    select.output("y", dtype, chosen_shape(row));
-    cases.push_back(std::move(select));
   }
 }
 
@@ -377,10 +397,15 @@ void add_selection(OpCases& cases) {
     add_cat(cases, dtype);
     add_where(cases, dtype);
     add_gather(cases, dtype);
+    add_index_select(cases, dtype);
     add_scatter(cases, BP_OP_SCATTER, dtype, "coord", kCoord);
   };
   for (const bp_dtype dtype : kAllDtypes) add_moves(dtype);
   for (const bp_dtype dtype : kRareDtypes) add_moves(dtype);
+  for (const bp_dtype dtype : kPackedDtypes) {
+    add_cat(cases, dtype);
+    add_index_select(cases, dtype);
+  }
   for (const bp_dtype dtype :
        {BP_F32, BP_F64, BP_I64, BP_I32, BP_F16, BP_BF16, BP_U8, BP_I8, BP_I16}) {
     add_scatter(cases, BP_OP_SCATTER_REDUCE, dtype, "exact_dense", kExactDense);

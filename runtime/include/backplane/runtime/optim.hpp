@@ -67,10 +67,10 @@ class AdamW : public Optimizer {
   AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   void step() override;
 
-  // Takes a step whose rate (f64) and number (i64, from 1) are read from tensors of one element
-  // when the work runs, so that a captured step can be replayed with others. It does not count the
-  // step: after `count` steps of this kind, replays included, call count_steps(count). Every
-  // parameter with a gradient must have taken as many steps.
+  // Takes a step whose rate (f64 or f32) and number (i64, from 1) are read from tensors of one
+  // element when the work runs, so that a captured step can be replayed with others. It does not
+  // count the step: after `count` steps of this kind, replays included, call count_steps(count).
+  // Every parameter with a gradient must have taken as many steps.
   void step(const Tensor& lr, const Tensor& step);
   void count_steps(int64_t count);
 

@@ -47,6 +47,10 @@ constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)
   return pairs_of(dtypes, kIndexDtypes);
 }
 
+// Rates of training steps. The rows claim each float with a rate in f64 or f32.
+constexpr bp_dtype kRateDtypes[] = {BP_F64, BP_F32};
+constexpr auto kStepDtypes = pairs_of(kFloatDtypes, kRateDtypes);
+
 // Refuses a dtype that a kernel has no code for.
 [[noreturn]] inline void refuse_dtype(bp_dtype dtype) {
   throw StatusError(BP_UNSUPPORTED, "the kernel has no code for dtype " + std::to_string(dtype));
