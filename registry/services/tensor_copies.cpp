@@ -14,7 +14,8 @@ namespace bp::services {
 namespace {
 
 uint64_t packed_bytes(const bp_tensor& tensor, bp_dtype dtype) {
-  return static_cast<uint64_t>(tensors::element_count(tensor)) * (bp_dtype_bits(dtype) / 8);
+  return tensors::packed_bytes(static_cast<uint64_t>(tensors::element_count(tensor)),
+                               bp_dtype_bits(dtype));
 }
 
 unsigned char* host_bytes(const bp_tensor& tensor) {
@@ -180,8 +181,14 @@ bp_status check(const char* name, const CopySide& side, bool is_alone) {
   if (t->layout != nullptr) {
     return refuse(BP_UNSUPPORTED, " has a layout; copy it to strides on its device first");
   }
-  if (bp_dtype_bits(t->dtype) % 8 != 0 || bp_dtype_bits(t->dtype) == 0) {
-    return refuse(BP_UNSUPPORTED, " has no elements of whole bytes; copy it as u8");
+  const uint32_t bits = bp_dtype_bits(t->dtype);
+  if (bits == 0) return refuse(BP_INVALID_ARGUMENT, " has a dtype that this host does not know");
+  if (bits % 8 == 0) return BP_OK;
+  if (!tensors::is_contiguous(*t) || tensors::element_count(*t) * bits % 8 != 0) {
+    return refuse(
+        BP_UNSUPPORTED,
+        " has packed elements with gaps, or its last element ends within a byte; allowed: "
+        "row-major elements that fill whole bytes");
   }
   return BP_OK;
 }

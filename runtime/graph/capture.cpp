@@ -15,8 +15,7 @@ bp_buffer_ref range_of(const char* call, const Tensor& tensor) {
                  " and the strides " + to_string(tensor.strides()) +
                  "; allowed: row-major elements without gaps, as contiguous() returns them");
   }
-  return {tensor.get()->buffer, tensor.get()->byte_offset,
-          static_cast<uint64_t>(tensor.numel()) * tensor.element_bytes()};
+  return {tensor.get()->buffer, tensor.get()->byte_offset, tensor.size_bytes()};
 }
 
 }  // namespace

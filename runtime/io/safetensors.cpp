@@ -7,6 +7,7 @@
 #include "registry/files/read_file.hpp"
 #include "registry/files/whole_file.hpp"
 #include "runtime/io/safetensors_header.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp {
 namespace {
@@ -48,9 +49,7 @@ std::string read_header_text(const std::string& path, std::ifstream& file, uint6
   return text;
 }
 
-uint64_t bytes_of(const Tensor& tensor) {
-  return static_cast<uint64_t>(tensor.numel()) * tensor.element_bytes();
-}
+uint64_t bytes_of(const Tensor& tensor) { return tensor.size_bytes(); }
 
 Header make_header(const TensorMap& tensors, const Metadata& metadata) {
   Header header{metadata, {}};
@@ -58,6 +57,11 @@ Header make_header(const TensorMap& tensors, const Metadata& metadata) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor) {
       throw Error(BP_INVALID_ARGUMENT, "save_safetensors: '" + name + "' is an empty tensor");
+    }
+    if (static_cast<uint64_t>(tensor.numel()) * tensor.element_bits() % 8 != 0) {
+      throw Error(BP_INVALID_ARGUMENT, "save_safetensors: '" + name + "' is " +
+                                           detail::describe(tensor) +
+                                           ", whose last element ends within a byte");
     }
     const uint64_t end = offset + bytes_of(tensor);
     header.entries.push_back({name, tensor.dtype(), tensor.shape().to_vector(), offset, end});

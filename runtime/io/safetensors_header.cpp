@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "registry/files/json_depth.hpp"
+#include "registry/tensors/strides.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp::safetensors {
@@ -27,7 +28,9 @@ constexpr DtypeName kDtypeNames[] = {
     {"I64", BP_I64},        {"F16", BP_F16},
     {"BF16", BP_BF16},      {"F32", BP_F32},
     {"F64", BP_F64},        {"F8_E4M3", BP_F8E4M3FN},
-    {"F8_E5M2", BP_F8E5M2},
+    {"F8_E5M2", BP_F8E5M2}, {"F8_E8M0", BP_F8E8M0FNU},
+    {"F6_E2M3", BP_F6E2M3}, {"F6_E3M2", BP_F6E3M2},
+    {"F4", BP_F4E2M1},
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
@@ -69,7 +72,12 @@ std::vector<int64_t> read_shape(const std::string& path, const std::string& name
 uint64_t size_of(const std::string& path, const Entry& entry) {
   try {
     const auto count = static_cast<uint64_t>(detail::count_elements(entry.shape));
-    return count * (bp_dtype_bits(entry.dtype) / 8);
+    const uint32_t bits = bp_dtype_bits(entry.dtype);
+    if (count * bits % 8 != 0) {
+      refuse(path, "'" + entry.name + "' has " + std::to_string(count) + " elements of " +
+                       std::to_string(bits) + " bits, which are not whole bytes");
+    }
+    return tensors::packed_bytes(count, bits);
   } catch (const Error& e) {
     refuse(path, "'" + entry.name + "'.shape: " + e.what());
   }

@@ -76,6 +76,24 @@ TEST_F(Safetensors, GivesBackWhatWasSaved) {
   EXPECT_EQ(files(), std::vector<std::string>{"weights.safetensors"});
 }
 
+TEST_F(Safetensors, HoldsPackedElements) {
+  const uint8_t codes[] = {0x21, 0x43, 0x65};
+  const Tensor f4 = from_host(codes, {3, 2}, BP_F4E2M1, Device("cpu"));
+  const Tensor f6 = from_host(codes, {4}, BP_F6E3M2, Device("cpu"));
+  save_safetensors(path(), {{"f4", f4}, {"f6", f6}});
+  const LoadedTensors loaded = load_safetensors(path());
+  for (const char* name : {"f4", "f6"}) {
+    const Tensor& read = loaded.tensors.at(name);
+    std::vector<uint8_t> bytes(3);
+    read.copy_to_host(bytes.data(), bytes.size());
+    EXPECT_EQ(bytes, std::vector<uint8_t>(codes, codes + 3)) << name;
+  }
+  EXPECT_EQ(loaded.tensors.at("f4").shape(), IntList({3, 2}));
+  EXPECT_EQ(loaded.tensors.at("f6").dtype(), bp_dtype{BP_F6E3M2});
+  EXPECT_THROW(save_safetensors(path(), {{"odd", from_host(codes, {3}, BP_F4E2M1, Device("cpu"))}}),
+               Error);
+}
+
 TEST_F(Safetensors, SaysWhichFieldOfAMalformedFileIsWrong) {
   const auto entry = [](const char* dtype, const char* shape, const char* offsets) {
     return std::string(R"({"w": {"dtype": )") + dtype + R"(, "shape": )" + shape +
@@ -96,6 +114,8 @@ TEST_F(Safetensors, SaysWhichFieldOfAMalformedFileIsWrong) {
   expect(file(entry("\"F32\"", "[2]", "[0, 8]"), 9), "the tensors end at byte 8 of 9");
   expect(file(entry("\"F64\"", "[4294967296, 4294967296]", "[0, 8]"), 8),
          "'w'.shape: a tensor of the shape (4294967296, 4294967296) has too many elements");
+  expect(file(entry("\"F4\"", "[3]", "[0, 2]"), 2),
+         "3 elements of 4 bits, which are not whole bytes");
   expect(file(R"({"w": {"dtype": "F32", "shape": [2]}})", 8), "'w' has no data_offsets");
   expect(file(R"({"w": 1})", 0), "'w' is not a JSON object");
   expect(file(R"({"w": {}, "w": {}})", 0), "names 'w' twice");

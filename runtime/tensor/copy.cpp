@@ -35,7 +35,7 @@ bp_buffer_ref bytes_of(const Tensor& x, uint64_t size_bytes) {
 }
 
 void check_size(const char* call, const Tensor& x, uint64_t size_bytes) {
-  const uint64_t needed = static_cast<uint64_t>(x.numel()) * x.element_bytes();
+  const uint64_t needed = x.size_bytes();
   if (size_bytes != needed) {
     fail(std::string(call) + ": the host has " + std::to_string(size_bytes) + " bytes, and " +
          describe(x) + " has " + std::to_string(needed));
@@ -67,7 +67,7 @@ Tensor Tensor::to(Device device) const {
     const NoGradGuard guard;
     // A copy through the host works between any two backends.
     const Tensor source = contiguous();
-    std::vector<uint8_t> bytes(static_cast<size_t>(numel()) * element_bytes());
+    std::vector<uint8_t> bytes(size_bytes());
     source.copy_to_host(bytes.data(), bytes.size());
     result = empty(shape(), dtype(), device);
     result.copy_from_host(bytes.data(), bytes.size());
@@ -123,10 +123,12 @@ void Tensor::copy_to_host(void* host, uint64_t size_bytes) const {
 void Tensor::check_host_type(bp_dtype wanted, uint64_t size_bytes) const {
   const bp_dtype given = dtype();
   const bool is_raw = (given == BP_F16 || given == BP_BF16) && wanted == BP_U16;
-  const bool is_byte = element_bytes() == 1 && (wanted == BP_U8 || wanted == BP_I8);
+  const bool is_byte = element_bits() == 8 && (wanted == BP_U8 || wanted == BP_I8);
   if (given == wanted || is_raw || (is_byte && size_bytes == 1)) return;
   detail::fail("to_vector: the tensor is " + dtype_text(given) + ", and the host type is " +
-               dtype_text(wanted) + "; use to(dtype) first");
+               dtype_text(wanted) +
+               (element_bits() % 8 == 0 ? "; use to(dtype) first"
+                                        : "; copy_to_host() gives the bytes of packed elements"));
 }
 
 namespace {
@@ -137,8 +139,9 @@ bp_scalar read_element(const Tensor& x) {
     detail::fail("item: the tensor has the shape " + to_string(x.shape()) +
                  "; allowed: one element");
   }
+  if (detail::is_coded(x.dtype())) return read_element(detail::decoded(x));
   uint64_t bits = 0;
-  x.copy_to_host(&bits, x.element_bytes());
+  if (x.size_bytes() <= sizeof(bits)) x.copy_to_host(&bits, x.size_bytes());
   const auto float_bits = [](double value) { return std::bit_cast<uint64_t>(value); };
   switch (x.dtype()) {
     case BP_F64:

@@ -58,7 +58,10 @@ std::vector<int64_t> shown(int64_t extent, bool is_cut, int64_t edge) {
 class Printer {
  public:
   Printer(const Tensor& tensor, const PrintOptions& options)
-      : tensor_(tensor), options_(options), is_cut_(tensor.numel() > options.threshold) {}
+      : dtype_(tensor.dtype()),
+        tensor_(detail::is_coded(dtype_) ? detail::decoded(tensor) : tensor),
+        options_(options),
+        is_cut_(tensor.numel() > options.threshold) {}
 
   std::string text() {
     visit(tensor_, [this](const Tensor& row) { read_row(row); });
@@ -69,7 +72,7 @@ class Printer {
     for (const std::string& item : texts_) width_ = std::max(width_, item.size());
     std::string body;
     write(0, body);
-    return body + "  " + dtype_text(tensor_.dtype()) + " " + to_string(tensor_.shape()) + " on " +
+    return body + "  " + dtype_text(dtype_) + " " + to_string(tensor_.shape()) + " on " +
            tensor_.device().name();
   }
 
@@ -143,7 +146,8 @@ class Printer {
     out += ']';
   }
 
-  Tensor tensor_;
+  bp_dtype dtype_;
+  Tensor tensor_;  // Of numbers that a host has.
   PrintOptions options_;
   bool is_cut_;
   std::vector<double> floats_;

@@ -14,8 +14,8 @@ namespace {
 
 uint64_t size_in_bytes(bp_dtype dtype, const int64_t* shape, uint32_t count) {
   const uint32_t bits = bp_dtype_bits(dtype);
-  if (bits == 0 || bits % 8 != 0) fail("a tensor cannot have the dtype " + dtype_text(dtype));
-  return static_cast<uint64_t>(count_elements(IntList(shape, count))) * (bits / 8);
+  if (bits == 0) fail("a tensor cannot have the dtype " + dtype_text(dtype));
+  return tensors::packed_bytes(static_cast<uint64_t>(count_elements(IntList(shape, count))), bits);
 }
 
 void release(Storage* storage) noexcept {
@@ -109,6 +109,13 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
 }
 
 TensorImpl* make_alias(const TensorImpl& of, uint32_t ndim, int64_t element_offset) {
+  const int64_t first_bit = element_offset * int64_t{bp_dtype_bits(of.view.dtype)};
+  if (first_bit % 8 != 0) {
+    fail("a view begins at element " + std::to_string(element_offset) + " of a tensor of " +
+         dtype_text(of.view.dtype) +
+         ", which begins within a byte; allowed: elements that begin "
+         "at a whole byte");
+  }
   auto* impl = new TensorImpl;
   impl->storage = of.storage;
   impl->storage->references.fetch_add(1, std::memory_order_relaxed);
@@ -116,10 +123,7 @@ TensorImpl* make_alias(const TensorImpl& of, uint32_t ndim, int64_t element_offs
   impl->view.shape = impl->shape();
   impl->view.strides = impl->strides();
   impl->view.ndim = ndim;
-  if (element_offset != 0) {
-    impl->view.byte_offset +=
-        static_cast<uint64_t>(element_offset) * (bp_dtype_bits(of.view.dtype) / 8);
-  }
+  impl->view.byte_offset += static_cast<uint64_t>(first_bit / 8);
   return impl;
 }
 
@@ -142,6 +146,10 @@ int64_t Tensor::shape(int64_t axis) const {
 }
 
 int64_t Tensor::numel() const { return tensors::element_count(*get()); }
+
+uint64_t Tensor::size_bytes() const {
+  return tensors::packed_bytes(static_cast<uint64_t>(numel()), bp_dtype_bits(dtype()));
+}
 
 Device Tensor::device() const { return Device(detail::target_of(*this)); }
 
@@ -188,7 +196,7 @@ Tensor scalar(Scalar value, bp_dtype dtype, Device device) {
 
 Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
-  tensor.copy_from_host(data, static_cast<uint64_t>(tensor.numel()) * tensor.element_bytes());
+  tensor.copy_from_host(data, tensor.size_bytes());
   return tensor;
 }
 

@@ -72,6 +72,13 @@ inline void count_write(const Tensor& tensor) {
   tensor.impl()->storage->version.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Returns whether elements of the dtype are codes of at most 8 bits that decoded() turns into
+// numbers: packed integers, and floats of 4 to 8 bits.
+bool is_coded(bp_dtype dtype);
+
+// Returns the elements of such a tensor, which the host has read, in i64 or f32.
+Tensor decoded(const Tensor& x);
+
 inline dims::View shape_of(const Tensor& tensor) { return dims::shape(*tensor.get()); }
 
 // Returns text like "f32 (2, 3)".

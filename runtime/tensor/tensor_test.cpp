@@ -44,6 +44,60 @@ TEST_F(Tensors, ConvertBetweenDtypes) {
   EXPECT_EQ(x.to(BP_F32).impl(), x.impl()) << "nothing to convert";
 }
 
+TEST_F(Tensors, MayHavePackedElements) {
+  const uint8_t bytes[] = {0x21, 0xF3, 0x65, 0x87};  // 1 2 3 -1, 5 6 7 -8 in i4.
+  const Tensor packed = from_host(bytes, {2, 4}, BP_I4, device);
+  EXPECT_EQ(packed.numel(), 8);
+  EXPECT_EQ(packed.size_bytes(), 4u);
+  EXPECT_EQ(packed.element_bits(), 4u);
+  const auto bytes_of = [](const Tensor& of) {
+    std::vector<uint8_t> read(of.size_bytes());
+    of.copy_to_host(read.data(), read.size());
+    return read;
+  };
+  EXPECT_EQ(bytes_of(packed.clone()), (std::vector<uint8_t>{0x21, 0xF3, 0x65, 0x87}));
+  EXPECT_EQ(bytes_of(packed.select(0, 1)), (std::vector<uint8_t>{0x65, 0x87}));
+  EXPECT_EQ(bytes_of(packed.slice(1, 2, 4)), (std::vector<uint8_t>{0xF3, 0x87}));
+  EXPECT_EQ(to_string(packed),
+            "[[ 1,  2,  3, -1],\n [ 5,  6,  7, -8]]  i4 (2, 4) on " + std::string(device.name()));
+  EXPECT_EQ(from_host(bytes, {1}, BP_U4, device).item<int>(), 1);
+  EXPECT_EQ(full({2}, 1.5, BP_F4E2M1, device).select(0, 0).item<double>(), 1.5);
+  packed.select(0, 0).fill(-2);
+  EXPECT_EQ(bytes_of(packed), (std::vector<uint8_t>{0xEE, 0xEE, 0x65, 0x87}));
+}
+
+TEST_F(Tensors, OfPackedElementsBeginAtWholeBytes) {
+  const uint8_t bytes[] = {0x21, 0x43, 0x65, 0x87};
+  const Tensor packed = from_host(bytes, {2, 4}, BP_I4, device);
+  const auto failure = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(failure([&] { packed.select(1, 1); }).find("begins within a byte"), std::string::npos);
+  EXPECT_NE(failure([&] { packed.as_strided({1}, {1}, 3); }).find("begins within a byte"),
+            std::string::npos);
+  EXPECT_NE(failure([&] { packed.as_strided({9}, {1}, 0); }).find("leave the memory of"),
+            std::string::npos);
+  EXPECT_NE(failure([&] { packed.to_vector<uint8_t>(); }).find("copy_to_host() gives the bytes"),
+            std::string::npos);
+  EXPECT_NE(failure([&] { packed.to(BP_F32); }).find("the call converts its elements"),
+            std::string::npos);
+}
+
+TEST_F(Tensors, OfFloatsOfEightBitsArePrintedAsNumbers) {
+  const uint8_t codes[] = {0x38, 0xFE, 0x01};
+  EXPECT_EQ(from_host(codes, {1}, BP_F8E4M3FN, device).item<double>(), 1);
+  const std::string text = to_string(from_host(codes, {2}, BP_F8E4M3FN, device));
+  EXPECT_EQ(text, "[   1., -448.]  f8e4m3fn (2,) on " + std::string(device.name()));
+  const uint8_t scales[] = {127, 130};
+  EXPECT_EQ(to_string(from_host(scales, {2}, BP_F8E8M0FNU, device)),
+            "[1., 8.]  f8e8m0fnu (2,) on " + std::string(device.name()));
+}
+
 TEST_F(Tensors, ShareTheMemoryOfTheirViews) {
   x.select(0, 1).fill(9);
   EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 2, 9, 9, 9}));

@@ -345,12 +345,13 @@ Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const
   const bool has_elements = detail::count_elements(wanted) > 0;
   const bp_buffer_ref& memory = impl_->storage->block->ref;
   const tensors::Reach reach = tensors::reach_of(rank, wanted.data(), strides.data());
-  // The range is in bytes from the beginning of the storage.
+  // The range is in bits from the beginning of the storage.
+  const tensors::Wide bits = element_bits();
   const tensors::Wide first =
-      tensors::Wide{offset} * element_bytes() + (impl_->view.byte_offset - memory.byte_offset);
-  const tensors::Wide begin = first + reach.lowest * element_bytes();
-  const tensors::Wide end = first + (reach.highest + 1) * element_bytes();
-  if (has_elements && (begin < 0 || end > memory.size_bytes)) {
+      offset * bits + 8 * tensors::Wide{impl_->view.byte_offset - memory.byte_offset};
+  const tensors::Wide begin = first + reach.lowest * bits;
+  const tensors::Wide end = first + (reach.highest + 1) * bits;
+  if (has_elements && (begin < 0 || end > 8 * tensors::Wide{memory.size_bytes})) {
     detail::fail("as_strided: shape " + to_string(wanted) + ", strides " + to_string(strides) +
                  " and offset " + std::to_string(offset) + " leave the memory of " +
                  std::to_string(memory.size_bytes) + " bytes");

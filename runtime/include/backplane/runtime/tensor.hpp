@@ -150,7 +150,10 @@ class Tensor {
   int64_t shape(int64_t axis) const;
   int64_t numel() const;
   bp_dtype dtype() const { return get()->dtype; }
-  uint64_t element_bytes() const { return bp_dtype_bits(dtype()) / 8; }
+  uint64_t element_bits() const { return bp_dtype_bits(dtype()); }
+  // Returns the bytes of all elements without gaps, as copy_to_host() gives them. Elements of fewer
+  // than 8 bits are packed from the low bits of a byte up, and the last byte may not be full.
+  uint64_t size_bytes() const;
   Device device() const;
   bool is_contiguous() const;  // Whether the elements are row-major without gaps.
 
