@@ -42,6 +42,16 @@ SHARED_HEADERS = {
 # Headers with one source behind them, which each module above that uses them compiles into its own
 # library: the library of the module that has it does not export it.
 SHARED_SOURCES = {"registry/files/sha256.hpp"}
+# Files that show users how to ask for the package.
+FIND_PACKAGE = (
+    "README.md",
+    ".ci/package/CMakeLists.txt",
+    "backends/template/CMakeLists.txt",
+    "examples/01_hello_abi.c",
+    "examples/02_vendor_backend/CMakeLists.txt",
+    "examples/05_vendor_op/CMakeLists.txt",
+    "examples/CMakeLists.txt",
+)
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
 # Public headers in folders of their own, with the module of each folder.
@@ -262,6 +272,16 @@ def check_versions(read):
     version = re.search(r"project\(backplane VERSION ([\d.]+)", read("CMakeLists.txt")).group(1)
     if not re.search(rf"^## {re.escape(version)}\b", read("CHANGELOG.md"), re.MULTILINE):
         yield f"CHANGELOG.md has no section for version {version} of CMakeLists.txt"
+    abi = f"{header.get('MAJOR')}.{header.get('MINOR')}"
+    if not version.startswith(f"{abi}."):
+        yield (
+            f"CMakeLists.txt has version {version}; it begins with that of the ABI, {abi}, because "
+            f"users ask find_package() for the ABI"
+        )
+    for name in FIND_PACKAGE:
+        for asked in re.findall(r"find_package\(Backplane ([\d.]+)", read(name)):
+            if asked != abi:
+                yield f"{name} asks for Backplane {asked}; the ABI is {abi}"
 
 
 def tracked_files():

@@ -130,12 +130,28 @@ class CheckTree(unittest.TestCase):
         files = {
             "api/include/backplane/base.h": "#define BP_ABI_MAJOR 0\n#define BP_ABI_MINOR 2\n",
             "api/cmake/BackplaneBackend.cmake": (
-                "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 1)\n"
+                "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 2)\n"
             ),
             "CMakeLists.txt": "project(backplane VERSION 0.2.0",
-            "CHANGELOG.md": "## 0.1.0\n",
+            "CHANGELOG.md": "## 0.2.0\n",
         }
-        self.assertEqual(len(list(check_tree.check_versions(files.get))), 2)
+        files |= {name: "find_package(Backplane 0.2 REQUIRED)" for name in check_tree.FIND_PACKAGE}
+        self.assertEqual(list(check_tree.check_versions(files.get)), [])
+        for name, text, words in (
+            (
+                "api/cmake/BackplaneBackend.cmake",
+                "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 1)\n",
+                "ABI minor is 2 in base.h, 1 in",
+            ),
+            ("CHANGELOG.md", "## 0.1.0\n", "no section for version 0.2.0"),
+            ("README.md", "find_package(Backplane 0.1 REQUIRED)", "asks for Backplane 0.1"),
+        ):
+            found = list(check_tree.check_versions((files | {name: text}).get))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(words, found[0])
+        files["CMakeLists.txt"] = "project(backplane VERSION 0.3.0"
+        files["CHANGELOG.md"] = "## 0.3.0\n"
+        self.assertIn("begins with that of the ABI", *check_tree.check_versions(files.get))
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ class Package(Tree):
 
     USER = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
-find_package(Backplane 0.1 REQUIRED)
+find_package(Backplane 0.3 REQUIRED)
 add_library(user_chip SHARED user_chip.c)
 """
     CHIP = "int bp_backend_entry(void) { return 0; }\n"
@@ -191,7 +191,7 @@ add_library(user_chip SHARED user_chip.c)
         shutil.rmtree(self.root / ".ci/package")
         self.write(".ci/package/CMakeLists.txt", self.USER)
         self.write(".ci/package/user_chip.c", self.CHIP)
-        self.install("set(PACKAGE_VERSION 0.1)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
+        self.install("set(PACKAGE_VERSION 0.3)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
 
     def install(self, version, status=0):
         """Writes what `cmake --install` finds: the files of a package."""
@@ -218,7 +218,7 @@ add_library(user_chip SHARED user_chip.c)
         self.assert_fails("package", "let other symbols than bp_backend_entry out")
 
     def test_sees_a_backend_that_is_not_right(self):
-        self.install("set(PACKAGE_VERSION 0.1)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n", status=1)
+        self.install("set(PACKAGE_VERSION 0.3)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n", status=1)
         self.assert_fails("package", "the vendor's backend of the examples is not right")
 
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "backplane/base.h"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/files.hpp"
 
@@ -80,7 +81,9 @@ std::string project_file(const Name& name) {
          "project(" +
          name.target() +
          " LANGUAGES C)\n\n"
-         "find_package(Backplane 0.1 REQUIRED)\n\n"
+         "find_package(Backplane " +
+         std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR) +
+         " REQUIRED)\n\n"
          "backplane_add_backend(" +
          name.target() +
          "\n"
