@@ -160,7 +160,8 @@ class Description:
             f'     .numerics = "{op.numerics}",',
             f"     .decomposition = {lines(op.decompose)},",
             f"     .backward = {lines(backward(op))},",
-            f"     .formula_revision = {op.decompose_revision}}},",
+            f"     .formula_revision = {op.decompose_revision},",
+            f"     .backward_revision = {op.backward_revision}}},",
         ]
 
 

@@ -52,11 +52,11 @@ class Value:
 # ---- Scopes --------------------------------------------------------------------------------------
 
 
-def scope_of(op):
+def scope_of(op, known=None):
     """Returns the names that an expression of `op` may use: {name: type}. The type of a tensor is
-    tensor, list or operand."""
+    tensor, list or operand. `known` are the arguments of which it may speak, by default all."""
     scope = {}
-    for arg in op.args:
+    for arg in op.args if known is None else known:
         if arg.is_list and arg.is_tensor:
             scope[arg.name] = "list"
         elif arg.is_tensor:

@@ -275,16 +275,18 @@ class FormulaParser:
                 refuse(node, f"{call.op.name} needs {arg.name}")
 
 
+def known_in(op, revision):
+    """Returns the arguments that a formula of this revision knows."""
+    return [a for a in op.args if a.since <= revision]
+
+
 def parse_decomposition(op, ops, dtypes):
     """Returns the Formula of `decompose`, which gives every output of `op` a value, or None for a
     core op. The formula knows the arguments that its revision has, and no later ones."""
     if not op.decompose:
         return None
-    known = [a for a in op.args if a.since <= op.decompose_revision]
-    scope = scope_of(op)
-    for arg in op.args:
-        if arg not in known:
-            del scope[arg.name]
+    known = known_in(op, op.decompose_revision)
+    scope = scope_of(op, known)
     parser = FormulaParser(ops, scope, dtypes)
     outputs = [a.name for a in known if a.is_out]
     parser.unset = set(outputs)
@@ -295,18 +297,19 @@ def parse_decomposition(op, ops, dtypes):
 
 
 def parse_backward(op, ops, dtypes):
-    """Returns the Backward of `op`."""
-    scope = scope_of(op) | {f"grad_{a.name}": "tensor" for a in op.args if a.is_out}
+    """Returns the Backward of `op`, which knows the arguments that its revision has."""
+    known = known_in(op, op.backward_revision)
+    scope = scope_of(op, known) | {f"grad_{a.name}": "tensor" for a in known if a.is_out}
     if isinstance(op.backward, str):
         if op.backward.startswith("none: "):
             return Backward(reason=op.backward[6:])
-        return _bind_backward(op, ops, scope)
+        return _bind_backward(op, ops, scope, known)
     parser = FormulaParser(ops, scope, dtypes)
     result = Backward(prelude=parser.assigns(op.backward.get("prelude", "")))
     for name, text in op.backward.items():
         if name == "prelude":
             continue
-        if not op.arg(name) or not op.arg(name).is_input:
+        if op.arg(name) not in known or not op.arg(name).is_input:
             raise ExpressionError(f"'{name}' is no input of this op")
         # For a list, the formula is that of one item: NAME.shape and before(NAME, axis) belong to
         # the item.
@@ -316,7 +319,7 @@ def parse_backward(op, ops, dtypes):
     return result
 
 
-def _bind_backward(op, ops, scope):
+def _bind_backward(op, ops, scope, known):
     """Binds the op that `backward` names by the names of its arguments."""
     other = ops.get(op.backward.replace(".", "_"))
     if other is None:
@@ -325,11 +328,15 @@ def _bind_backward(op, ops, scope):
     for arg in other.args:
         if arg.is_out:
             name = arg.name.removeprefix("grad_")
-            if name == arg.name or not op.arg(name) or not op.arg(name).is_input:
+            if arg.is_appended and op.arg(name) not in known:
+                continue  # The gradient of what came later.
+            if name == arg.name or op.arg(name) not in known or not op.arg(name).is_input:
                 raise ExpressionError(
                     f"{other.name}: output '{arg.name}' is the gradient of no input")
             result.gradients[name] = arg.name
         elif arg.name not in scope:
+            if arg.is_appended:  # The call does without what came later.
+                continue
             raise ExpressionError(
                 f"{other.name}: '{arg.name}' is no argument here, and no gradient")
         elif arg.kind == "scalar|tensor":

@@ -27,6 +27,28 @@ square:
 """
 
 
+# Revisions 4 and 5 brought an argument of each kind and a value. The gradient knows no more than
+# its own revision has.
+GROWN = """\
+square:
+  id: 99
+  lifecycle: [[stable, "0.1"]]
+  profile: infer
+  doc: The square of x.
+  args:
+    x: {kind: tensor, dtypes: float}
+    y: {kind: out, dtype: like(x), shape: "x.shape"}
+    mode: {kind: "enum(square_mode: plain, hard)", values_since: {hard: 4}}
+    n: {kind: i32, since: 4}
+    t: {kind: "tensor?", dtype: like(x), shape: "x.shape", since: 5}
+    s: {kind: "scalar|tensor", dtype: f32, since: 5}
+    ts: {kind: "tensor[]", dtype: like(x), since: 5}
+    z: {kind: "out?", dtype: like(x), shape: "x.shape", since: 5}
+  backward: {x: "mul(mul(grad_y, x), FACTOR)"}
+  numerics: E1
+"""
+
+
 class GradientTest(unittest.TestCase):
     """What emit_autograd.py and emit_wrappers.py write for gradients."""
 
@@ -59,11 +81,49 @@ class GradientTest(unittest.TestCase):
         self.assertNotIn("attach(*node, mean", self.node("layer_norm"))
 
     def test_an_output_that_may_be_missing_must_be_asked_for(self):
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "small.yaml").write_text(CARELESS, encoding="utf-8")
-            op = spec.load(folder, others=list(self.ops.values()))[0]
+        op = self.load(CARELESS)
         with self.assertRaisesRegex(spec.SpecError, "z may not be there: ask given"):
             emit_autograd.NodeSource(op)
+
+    def load(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "small.yaml").write_text(text, encoding="utf-8")
+            return spec.load(folder, others=list(self.ops.values()))[0]
+
+    def grown(self, keys="", factor="2"):
+        text = GROWN.replace("  numerics", f"{keys}  numerics")
+        return self.load(text.replace("FACTOR", factor))
+
+    def test_a_call_that_gives_what_came_later_is_not_recorded(self):
+        later = {"mode hard": "frame.mode == 2", "n": "frame.n != 0", "t": "frame.t != nullptr",
+                 "s": "frame.s != nullptr || frame.s_scalar.dtype != 0",
+                 "ts": "frame.ts_count != 0", "z": "frame.z != nullptr"}
+        for keys, known in (("", 0), ("  backward_revision: 4\n", 2),
+                            ("  backward_revision: 5\n", 6)):
+            op = self.grown(keys)
+            wanted = dict(list(later.items())[known:])
+            self.assertEqual(dict(signatures.given_later(op)), wanted)
+            lines = emit_wrappers.Body(op, False, []).build()
+            launch = lines.index("  detail::launch(in.target(), BP_OP_SQUARE, &frame);")
+            found = [at for at, line in enumerate(lines) if "fail_later_gradient" in line]
+            self.assertEqual(len(found), len(wanted))
+            for at, (what, condition) in zip(found, wanted.items()):
+                self.assertLess(at, launch)
+                self.assertEqual(lines[at - 1], f"  if (({condition}) && detail::is_recorded(x))")
+                self.assertIn(f'"square", "{what}", {op.backward_revision}', lines[at])
+        for name in ("softmax", "sdpa", "linear"):
+            self.assertNotIn("fail_later_gradient", self.wrapper(name))
+
+    def test_a_gradient_knows_nothing_newer_than_its_revision(self):
+        for keys, factor, words in (
+                ("", "n", "no such name"), ("  backward_revision: 4\n", "t", "no such name"),
+                ("  backward_revision: 6\n", "2", "6 is not from 3, which brought the op, to 5")):
+            with self.assertRaisesRegex(spec.SpecError, words):
+                self.grown(keys, factor)
+        self.grown("  backward_revision: 5\n", "t")
+        with self.assertRaisesRegex(spec.SpecError, "backward_revision: the op has no gradient"):
+            self.load(GROWN[:GROWN.index("  backward")] + '  backward: "none: a test"\n'
+                      "  backward_revision: 4\n  numerics: E1\n")
 
     def test_lists_have_a_gradient_for_each_tensor(self):
         text = self.node("cat")

@@ -87,7 +87,7 @@ def inputs(op):
         if arg.is_list and arg.is_tensor:
             result.append(Parameter("std::span<const Tensor>", arg.name))
         elif arg.kind == "tensor" and is_elementwise(op) or arg.has_scalar:
-            default = "0" if arg.may_be_absent else None
+            default = "0" if arg.may_be_absent or arg.is_appended else None
             result.append(Parameter("const Operand&", arg.name, default))
         elif arg.is_tensor:
             result.append(Parameter("const Tensor&", arg.name, "{}" if arg.is_optional else None))
@@ -156,6 +156,24 @@ def ready(op, name):
 
 def is_recorded(op):
     return f"detail::is_recorded({', '.join(ready(op, a.name) for a in recorded_inputs(op))})"
+
+
+def given_later(op):
+    """Yields what a call may give that came after the revision of the op's gradient, in words, with
+    the condition over the frame under which the call gives it."""
+    for arg in op.args:
+        name = f"frame.{arg.name}"
+        if arg.since <= op.backward_revision:
+            for value, revision in arg.values_since.items():
+                if revision > op.backward_revision:
+                    number = arg.first_value + arg.enum_values.index(value)
+                    yield f"{arg.name} {value}", f"{name} == {number}"
+        elif arg.has_scalar:
+            yield arg.name, f"{name} != nullptr || {name}_scalar.dtype != 0"
+        elif arg.is_list:
+            yield arg.name, f"{name}_count != 0"
+        else:
+            yield arg.name, f"{name} != {'nullptr' if arg.is_tensor else '0'}"
 
 
 def recorded_arguments(op):

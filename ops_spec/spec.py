@@ -201,6 +201,7 @@ class Op:
     # The formula serves calls that give one of these arguments; every call if there is none.
     decompose_where_given: list
     backward: object               # As written; `gradients` has it parsed.
+    backward_revision: int         # The revision for which it was written: it knows no more.
     numerics: str                  # A key of classes.CLASSES; the formula may decide it.
     samples: str                   # The data of the cases of an element-wise op, else "".
     flops: str                     # Of a product: multiplications and additions, else "".
@@ -353,7 +354,8 @@ def _make_op(name, entry, path, lines):
               decompose=entry.get("decompose", "").rstrip(),
               decompose_revision=entry.get("decompose_revision", since),
               decompose_where_given=entry.get("decompose_where_given", []),
-              backward=entry["backward"], numerics=entry.get("numerics", ""),
+              backward=entry["backward"], backward_revision=entry.get("backward_revision", since),
+              numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
               since=since, lines=own)
 
@@ -428,15 +430,18 @@ def _check_growth(op):
                            f"revisions after {arg.since}", "args", arg.name, "values_since")
 
 
-def _check_decompose_revision(op, newest):
-    """Checks that a decomposition claims no revision that does not exist yet, because its author
-    cannot have read what that one brings."""
-    key = "decompose_revision"
-    if (key,) in op.lines and not op.decompose:
-        raise op.error("decompose_revision: the op has no decomposition", key)
-    if not op.since <= op.decompose_revision <= newest:
-        raise op.error(f"decompose_revision: {op.decompose_revision} is not from {op.since}, which "
-                       f"brought the op, to {newest}, which is the newest", key)
+def _check_formula_revisions(op, newest):
+    """Checks that no formula claims a revision that does not exist yet, because its author cannot
+    have read what that one brings."""
+    has_gradient = not str(op.backward).startswith("none: ")
+    for key, revision, is_there, what in (
+            ("decompose_revision", op.decompose_revision, op.decompose, "decomposition"),
+            ("backward_revision", op.backward_revision, has_gradient, "gradient")):
+        if (key,) in op.lines and not is_there:
+            raise op.error(f"{key}: the op has no {what}", key)
+        if not op.since <= revision <= newest:
+            raise op.error(f"{key}: {revision} is not from {op.since}, which brought the op, to "
+                           f"{newest}, which is the newest", key)
     for name in op.decompose_where_given:
         arg = op.arg(name)
         if arg and arg.since > op.decompose_revision:
@@ -556,7 +561,7 @@ def load(folder=HERE / "ops", others=()):
         op.dtype_order = _order_dtypes(op)
     _check_ids([*others, *ops])
     for op in ops:
-        _check_decompose_revision(op, revisions(ops)[-1])
+        _check_formula_revisions(op, revisions(ops)[-1])
         _parse_expressions(op, {o.c_name: o for o in [*others, *ops]})
     for op in ops:
         classes.check(op)

@@ -89,6 +89,7 @@ void RecordedOps::add(const json& line) {
   value.at("revision").get_to(desc.revision);
   value.at("frame_size_bytes").get_to(desc.frame_size_bytes);
   value.at("formula_revision").get_to(desc.formula_revision);
+  value.at("backward_revision").get_to(desc.backward_revision);
   desc.arguments = arguments.data();
   desc.argument_count = arguments.size();
   desc.argument_stride_bytes = sizeof(bp_op_argument);

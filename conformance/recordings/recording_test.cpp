@@ -182,6 +182,7 @@ TEST_F(Recordings, DescribeOpsThatNoPluginHasDescribed) {
                            {{"since", 1},
                             {"revision", 1},
                             {"formula_revision", 1},
+                            {"backward_revision", 1},
                             {"frame_size_bytes", 32},
                             {"infers", false},
                             {"decomposition", "y = add(a, b)"},

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +20,7 @@ namespace bp::core {
 
 using services::CaptureParts;
 
-// What a bp_capture* points to. A capture that is destroyed while it is open is abandoned.
+// What a bp_capture* stands for. A capture that is destroyed while it is open is abandoned.
 struct Capture {
   Target* target = nullptr;  // NULL after the unload, and after a reset of the device.
   bp_stream* stream = nullptr;
@@ -93,6 +95,40 @@ struct CapturedGraph {
 
 namespace {
 
+// The captures that have not ended, by their handles. A handle is a number that is never given
+// again, so that each use of an old handle is noticed.
+class OpenCaptures {
+ public:
+  bp_capture* add(std::unique_ptr<Capture> capture) {
+    const std::lock_guard lock(mutex_);
+    auto* const handle = reinterpret_cast<bp_capture*>(++last_);
+    captures_.emplace(handle, std::move(capture));
+    return handle;
+  }
+
+  // Removes a capture from the list. Returns NULL if there is no such capture.
+  std::unique_ptr<Capture> take(bp_capture* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = captures_.find(handle);
+    if (found == captures_.end()) return nullptr;
+    std::unique_ptr<Capture> capture = std::move(found->second);
+    captures_.erase(found);
+    return capture;
+  }
+
+ private:
+  std::mutex mutex_;  // It guards the members below.
+  uintptr_t last_ = 0;
+  std::map<bp_capture*, std::unique_ptr<Capture>> captures_;
+};
+
+// The list is never freed: a capture that nobody ends must not call its backend when the process
+// exits.
+OpenCaptures& open_captures() {
+  static auto& captures = *new OpenCaptures;
+  return captures;
+}
+
 constexpr uint32_t kFirstDesc = offsetof(bp_capture_desc, slot_count) + sizeof(uint64_t);
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstInfo = offsetof(bp_captured_graph_info, graph) + sizeof(void*);
@@ -141,9 +177,11 @@ bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
   }
   if (status != BP_OK) return status;
   target.caches->captures().add(info.capture_id, capture->parts);
-  const std::lock_guard lock(target.captures_mutex);
-  target.captures.push_back(capture.get());
-  *out_capture = reinterpret_cast<bp_capture*>(capture.release());
+  {
+    const std::lock_guard lock(target.captures_mutex);
+    target.captures.push_back(capture.get());
+  }
+  *out_capture = open_captures().add(std::move(capture));
   return BP_OK;
 }
 
@@ -270,7 +308,12 @@ bp_status bp_capture_begin(const bp_target* target, bp_stream* stream, const bp_
 bp_status bp_capture_end(bp_capture* capture, bp_captured_graph** out_graph) {
   return guarded([&]() -> bp_status {
     if (capture == nullptr) return is_null("capture");
-    const std::unique_ptr<Capture> owned(reinterpret_cast<Capture*>(capture));
+    const std::unique_ptr<Capture> owned = open_captures().take(capture);
+    if (owned == nullptr) {
+      return bp::fail(BP_INVALID_ARGUMENT,
+                      "capture.end: capture is no open capture; bp_capture_end() ends a handle, "
+                      "whatever it returns, and takes each handle once");
+    }
     return owned->target == nullptr ? was_lost("capture.end") : end(*owned, out_graph);
   });
 }

@@ -33,6 +33,37 @@ TEST_F(CaptureTest, KeepsPreparedCallsThatItsCallerReleases) {
   destroy(graph);
 }
 
+TEST_F(CaptureTest, EndsAHandleOnce) {
+  bp_capture* const first = begin();
+  bp_captured_graph* const graph = end(first);
+  bp_capture* const second = begin();
+  EXPECT_NE(first, second) << "a handle is never given again";
+  bp_captured_graph* none = nullptr;
+  for (bp_captured_graph** out : {&none, static_cast<bp_captured_graph**>(nullptr)}) {
+    EXPECT_EQ(bp_capture_end(first, out), BP_INVALID_ARGUMENT);
+    EXPECT_NE(refusal().find("takes each handle once"), std::string::npos) << refusal();
+    EXPECT_EQ(none, nullptr);
+  }
+  EXPECT_EQ(bp_capture_end(reinterpret_cast<bp_capture*>(&none), &none), BP_INVALID_ARGUMENT);
+  bp_block* const block = take(4096);
+  fill(block, 1);
+  bp_captured_graph* const other = end(second);
+  EXPECT_EQ(info(other).node_count, 1u) << "the refusals ended nothing";
+  replay(graph);
+  replay(other);
+  EXPECT_EQ(bp_block_free(block), BP_OK);
+  destroy(graph);
+  destroy(other);
+}
+
+TEST_F(CaptureTest, EndsAHandleOnceAlsoAfterAReset) {
+  bp_capture* const capture = begin();
+  ASSERT_EQ(target->devices->reset(target->devices->self, target->device), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(bp_capture_end(capture, nullptr), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_capture_end(capture, nullptr), BP_INVALID_ARGUMENT);
+}
+
 // A device that has a compiler and no kernels.
 class CaptureOfPrograms : public CaptureTest {
  protected:

@@ -126,10 +126,14 @@ typedef struct bp_op_desc {
    * computes them, or formulas that give grad_x a value for an input x, and read grad_y for an
    * output y. The host checks it as it checks a decomposition, and runs no gradient. */
   const char* backward;
-  /* The revision for which decomposition and backward were written; 0: since. [OP-9] The
-   * decomposition serves no call that gives what came later. */
+  /* The revision for which the decomposition was written; 0: since. [OP-9] The decomposition serves
+   * no call that gives what came later. */
   uint32_t formula_revision;
-  uint32_t reserved;
+  /* The revision for which backward was written; 0: formula_revision. [OP-10] backward gives no
+   * gradient of a call that gives what came later. Who computes gradients refuses such a call and
+   * names what it gives: the member of a bp_op_argument whose `since` is later, or the value of an
+   * enumeration whose entry of value_revisions is later. */
+  uint32_t backward_revision;
 
   /* Optional, for bp_registrar::add_ops; NULL in what the host lends. Infers dtype and shape of the
    * outputs that are no lists, in the order of the frame, where shape_rules cannot say them. The

@@ -56,7 +56,8 @@ typedef struct bp_captured_graph bp_captured_graph;
 BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
                                   const bp_capture_desc* desc, bp_capture** out_capture);
 
-/* Ends the capture, whatever the status: `capture` is gone. A NULL out_graph abandons what was
+/* Ends the capture, whatever the status: `capture` is gone, and a second call with it is
+ * BP_INVALID_ARGUMENT and ends nothing. A NULL out_graph abandons what was
  * recorded. After a failure there is no graph: BP_INVALID_ARGUMENT if a stream of the capture was
  * not joined again, BP_DEVICE_LOST after a reset or the unload, else that of the backend. The
  * memory of a capture without a graph goes back once the caller has freed its blocks. */
