@@ -183,6 +183,27 @@ TEST(Formulas, KnowNothingThatCameAfterTheirRevision) {
   EXPECT_EQ(owned.add(op.desc(), &number), "formula_revision is 3; allowed are 1 to 2");
 }
 
+// [OP-10]
+TEST(Formulas, OfGradientsKnowNothingThatCameAfterTheirOwnRevision) {
+  TestOp op("acme.later_gradient");
+  op.append_bias();
+  op.decomposition = "y = add(matmul(x, weight, alpha=0, beta=0), bias)";
+  op.backward = "grad_x = mul(grad_y, bias)";
+  op.formula_revision = 2;
+  op.backward_revision = 1;
+  OwnedOps owned;
+  uint32_t number = 0;
+  EXPECT_NE(owned.add(op.desc(), &number).find("backward, line 1: 'bias' is no argument"),
+            std::string::npos);
+  op.backward_revision = 3;
+  EXPECT_EQ(owned.add(op.desc(), &number), "backward_revision is 3; allowed are 1 to 2");
+  op.backward_revision = 0;
+  EXPECT_EQ(owned.add(op.desc(), &number), "");
+  const bp_op_desc* desc = nullptr;
+  ASSERT_EQ(bp_op_describe(number, &desc), BP_OK);
+  EXPECT_EQ(desc->backward_revision, 2u) << "that of the decomposition";
+}
+
 // ---- Gradients ----------------------------------------------------------------------------------
 
 TEST(Formulas, OfGradientsAreChecked) {

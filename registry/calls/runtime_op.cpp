@@ -144,18 +144,24 @@ class Reader {
     made_->desc.numerics = keep(given_.numerics);
     made_->desc.decomposition = keep_lines("decomposition", given_.decomposition);
     made_->desc.backward = keep_lines("backward", given_.backward);
-    read_formula_revision();
+    read_formula_revisions();
     made_->desc.infer = nullptr;
     made_->desc.state = nullptr;
     made_->infers = given_.infer != nullptr;
     made_->described.reserve(given_.argument_count);
   }
 
-  void read_formula_revision() {
-    uint32_t& revision = made_->desc.formula_revision;
-    if (revision == 0) revision = given_.since;
+  void read_formula_revisions() {
+    bp_op_desc& desc = made_->desc;
+    if (desc.formula_revision == 0) desc.formula_revision = given_.since;
+    check_revision("formula_revision", desc.formula_revision);
+    if (desc.backward_revision == 0) desc.backward_revision = desc.formula_revision;
+    check_revision("backward_revision", desc.backward_revision);
+  }
+
+  void check_revision(const std::string& member, uint32_t revision) const {
     if (revision >= given_.since && revision <= given_.revision) return;
-    reject("formula_revision is " + std::to_string(revision) + "; allowed are " +
+    reject(member + " is " + std::to_string(revision) + "; allowed are " +
            std::to_string(given_.since) + " to " + std::to_string(given_.revision));
   }
 
@@ -508,7 +514,7 @@ class Reader {
                            .arguments = made_->described,
                            .since = given_.since,
                            .revision = desc.formula_revision,
-                           .frame_size_bytes = size_in_formula()};
+                           .frame_size_bytes = size_in_formula(desc.formula_revision)};
     if (desc.decomposition != nullptr) {
       auto formula = std::make_unique<Formula>();
       const std::string defect = parse_decomposition(subject, desc.decomposition, *formula);
@@ -516,14 +522,15 @@ class Reader {
       made_->formula = std::move(formula);
     }
     if (desc.backward == nullptr) return;
+    subject.revision = desc.backward_revision;
+    subject.frame_size_bytes = size_in_formula(desc.backward_revision);
     Formula gradients;
     const std::string defect = check_backward(subject, desc.backward, gradients);
     if (!defect.empty()) reject("backward, " + defect);
   }
 
-  // Returns the size of the frame in the revision of the formulas.
-  uint32_t size_in_formula() const {
-    const uint32_t revision = made_->desc.formula_revision;
+  // Returns the size of the frame in the revision of a formula.
+  uint32_t size_in_formula(uint32_t revision) const {
     return revision >= last_since_ ? given_.frame_size_bytes : made_->size_in(revision);
   }
 

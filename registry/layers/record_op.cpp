@@ -44,6 +44,7 @@ Json op_json(const core::OpRow& row) {
                {"revision", desc.revision},
                {"frame_size_bytes", desc.frame_size_bytes},
                {"formula_revision", desc.formula_revision},
+               {"backward_revision", desc.backward_revision},
                {"infers", op.infers},
                {"arguments", Json::array()}};
   add_text(json, "doc", desc.doc);

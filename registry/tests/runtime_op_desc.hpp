@@ -64,6 +64,7 @@ struct TestOp {
     desc.decomposition = decomposition;
     desc.backward = backward;
     desc.formula_revision = formula_revision;
+    desc.backward_revision = backward_revision;
     desc.infer = infer;
     desc.state = state;
     return desc;
@@ -79,7 +80,7 @@ struct TestOp {
   std::string name;
   std::vector<bp_op_argument> arguments;
   const char* value_names[2] = {"exact", "fast"};
-  uint32_t revision = 0, frame_size_bytes = 40, formula_revision = 0;
+  uint32_t revision = 0, frame_size_bytes = 40, formula_revision = 0, backward_revision = 0;
   const char* decomposition = nullptr;
   const char* backward = nullptr;
   decltype(bp_op_desc::infer) infer = nullptr;

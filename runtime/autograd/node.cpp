@@ -175,6 +175,11 @@ void fail_no_gradient(const char* op, const char* name) {
        "detach() it, or put the call under a bp::NoGradGuard");
 }
 
+void fail_later_gradient(const char* op, const char* what, uint32_t revision) {
+  fail(std::string(op) + ": " + what + " is given, and the gradient was written for revision " +
+       std::to_string(revision) + "; call it without, or under a bp::NoGradGuard");
+}
+
 Device device_of(const Tensor* gradients, uint32_t count) {
   return std::find_if(gradients, gradients + count, [](const Tensor& t) { return bool(t); })
       ->device();

@@ -162,6 +162,10 @@ void check_no_gradient(const char* op, const char* name, const T& input) {
     fail_no_gradient(op, name);
 }
 
+// Throws Error for a call that gives `what`, which came after the revision for which the gradient
+// of the op was written.
+[[noreturn]] void fail_later_gradient(const char* op, const char* what, uint32_t revision);
+
 // Returns the device of the gradients that are not empty. At least one must not be empty.
 Device device_of(const Tensor* gradients, uint32_t count);
 
