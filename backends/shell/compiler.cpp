@@ -152,13 +152,19 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
 // Returns why no executable has the node, or NULL. `points` are the program at some extents.
 bp_reason Compiler::refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
                                std::span<const Program> points, size_t node) const {
-  bp_reason reason = nullptr;
-  if (program.names_extents(node)) reason = backend_.limits.refusal_of_ranges;
-  for (size_t i = 0; i < points.size() && reason == nullptr; ++i) {
-    const ProgramNode& its = points[i].nodes[node];
-    choose_kernel(backend_.kernels, device, flags, its.frame, its.is_in_place(), reason);
+  if (program.names_extents(node) && backend_.limits.refusal_of_ranges != nullptr) {
+    return backend_.limits.refusal_of_ranges;
   }
-  return reason;
+  std::string reason;
+  for (const Program& point : points) {
+    const ProgramNode& its = point.nodes[node];
+    if (choose_kernel(backend_, device, flags, its.frame, its.is_in_place(), reason) != nullptr) {
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    return reasons_.insert(std::move(reason)).first->c_str();
+  }
+  return nullptr;
 }
 
 bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,

@@ -206,8 +206,65 @@ TEST_F(CompilerTest, SaysThatAKernelDoesNotKnowANewerFrame) {
   args.y = maker.whole(y);
   args.extra = 1;
   maker.add_node(BP_OP_NEG, args, {x, y});
-  EXPECT_EQ(reason_of(maker, 2), "the frame has members that the kernel does not know");
+  EXPECT_EQ(reason_of(maker, 2),
+            "byte 24 of the frame is not zero, and this build and its host are too old to know it");
   EXPECT_EQ(compile_status(maker), BP_UNSUPPORTED);
+  device.host.op_describe = [](void*, uint32_t, const bp_op_desc** out_desc) -> bp_status {
+    static const bp_op_argument arguments[] = {{.name = "x", .offset_bytes = 8},
+                                               {.name = "y", .offset_bytes = 16},
+                                               {.name = "extra", .offset_bytes = 24}};
+    static const bp_op_desc desc{.frame_size_bytes = sizeof(NewerArgs),
+                                 .arguments = arguments,
+                                 .argument_count = 3,
+                                 .argument_stride_bytes = sizeof(bp_op_argument)};
+    *out_desc = &desc;
+    return BP_OK;
+  };
+  EXPECT_EQ(reason_of(maker, 2), "extra is given; the kernel was written for revision 3")
+      << "the host is newer, and names it";
+  EXPECT_EQ(compile_status(maker), BP_UNSUPPORTED);
+  EXPECT_NE(device.text.find("extra is given"), std::string::npos) << device.text;
+}
+
+// [KERNEL-10]
+TEST_F(CompilerTest, KeepsValuesThatThisBuildDoesNotKnowFromItsKernels) {
+  const bp_kernel gelu = make_kernel<bp_gelu_args>("gelu", BP_OP_GELU, launch_neg);
+  offer({&gelu});
+  const auto reason = [&](uint32_t approximation) {
+    ProgramMaker one;
+    const uint32_t a = one.add_value(BP_VALUE_INPUT), b = one.add_value(BP_VALUE_OUTPUT);
+    one.add_node(BP_OP_GELU,
+                 bp_gelu_args{.x = one.whole(a), .y = one.whole(b), .approximation = approximation},
+                 {a, b});
+    return reason_of(one, 0);
+  };
+  EXPECT_EQ(reason(BP_GELU_APPROXIMATION_TANH), "");
+  EXPECT_EQ(reason(BP_GELU_APPROXIMATION_TANH + 1),
+            "approximation is 3; this build knows the values up to 2");
+}
+
+TEST_F(CompilerTest, FitsEachRowToATensorThatIsAbsent) {
+  static constexpr bp_dtype kRow[] = {BP_F32, BP_I64};
+  bp_kernel sort = make_kernel<bp_sort_args>("sort", BP_OP_SORT, launch_neg);
+  sort.dtype_rows = kRow;
+  sort.dtype_row_count = 1;
+  sort.dtype_count = 2;
+  offer({&sort});
+  const auto reason = [&](bp_dtype of_indices) {
+    ProgramMaker one;
+    const uint32_t a = one.add_value(BP_VALUE_INPUT), b = one.add_value(BP_VALUE_OUTPUT);
+    bp_sort_args args{.x = one.whole(a), .y = one.whole(b)};
+    uint32_t i = BP_NO_VALUE;
+    if (of_indices != 0) {
+      i = one.add_value(BP_VALUE_OUTPUT, {4}, of_indices);
+      args.indices = one.whole(i);
+    }
+    one.add_node(BP_OP_SORT, args, {a, b, i});
+    return reason_of(one, 0);
+  };
+  EXPECT_EQ(reason(BP_I64), "");
+  EXPECT_EQ(reason(BP_I32), "dtypes not claimed");
+  EXPECT_EQ(reason(0), "") << "the indices are not given";
 }
 
 TEST_F(CompilerTest, TakesNoListOfTwoDtypesWhereDtypesAreClaimed) {

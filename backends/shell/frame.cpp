@@ -8,19 +8,11 @@
 #include "backplane/layout.h"
 #include "backplane/ops.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/op_ids.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
 namespace {
-
-// The id of each op, under the spelling that BP_ARG uses for the op.
-enum : uint32_t {
-#define BP_OP(id, name, since, profile, core_or_decomposable, numerics) kOp_##name = (id),
-#define BP_ARG(op, member, kind, dtype_rule)
-#include "backplane/ops.def"
-#undef BP_OP
-#undef BP_ARG
-};
 
 struct OpName {
   uint32_t op;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "backplane/shell/boundary.hpp"
 #include "backplane/shell/dtypes.hpp"
+#include "backplane/shell/later.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -42,7 +42,11 @@ bool claims_dtypes(const bp_kernel& kernel, const OwnedFrame& frame) {
   if (given.size() != kernel.dtype_count) return false;
   for (uint32_t row = 0; row < kernel.dtype_row_count; ++row) {
     const bp_dtype* const claimed = kernel.dtype_rows + size_t{row} * kernel.dtype_count;
-    if (std::equal(given.begin(), given.end(), claimed)) return true;
+    const bool fits = std::ranges::equal(given, std::span(claimed, kernel.dtype_count),
+                                         [](bp_dtype its, bp_dtype theirs) {
+                                           return its == 0 || its == theirs;  // 0: it is absent.
+                                         });
+    if (fits) return true;
   }
   return false;
 }
@@ -88,17 +92,13 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
 // Calls supports() with a frame as long as in the kernel's own build.
 bp_reason frame_refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
                         const OwnedFrame& frame) {
-  try {
-    const OwnedFrame fitted = frame.fitted(kernel.args_size_bytes);
-    if (kernel.supports == nullptr) return nullptr;
-    return kernel.supports(&kernel, device, flags, fitted.data());
-  } catch (const StatusError&) {
-    return "the frame has members that the kernel does not know";
-  }
+  if (kernel.supports == nullptr) return nullptr;
+  const OwnedFrame fitted = frame.fitted(kernel.args_size_bytes);
+  return kernel.supports(&kernel, device, flags, fitted.data());
 }
 
-bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
-                  const OwnedFrame& frame, bool is_in_place) {
+bp_reason claims_refusal(const bp_kernel& kernel, bp_launch_flags flags, const OwnedFrame& frame,
+                         bool is_in_place) {
   if (is_in_place && (kernel.flags & BP_KERNEL_IN_PLACE) == 0) return "not for use in place";
   if ((flags & BP_LAUNCH_DETERMINISTIC) != 0 && (kernel.flags & BP_KERNEL_DETERMINISTIC) == 0) {
     return "not deterministic";
@@ -108,8 +108,7 @@ bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags fl
     return "multiplies in reduced precision";
   }
   if (!claims_dtypes(kernel, frame)) return "dtypes not claimed";
-  if (const bp_reason reason = tensors_refusal(kernel, frame)) return reason;
-  return frame_refusal(kernel, device, flags, frame);
+  return tensors_refusal(kernel, frame);
 }
 
 }  // namespace
@@ -124,14 +123,18 @@ bp_layout_flags layout_class(const bp_tensor& t) {
   return is_inner_dense ? BP_LAYOUT_INNER_DENSE : BP_LAYOUT_ANY;
 }
 
-const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
+const bp_kernel* choose_kernel(const CompilerBackend& backend, bp_device* device,
                                bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
-                               bp_reason& out_reason) {
+                               std::string& out_reason) {
   out_reason = "the device has no kernel for the op";
-  for (const bp_kernel* kernel : kernels) {
+  for (const bp_kernel* kernel : backend.kernels) {
     if (kernel->op != frame.op()) continue;
-    out_reason = refusal(*kernel, device, flags, frame, is_in_place);
-    if (out_reason == nullptr) return kernel;
+    out_reason = later_refusal(*backend.host, *kernel, frame);
+    if (!out_reason.empty()) continue;
+    bp_reason reason = claims_refusal(*kernel, flags, frame, is_in_place);
+    if (reason == nullptr) reason = frame_refusal(*kernel, device, flags, frame);
+    if (reason == nullptr) return kernel;
+    out_reason = reason;
   }
   return nullptr;
 }

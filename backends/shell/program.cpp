@@ -56,18 +56,20 @@ bool ProgramNode::is_in_place() const {
 
 namespace {
 
-// Returns what this build knows of a frame of `size_bytes`, if its further bytes are zero. Else it
-// returns the whole frame, which no kernel takes.
+// Returns what this build knows of a frame of `size_bytes`: a shorter one of an older caller with
+// zeros behind its end, and of a longer one the part that is known, if its further bytes are zero.
+// Else it returns the whole frame, which no kernel takes.
 OwnedFrame known_part(uint32_t op, const void* args, uint32_t size_bytes) {
   const uint32_t known_bytes = frame_size_bytes(op);
   const auto* const bytes = static_cast<const std::byte*>(args);
-  if (size_bytes <= known_bytes ||
-      std::any_of(bytes + known_bytes, bytes + size_bytes,
-                  [](std::byte byte) { return byte != std::byte{0}; })) {
+  if (size_bytes == known_bytes ||
+      (size_bytes > known_bytes &&
+       std::any_of(bytes + known_bytes, bytes + size_bytes,
+                   [](std::byte byte) { return byte != std::byte{0}; }))) {
     return OwnedFrame(op, args, size_bytes);
   }
   std::vector<uint64_t> words(known_bytes / sizeof(uint64_t));
-  std::memcpy(words.data(), args, known_bytes);
+  std::memcpy(words.data(), args, std::min(size_bytes, known_bytes));
   std::memcpy(words.data(), &known_bytes, sizeof(known_bytes));
   return OwnedFrame(op, words.data(), known_bytes);
 }

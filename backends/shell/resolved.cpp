@@ -28,9 +28,9 @@ const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* devi
                                  bp_launch_flags flags, const Program& program, size_t index,
                                  const std::string& call) {
   const ProgramNode& node = program.nodes[index];
-  bp_reason reason = nullptr;
+  std::string reason;
   const bp_kernel* const kernel =
-      choose_kernel(backend.kernels, device, flags, node.frame, node.is_in_place(), reason);
+      choose_kernel(backend, device, flags, node.frame, node.is_in_place(), reason);
   if (kernel != nullptr) return *kernel;
   throw StatusError(BP_UNSUPPORTED, call + ": node " + std::to_string(index) + ": " +
                                         op_name(node.frame.op()) + ": " + reason);

@@ -5,9 +5,12 @@
 // These compile faster and pack no constants.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -54,6 +57,9 @@ class Compiler {
   SharedConstants shared_;
   mutable std::mutex mutex_;  // It guards the members below.
   std::unordered_set<Executable*> executables_;
+  // The reasons of query(), which live as long as the instance. There are as many as members and
+  // values of enumerations that a kernel may not know.
+  mutable std::set<std::string, std::less<>> reasons_;
 };
 
 // Makes the compiler of an instance whose tables, kernels and captures are complete, and fills its

@@ -7,17 +7,18 @@
 
 #include "backplane/kernel.h"
 #include "backplane/shell/frame.hpp"
+#include "backplane/shell/resolved.hpp"
 
 namespace bp {
 
 // Returns the first class of layouts that describes how the elements of a tensor lie.
 bp_layout_flags layout_class(const bp_tensor& tensor);
 
-// Returns the first of `kernels` that takes a frame, whose tensors need no buffer. `is_in_place`
-// says that an output will be the memory of an input. If no kernel takes the frame, returns NULL,
-// and `out_reason` says why the last kernel of the op does not.
-const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
+// Returns the first kernel of the backend that takes a frame, whose tensors need no buffer.
+// `is_in_place` says that an output will be the memory of an input. If no kernel takes the frame,
+// returns NULL, and `out_reason` says why the last kernel of the op does not.
+const bp_kernel* choose_kernel(const CompilerBackend& backend, bp_device* device,
                                bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
-                               bp_reason& out_reason);
+                               std::string& out_reason);
 
 }  // namespace bp
