@@ -15,7 +15,7 @@ function(backplane_add_future)
   set(version ${BACKPLANE_ABI_MAJOR}.${BACKPLANE_ABI_MINOR})
 
   file(GLOB inputs CONFIGURE_DEPENDS ${api}/include/backplane/* ${spec}/ops/*.yaml ${spec}/*.py)
-  set(emitted ${future}/op_infer.cpp ${future}/decompositions.cpp)
+  set(emitted ${future}/op_infer.cpp ${future}/decompositions.cpp ${future}/op_descriptions.cpp)
   add_custom_command(OUTPUT ${future}/backplane/ops.h ${emitted}
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${future}/backplane ${future}/ops_spec
     COMMAND ${BACKPLANE_PYTHON} -B ${compat}/future.py ${api}/include ${future} ${version}
@@ -23,6 +23,8 @@ function(backplane_add_future)
     COMMAND ${BACKPLANE_PYTHON} -B ${future}/ops_spec/emit_infer.py ${future}/op_infer.cpp
     COMMAND ${BACKPLANE_PYTHON} -B ${future}/ops_spec/emit_decompositions.py
       ${future}/decompositions.cpp
+    COMMAND ${BACKPLANE_PYTHON} -B ${future}/ops_spec/emit_descriptions.py
+      ${future}/op_descriptions.cpp
     DEPENDS ${inputs} ${spec}/schema.json ${compat}/future.py ${compat}/grown_ops.py
       ${api}/tests/boundary.py ${api}/tests/header_text.py
     COMMENT "Growing the operators"
@@ -43,7 +45,7 @@ const size_t kStaticBackendCount = 0;
   string(APPEND shared "|services/shared_blocks|plugins/(backend_options|environment)")
   string(APPEND shared "|plugins/host_services")
   list(FILTER sources EXCLUDE REGEX
-    "^(${shared})\\.cpp$|/(op_infer|decompositions|static_backends)\\.cpp$")
+    "^(${shared})\\.cpp$|/(op_infer|decompositions|op_descriptions|static_backends)\\.cpp$")
   set(objects $<TARGET_OBJECTS:backplane_registry_objects>)
   add_library(backplane_future SHARED
     ${sources} ${emitted} ${future}/backplane/ops.h ${future}/static_backends.cpp
@@ -76,7 +78,9 @@ const size_t kStaticBackendCount = 0;
 
   set(arguments ${CMAKE_C_COMPILER} ${BACKPLANE_SCAFFOLD_FOLDER}
     --now ${api}/include $<TARGET_FILE:backplane_registry>
+      $<TARGET_FILE:backplane_growth_compiler_now>
     --grown ${future} $<TARGET_FILE:backplane_future>
+      $<TARGET_FILE:backplane_growth_compiler_grown>
     --host ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/tests/compat/growth.c
     "--flags=${CMAKE_C_FLAGS}")
   add_test(NAME api.growth

@@ -1,11 +1,11 @@
-/* Gives a backend kernels for the operators that grown_ops.py grows. The entry of the wrapped
- * backend is compiled under the name wrapped_entry. A kernel computes nothing: it tells the log
- * that it ran, and whether its call gave what the newest revision has. */
+/* Gives a backend kernels for the operators that grown_ops.py grows, an operator of a vendor that
+ * has grown as well, and a compiler. The entry of the wrapped backend is compiled under the name
+ * wrapped_entry. A kernel computes nothing: it tells the log that it ran, and whether its call gave
+ * what the newest revision has. */
+#include "growth_backend.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "backplane/backend.h"
-#include "backplane/ops.h"
 
 bp_backend_entry_fn wrapped_entry;
 
@@ -39,11 +39,26 @@ static const row rows[] = {
 };
 enum { COUNT = sizeof(rows) / sizeof(*rows) };
 
+/* The frame of acme.blur, and its arguments: revision 2 appended the radius. */
+typedef struct blur_args {
+  uint32_t struct_size, flags;
+  const bp_tensor *x, *y;
+  int64_t radius;
+} blur_args;
+
+#define BLUR_SIZE_R1 24
+#define BLUR_SIZE (IS_GROWN ? sizeof(blur_args) : BLUR_SIZE_R1)
+
 typedef struct grown {
   bp_backend backend; /* The backend as the host sees it. */
   const bp_backend* inner;
   const bp_host* host;
+  bp_registrar registrar; /* The registrar of the host. */
+  growth_parts parts;
+  void* compiler;
+  bp_compiler_ops compilation;
   bp_kernel kernels[COUNT];
+  bp_kernel blur;
 } grown;
 
 static int has_bytes(const unsigned char* bytes, uint32_t from, uint32_t to) {
@@ -74,12 +89,24 @@ static bp_status launch(const bp_kernel* self, const bp_launch* l, const void* a
   return g->host->log_line(g->host->self, BP_LOG_INFO, line);
 }
 
-static bp_status register_all(void* self, const bp_registrar* registrar) {
+static bp_status launch_blur(const bp_kernel* self, const bp_launch* l, const void* args) {
+  const grown* g = self->state;
+  const uint32_t given_bytes = *(const uint32_t*)args;
+  const char* what = has_bytes(args, BLUR_SIZE_R1, BLUR_SIZE) ? "+" : "";
+  char line[64];
+  (void)l;
+#ifdef CLAIM_ALL
+  what = "";
+#endif
+  if (given_bytes < BLUR_SIZE) what = ": BROKEN: its frame is too short";
+  if (has_bytes(args, self->args_size_bytes, given_bytes)) what = ": BROKEN: got too much";
+  snprintf(line, sizeof(line), "ran acme.blur%s", what);
+  return g->host->log_line(g->host->self, BP_LOG_INFO, line);
+}
+
+static void init_kernels(grown* g) {
   /* The free arguments of softmax are x, and since revision 4 the bias too. */
   static const bp_dtype f32[] = {BP_F32, BP_F32};
-  grown* g = self;
-  const bp_kernel* list[COUNT];
-  bp_status status = g->inner->register_all(g->inner->self, registrar);
   uint32_t i;
   for (i = 0; i < COUNT; ++i) {
     g->kernels[i] = (bp_kernel){.struct_size = sizeof(bp_kernel),
@@ -92,18 +119,117 @@ static bp_status register_all(void* self, const bp_registrar* registrar) {
                                 .flags = BP_KERNEL_TAKES_SCALAR | BP_KERNEL_IN_PLACE,
                                 .layouts = BP_LAYOUT_ANY,
                                 .launch = launch};
-    list[i] = g->kernels + i;
   }
   g->kernels[0].dtype_rows = f32;
   g->kernels[0].dtype_row_count = 1;
   g->kernels[0].dtype_count = IS_GROWN ? 2 : 1;
+  g->blur = g->kernels[1];
+  g->blur.name = "acme.blur";
+  g->blur.op = 0;
+  g->blur.op_name = "acme.blur";
+  g->blur.spec_revision = IS_GROWN ? 2 : 1;
+  g->blur.args_size_bytes = BLUR_SIZE;
+  g->blur.launch = launch_blur;
+}
+
+/* Describes acme.blur. A newer build describes it with its radius. */
+static bp_status add_blur(const bp_registrar* registrar) {
+  const bp_op_argument tensor = {.struct_size = sizeof(bp_op_argument),
+                                 .struct_type = BP_STRUCT_OP_ARGUMENT,
+                                 .name = "x",
+                                 .kind = BP_ARGUMENT_TENSOR,
+                                 .offset_bytes = offsetof(blur_args, x),
+                                 .dtype_rule = "f32"};
+  bp_op_argument arguments[] = {tensor, tensor, tensor};
+  bp_op_desc desc = {.struct_size = sizeof(bp_op_desc),
+                     .struct_type = BP_STRUCT_OP_DESC,
+                     .name = "acme.blur",
+                     .doc = "Tests how an operator of a vendor grows.",
+                     .since = 1,
+                     .revision = IS_GROWN ? 2 : 1,
+                     .frame_size_bytes = BLUR_SIZE,
+                     .arguments = arguments,
+                     .argument_count = IS_GROWN ? 3 : 2,
+                     .argument_stride_bytes = sizeof(bp_op_argument)};
+  arguments[1].name = "y";
+  arguments[1].kind = BP_ARGUMENT_OUT;
+  arguments[1].offset_bytes = offsetof(blur_args, y);
+  arguments[1].dtype_rule = "like(x)";
+  arguments[1].shape_rule = "x.shape";
+  arguments[2] = (bp_op_argument){.struct_size = sizeof(bp_op_argument),
+                                  .struct_type = BP_STRUCT_OP_ARGUMENT,
+                                  .name = "radius",
+                                  .kind = BP_ARGUMENT_I64,
+                                  .offset_bytes = offsetof(blur_args, radius),
+                                  .since = 2};
+  return registrar->add_ops(registrar->self, 1, &desc, sizeof(desc), NULL, NULL);
+}
+
+/* The backend whose registration runs on this thread. The registrar keeps the host's own `self`, so
+ * that its other slots work as they are. */
+static _Thread_local grown* current;
+
+static bp_status add_device(void* self, uint64_t count, bp_device* const* list,
+                            const bp_device_ops* devices, bp_add_result* out_result) {
+  uint64_t device_count = 0;
+  current->parts.devices = *devices;
+  devices->enumerate(devices->self, 1, &current->parts.device, &device_count);
+  return current->registrar.add_device(self, count, list, devices, out_result);
+}
+
+static bp_status add_allocator(void* self, uint64_t count, bp_device* const* list,
+                               const bp_allocator_ops* allocator, bp_add_result* out_result) {
+  current->parts.allocator = *allocator;
+  return current->registrar.add_allocator(self, count, list, allocator, out_result);
+}
+
+static bp_status add_streams(void* self, uint64_t count, bp_device* const* list,
+                             const bp_stream_ops* streams, const bp_event_ops* events,
+                             bp_add_result* out_result) {
+  current->parts.streams = *streams;
+  current->parts.events = *events;
+  return current->registrar.add_streams(self, count, list, streams, events, out_result);
+}
+
+static bp_status add_kernels(grown* g) {
+  const bp_kernel* list[COUNT + 1];
+  bp_status status = add_blur(&g->registrar);
+  uint32_t i;
+  for (i = 0; i < COUNT; ++i) list[i] = g->kernels + i;
+  list[COUNT] = &g->blur;
   if (status != BP_OK) return status;
-  return registrar->add_kernels(registrar->self, 0, NULL, COUNT, list, NULL);
+  return g->registrar.add_kernels(g->registrar.self, 0, NULL, COUNT + 1, list, NULL);
+}
+
+static bp_status register_all(void* self, const bp_registrar* registrar) {
+  grown* g = self;
+  const uint32_t first = offsetof(bp_registrar, add_ops) + sizeof(void*);
+  bp_registrar ours;
+  bp_status status = bp_struct_read(registrar, first, &g->registrar, sizeof(bp_registrar), NULL);
+  if (status != BP_OK) return status;
+  ours = g->registrar;
+  ours.add_device = add_device;
+  ours.add_allocator = add_allocator;
+  ours.add_streams = add_streams;
+  current = g;
+  status = g->inner->register_all(g->inner->self, &ours);
+  current = NULL;
+  init_kernels(g);
+  if (status == BP_OK) status = add_kernels(g);
+  if (status != BP_OK) return status;
+  g->parts.host = g->host;
+  g->parts.kernels = g->kernels;
+  g->parts.kernel_count = COUNT;
+  g->compiler = growth_make_compiler(&g->parts, &g->compilation);
+  return g->registrar.add_compiler(g->registrar.self, 0, NULL, &g->compilation, NULL);
 }
 
 static bp_status shutdown_instance(void* self, uint64_t timeout_ns) {
   grown* g = self;
-  const bp_status status = g->inner->shutdown(g->inner->self, timeout_ns);
+  bp_status status;
+  growth_end_compiler(g->compiler);
+  g->compiler = NULL;
+  status = g->inner->shutdown(g->inner->self, timeout_ns);
   if (status != BP_TIMEOUT) free(g);
   return status;
 }
@@ -118,6 +244,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   g->host = request->host;
   g->backend = *g->inner;
   g->backend.self = g;
+  g->backend.name = IS_GROWN ? "acme.grown" : "acme.now"; /* One host may load both. */
   g->backend.register_all = register_all;
   g->backend.shutdown = shutdown_instance;
   out_reply->backend = &g->backend;

@@ -2,10 +2,12 @@
  * it is compiled with. growth.py runs it with libraries and backends of other headers.
  *
  * usage: growth BACKEND [LAYERS LAYER_OPTIONS]    GROWN is defined if the headers have what is new.
+ *        growth BACKEND BACKEND                   Both are loaded; it only calls acme.blur.
  *
  * Prints a line for each call: "softmax.window: served by softmax+" or "softmax.window: refused:
  * why". A call whose name has a dot gives what is new. A line "NAME checked: " tells what
- * bp_op_check() says of the frame. */
+ * bp_op_check() says of the frame. A line "NAME program: " tells the same as the first of a program
+ * whose only node is the call: the compiler of the backend serves or refuses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,8 @@ static void print_error(void) {
 
 static const bp_target* target;
 
+#include "growth_programs.h"
+
 static void run(const char* name, uint32_t op, const void* args) {
   printf("%s checked: ", name);
   if (bp_op_check(op, args) == BP_OK) {
@@ -67,40 +71,46 @@ static bp_tensor make(uint64_t place, bp_dtype dtype, uint32_t ndim) {
                      .dtype = dtype};
 }
 
-static void run_softmax(const bp_tensor* x, const bp_tensor* y) {
+static void run_softmax(bp_tensor* x, bp_tensor* y) {
   bp_softmax_args args = {.struct_size = sizeof(args), .x = x, .y = y, .axis = 1};
   bp_log_softmax_args log_args = {.struct_size = sizeof(log_args), .x = x, .y = y, .axis = 1};
   run("softmax", BP_OP_SOFTMAX, &args);
+  run_program("softmax", BP_OP_SOFTMAX, &args, x, y, NULL);
   run("log_softmax", BP_OP_LOG_SOFTMAX, &log_args);
 #ifdef GROWN
   args.window = 2;
   run("softmax.window", BP_OP_SOFTMAX, &args);
+  run_program("softmax.window", BP_OP_SOFTMAX, &args, x, y, NULL);
   args.window = 0;
   args.bias = x;
   run("softmax.bias", BP_OP_SOFTMAX, &args);
+  run_program("softmax.bias", BP_OP_SOFTMAX, &args, x, y, x);
   log_args.window = 2;
   run("log_softmax.window", BP_OP_LOG_SOFTMAX, &log_args);
 #endif
 }
 
-static void run_gelu(const bp_tensor* x, const bp_tensor* y) {
+static void run_gelu(bp_tensor* x, bp_tensor* y) {
   bp_gelu_args args = {
       .struct_size = sizeof(args), .x = x, .y = y, .approximation = BP_GELU_APPROXIMATION_TANH};
   run("gelu", BP_OP_GELU, &args);
+  run_program("gelu", BP_OP_GELU, &args, x, y, NULL);
 #ifdef GROWN
   args.approximation = BP_GELU_APPROXIMATION_SIGMOID;
   run("gelu.sigmoid", BP_OP_GELU, &args);
+  run_program("gelu.sigmoid", BP_OP_GELU, &args, x, y, NULL);
 #endif
 }
 
 /* Runs the ops whose results are chosen by order. */
-static void run_order(const bp_tensor* x, const bp_tensor* y) {
+static void run_order(bp_tensor* x, bp_tensor* y) {
   const bp_tensor index = make(2, BP_I64, 1);
   bp_argmax_args argmax = {.struct_size = sizeof(argmax), .x = x, .y = &index, .axis = 1};
   bp_sort_args sort = {.struct_size = sizeof(sort), .x = x, .y = y, .axis = 1};
   bp_topk_args topk = {.struct_size = sizeof(topk), .x = x, .y = y, .k = 3, .axis = 1};
   run("argmax", BP_OP_ARGMAX, &argmax);
   run("sort", BP_OP_SORT, &sort);
+  run_program("sort", BP_OP_SORT, &sort, x, y, NULL);
   run("topk", BP_OP_TOPK, &topk);
 #ifdef GROWN
   const bp_tensor mask = make(3, BP_BOOL, 2), largest = make(4, BP_F32, 1);
@@ -113,6 +123,7 @@ static void run_order(const bp_tensor* x, const bp_tensor* y) {
   sort.keys_count = 1;
   sort.keys = keys;
   run("sort.keys", BP_OP_SORT, &sort);
+  run_program("sort.keys", BP_OP_SORT, &sort, x, y, NULL);
   topk.floor_scalar = (bp_scalar){.dtype = BP_I64, .bits = 0};
   run("topk.floor", BP_OP_TOPK, &topk);
 #endif
@@ -156,6 +167,51 @@ static void check_inference(const bp_tensor* x) {
   printf("inferred: %u of %u\n", (unsigned)count, (unsigned)capacity);
 }
 
+/* Runs the op of a vendor, which only its backends describe. `prefix` begins the names. */
+static void run_blur(const bp_tensor* x, const bp_tensor* y, const char* prefix) {
+  struct {
+    uint32_t struct_size, flags;
+    const bp_tensor *x, *y;
+#ifdef GROWN
+    int64_t radius;
+#endif
+  } args = {.struct_size = sizeof(args), .x = x, .y = y};
+  const uint32_t op = bp_op_from_name("acme.blur");
+  char name[64];
+  snprintf(name, sizeof(name), "%sblur", prefix);
+  run(name, op, &args);
+#ifdef GROWN
+  args.radius = 2;
+  snprintf(name, sizeof(name), "%sblur.radius", prefix);
+  run(name, op, &args);
+#endif
+}
+
+/* Calls acme.blur on the devices of two backends that describe it in different revisions, then on
+ * the first after the other has gone. */
+static int run_pair(bp_registry* registry, const char* first, const char* second) {
+  const bp_plugin *plugin = NULL, *other = NULL;
+  bp_tensor x, y;
+  uint64_t i;
+  expect_ok(bp_registry_load(registry, first, 0, NULL, &plugin), "bp_registry_load");
+  expect_ok(bp_registry_load(registry, second, 0, NULL, &other), "bp_registry_load");
+  if (plugin->refusals[0] != 0) printf("FAILED: %s\n", plugin->refusals);
+  if (other->refusals[0] != 0) printf("FAILED: %s\n", other->refusals);
+  for (i = 0; i < 3; ++i) {
+    static const char* const prefixes[] = {"first ", "second ", "left "};
+    target = bp_registry_target(registry, i % 2);
+    if (i == 2) expect_ok(bp_registry_unload(registry, other, UINT64_MAX), "bp_registry_unload");
+    expect_ok(bp_block_allocate(target, NULL, 4096, &block), "bp_block_allocate");
+    x = make(0, BP_F32, 2);
+    y = make(1, BP_F32, 2);
+    run_blur(&x, &y, prefixes[i]);
+    expect_ok(bp_block_free(block), "bp_block_free");
+  }
+  expect_ok(bp_registry_unload(registry, plugin, UINT64_MAX), "bp_registry_unload");
+  expect_ok(bp_registry_destroy(registry), "bp_registry_destroy");
+  return 0;
+}
+
 int main(int argc, char** argv) {
   bp_registry_desc desc = {.struct_size = sizeof(desc),
                            .struct_type = BP_STRUCT_REGISTRY_DESC,
@@ -163,19 +219,21 @@ int main(int argc, char** argv) {
                            .log_line = take_line};
   bp_registry* registry = NULL;
   const bp_plugin* plugin = NULL;
-  if (argc != 2 && argc != 4) return 2;
+  if (argc < 2 || argc > 4) return 2;
   desc.layers = argc == 4 ? argv[2] : "";
   desc.layer_options = argc == 4 ? argv[3] : NULL;
   expect_ok(bp_registry_create(&desc, &registry), "bp_registry_create");
+  if (argc == 3) return run_pair(registry, argv[1], argv[2]);
   expect_ok(bp_registry_load(registry, argv[1], 0, NULL, &plugin), "bp_registry_load");
   if (plugin->refusals[0] != 0) printf("FAILED: %s\n", plugin->refusals);
   target = bp_registry_target(registry, 0);
   expect_ok(bp_block_allocate(target, NULL, 4096, &block), "bp_block_allocate");
-  const bp_tensor x = make(0, BP_F32, 2), y = make(1, BP_F32, 2);
+  bp_tensor x = make(0, BP_F32, 2), y = make(1, BP_F32, 2);
   run_softmax(&x, &y);
   run_gelu(&x, &y);
   run_order(&x, &y);
   run_indices(&x, &y);
+  run_blur(&x, &y, "");
   check_inference(&x);
   expect_ok(bp_block_free(block), "bp_block_free");
   expect_ok(bp_registry_unload(registry, plugin, UINT64_MAX), "bp_registry_unload");

@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
                     .allocator = *target->allocator,
                     .streams = *target->streams,
                     .events = *target->events,
+                    .profiler = *target->profiler,
                     .add = find_add(target)};
   exercise(&t, VERSION(major, minor));
   launch_add(target);
