@@ -82,6 +82,70 @@ static void check_requests(const tables* t, uint32_t version) {
 #endif
 }
 
+#if BP_ABI_MAJOR > 0 || BP_ABI_MINOR >= 3
+/* Gives a request links that no side of the matrix knows. A backend skips the one, and refuses the
+ * request because of the other. */
+static void check_links(const tables* t) {
+  bp_struct_header link = {.struct_size = sizeof(link), .struct_type = 0x7fff0001u};
+  bp_allocate_desc desc = allocate_desc(64);
+  bp_buffer *buffer = NULL, *none = NULL;
+  desc.next = &link;
+  expect_ok(t->allocator.allocate(t->allocator.self, t->device, &desc, &buffer),
+            "allocate with a link that may be ignored");
+  expect_ok(t->allocator.deallocate(t->allocator.self, buffer, NULL), "deallocate");
+  link.struct_type |= BP_STRUCT_MUST_UNDERSTAND;
+  expect(t->allocator.allocate(t->allocator.self, t->device, &desc, &none) == BP_INCOMPATIBLE,
+         "allocate accepts a link that must be understood");
+  expect(none == NULL, "allocate wrote its out parameter and failed");
+}
+
+/* Counts the records that can be read, with their appended member. */
+static void take_record(void* user_data, const bp_activity* record) {
+  const uint32_t first = offsetof(bp_activity, kind) + sizeof(bp_activity_kind);
+  bp_activity known;
+  if (bp_struct_read(record, first, &known, sizeof(known), NULL) != BP_OK) return;
+  if (known.kind != BP_ACTIVITY_KERNEL || known.bytes != 12) return;
+#ifdef BP_ABI_SYNTHETIC
+  *(uint64_t*)user_data += 100 * known.appended;
+#endif
+  *(uint64_t*)user_data += 1;
+}
+
+/* Takes a record, which has one member more or less than this side knows. */
+static void check_records(const tables* t, uint32_t version) {
+  uint64_t got = 0;
+  const bp_profile_desc desc = {.struct_size = sizeof(desc),
+                                .struct_type = BP_STRUCT_PROFILE_DESC,
+                                .sink = take_record,
+                                .user_data = &got};
+  long_desc l = longer(&desc, sizeof(desc), 0);
+  expect_ok(t->profiler.start(t->profiler.self, t->device, (const bp_profile_desc*)&l), "start");
+  expect_ok(t->profiler.stop(t->profiler.self, t->device, UINT64_MAX), "stop");
+  (void)version;
+#ifdef BP_ABI_SYNTHETIC
+  if (version >= VERSION(BP_ABI_MAJOR, BP_ABI_MINOR)) got -= 500;
+#endif
+  expect(got == 1, "a record was lost, or its appended member is another one");
+  l = longer(&desc, sizeof(desc), 1);
+  expect(
+      t->profiler.start(t->profiler.self, t->device, (const bp_profile_desc*)&l) == BP_INCOMPATIBLE,
+      "start accepts a longer desc whose tail is not zero");
+}
+
+#ifdef BP_ABI_SYNTHETIC
+/* Reads the member that this minor appended to the properties. An older backend has none. */
+static void check_appended_property(const tables* t, uint32_t version) {
+  const uint32_t first = offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
+  const bp_device_properties* theirs = NULL;
+  bp_device_properties known;
+  expect_ok(t->devices.properties(t->devices.self, t->device, &theirs), "properties");
+  expect_ok(bp_struct_read(theirs, first, &known, sizeof(known), NULL), "bp_struct_read");
+  expect(known.appended == (version >= VERSION(BP_ABI_MAJOR, BP_ABI_MINOR) ? 77 : 0),
+         "the appended member of the properties has another value");
+}
+#endif
+#endif
+
 static void check_properties(const tables* t) {
   const bp_device_properties* p = NULL;
   uint64_t free_bytes = 0, total_bytes = 0, i;
@@ -251,6 +315,13 @@ void exercise(const tables* t, uint32_t version) {
   expect(lent != NULL, "default_stream returned BP_OK, but no stream");
   check_properties(t);
   check_requests(t, version);
+#if BP_ABI_MAJOR > 0 || BP_ABI_MINOR >= 3
+  check_links(t);
+  check_records(t, version);
+#endif
+#ifdef BP_ABI_SYNTHETIC
+  check_appended_property(t, version);
+#endif
   check_copies(t, stream);
   check_events(t, stream);
   check_kernel(t, lent);

@@ -25,6 +25,9 @@ typedef struct tables {
   bp_allocator_ops allocator;
   bp_stream_ops streams;
   bp_event_ops events;
+#if BP_ABI_MAJOR > 0 || BP_ABI_MINOR >= 3
+  bp_profiler_ops profiler;
+#endif
   const bp_kernel* add;
 } tables;
 

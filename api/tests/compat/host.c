@@ -81,6 +81,15 @@ static bp_status add_kernels(void* self, uint64_t device_count, bp_device* const
   return BP_OK;
 }
 
+#if BP_ABI_MAJOR > 0 || BP_ABI_MINOR >= 3
+static bp_status add_profiler(void* self, uint64_t device_count, bp_device* const* device_list,
+                              const bp_profiler_ops* profiler, bp_add_result* out_result) {
+  (void)device_count, (void)device_list;
+  TAKE(((registered*)self)->t.profiler, profiler, bp_profiler_ops, calibrate);
+  return accept(out_result);
+}
+#endif
+
 static bp_status set_error(void* self, bp_status status, const char* message) {
   snprintf(self, WORDS, "%s", message);
   return status;
@@ -131,6 +140,9 @@ static bp_registrar make_registrar(registered* r) {
                             .add_allocator = add_allocator,
                             .add_streams = add_streams,
                             .add_kernels = add_kernels};
+#if BP_ABI_MAJOR > 0 || BP_ABI_MINOR >= 3
+  registrar.add_profiler = add_profiler;
+#endif
 #ifdef BP_ABI_SYNTHETIC
   registrar.appended = appended;
 #endif

@@ -42,6 +42,10 @@ class Matrix(unittest.TestCase):
                         "a range leaves its buffer",
                         "bp_allocate_desc.size_bytes is at 16 size 8 for now, at 24 size 8")
 
+    def test_a_member_of_a_record_that_moved(self):
+        self.assert_red("move-member:bp_activity.bytes", "a record was lost",
+                        "bp_activity.bytes is at 72 size 8 for now, at 64 size 8 for future")
+
     def test_a_member_of_another_type(self):
         self.assert_red("retype:bp_allocate_desc.size_bytes", "FAILED: allocate")
 
