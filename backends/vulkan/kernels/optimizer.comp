@@ -3,13 +3,13 @@
 // sgd_step, adamw_step and scale_and_check_finite on one tensor of their lists. There is one
 // invocation for each element.
 //
-// If the step is in the call, the host computes bias corrections and products of settings in f64.
-// If the step is in a tensor, the shader computes the powers as exp2(step * log2(beta)), with the
-// logarithm in two parts.
+// If the step is in the call, the host computes the bias corrections. If the step is in a tensor, one
+// invocation of each workgroup computes them, with the same integers (bias_correction.glsl), so that
+// a captured step has the bits of an eager one.
 #include "prelude.glsl"
 #include "element.glsl"
-#include "math.glsl"
 #include "axes.glsl"
+#include "bias_correction.glsl"
 
 layout(constant_id = 1) const uint kOp = 0;
 layout(constant_id = 2) const uint kType = 14;
@@ -29,8 +29,9 @@ BP_RECORD {
   float momentum, kept_of_grad, weight_decay;  // kept_of_grad is 1 - dampening.
   float beta1, rest1, beta2, rest2;            // The rests are 1 - beta.
   float correction1, correction2;              // They are 1 - beta^step.
-  float log_beta1, log_beta2;
   float eps;
+  uint reserved;                   // 0: the fractions begin at 8 bytes.
+  uint64_t fraction1, fraction2;   // They are beta * 2^64.
   uint extents[8];
   int64_t strides[4][8];  // In bytes, the innermost axis first.
 } BP_RECORD_NAME;
@@ -58,8 +59,17 @@ float load_f64_as_f32(uint64_t address) {
   return uintBitsToFloat(sign | (base + kept));
 }
 
-// Returns 1 - beta^step, from the logarithm of beta.
-float correction_of(float log_beta, int64_t step) { return -expm1_f32(float(step) * log_beta); }
+// The bias corrections of a step that is in a tensor.
+shared float shared_corrections[2];
+
+void share_corrections() {
+  if (gl_LocalInvocationID.x == 0u) {
+    const uint64_t step = Bytes8(record.step_address).value;
+    shared_corrections[0] = correction_of(record.fraction1, step);
+    shared_corrections[1] = correction_of(record.fraction2, step);
+  }
+  barrier();
+}
 
 void run_sgd(uint64_t at[4]) {
   float lr = record.lr;
@@ -84,9 +94,8 @@ void run_adamw(uint64_t at[4]) {
   float lr = record.lr, correction1 = record.correction1, correction2 = record.correction2;
   if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
   if (record.step_address != 0ul) {
-    const int64_t step = int64_t(Bytes8(record.step_address).value);
-    correction1 = correction_of(record.log_beta1, step);
-    correction2 = correction_of(record.log_beta2, step);
+    correction1 = shared_corrections[0];
+    correction2 = shared_corrections[1];
   }
   float param = load_f32(kType, at[0]);
   const float grad = load_f32(kType, at[1]);
@@ -113,6 +122,7 @@ void run_scale(uint64_t at[4]) {
 }
 
 void main() {
+  if (kOp == kAdamw && record.step_address != 0ul) share_corrections();
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   uint64_t at[4];

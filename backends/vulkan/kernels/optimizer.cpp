@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
+#include "backends/vulkan/kernels/bias_correction.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 #include "backplane/shell/scalar.hpp"
@@ -24,8 +24,9 @@ struct OptimizerRecord {
   float momentum, kept_of_grad, weight_decay;
   float beta1, rest1, beta2, rest2;
   float correction1, correction2;
-  float log_beta1, log_beta2;
   float eps;
+  uint32_t reserved;
+  uint64_t fraction1, fraction2;
   uint32_t extents[BP_MAX_RANK];
   int64_t strides[4][BP_MAX_RANK];
 };
@@ -100,14 +101,13 @@ bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
 bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
   OptimizerRecord record{};
   record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
+  record.fraction1 = corrections::fraction_of(args.beta1);
+  record.fraction2 = corrections::fraction_of(args.beta2);
   if (args.step == nullptr) {
-    const auto step =
-        static_cast<double>(static_cast<int64_t>(convert_scalar(args.step_scalar, BP_I64)));
-    record.correction1 = static_cast<float>(1.0 - std::pow(args.beta1, step));
-    record.correction2 = static_cast<float>(1.0 - std::pow(args.beta2, step));
+    const uint64_t step = convert_scalar(args.step_scalar, BP_I64);
+    record.correction1 = corrections::correction_of(record.fraction1, step);
+    record.correction2 = corrections::correction_of(record.fraction2, step);
   }
-  record.log_beta1 = static_cast<float>(std::log(args.beta1));
-  record.log_beta2 = static_cast<float>(std::log(args.beta2));
   record.beta1 = static_cast<float>(args.beta1);
   record.rest1 = static_cast<float>(1.0 - args.beta1);
   record.beta2 = static_cast<float>(args.beta2);
