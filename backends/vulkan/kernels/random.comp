@@ -1,14 +1,12 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// random_bits, uniform, normal and dropout: Philox4x32-10 (Salmon and others, 2011).
-//
-// Block b of (seed, offset) has the counter (b low, b high, offset low, offset high) and the key
-// (seed low, seed high), and gives four words, one for each of four elements in row-major order. An
-// invocation computes one block.
+// random_bits, uniform, normal and dropout. A block of Philox gives four words, one for each of four
+// elements in row-major order. An invocation computes one block.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
 #include "axes.glsl"
+#include "philox.glsl"
 
 layout(constant_id = 1) const uint kOp = 0;
 layout(constant_id = 2) const uint kType = 14;
@@ -27,17 +25,6 @@ BP_RECORD {
   uint extents[8];
   int64_t y_strides[8], x_strides[8];  // In bytes, the innermost axis first.
 } BP_RECORD_NAME;
-
-uvec4 philox(uvec4 counter, uvec2 key) {
-  [[unroll]] for (uint round = 0u; round < 10u; ++round) {
-    uint high0, low0, high1, low1;
-    umulExtended(0xD2511F53u, counter.x, high0, low0);
-    umulExtended(0xCD9E8D57u, counter.z, high1, low1);
-    counter = uvec4(high1 ^ counter.y ^ key.x, low1, high0 ^ counter.w ^ key.y, low0);
-    key += uvec2(0x9E3779B9u, 0xBB67AE85u);
-  }
-  return counter;
-}
 
 float uniform_f32(uint word) { return float(word >> 8) * 5.9604644775390625e-8; }
 
@@ -80,8 +67,7 @@ void main() {
   uint64_t seed = record.seed, offset = record.offset;
   if (record.seed_address != 0ul) seed = Bytes8(record.seed_address).value;
   if (record.offset_address != 0ul) offset = Bytes8(record.offset_address).value;
-  const uvec4 words =
-      philox(uvec4(block, 0u, unpackUint2x32(offset)), unpackUint2x32(seed));
+  const uvec4 words = random_words(seed, offset, uint64_t(block));
   vec4 normals;
   if (kOp == kNormal) {
     normals.xy = normal_pair(uniform_f32(words.x), uniform_f32(words.y));

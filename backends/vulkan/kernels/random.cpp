@@ -1,7 +1,7 @@
 // random_bits, uniform, normal, dropout and dropout_backward (random.comp).
 #include <algorithm>
-#include <cmath>
 
+#include "backends/vulkan/kernels/dropout.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 #include "backplane/shell/scalar.hpp"
@@ -69,13 +69,11 @@ bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
   return submit_random(launch, kNormalValue, args, *args.y, nullptr, record);
 }
 
-// A uniform number is word * 2^-24. It is at least p if the word is at least p * 2^24, rounded up.
-// At p = 1 no number is.
 template <typename Args>
 bp_status submit_dropout(Launch& launch, const Args& args, const bp_tensor& y, const bp_tensor& x) {
   RandomRecord record{};
-  record.threshold = static_cast<uint32_t>(std::ceil(args.p * 0x1p24));
-  record.scale = static_cast<float>(1.0 / (1.0 - args.p));
+  record.threshold = dropout_threshold(args.p);
+  record.scale = dropout_scale(args.p);
   return submit_random(launch, kDropped, args, y, &x, record);
 }
 

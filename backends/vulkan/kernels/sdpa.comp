@@ -4,7 +4,7 @@
 // workgroup. A new maximum scales the earlier sums. A sink joins the sum in the end.
 #include "sdpa.glsl"
 
-layout(constant_id = 5) const uint kRepairs = 0;  // If 1, only blocks with values that are not
+layout(constant_id = 6) const uint kRepairs = 0;  // If 1, only blocks with values that are not
                                                   // finite.
 
 shared float queries[kRows][kMostWidth];
@@ -37,6 +37,21 @@ void score_tile(uint batch, uint head, uint first_query, uint first_key) {
       if (!is_seen(batch, head, query, key)) continue;
       bits |= 1u << r;
       weights[r][j] = capped(record.scale * dots[r]) + bias_at(batch, head, query, key);
+    }
+    seen[j] = bits;
+  }
+}
+
+// Drops weights of a tile, after they were added up. A dropped one is not seen any more, so that it
+// adds nothing, whatever its value is.
+void drop_tile(uint batch, uint head, uint first_query, uint first_key) {
+  for (uint j = gl_LocalInvocationID.x; j < kTile; j += kLocalSize) {
+    uint bits = seen[j];
+    [[unroll]] for (uint r = 0u; r < kRows; ++r) {
+      if ((bits >> r & 1u) == 0u) continue;
+      const float factor = factor_at(batch, head, first_query + r, first_key + j);
+      weights[r][j] *= factor;
+      if (factor == 0.0) bits &= ~(1u << r);
     }
     seen[j] = bits;
   }
@@ -98,6 +113,11 @@ void main() {
       [[unroll]] for (uint r = 0u; r < kRows; ++r) total[r] += weights[r][j];
     }
     totals = totals * factors + total;
+    if (kHasDropout != 0u) {
+      barrier();
+      drop_tile(batch, head, first_query, first_key);
+      barrier();
+    }
     for (uint c = lane; c < record.value_width; c += kLocalSize) {
       vec4 added = vec4(0.0);
       for (uint first = 0u; first < tile; first += 4u) {

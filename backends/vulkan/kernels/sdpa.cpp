@@ -30,6 +30,7 @@ struct SdpaRecord {
   uint32_t reserved;  // 0: the tensors begin at 8 bytes.
   SdpaTensor sinks, grad_sinks;
   uint64_t delta;
+  DropoutRecord dropout;
 };
 
 SdpaTensor tensor_of(const Launch& launch, const bp_tensor* t) {
@@ -65,6 +66,7 @@ SdpaRecord record_of(const Launch& launch, const Args& args) {
   record.band_begin = static_cast<int32_t>(band.begin);
   record.band_end = static_cast<int32_t>(band.end);
   record.sinks = tensor_of(launch, args.sinks);
+  record.dropout = dropout_record(launch, args);
   return record;
 }
 
@@ -97,7 +99,6 @@ uint32_t lanes_of(const Args& args, int64_t least) {
 
 template <typename Args>
 bp_reason reason_of(const Args& args, int64_t most_width) {
-  if (args.dropout_p != 0) return "there is dropout, which the shaders of attention do not have";
   if (std::max(args.q->shape[3], args.v->shape[3]) > most_width) {
     return "a head of q or v is wider than the tiles of attention";
   }
@@ -124,10 +125,10 @@ void check_supported(bp_reason reason) {
 
 uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 
-// If the bias of all keys of a query is -inf, it hides them too.
+// If the bias of all keys of a query is -inf, it hides them too. Dropout hides keys from a query.
 template <typename Args>
 bool may_hide(const Args& args) {
-  return args.mask != nullptr || args.bias != nullptr || has_band(args);
+  return args.mask != nullptr || args.bias != nullptr || has_band(args) || args.dropout_p != 0;
 }
 
 bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
@@ -141,15 +142,17 @@ bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
     if (status != BP_OK || !may_hide(args)) return status;
   }
   const SdpaRecord record = record_of(launch, args);
-  const std::array<uint32_t, 6> constants = {lanes_of(args, launch.is_processor() ? 8 : 64),
+  const std::array<uint32_t, 7> constants = {lanes_of(args, launch.is_processor() ? 8 : 64),
                                              one_of(kF32Dtypes, args.q->dtype),
                                              args.mask != nullptr ? 1u : 0u,
                                              args.bias != nullptr ? 1u : 0u,
                                              has_band(args) ? 1u : 0u,
+                                             args.dropout_p != 0 ? 1u : 0u,
                                              repairs ? 1u : 0u};
   return submit(launch, kSdpaModule, constants, record,
                 uint64_t{record.batch} * record.heads * blocks_of(record.queries),
-                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias, args.sinks, args.y}),
+                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias, args.sinks, args.y,
+                                 args.seed, args.offset}),
                  Ranges(launch, {args.y, args.lse})});
 }
 
@@ -173,15 +176,16 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   record.delta = launch.workspace_address();
   const uint32_t lanes = lanes_of(args, launch.is_processor() ? 8 : 64);
   const bool repairs = multiplies_attention(launch);
-  std::array<uint32_t, 7> constants = {lanes,
+  std::array<uint32_t, 8> constants = {lanes,
                                        one_of(kF32Dtypes, args.q->dtype),
                                        args.mask != nullptr ? 1u : 0u,
                                        args.bias != nullptr ? 1u : 0u,
                                        has_band(args) ? 1u : 0u,
+                                       args.dropout_p != 0 ? 1u : 0u,
                                        kDelta,
                                        repairs ? 1u : 0u};
-  Ranges reads(launch,
-               {args.grad_y, args.q, args.k, args.v, args.mask, args.bias, args.y, args.lse});
+  Ranges reads(launch, {args.grad_y, args.q, args.k, args.v, args.mask, args.bias, args.y, args.lse,
+                        args.seed, args.offset});
   Ranges scratch(launch);
   scratch.add(launch.workspace());
   const uint64_t rows = uint64_t{record.batch} * record.heads * record.queries;
@@ -191,7 +195,7 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
                     {Ranges(launch, {args.grad_y, args.y}), scratch});
   }
   if (status == BP_OK && args.grad_sinks != nullptr && record.heads != 0) {
-    constants[5] = kSinks;
+    constants[6] = kSinks;
     Ranges of_sinks(launch, {args.sinks, args.lse});
     of_sinks.add(launch.workspace());
     status = submit(launch, kSdpaBackwardModule, constants, record, record.heads,
@@ -203,14 +207,14 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   }
   reads.add(launch.workspace());
   if (status == BP_OK && element_count(*args.grad_q) != 0) {
-    constants[5] = kQueries;
+    constants[6] = kQueries;
     status = submit(launch, kSdpaBackwardModule, constants, record,
                     uint64_t{record.batch} * record.heads * blocks_of(record.queries),
                     {reads, Ranges(launch, {args.grad_q})});
   }
   const bool wants_keys = args.grad_k != nullptr || args.grad_v != nullptr;
   if (status == BP_OK && wants_keys && record.keys != 0) {
-    constants[5] = kKeys;
+    constants[6] = kKeys;
     status = submit(launch, kSdpaBackwardModule, constants, record,
                     uint64_t{record.batch} * record.key_heads * blocks_of(record.keys),
                     {reads, Ranges(launch, {args.grad_k, args.grad_v})});

@@ -6,11 +6,14 @@
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
+#include "weight_dropout.glsl"
 
 layout(constant_id = 1) const uint kType = 14;
 layout(constant_id = 2) const uint kHasMask = 0;
 layout(constant_id = 3) const uint kHasBias = 0;
 layout(constant_id = 4) const uint kHasBand = 0;
+
+layout(constant_id = 5) const uint kHasDropout = 0;
 
 const uint kRows = 4u, kTile = 64u, kMostWidth = 256u;
 
@@ -29,6 +32,7 @@ BP_RECORD {
   uint reserved;
   Tensor sinks, grad_sinks;  // The stride of heads is the first one.
   uint64_t delta;  // For the gradient: (batch, heads, queries), f32.
+  Dropout dropout;
 } BP_RECORD_NAME;
 
 uint64_t at(Tensor t, uint batch, uint head, uint row) {
@@ -77,6 +81,12 @@ float sink_of(uint head) {
 float bias_at(uint batch, uint head, uint query, uint key) {
   if (kHasBias == 0u) return 0.0;
   return element(record.bias, at(record.bias, batch, head, query), key);
+}
+
+// Returns what dropout multiplies a weight by.
+float factor_at(uint batch, uint head, uint query, uint key) {
+  if (kHasDropout == 0u) return 1.0;
+  return dropout_factor(record.dropout, weight_number(record.dropout, batch, head, query, key));
 }
 
 // Returns whether all elements of kRows rows, or of the rows that exist, are finite. All

@@ -6,6 +6,8 @@
 //       the soft cap
 //   grad_q = scale * s k,  grad_k = scale * s^T q,  grad_v = p^T grad_y
 //
+// Dropout multiplies p by m: then s = p * (m * grad_y v^T - delta), and grad_v = (p * m)^T grad_y.
+//
 // Both sides work in the same way: the rows are queries and the keys come in tiles, or the rows are
 // keys and the queries of all heads that share them come in tiles. Each side has a vector for the
 // scores (q, k) and a vector of values (grad_y, v). delta is computed first, with one invocation
@@ -13,8 +15,8 @@
 // its head, by one workgroup.
 #include "sdpa.glsl"
 
-layout(constant_id = 5) const uint kStep = 0;
-layout(constant_id = 6) const uint kRepairs = 0;  // If 1, only blocks with values that are not
+layout(constant_id = 6) const uint kStep = 0;
+layout(constant_id = 7) const uint kRepairs = 0;  // If 1, only blocks with values that are not
                                                   // finite.
 
 const uint kDelta = 0u, kQueries = 1u, kKeys = 2u, kSinks = 3u;
@@ -122,8 +124,10 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       const float score = capped(product) + bias_at(p.batch, p.head, query, key);
       const float weight = exp_f32(score - lse);
       const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
-      weights[r][j] = weight;
-      slopes[r][j] = weight * (1.0 - t * t) * (values[r] - d);
+      const float factor = factor_at(p.batch, p.head, query, key);
+      const float slope = factor == 0.0 ? 0.0 : factor * values[r];
+      weights[r][j] = weight * factor;
+      slopes[r][j] = weight * (1.0 - t * t) * (slope - d);
     }
     seen[j] = bits;
   }
@@ -148,7 +152,9 @@ void add_tile(Place p, uint first) {
       [[unroll]] for (uint r = 0u; r < kRows; ++r) {
         if ((seen[j] >> r & 1u) == 0u) continue;
         by_score[r] += slopes[r][j] * score;
-        if (!rows_are_queries) by_value[r] += weights[r][j] * value;
+        // A weight that was dropped adds nothing, whatever the value is.
+        const bool is_kept = kHasDropout == 0u || weights[r][j] != 0.0;
+        if (!rows_are_queries && is_kept) by_value[r] += weights[r][j] * value;
       }
     }
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <limits>
 
+#include "backends/vulkan/kernels/dropout.hpp"
+#include "backends/vulkan/kernels/submit.hpp"
 #include "backplane/base.h"
 #include "backplane/shell/key_band.hpp"
+#include "backplane/shell/scalar.hpp"
 #include "backplane/tensor.h"
 
 namespace bp::vulkan {
@@ -31,6 +34,32 @@ template <typename Args>
 float shader_softcap(const Args& args) {
   if (args.softcap == 0) return 0;
   return std::max(static_cast<float>(args.softcap), std::numeric_limits<float>::min());
+}
+
+// The dropout of attention, as in weight_dropout.glsl.
+struct DropoutRecord {
+  uint64_t seed_address, offset_address;
+  uint64_t seed, offset;
+  uint64_t heads, queries, keys;
+  uint32_t threshold;
+  float scale;
+};
+
+// Returns the record of a call with dropout, and one of zeros for others.
+template <typename Args>
+DropoutRecord dropout_record(const Launch& launch, const Args& args) {
+  DropoutRecord record{};
+  if (args.dropout_p == 0) return record;
+  record.seed_address = address_of(launch, args.seed);
+  record.offset_address = address_of(launch, args.offset);
+  if (args.seed == nullptr) record.seed = convert_scalar(args.seed_scalar, BP_U64);
+  if (args.offset == nullptr) record.offset = convert_scalar(args.offset_scalar, BP_U64);
+  record.heads = static_cast<uint64_t>(args.q->shape[1]);
+  record.queries = static_cast<uint64_t>(args.q->shape[2]);
+  record.keys = static_cast<uint64_t>(args.k->shape[2]);
+  record.threshold = dropout_threshold(args.dropout_p);
+  record.scale = dropout_scale(args.dropout_p);
+  return record;
 }
 
 // The tensors and extents that both ops have.

@@ -28,6 +28,7 @@ struct RowRecord {
   float scale, softcap;
   uint32_t reserved;  // 0: the tensor begins at 8 bytes.
   RowTensor sinks;
+  DropoutRecord dropout;
 };
 
 // Makes the products of a part. Without a launch they only have extents.
@@ -136,7 +137,9 @@ struct RowCall {
   const bp_tensor* delta = nullptr;
 };
 
-bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, const RowCall& call) {
+template <typename Args>
+bp_status submit_rows(Launch& launch, const Args& args, const Attention& a, const Part& part,
+                      const RowCall& call) {
   const RowRecord record{.mask = row_tensor(launch, a.mask),
                          .bias = row_tensor(launch, a.bias),
                          .lse = row_tensor(launch, a.lse),
@@ -155,19 +158,21 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
                          .scale = static_cast<float>(a.scale),
                          .softcap = a.softcap,
                          .reserved = 0,
-                         .sinks = row_tensor(launch, a.sinks)};
+                         .sinks = row_tensor(launch, a.sinks),
+                         .dropout = dropout_record(launch, args)};
   constexpr uint32_t kLanes = 8;
-  const std::array<uint32_t, 7> constants = {kLanes,
+  const std::array<uint32_t, 8> constants = {kLanes,
                                              kLanes,
                                              call.stage,
                                              one_of(kF32Dtypes, a.q.dtype),
                                              a.mask != nullptr ? 1u : 0u,
                                              a.bias != nullptr ? 1u : 0u,
-                                             a.has_band ? 1u : 0u};
+                                             a.has_band ? 1u : 0u,
+                                             args.dropout_p != 0 ? 1u : 0u};
   const std::array<Range, 2> bound = {
       launch.range(*call.scores),
       launch.range(call.slopes == nullptr ? *call.scores : *call.slopes)};
-  Ranges reads(launch, {a.mask, a.bias, a.sinks}), writes(launch);
+  Ranges reads(launch, {a.mask, a.bias, a.sinks, args.seed, args.offset}), writes(launch);
   (call.stage == kForward ? writes : reads).add(a.lse);
   writes.add(launch.workspace());
   return submit(launch, kSdpaRowsModule, constants, record, record.row_count,
@@ -177,8 +182,8 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
 // ---- The two ops, each as what it takes of the workspace, and what it does with it --------------
 
 struct Forward {
-  Forward(const bp_sdpa_args& args, Scratch& scratch)
-      : a(args), y(*args.y), scores(scratch.take(BP_F32, {most_scores(a)})) {}
+  Forward(const bp_sdpa_args& its_args, Scratch& scratch)
+      : args(its_args), a(args), y(*args.y), scores(scratch.take(BP_F32, {most_scores(a)})) {}
 
   bp_status run(Runner& runner) const {
     return for_heads(a, [&](const Part& heads) {
@@ -194,7 +199,7 @@ struct Forward {
                                                 part.queries, part.keys, a.width()),
                                   {&a.q, &a.k}, {});
     if (status == BP_OK && runner.launch() != nullptr) {
-      status = submit_rows(*runner.launch(), a, part, {kForward, &scores.tensor()});
+      status = submit_rows(*runner.launch(), args, a, part, {kForward, &scores.tensor()});
     }
     if (status != BP_OK) return status;
     return runner.run(
@@ -203,6 +208,7 @@ struct Forward {
         {&a.v}, {&y});
   }
 
+  const bp_sdpa_args& args;
   const Attention a;
   const bp_tensor& y;
   const ScratchTensor scores;
@@ -256,8 +262,9 @@ class SharedGradient {
 };
 
 struct Backward {
-  Backward(const bp_sdpa_backward_args& args, Scratch& scratch)
-      : a(args),
+  Backward(const bp_sdpa_backward_args& its_args, Scratch& scratch)
+      : args(its_args),
+        a(args),
         grad_y(*args.grad_y),
         grad_q(*args.grad_q),
         delta(scratch.take(BP_F32, {a.batches(), a.heads(), a.queries()})),
@@ -304,7 +311,7 @@ struct Backward {
                                  maker.of_scores(slopes), part.queries, part.keys, a.value_width()),
                    {&grad_y, &a.v}, {});
     if (status != BP_OK || runner.launch() == nullptr) return status;
-    return submit_rows(*runner.launch(), a, part,
+    return submit_rows(*runner.launch(), args, a, part,
                        {kBackward, &scores.tensor(), &slopes.tensor(), &delta.tensor()});
   }
 
@@ -332,6 +339,7 @@ struct Backward {
         {&grad_y}, {&grad_v.tensor()});
   }
 
+  const bp_sdpa_backward_args& args;
   const Attention a;
   const bp_tensor &grad_y, &grad_q;
   const ScratchTensor delta, scores, slopes;

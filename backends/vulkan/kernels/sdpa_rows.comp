@@ -11,18 +11,23 @@
 // A soft cap bends scale * score, and its own slope multiplies the slopes.
 //
 // A key that is not seen has the weight 0, whatever its score is.
+//
+// Dropout multiplies the weights by factors m at the end. The slopes are then scale * weight * (m *
+// slope - delta).
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
 #include "lanes.glsl"
 #define SUMMED vec4
 #include "sum.glsl"
+#include "weight_dropout.glsl"
 
 layout(constant_id = 2) const uint kStage = 0;
 layout(constant_id = 3) const uint kType = 14;  // The dtype of the bias.
 layout(constant_id = 4) const uint kHasMask = 0;
 layout(constant_id = 5) const uint kHasBias = 0;
 layout(constant_id = 6) const uint kHasBand = 0;
+layout(constant_id = 7) const uint kHasDropout = 0;
 
 const uint kForward = 0u, kBackward = 1u;
 
@@ -40,6 +45,7 @@ BP_RECORD {
   float scale, softcap;      // There is no cap if it is 0.
   uint reserved;
   Tensor sinks;              // The stride of heads is the first one.
+  Dropout dropout;
 } BP_RECORD_NAME;
 
 layout(set = 0, binding = 0, scalar) buffer Scores { vec4 v[]; } scores;
@@ -52,6 +58,7 @@ struct Row {
   uint first, vectors, seen_begin, seen_end;
   float sink;
   uint64_t mask, bias, lse, delta;
+  uint64_t number;  // The number of its first weight, for the dropout.
 };
 
 uint64_t row_of(Tensor t, uint batch, uint head, uint query) {
@@ -82,6 +89,10 @@ Row find_row(uint number) {
   row.bias = row_of(record.bias, batch, head, query);
   row.lse = row_of(record.lse, batch, head, query);
   row.delta = row_of(record.delta, batch, head, query);
+  row.number = 0ul;
+  if (kHasDropout != 0u) {
+    row.number = weight_number(record.dropout, batch, head, query, record.first_key);
+  }
   return row;
 }
 
@@ -116,6 +127,12 @@ vec4 shifted(Row row, uint i) {
   return score;
 }
 
+// Returns what dropout multiplies the weights of vector i by.
+vec4 factors(Row row, uint i) {
+  if (kHasDropout == 0u) return vec4(1.0);
+  return dropout_factors(record.dropout, row.number + uint64_t(4u * i));
+}
+
 float value_of(Sum sum) {
   const vec4 total = sum_of(sum);
   return sum_lanes((total.x + total.y) + (total.z + total.w));
@@ -144,7 +161,7 @@ void run_forward(Row row) {
   const float total = value_of(sum) + of_sink;
   for (uint i = lane(); i < row.vectors; i += kLanes) {
     const vec4 weight = scores.v[row.first + i];
-    scores.v[row.first + i] = total == 0.0 ? vec4(0.0) : weight / total;
+    scores.v[row.first + i] = total == 0.0 ? vec4(0.0) : weight / total * factors(row, i);
   }
   if (!row.exists || lane() != 0u || record.lse.address == 0ul) return;
   Float32(row.lse).value = peak == -infinity() ? peak : peak + log_f32(total);
@@ -159,9 +176,11 @@ void run_backward(Row row) {
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
       weight[c] = weight[c] == -infinity() ? 0.0 : exp_f32(weight[c] - lse);
     }
-    vec4 slope = record.scale * weight * (1.0 - t * t) * (slopes.v[row.first + i] - delta);
+    const vec4 factor = factors(row, i);
+    const vec4 of_value = slopes.v[row.first + i] * factor;
+    vec4 slope = record.scale * weight * (1.0 - t * t) * (of_value - delta);
     [[unroll]] for (uint c = 0u; c < 4u; ++c) slope[c] = weight[c] == 0.0 ? 0.0 : slope[c];
-    scores.v[row.first + i] = weight;
+    scores.v[row.first + i] = weight * factor;
     slopes.v[row.first + i] = slope;
   }
 }
