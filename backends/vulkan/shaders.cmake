@@ -12,7 +12,7 @@ set(vulkan_shaders
   "index"
   "map f32 f64 i32 i64"
   "map_rows f32 f64 i32 i64"
-  "matmul"
+  "matmul f32 i32 i64"
   "matmul_bound"
   "matmul_subgroup"
   "norm"

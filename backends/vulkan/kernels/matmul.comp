@@ -1,55 +1,43 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The matrix product for devices with many threads. A workgroup of 16 x 16 invocations computes a
-// tile of 64 x 64, from slices of 16 along k in shared memory. Each invocation computes 4 x 4
-// elements.
+// The matrix product for devices with many threads, by tiles of 64 x 64. Products of integers wrap.
+// They are computed in 32 bits if y has no more, and in 64 bits otherwise: the low bits of a sum
+// depend on the low bits of its terms alone.
 #include "matmul.glsl"
 
-const uint kTile = 64u, kSlice = 16u;
+Tile tile;  // The tile of this workgroup.
 
-shared float slice_a[kSlice][kTile + 1u];
-shared float slice_b[kSlice][kTile + 1u];
+uint64_t place_of_a(uint m, uint k) { return moved(moved(tile.a, record.a_m, m), record.a_k, k); }
+uint64_t place_of_b(uint k, uint n) { return moved(moved(tile.b, record.b_k, k), record.b_n, n); }
+uint64_t place_of_y(uint m, uint n) { return moved(moved(tile.y, record.y_m, m), record.y_n, n); }
+
+#if defined(COMPUTE_I32)
+#define VALUE int
+#define VALUES ivec4
+// Of an i64 these are the low bits.
+int load_value(uint type, uint64_t at) { return decode_i32(type, load_bits(size_of(type), at)); }
+void finish_value(uint m, uint n, int sum) {
+  store_bits(size_of(kTypeY), place_of_y(m, n), uint(sum));
+}
+#elif defined(COMPUTE_I64)
+#define VALUE int64_t
+#define VALUES i64vec4
+int64_t load_value(uint type, uint64_t at) { return load_i64(type, at); }
+void finish_value(uint m, uint n, int64_t sum) { store_i64(kTypeY, place_of_y(m, n), sum); }
+#else
+#define VALUE float
+#define VALUES vec4
+float load_value(uint type, uint64_t at) { return load_f32(type, at); }
+void finish_value(uint m, uint n, float sum) { finish(tile, m, n, sum); }
+#endif
+
+VALUE value_of_a(uint m, uint k) { return load_value(kTypeA, place_of_a(m, k)); }
+VALUE value_of_b(uint k, uint n) { return load_value(kTypeB, place_of_b(k, n)); }
+
+#include "matmul_tile.glsl"
 
 void main() {
-  const uint self = gl_LocalInvocationID.x;
   if (!tile_exists(group_number(), kTile, kTile)) return;
-  const Tile tile = find_tile(group_number(), kTile, kTile);
-
-  const uint row = self / 16u, col = self % 16u;  // The place in 16 x 16.
-  vec4 sums[4], totals[4];
-  [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] = totals[i] = vec4(0.0);
-  for (uint begin = 0u; begin < tile.k; begin += kSlice) {
-    barrier();
-    // Neighbours in the workgroup load neighbours along k of a, and along n of b.
-    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-      const uint ka = begin + col, ma = tile.m + row + 16u * i;
-      const bool has_a = ka < tile.k && ma < record.m;
-      float value = 0.0;
-      if (has_a) value = load_f32(kTypeA, moved(moved(tile.a, record.a_m, ma), record.a_k, ka));
-      slice_a[col][row + 16u * i] = value;
-      const uint kb = begin + row, nb = tile.n + col + 16u * i;
-      const bool has_b = kb < tile.k && nb < record.n;
-      value = 0.0;
-      if (has_b) value = load_f32(kTypeB, moved(moved(tile.b, record.b_k, kb), record.b_n, nb));
-      slice_b[row][col + 16u * i] = value;
-    }
-    barrier();
-    [[unroll]] for (uint k = 0u; k < kSlice; ++k) {
-      vec4 right;
-      [[unroll]] for (uint j = 0u; j < 4u; ++j) right[j] = slice_b[k][col + 16u * j];
-      [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] += slice_a[k][row + 16u * i] * right;
-    }
-    if ((begin + kSlice) % kBlock != 0u) continue;
-    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-      totals[i] += sums[i];
-      sums[i] = vec4(0.0);
-    }
-  }
-
-  [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-    [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-      finish(tile, tile.m + row + 16u * i, tile.n + col + 16u * j,
-             totals[i][j] + sums[i][j]);
-    }
-  }
+  tile = find_tile(group_number(), kTile, kTile);
+  run_tile(tile.m, tile.n, record.m, record.n, tile.k);
 }

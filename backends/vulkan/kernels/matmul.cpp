@@ -1,5 +1,9 @@
-// matmul, for tensors of every layout (matmul.comp, matmul_subgroup.comp).
+// matmul, of floats and of integers, for tensors of every layout (matmul.comp,
+// matmul_subgroup.comp).
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
 
 #include "backends/vulkan/kernels/product.hpp"
 #include "backplane/shell/product.hpp"
@@ -29,12 +33,21 @@ Product product_of(const bp_matmul_args& args) {
 
 bp_reason matmul_supports(const bp_matmul_args& args) { return scaled_sum_reason(args); }
 
+// A longer sum of integers takes more than 65,535 slices, after which drivers may end a loop.
+constexpr int64_t kMostIntegerTerms = 1'000'000;
+
+bp_reason integers_supports(const bp_matmul_args& args) {
+  if (args.a->shape[args.a->ndim - 1] > kMostIntegerTerms) {
+    return "a sum of integers has more than 1,000,000 terms";
+  }
+  return scaled_sum_reason(args);
+}
+
 uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
   return product_workspace(env, product_of(args));
 }
 
-bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
-  if (const bp_reason reason = matmul_supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
+bp_status submit_matmul(const bp_matmul_args& args, Launch& launch) {
   Product p = product_of(args);
   p.a.address = address_of(launch, args.a);
   p.a.tensor = args.a;
@@ -46,10 +59,39 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
                         launch.workspace_address());
 }
 
+bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = matmul_supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
+  return submit_matmul(args, launch);
+}
+
+bp_status integers_launch(const bp_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = integers_supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("matmul: ") + reason);
+  }
+  return submit_matmul(args, launch);
+}
+
+constexpr bp_dtype kIntegers[] = {BP_I8, BP_U8, BP_I16, BP_I32, BP_I64};
+
+// Every dtype of integers for each of a, b and y.
+constexpr auto kIntegerRows = [] {
+  constexpr size_t kCount = std::size(kIntegers);
+  std::array<bp_dtype, 3 * kCount * kCount * kCount> rows{};
+  for (size_t row = 0; row < kCount * kCount * kCount; ++row) {
+    rows[3 * row] = kIntegers[row / kCount / kCount];
+    rows[3 * row + 1] = kIntegers[row / kCount % kCount];
+    rows[3 * row + 2] = kIntegers[row % kCount];
+  }
+  return rows;
+}();
+
 }  // namespace
 
 constinit const bp_kernel kMatmul =
     make_kernel<bp_matmul_args, matmul_launch, matmul_supports, matmul_workspace>(
         kernel_row("matmul", BP_OP_MATMUL, {kShaderProductDtypes, 3}));
+constinit const bp_kernel kMatmulIntegers =
+    make_kernel<bp_matmul_args, integers_launch, integers_supports>(
+        kernel_row("matmul.integers", BP_OP_MATMUL, {kIntegerRows, 3}));
 
 }  // namespace bp::vulkan

@@ -9,6 +9,7 @@
 #include "element.glsl"
 #include "math.glsl"
 #include "axes.glsl"
+#include "matmul_block.glsl"
 
 layout(constant_id = 1) const uint kTypeA = 14;
 layout(constant_id = 2) const uint kTypeB = 14;
@@ -33,21 +34,10 @@ BP_RECORD {
   int64_t batch_a[8], batch_b[8], batch_y[8], batch_bias[8];
 } BP_RECORD_NAME;
 
+#include "activate.glsl"
+
 uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
-}
-
-// This many elements along k are summed at a time, and then added to the total, so that the error
-// grows with the square root of k. A part has at most 65536 elements.
-const uint kBlock = 128u;
-
-const uint kActivationRelu = 2u, kActivationGelu = 3u, kActivationSilu = 4u;
-
-float activate(float x) {
-  if (kActivation == kActivationRelu) return x < 0.0 ? 0.0 : x;
-  if (kActivation == kActivationGelu) return gelu_f32(x);
-  if (kActivation == kActivationSilu) return silu_f32(x);
-  return x;
 }
 
 // One tile of one product: where its matrices begin, and its part of k.

@@ -9,6 +9,11 @@
 namespace bp::vulkan {
 namespace {
 
+constexpr bp_dtype kAllProductDtypes[] = {BP_F32, BP_F16, BP_BF16, BP_I8,
+                                          BP_U8,  BP_I16, BP_I32,  BP_I64};
+
+bool is_integer_product(bp_dtype dtype) { return !is_f32_class(dtype); }
+
 struct ProductRecord {
   uint64_t a, b, y, bias, preactivation;
   uint64_t batch_count;
@@ -41,21 +46,26 @@ struct Variant {
   int64_t rows, cols;
 };
 
-Variant variant_of(const Env& env) {
+Variant variant_of(const Env& env, const Product& p) {
+  if (is_integer_product(p.y.dtype)) {
+    const bool is_wide = p.y.dtype == BP_I64;
+    return {is_wide ? &kMatmulI64Module : &kMatmulI32Module, 256, 64, 64};
+  }
   const uint32_t lanes = env.subgroup_size();
   const int64_t edge = 4 * int64_t{lanes};
   const bool shuffles = (env.limits().subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   if (env.is_processor() && shuffles && (lanes == 4 || lanes == 8)) {
     return {&kMatmulSubgroupModule, lanes, edge, edge};
   }
-  return {&kMatmulModule, 256, 64, 64};
+  return {&kMatmulF32Module, 256, 64, 64};
 }
 
 // Returns the number of parts of a sum. A long sum is cut if one invocation would loop too often,
 // or if there are too few tiles to keep the device busy.
 int64_t part_count(const Env& env, const Product& p) {
-  const Variant variant = variant_of(env);
+  const Variant variant = variant_of(env, p);
   const int64_t tiles = batch_count(p) * ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
+  if (is_integer_product(p.y.dtype)) return 1;
   const int64_t needed = ceil_div(p.k, kMostOfProduct);
   if (p.has_bias || p.has_preactivation || p.activation != BP_LINEAR_ACTIVATION_NONE) return 1;
   const int64_t busy = env.is_processor() ? 8 : 256;
@@ -86,7 +96,7 @@ bool is_aligned(const Launch& launch, const Product& p) {
 
 // Returns whether the operands that are read can be bound.
 bool can_bind(const Launch& launch, const Product& p) {
-  return variant_of(launch).module == &kMatmulSubgroupModule && p.a.tensor != nullptr &&
+  return variant_of(launch, p).module == &kMatmulSubgroupModule && p.a.tensor != nullptr &&
          p.b.tensor != nullptr && launch.can_bind(*p.a.tensor) && launch.can_bind(*p.b.tensor);
 }
 
@@ -155,7 +165,7 @@ bp_status submit_bound(Launch& launch, const Product& p, const ProductRecord& re
 
 bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t y_part,
                        const Ranges& reads, const Ranges& writes) {
-  const Variant variant = variant_of(launch);
+  const Variant variant = variant_of(launch, p);
   const int64_t a_item = dtype_size_bytes(p.a.dtype), b_item = dtype_size_bytes(p.b.dtype);
   const int64_t y_item = dtype_size_bytes(p.y.dtype);
   ProductRecord record{};
@@ -186,9 +196,9 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   const bool aligned = is_aligned(launch, p);
   std::array<uint32_t, 11> constants = {
       variant.invocations,
-      one_of(kF32Dtypes, p.a.dtype),
-      one_of(kF32Dtypes, p.b.dtype),
-      one_of(kF32Dtypes, p.y.dtype),
+      one_of(kAllProductDtypes, p.a.dtype),
+      one_of(kAllProductDtypes, p.b.dtype),
+      one_of(kAllProductDtypes, p.y.dtype),
       p.activation,
       p.has_bias ? 1u : 0u,
       p.has_preactivation ? 1u : 0u,
