@@ -39,7 +39,7 @@ Device::Device(const bp_host& host, const Options& options)
   if (name_.empty()) name_ = "host processor";
   heap_ = make_heap(physical_bytes(),
                     BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
-  properties_ = make_properties(name_.c_str(), BP_DEVICE_HOST, {&heap_, 1}, kHostKernelDtypes);
+  properties_ = make_properties(name_.c_str(), BP_DEVICE_HOST, {&heap_, 1}, kQuantizedDeviceDtypes);
   write_uuid("backplane.cpu", name_, properties_.uuid);
   properties_.compute_unit_count = static_cast<uint32_t>(processor_count());
   properties_.subgroup_size = 1;

@@ -34,7 +34,7 @@ Device::Device(Instance& instance, uint32_t index)
       name_("simulated accelerator " + std::to_string(index)),
       delays_(instance.options.delays) {
   properties_ = make_properties(name_.c_str(), BP_DEVICE_SIMULATED,
-                                std::span(heaps_).first(set_heaps()), kHostKernelDtypes);
+                                std::span(heaps_).first(set_heaps()), kQuantizedDeviceDtypes);
   write_uuid("backplane.sim", name_, properties_.uuid);
   properties_.compute_unit_count = 1;
   properties_.subgroup_size = 1;

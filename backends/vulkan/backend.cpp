@@ -9,6 +9,7 @@
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/deadline.hpp"
+#include "backplane/shell/layout.hpp"
 #include "backplane/shell/plugin.hpp"
 #include "elementwise_list.hpp"
 
@@ -97,6 +98,7 @@ Instance::Instance(const bp_host* its_host)
   declare_flushing(*this);
   put_captures(*this);
   make_compiler(*this);
+  make_layouts(*this);
 }
 
 bp_status Instance::register_tables(const bp_registrar* registrar) const {

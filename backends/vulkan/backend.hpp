@@ -14,6 +14,7 @@ namespace bp {
 
 class Captures;
 class Compiler;
+class Layouts;
 
 }  // namespace bp
 
@@ -39,6 +40,7 @@ struct Instance : BackendInstance {
   Executor executor;  // Runs callbacks, and work that streams hold back.
   std::vector<std::unique_ptr<Device>> cards;
   std::vector<bp_kernel> flushing_kernels;  // Empty if all devices keep subnormal numbers.
+  std::unique_ptr<Layouts> layouts;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
 };
@@ -49,6 +51,7 @@ inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 // streams, events and memory; tables that are made before it use the entries without captures.
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
+void make_layouts(Instance& instance);
 
 // The tables of this backend, without their `self`.
 extern const bp_device_ops kDevices;

@@ -40,9 +40,9 @@ Device::Device(Instance& instance, const Physical& physical)
                                .cache_folder = instance.options.cache_folder,
                                .log = {}})) {
   set_heaps();
-  properties_ = make_properties(
-      card_->physical().name.c_str(), class_of(physical.type), heaps_,
-      physical.has_f64 ? std::span<const bp_dtype>(kDeviceDtypes) : kDeviceDtypesWithoutF64);
+  properties_ = make_properties(card_->physical().name.c_str(), class_of(physical.type), heaps_,
+                                physical.has_f64 ? std::span<const bp_dtype>(kQuantizedDeviceDtypes)
+                                                 : kQuantizedDeviceDtypesWithoutF64);
   std::ranges::copy(physical.uuid, properties_.uuid);
   properties_.subgroup_size = physical.subgroup_size;
   properties_.dlpack_device_type = kDlpackVulkan;

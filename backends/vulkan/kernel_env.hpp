@@ -63,6 +63,7 @@ class Env {
   // backend.
   static std::optional<Env> find(const bp_kernel& kernel, bp_device* device);
 
+  const Instance& owner() const { return device_.owner(); }
   Card& card() const { return device_.card(); }
   const Physical& limits() const { return device_.physical(); }
   uint32_t max_groups(int axis) const { return limits().max_groups[axis]; }

@@ -6,6 +6,7 @@
 # reads a record is compiled again with BOUND_RECORD defined, as module <name>_record.
 set(vulkan_shaders
   "arange f64 i64"
+  "blocks"
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
   "convolution"
   "cross_entropy"
@@ -14,11 +15,13 @@ set(vulkan_shaders
   "map_rows f32 f64 i32 i64"
   "matmul f32 i32 i64"
   "matmul_bound"
+  "matmul_scaled"
   "matmul_subgroup"
   "norm"
   "norm_bound"
   "optimizer"
   "pool"
+  "quantization"
   "random"
   "reduce f32 f64 i64"
   "reduce_bound"

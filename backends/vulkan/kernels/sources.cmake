@@ -2,6 +2,7 @@
 set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/arange.cpp
+  kernels/blocks.cpp
   kernels/cat.cpp
   kernels/columns.cpp
   kernels/convolution.cpp
@@ -11,11 +12,13 @@ set(vulkan_kernel_sources
   kernels/linear.cpp
   kernels/map.cpp
   kernels/matmul.cpp
+  kernels/matmul_scaled.cpp
   kernels/movement.cpp
   kernels/norm.cpp
   kernels/optimizer.cpp
   kernels/pool.cpp
   kernels/product.cpp
+  kernels/quantization.cpp
   kernels/random.cpp
   kernels/reduce.cpp
   kernels/reduction.cpp

@@ -15,15 +15,15 @@ namespace bp {
 constexpr bp_dtype kDeviceDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16,  BP_I32, BP_I64,
                                       BP_U64,  BP_F32, BP_F16, BP_BF16, BP_F64};
 
-// The dtypes of a device that has the host kernels, which take quantised tensors too.
-constexpr bp_dtype kHostKernelDtypes[] = {
-    BP_BOOL, BP_I8,       BP_U8,     BP_I16,    BP_I32,    BP_I64,    BP_U64,
-    BP_F32,  BP_F16,      BP_BF16,   BP_F64,    BP_I4,     BP_U4,     BP_I2,
-    BP_U2,   BP_F8E4M3FN, BP_F8E5M2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1, BP_F8E8M0FNU};
+// The dtypes of a device whose kernels take quantised tensors too.
+constexpr bp_dtype kQuantizedDeviceDtypes[] = {
+    BP_BOOL,     BP_I8,     BP_U8,     BP_I16,    BP_I32,    BP_I64,       BP_U64,
+    BP_F32,      BP_F16,    BP_BF16,   BP_I4,     BP_U4,     BP_I2,        BP_U2,
+    BP_F8E4M3FN, BP_F8E5M2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1, BP_F8E8M0FNU, BP_F64};
 
-// The same as kDeviceDtypes for a device without f64.
-constexpr std::span<const bp_dtype> kDeviceDtypesWithoutF64 =
-    std::span(kDeviceDtypes).first(std::size(kDeviceDtypes) - 1);
+// The same without f64.
+constexpr std::span<const bp_dtype> kQuantizedDeviceDtypesWithoutF64 =
+    std::span(kQuantizedDeviceDtypes).first(std::size(kQuantizedDeviceDtypes) - 1);
 
 // Returns a heap that can give all of its memory to one allocation, and in which a tensor may begin
 // at any byte. map_granularity_bytes counts for a heap that the host sees and that is not coherent.
