@@ -38,7 +38,6 @@ Instance::Instance(const bp_host* its_host)
   add_kernels(kernels::kCpuKernels);
   make_profiler(*this);
   put_captures(*this);
-  make_compiler(*this);
 }
 
 Instance::~Instance() = default;

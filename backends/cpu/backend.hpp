@@ -48,7 +48,6 @@ inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 // streams, events and memory; tables that are made before it use the entries without captures.
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
-void make_compiler(Instance& instance);
 
 // The task of a launch, so that it leaves a record for the profiler.
 std::function<void()> recorded(const Instance& instance, const bp_kernel& kernel,

@@ -8,8 +8,10 @@ namespace bp::cpu {
 FullInstance::FullInstance(const bp_host* its_host) : Instance(its_host) {
   share_events(*this);
   make_layouts(*this);
+  make_compiler(*this);
 }
 
-FullInstance::~FullInstance() = default;
+// Executables that the host left release their layouts.
+FullInstance::~FullInstance() { compiler.reset(); }
 
 }  // namespace bp::cpu

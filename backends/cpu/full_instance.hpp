@@ -27,6 +27,9 @@ void share_events(FullInstance& instance);
 // Makes the table of layouts, and puts what takes them in front of the kernels.
 void make_layouts(FullInstance& instance);
 
+// Makes the compiler, which uses the layouts.
+void make_compiler(FullInstance& instance);
+
 inline FullInstance& full_instance(void* self) {
   return static_cast<FullInstance&>(instance(self));
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "backends/cpu/device.hpp"
+#include "backends/cpu/full_instance.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/proc_file.hpp"
 #include "backends/cpu/stream.hpp"
@@ -48,6 +49,8 @@ constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
-void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.cpu 0.1.0, programs 1"); }
+void make_compiler(FullInstance& i) {
+  offer_compiler<Traits>(i, "backplane.cpu 0.1.0, programs 1", {}, i.layouts.get());
+}
 
 }  // namespace bp::cpu

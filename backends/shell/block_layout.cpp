@@ -17,7 +17,7 @@ constexpr BlockFormat kFormats[] = {
 };
 
 [[noreturn]] void refuse_desc(bp_status status, const std::string& why) {
-  throw StatusError(status, "layout.from_desc: desc: " + why);
+  throw StatusError(status, why);
 }
 
 [[noreturn]] void invalid(const std::string& why) { refuse_desc(BP_INVALID_ARGUMENT, why); }
@@ -82,6 +82,30 @@ void complete(bp_layout_desc& desc, const BlockFormat& format,
   desc.format_name = format.name;
 }
 
+// Returns the description with what its format says. The caller adds the subject of the texts.
+bp_layout_desc completed(bp_layout_desc desc, int64_t (&block_shape)[BP_MAX_RANK]) {
+  check_shape(desc);
+  if (desc.kind == BP_LAYOUT_KIND_TILED) {
+    check_tiles(desc);
+    return desc;
+  }
+  if (desc.kind != BP_LAYOUT_KIND_QUANTIZED) {
+    refuse_desc(BP_UNSUPPORTED, "kind is " + std::to_string(desc.kind) +
+                                    "; only TILED and QUANTIZED layouts are described");
+  }
+  if (desc.format_name == nullptr) {
+    invalid("format_name is NULL, and a layout of kind QUANTIZED has a format: " +
+            block_format_names());
+  }
+  const BlockFormat* const format = find_block_format(desc.format_name);
+  if (format == nullptr) {
+    refuse_desc(BP_UNSUPPORTED, "format_name is \"" + std::string(desc.format_name) +
+                                    "\"; known are " + block_format_names());
+  }
+  complete(desc, *format, block_shape);
+  return desc;
+}
+
 }  // namespace
 
 std::span<const BlockFormat> block_formats() { return kFormats; }
@@ -104,30 +128,16 @@ std::string block_format_names() {
   return names;
 }
 
-bp_layout_desc read_layout_desc(const bp_layout_desc* theirs, int64_t (&block_shape)[BP_MAX_RANK]) {
-  if (theirs == nullptr) invalid("it is NULL");
-  bp_layout_desc desc =
-      read_desc(theirs, kFirstSize<bp_layout_desc>, BP_STRUCT_LAYOUT_DESC, "layout.from_desc");
-  check_shape(desc);
-  if (desc.kind == BP_LAYOUT_KIND_TILED) {
-    check_tiles(desc);
-    return desc;
+bp_layout_desc read_layout_desc(const bp_layout_desc* theirs, int64_t (&block_shape)[BP_MAX_RANK],
+                                const std::string& subject) {
+  if (theirs == nullptr) throw StatusError(BP_INVALID_ARGUMENT, subject + ": it is NULL");
+  const bp_layout_desc desc = read_desc(theirs, kFirstSize<bp_layout_desc>, BP_STRUCT_LAYOUT_DESC,
+                                        subject.c_str(), "the description");
+  try {
+    return completed(desc, block_shape);
+  } catch (const StatusError& e) {
+    throw StatusError(e.status(), subject + ": " + e.what());
   }
-  if (desc.kind != BP_LAYOUT_KIND_QUANTIZED) {
-    refuse_desc(BP_UNSUPPORTED, "kind is " + std::to_string(desc.kind) +
-                                    "; only TILED and QUANTIZED layouts are described");
-  }
-  if (desc.format_name == nullptr) {
-    invalid("format_name is NULL, and a layout of kind QUANTIZED has a format: " +
-            block_format_names());
-  }
-  const BlockFormat* const format = find_block_format(desc.format_name);
-  if (format == nullptr) {
-    refuse_desc(BP_UNSUPPORTED, "format_name is \"" + std::string(desc.format_name) +
-                                    "\"; known are " + block_format_names());
-  }
-  complete(desc, *format, block_shape);
-  return desc;
 }
 
 LayoutForm block_form(const bp_layout_desc& desc) {

@@ -9,8 +9,8 @@
 
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/first_size.hpp"
-#include "backplane/shell/kernel_choice.hpp"
 #include "backplane/shell/partitions.hpp"
+#include "backplane/shell/relayout.hpp"
 
 namespace bp {
 namespace {
@@ -51,6 +51,18 @@ CompileRequest request_of(const bp_compile_desc& desc, const char* call) {
 }
 
 [[noreturn]] void invalid(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
+
+// Makes the layouts that the device has. Nodes with the others get a reason.
+void lay_out_known(Program& program, Layouts* layouts) {
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    try {
+      program.lay_out_value(i, layouts, "query");
+    } catch (const StatusError& e) {
+      if (e.status() != BP_UNSUPPORTED) throw;
+    }
+  }
+  program.lay_out_nodes();
+}
 
 Compiler& compiler(void* self) { return *static_cast<Compiler*>(self); }
 
@@ -123,7 +135,7 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
                           uint64_t* out_partition_count) const {
   const bp_compile_desc ours = read(device, desc, "query");
   static_cast<void>(request_of(ours, "query"));
-  const Program program(static_cast<const bp_program*>(ours.data));
+  Program program(static_cast<const bp_program*>(ours.data));
   const size_t count = program.nodes.size();
   if (out_partitions == nullptr || out_reasons == nullptr || out_partition_count == nullptr) {
     invalid("query: out_partitions, out_reasons or out_partition_count is NULL");
@@ -132,12 +144,8 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
     invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
             std::to_string(count) + " nodes");
   }
-  std::vector<Program> points;
-  points.push_back(program.at(program.extents.preferred()));
-  if (!program.extents.empty()) {
-    points.push_back(program.at(program.extents.smallest()));
-    points.push_back(program.at(program.extents.largest()));
-  }
+  lay_out_known(program, backend_.layouts);
+  const std::vector<Program> points = points_of(program);
   std::vector<bool> is_taken(count);
   for (size_t i = 0; i < count; ++i) {
     out_reasons[i] = refusal_of(device, ours.flags, program, points, i);
@@ -152,19 +160,25 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
 // Returns why no executable has the node, or NULL. `points` are the program at some extents.
 bp_reason Compiler::refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
                                std::span<const Program> points, size_t node) const {
-  if (program.names_extents(node) && backend_.limits.refusal_of_ranges != nullptr) {
-    return backend_.limits.refusal_of_ranges;
+  const auto lacks_layout = [&](uint32_t value) {
+    return value != BP_NO_VALUE && program.values[value].layout_words &&
+           program.values[value].layout == nullptr;
+  };
+  if (std::ranges::any_of(program.nodes[node].values, lacks_layout)) {
+    return "the device does not have the layout of a value of the node";
   }
-  std::string reason;
-  for (const Program& point : points) {
-    const ProgramNode& its = point.nodes[node];
-    if (choose_kernel(backend_, device, flags, its.frame, its.is_in_place(), reason) != nullptr) {
-      continue;
-    }
-    const std::lock_guard lock(mutex_);
-    return reasons_.insert(std::move(reason)).first->c_str();
-  }
-  return nullptr;
+  const bool has_refusal = backend_.limits.refusal_of_ranges != nullptr;
+  if (has_refusal && program.names_extents(node)) return backend_.limits.refusal_of_ranges;
+  std::string reason = choose_for_node(backend_, device, flags, points, node).reason;
+  if (reason.empty()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return reasons_.insert(std::move(reason)).first->c_str();
+}
+
+Program Compiler::laid_out(bp_device* device, bp_launch_flags flags, Program program,
+                           const std::string& call) const {
+  program.lay_out(backend_.layouts, call);
+  return with_copies(backend_, device, flags, std::move(program), call);
 }
 
 bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
@@ -176,7 +190,9 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
   request.user_data = ours.user_data;
   request.begin_step();
   *out_executable = add(std::make_unique<Executable>(
-      backend_, shared_, device, request, Program(static_cast<const bp_program*>(ours.data))));
+      backend_, shared_, device, request,
+      laid_out(device, request.flags, Program(static_cast<const bp_program*>(ours.data)),
+               "compile")));
   return BP_OK;
 }
 
@@ -204,7 +220,7 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
   const bp_compile_desc ours = read(device, desc, "fingerprint");
   if (out_words == nullptr) invalid("fingerprint: out_words is NULL");
   const CompileRequest request = request_of(ours, "fingerprint");
-  const Program program(static_cast<const bp_program*>(ours.data));
+  Program program(static_cast<const bp_program*>(ours.data));
   const ProgramTarget on = target(device);
   Fingerprint fingerprint;
   fingerprint.add(on.build);
@@ -214,8 +230,9 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
   program.write_to(words, "fingerprint");
   fingerprint.add(words);
   // A device that is alike may have other kernels, such as for another kind of processor.
-  const Program preferred = program.at(program.extents.preferred());
-  for (size_t i = 0; i < program.nodes.size(); ++i) {
+  const Program with_all = laid_out(device, request.flags, std::move(program), "fingerprint");
+  const Program preferred = with_all.at(with_all.extents.preferred());
+  for (size_t i = 0; i < preferred.nodes.size(); ++i) {
     const bp_kernel& kernel =
         kernel_for_node(backend_, device, request.flags, preferred, i, "fingerprint");
     fingerprint.add(std::string_view(kernel.name));
@@ -250,8 +267,9 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   const CompileRequest request(words, position);
   Program program(words, position);
   program.give_constants(constants);
-  *out_executable =
-      add(std::make_unique<Executable>(backend_, shared_, device, request, std::move(program)));
+  *out_executable = add(std::make_unique<Executable>(
+      backend_, shared_, device, request,
+      laid_out(device, request.flags, std::move(program), "deserialize")));
   return BP_OK;
 }
 

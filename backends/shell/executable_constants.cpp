@@ -34,7 +34,8 @@ void Executable::upload_constants() {
   uint64_t size_bytes = 0;
   for (size_t i = 0; i < program_.values.size(); ++i) {
     places_[i].byte_offset = size_bytes;
-    size_bytes += rounded_for_workspace(program_.values[i].data.size());
+    const ProgramValue& value = program_.values[i];
+    if (value.has_own_data()) size_bytes += rounded_for_workspace(value.size_bytes());
   }
   request_.begin_step();
   const bp_stream_ops& streams = backend_.streams;
@@ -66,6 +67,27 @@ void Executable::copy_constant(const bp_buffer_ref& to, const void* data, bp_str
           "the copy of constants");
 }
 
+// Writes a constant from the bytes of the host, which are row-major beside a layout of tiles.
+void Executable::write_constant(const ProgramValue& value, const bp_buffer_ref& to,
+                                const void* data, bp_stream* stream) {
+  const bool is_converted =
+      value.layout_words && value.layout_words->kind != BP_LAYOUT_KIND_QUANTIZED;
+  if (!is_converted) return copy_constant(to, data, stream);
+  const uint64_t size_bytes = value.data_size_bytes();
+  bp_buffer* const rows = allocate(size_bytes);
+  constant_bytes_ -= size_bytes;
+  const auto end_rows = [&](bp_buffer* buffer) { free(buffer, stream); };
+  const std::unique_ptr<bp_buffer, decltype(end_rows)> owned(rows, end_rows);
+  copy_constant({rows, 0, size_bytes}, data, stream);
+  bp_tensor src = value.tensor(), dst = src;
+  src.layout = nullptr;
+  src.buffer = rows;
+  dst.buffer = to.buffer;
+  dst.byte_offset = to.byte_offset;
+  require(backend_.layout_table.convert(backend_.layout_table.self, stream, &dst, &src),
+          "the conversion of a constant to its layout");
+}
+
 void Executable::place_constant(size_t index, bp_stream* stream) {
   ProgramValue& value = program_.values[index];
   if (value.buffer.buffer != nullptr) {
@@ -76,8 +98,8 @@ void Executable::place_constant(size_t index, bp_stream* stream) {
     value.source = nullptr;
   } else if (!value.data.empty()) {
     places_[index].buffer = constants_;
-    places_[index].size_bytes = value.data.size();
-    copy_constant(places_[index], value.data.data(), stream);
+    places_[index].size_bytes = value.size_bytes();
+    write_constant(value, places_[index], value.data.data(), stream);
   }
 }
 
@@ -114,7 +136,7 @@ void Executable::share_constant(size_t index, bp_stream* stream) {
     bp_buffer* const buffer = allocate(size_bytes);
     constant_bytes_ -= size_bytes;
     try {
-      copy_constant({buffer, 0, size_bytes}, value.source, stream);
+      write_constant(value, {buffer, 0, size_bytes}, value.source, stream);
       require(backend_.streams.synchronize(backend_.streams.self, stream, UINT64_MAX),
               "the copy of constants");
     } catch (...) {

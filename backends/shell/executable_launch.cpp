@@ -13,10 +13,32 @@ namespace {
 
 constexpr size_t kMostResolved = 32;
 
+// Returns the name of a layout for a text.
+std::string text_of(const bp_layout* layout) {
+  if (layout == nullptr) return "strides";
+  return "the layout \"" + std::string(layout->name == nullptr ? "" : layout->name) + "\"";
+}
+
+// Checks that a tensor lies as its value. `name` begins the text.
+void check_layout(const bp_tensor& tensor, const ProgramValue& value, const std::string& name) {
+  const bp_layout* const layout = value.layout.get();
+  if (tensor.layout != layout) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      name + " has " + text_of(tensor.layout) + ", and its value has " +
+                          text_of(layout) +
+                          "; pass the layout that from_desc() gives for the value's description");
+  }
+  if (layout == nullptr || tensor.byte_offset % layout->alignment_bytes == 0) return;
+  throw StatusError(BP_INVALID_ARGUMENT, name + ": byte_offset is " +
+                                             std::to_string(tensor.byte_offset) +
+                                             "; its layout asks for a multiple of " +
+                                             std::to_string(layout->alignment_bytes));
+}
+
 bool equals(const bp_tensor& tensor, const ProgramValue& value) {
   const bool is_shape = tensor.dtype == value.dtype && tensor.ndim == value.shape.size() &&
                         std::equal(value.shape.begin(), value.shape.end(), tensor.shape);
-  if (!is_shape) return false;
+  if (!is_shape || value.layout != nullptr) return is_shape;
   for (size_t i = 0; i < value.shape.size(); ++i) {
     if (value.shape[i] > 1 && tensor.strides[i] != value.strides[i]) return false;
   }
@@ -50,6 +72,7 @@ void Executable::check_args(const bp_program_args& args, const Program& program)
     if (!value.is_argument()) continue;
     const bp_tensor& tensor = args.tensors[argument_of_[i]];
     const std::string name = "program: tensor " + std::to_string(argument_of_[i]);
+    check_layout(tensor, value, name);
     if (!equals(tensor, value)) {
       throw StatusError(
           BP_INVALID_ARGUMENT,

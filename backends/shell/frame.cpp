@@ -122,8 +122,11 @@ uint32_t frame_size_bytes(uint32_t op) {
   return row == std::end(kNames) ? 0 : row->frame_size_bytes;
 }
 
-OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)
-    : op_(op), size_bytes_(size_bytes), words_((size_bytes + 7) / 8) {
+OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes, bool fills_strides)
+    : op_(op),
+      size_bytes_(size_bytes),
+      fills_strides_(fills_strides),
+      words_((size_bytes + 7) / 8) {
   if (op_name(op) == nullptr) {
     throw StatusError(BP_UNSUPPORTED, "op " + std::to_string(op) + " is not known to this build");
   }
@@ -182,8 +185,9 @@ bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
             std::to_string(BP_MAX_RANK) + " is allowed");
   }
   const auto names_extent = [](int64_t entry) { return entry < 0; };
-  const bool needs_strides = ours.layout == nullptr && ours.shape != nullptr &&
-                             std::none_of(ours.shape, ours.shape + ours.ndim, names_extent);
+  const bool is_fixed =
+      ours.shape != nullptr && std::none_of(ours.shape, ours.shape + ours.ndim, names_extent);
+  const bool needs_strides = ours.layout == nullptr && is_fixed && !fills_strides_;
   if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
     invalid("shape or strides of a tensor are NULL");
   }
@@ -200,6 +204,9 @@ bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
   }
   if (ours.strides != nullptr) {
     ours.strides = numbers_.emplace_back(ours.strides, ours.strides + ours.ndim).data();
+  } else if (fills_strides_ && is_fixed) {
+    ours.strides =
+        numbers_.emplace_back(row_major_strides({ours.shape, ours.shape + ours.ndim})).data();
   }
   return &ours;
 }
@@ -253,6 +260,7 @@ void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint
                         .is_written = member.is_written(),
                         .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
                         .has_free_dtype = is_free(member.dtype_rule),
+                        .is_in_list = member.is_list(),
                         .is_first = is_first,
                         .index = index,
                         .x = x});

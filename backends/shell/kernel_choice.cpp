@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backplane/layout.h"
+#include "backplane/shell/boundary.hpp"
 #include "backplane/shell/dtypes.hpp"
 #include "backplane/shell/later.hpp"
 #include "backplane/shell/shape.hpp"
@@ -65,6 +67,26 @@ bool repeats_one_element(const bp_tensor& t) {
   return true;
 }
 
+// Returns whether the blocks of a layout have the extents that a claim names.
+bool has_block_shape(const bp_layout_claim& claim, const bp_layout_desc& desc) {
+  const uint32_t shared = std::min(claim.block_ndim, desc.ndim);
+  const int64_t* const tail = desc.block_shape + (desc.ndim - shared);
+  return std::equal(tail, tail + shared, claim.block_shape + (claim.block_ndim - shared)) &&
+         std::all_of(desc.block_shape, tail, [](int64_t extent) { return extent == 1; });
+}
+
+bool fits(const bp_layout_claim& claim, const bp_layout& layout) {
+  if (claim.kind != layout.kind) return false;
+  const bp_layout_desc* const desc = layout.desc;
+  if (desc == nullptr) {
+    return claim.format_name == nullptr && claim.block_shape == nullptr && claim.scale_dtype == 0;
+  }
+  const std::string_view format = desc->format_name == nullptr ? "" : desc->format_name;
+  if (claim.format_name != nullptr && format != claim.format_name) return false;
+  if (claim.scale_dtype != 0 && claim.scale_dtype != desc->scale_dtype) return false;
+  return claim.block_shape == nullptr || has_block_shape(claim, *desc);
+}
+
 bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const bp_tensor* const tensor = frame.tensors()[i];
@@ -79,8 +101,10 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
       const bool takes_it = (kernel.flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
       if (!takes_it || !repeats_one_element(*tensor)) return "an operand in f32 is not claimed";
     }
-    if (tensor->layout != nullptr) return "a layout of the backend's own is not claimed";
-    const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0;
+    if (tensor->layout != nullptr && !claims_layout(kernel, frame.arguments()[i], *tensor)) {
+      return "a layout of the backend's own is not claimed";
+    }
+    const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0 || tensor->layout != nullptr;
     if (!takes_any && (layout_class(*tensor) & kernel.layouts) == 0) return "layout not claimed";
     if (kernel.max_rank != 0 && tensor->ndim > kernel.max_rank) return "rank not claimed";
     const uint64_t alignment = std::max<uint64_t>(1, kernel.min_byte_alignment_bytes);
@@ -112,6 +136,14 @@ bp_reason claims_refusal(const bp_kernel& kernel, bp_launch_flags flags, const O
 }
 
 }  // namespace
+
+bool claims_layout(const bp_kernel& kernel, const FrameArgument& argument,
+                   const bp_tensor& tensor) {
+  const std::span claims(kernel.layout_claims, kernel.layout_claim_count);
+  return !argument.is_in_list && std::ranges::any_of(claims, [&](const bp_layout_claim* claim) {
+    return (claim->arguments >> argument.index & 1) != 0 && fits(*claim, *tensor.layout);
+  });
+}
 
 bp_layout_flags layout_class(const bp_tensor& t) {
   if (is_contiguous(t)) return BP_LAYOUT_CONTIGUOUS;

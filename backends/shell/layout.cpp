@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "backplane/shell/block_layout.hpp"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/shape.hpp"
 
@@ -143,6 +144,15 @@ const bp_layout* Layouts::make(const LayoutForm& form) {
   if (layout == nullptr) layout = std::make_unique<Layout>(form, facts, std::move(blob));
   ++layout->references;
   return &layout->offer;
+}
+
+const bp_layout* Layouts::from_desc(const bp_layout_desc* desc, const std::string& subject) {
+  int64_t block_shape[BP_MAX_RANK];
+  const bp_layout_desc ours = read_layout_desc(desc, block_shape, subject);
+  const std::optional<LayoutForm> form = backend_.described_form(ours);
+  if (form) return make(*form);
+  throw StatusError(BP_UNSUPPORTED, subject + ": the backend has no such layout; it has " +
+                                        backend_.described_layouts());
 }
 
 LayoutForm Layouts::read(const void* bytes, uint64_t size_bytes, const char* what) const {

@@ -66,17 +66,24 @@ OwnedFrame known_part(uint32_t op, const void* args, uint32_t size_bytes) {
       (size_bytes > known_bytes &&
        std::any_of(bytes + known_bytes, bytes + size_bytes,
                    [](std::byte byte) { return byte != std::byte{0}; }))) {
-    return OwnedFrame(op, args, size_bytes);
+    return OwnedFrame(op, args, size_bytes, true);
   }
   std::vector<uint64_t> words(known_bytes / sizeof(uint64_t));
   std::memcpy(words.data(), args, std::min(size_bytes, known_bytes));
   std::memcpy(words.data(), &known_bytes, sizeof(known_bytes));
-  return OwnedFrame(op, words.data(), known_bytes);
+  return OwnedFrame(op, words.data(), known_bytes, true);
+}
+
+void check_buffer_size(const bp_buffer_ref& buffer, uint64_t size_bytes, const std::string& name) {
+  if (buffer.size_bytes >= size_bytes) return;
+  invalid(name + ": buffer has " + std::to_string(buffer.size_bytes) +
+          " bytes, and the constant needs " + std::to_string(size_bytes));
 }
 
 // Reads where the elements of a constant are.
 void read_content(const bp_program_value& theirs, const std::string& name, ProgramValue& value) {
-  const uint64_t size_bytes = value.size_bytes();
+  // The backend checks the size of a buffer beside a layout when it knows the layout.
+  const uint64_t size_bytes = value.data_size_bytes();
   const bool has_buffer = theirs.buffer.buffer != nullptr;
   if (theirs.key != nullptr && *theirs.key == '\0') invalid(name + ": key is empty");
   if (theirs.data != nullptr && has_buffer) invalid(name + ": it has data and a buffer; give one");
@@ -88,10 +95,7 @@ void read_content(const bp_program_value& theirs, const std::string& name, Progr
             " of its buffer; multiples of " + std::to_string(kWorkspaceAlignmentBytes) +
             " are allowed");
   }
-  if (has_buffer && theirs.buffer.size_bytes < size_bytes) {
-    invalid(name + ": buffer has " + std::to_string(theirs.buffer.size_bytes) +
-            " bytes, and the constant needs " + std::to_string(size_bytes));
-  }
+  if (has_buffer && !value.layout_words) check_buffer_size(theirs.buffer, size_bytes, name);
   if (theirs.key != nullptr) value.key = theirs.key;
   value.buffer = theirs.buffer;
   value.source = theirs.data;
@@ -142,8 +146,8 @@ void Program::give_constants(const bp_program* theirs) {
     if (value.key.empty()) continue;
     const auto found = std::ranges::find(given.values, value.key, &ProgramValue::key);
     if (found == given.values.end()) continue;
-    if (found->dtype != value.dtype || found->shape != value.shape) {
-      invalid("key \"" + value.key + "\" is given with another dtype or shape");
+    if (!found->is_like(value)) {
+      invalid("key \"" + value.key + "\" is given with another dtype, shape or layout");
     }
     value.source = found->source;
     value.buffer = found->buffer;
@@ -173,6 +177,7 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
     invalid(name + ": an extent is negative: " + std::to_string(entry) +
             " stands for an extent of the program, which has " + std::to_string(extents.size()));
   }
+  if (ours.layout != nullptr) read_layout(ours, index);
   if (ours.strides != nullptr) {
     value.strides.assign(ours.strides, ours.strides + ours.ndim);
   } else if (!value.names_extents()) {
@@ -211,6 +216,10 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
   }
   ProgramNode& node = nodes.emplace_back();
   node.frame = known_part(ours.op, ours.args, size_bytes);
+  const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
+  if (std::ranges::any_of(node.frame.tensors(), has_layout)) {
+    invalid(name + ": a tensor has a layout; give NULL, since it has the layout of its value");
+  }
   if (ours.values == nullptr) invalid(name + ": values is NULL");
   // A host whose frame has fewer or more tensors names fewer or more values.
   const std::span<const uint32_t> given(ours.values, ours.value_count);
@@ -231,6 +240,10 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
 
 void Program::check_value(size_t index) const {
   const ProgramValue& value = values[index];
+  if (value.layout_words) {
+    static_cast<void>(value.data_size_bytes());  // It throws if the value is too large.
+    return;
+  }
   const Extent whole = extent_of(value.tensor());
   if (whole.end == INT64_MAX || whole.begin == INT64_MIN) {
     invalid(numbered("value", index) + ": it is too large");
@@ -263,7 +276,9 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
                                             ", and tensors of programs have none");
     }
     const ProgramValue& value = values[node.values[i]];
-    if (!is_within(*tensor, extent_of(value.tensor()))) {
+    if (value.layout_words) {
+      check_whole(*tensor, node.values[i], name);
+    } else if (!is_within(*tensor, extent_of(value.tensor()))) {
       invalid(name + ": it leaves value " + std::to_string(node.values[i]));
     }
     const bool is_source = value.role == BP_VALUE_INPUT || value.is_constant();

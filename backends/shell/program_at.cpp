@@ -31,6 +31,7 @@ bp_tensor ProgramValue::tensor() const {
   tensor.strides = strides.data();
   tensor.ndim = static_cast<uint32_t>(shape.size());
   tensor.dtype = dtype;
+  tensor.layout = layout.get();
   return tensor;
 }
 
@@ -50,6 +51,8 @@ Program Program::at(const ExtentNumbers& numbers) const {
     ProgramValue& copy = result.values.emplace_back();
     copy.role = value.role;
     copy.dtype = value.dtype;
+    copy.layout_words = value.layout_words;
+    copy.layout = value.layout;
     for (const int64_t entry : value.shape) copy.shape.push_back(number_of(entry, numbers));
     copy.strides = value.strides.empty() ? row_major_strides(copy.shape) : value.strides;
   }

@@ -140,7 +140,7 @@ TEST(Program, RefusesWrongValues) {
       {value([](Value& v) { v.shape = kHuge; }), BP_INVALID_ARGUMENT,
        "program: value 2: it is too large"},
       {value([](Value& v) { v.struct_size = sizeof(Value) + 8; }), BP_INVALID_ARGUMENT,
-       "program: value_stride_bytes is 88, and one of its items has a struct_size of 96"},
+       "program: value_stride_bytes is 96, and one of its items has a struct_size of 104"},
       {value([](Value& v) { v.strides = kTwo; }), BP_INVALID_ARGUMENT,
        "program: value 2: a temporary or constant must be row-major"},
       {value([](Value& v) { v.dtype = BP_I4; }), BP_UNSUPPORTED,
@@ -306,7 +306,7 @@ TEST(Program, TakesLongerItemsOfANewerHostIfWhatIsNewIsNotGiven) {
   newer[2].extra = 1;
   EXPECT_EQ(failure_of([&] { Program{program}; }),
             with_status(BP_INCOMPATIBLE,
-                        "compile: desc: at byte 88 it differs from what this backend can read"));
+                        "compile: desc: at byte 96 it differs from what this backend can read"));
 }
 
 TEST(Program, IsTheSameAfterItWasReadFromWords) {
@@ -380,14 +380,16 @@ TEST(Program, IsRefusedWhereItsWordsAreCountsOfTooMuch) {
     return failure_of([&] { Program(changed, position); });
   };
   // The words are the counts of extents and values, then role, dtype, counts of shape and strides,
-  // shape, strides and sizes of key and data of the first value, and then the second value.
+  // shape, strides, whether there is a layout, and sizes of key and data of the first value, and
+  // then the second value.
   const std::string count = with_status(BP_INCOMPATIBLE, "deserialize: a count is damaged");
   EXPECT_EQ(with(0, 0, UINT64_MAX), count);
   EXPECT_EQ(with(1, 4, UINT64_MAX), count);
   EXPECT_EQ(with(4, 1, uint64_t{1} << 60), count);
-  EXPECT_EQ(with(8, 0, UINT64_MAX),
+  EXPECT_EQ(with(8, 0, 2), with_status(BP_INCOMPATIBLE, "deserialize: a layout is damaged"));
+  EXPECT_EQ(with(9, 0, UINT64_MAX),
             with_status(BP_INCOMPATIBLE, "deserialize: a constant is damaged"));
-  const size_t nodes = 2 + 4 * 8 + 2;
+  const size_t nodes = 2 + 4 * 9 + 2;
   EXPECT_EQ(with(nodes, 2, words.size() + 1), count);
   std::vector<uint64_t> longer = words;
   ASSERT_EQ(longer[nodes + 1]++, 3u);

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "backplane/shell/block_layout.hpp"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/program.hpp"
 #include "backplane/shell/program_bytes.hpp"
@@ -11,12 +12,30 @@
 namespace bp {
 namespace {
 
+// Returns whether read_layout() could have made the layout of the value.
+bool has_sound_layout(const ProgramValue& value) {
+  if (!value.layout_words) return true;
+  if (value.names_extents()) return false;
+  const LayoutWords& words = *value.layout_words;
+  const bool has_blocks = words.block_shape.size() == value.shape.size();
+  if (!has_blocks && !words.block_shape.empty()) return false;
+  try {
+    const bp_layout_desc desc = value.layout_desc();
+    int64_t block_shape[BP_MAX_RANK];
+    static_cast<void>(read_layout_desc(&desc, block_shape, ""));
+    return true;
+  } catch (const StatusError&) {
+    return false;
+  }
+}
+
 // Returns whether read_value() could have made the value.
 bool is_sound(const ProgramValue& value, const ProgramExtents& extents) {
   if (value.role < BP_VALUE_INPUT || value.role > BP_VALUE_CONSTANT) return false;
   if (value.shape.size() > BP_MAX_RANK || dtype_size_bytes(value.dtype) == 0) return false;
   if (!std::ranges::all_of(value.shape, [&](int64_t n) { return extents.knows(n); })) return false;
   const size_t rank = value.shape.size();
+  if (!has_sound_layout(value)) return false;
   const bool may_lack_strides = value.names_extents() && value.strides.empty();
   if (value.strides.size() != rank && !may_lack_strides) return false;
   if (value.names_extents()) {
@@ -25,7 +44,7 @@ bool is_sound(const ProgramValue& value, const ProgramExtents& extents) {
   if (extent_of(value.tensor()).end == INT64_MAX) return false;
   if (!value.is_argument() && !is_contiguous(value.tensor())) return false;
   if (!value.is_constant() && !value.key.empty()) return false;
-  return value.data.size() == (value.has_own_data() ? value.size_bytes() : 0);
+  return value.data.size() == (value.has_own_data() ? value.data_size_bytes() : 0);
 }
 
 // Appends the count of the bytes, and then the bytes as words.
@@ -34,6 +53,15 @@ void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words)
   const size_t begin = words.size();
   words.resize(begin + (bytes.size() + 7) / 8);
   std::ranges::copy(bytes, reinterpret_cast<std::byte*>(words.data() + begin));
+}
+
+void write_layout(const ProgramValue& value, std::vector<uint64_t>& words) {
+  words.push_back(value.layout_words.has_value() ? 1 : 0);
+  if (!value.layout_words) return;
+  const LayoutWords& layout = *value.layout_words;
+  words.insert(words.end(), {layout.kind, layout.scale_dtype, layout.block_shape.size()});
+  words.insert(words.end(), layout.block_shape.begin(), layout.block_shape.end());
+  write_bytes(std::as_bytes(std::span(layout.format_name)), words);
 }
 
 std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position) {
@@ -45,6 +73,27 @@ std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& po
   for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next_word(words, position));
   const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
   return {bytes, bytes + size_bytes};
+}
+
+std::string read_text(const std::vector<uint64_t>& words, size_t& position) {
+  std::string text;
+  for (const std::byte byte : read_bytes(words, position)) text += static_cast<char>(byte);
+  return text;
+}
+
+std::optional<LayoutWords> read_layout_words(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t has_layout = next_word(words, position);
+  if (has_layout > 1) throw StatusError(BP_INCOMPATIBLE, "deserialize: a layout is damaged");
+  if (has_layout == 0) return std::nullopt;
+  LayoutWords layout;
+  layout.kind = static_cast<bp_layout_kind>(next_word(words, position));
+  layout.scale_dtype = static_cast<bp_dtype>(next_word(words, position));
+  layout.block_shape.resize(next_count(words, position));
+  for (int64_t& extent : layout.block_shape) {
+    extent = static_cast<int64_t>(next_word(words, position));
+  }
+  layout.format_name = read_text(words, position);
+  return layout;
 }
 
 }  // namespace
@@ -61,6 +110,7 @@ void Program::write_to(std::vector<uint64_t>& words, const std::string& call) co
     words.insert(words.end(), {value.role, value.dtype, value.shape.size(), value.strides.size()});
     words.insert(words.end(), value.shape.begin(), value.shape.end());
     words.insert(words.end(), value.strides.begin(), value.strides.end());
+    write_layout(value, words);
     write_bytes(std::as_bytes(std::span(value.key)), words);
     write_bytes(value.data, words);
   }
@@ -97,8 +147,8 @@ void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
     for (std::vector<int64_t>* const axes : {&value.shape, &value.strides}) {
       for (int64_t& axis : *axes) axis = static_cast<int64_t>(next_word(words, position));
     }
-    const std::vector<std::byte> key = read_bytes(words, position);
-    for (const std::byte byte : key) value.key.push_back(static_cast<char>(byte));
+    value.layout_words = read_layout_words(words, position);
+    value.key = read_text(words, position);
     value.data = read_bytes(words, position);
     if (!is_sound(value, extents))
       throw StatusError(BP_INCOMPATIBLE, "deserialize: a value is damaged");

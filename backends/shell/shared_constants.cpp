@@ -20,13 +20,17 @@ std::shared_ptr<SharedConstant> SharedConstants::find(bp_device* device, uint64_
   std::erase_if(constants_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<SharedConstant>& place = constants_[{device, generation, value.key}];
   if (std::shared_ptr<SharedConstant> found = place.lock()) {
-    if (found->dtype == value.dtype && found->shape == value.shape) return found;
-    throw StatusError(BP_INVALID_ARGUMENT, name + ": key \"" + value.key +
-                                               "\" names a constant of another dtype or shape");
+    const bool is_same = found->dtype == value.dtype && found->shape == value.shape &&
+                         found->layout_words == value.layout_words;
+    if (is_same) return found;
+    throw StatusError(
+        BP_INVALID_ARGUMENT,
+        name + ": key \"" + value.key + "\" names a constant of another dtype, shape or layout");
   }
   auto made = std::make_shared<SharedConstant>();
   made->dtype = value.dtype;
   made->shape = value.shape;
+  made->layout_words = value.layout_words;
   made->size_bytes = value.size_bytes();
   place = made;
   return made;

@@ -75,6 +75,12 @@ class FakeDevice {
   }
   float& element(const bp_tensor& tensor, int64_t index) {
     int64_t place = 0;
+    // The only layout of the device has the elements in the reverse order.
+    if (tensor.layout != nullptr) {
+      const int64_t last = element_count(tensor) - 1;
+      return *reinterpret_cast<float*>(
+          bytes(tensor.buffer, tensor.byte_offset + static_cast<uint64_t>(last - index) * 4, 4));
+    }
     for (uint32_t axis = tensor.ndim; axis-- > 0; index /= tensor.shape[axis]) {
       place += index % tensor.shape[axis] * tensor.strides[axis];
     }
@@ -89,6 +95,7 @@ class FakeDevice {
   int failing_after = 0;
   uint64_t generation = 0;
   const char* name = "Acme X1";
+  Layouts* layouts = nullptr;
 
  private:
   struct Object {
@@ -258,6 +265,7 @@ class ProgramCall {
     return device_.bytes(launch.workspace.buffer, 0, launch.workspace.size_bytes + 2 * kGuardBytes);
   }
   void add_tensor(const bp_program_value& value) {
+    if (value.layout != nullptr) return add_laid_out(value);
     bp_tensor tensor{.byte_offset = kOffsetBytes,
                      .shape = value.shape,
                      .strides = value.strides,
@@ -273,6 +281,16 @@ class ProgramCall {
     tensors.push_back(tensor);
   }
 
+  void add_laid_out(const bp_program_value& value) {
+    const bp_layout* const layout = device_.layouts->from_desc(value.layout, "test");
+    tensors.push_back({.buffer = device_.make_buffer(layout->physical_size_bytes),
+                       .shape = value.shape,
+                       .ndim = value.ndim,
+                       .dtype = value.dtype,
+                       .layout = layout});
+    EXPECT_EQ(device_.layouts->release(layout), BP_OK) << "the executable has a reference too";
+  }
+
   FakeDevice& device_;
   const bp_kernel& kernel_;
   std::deque<std::vector<int64_t>> strides_;
@@ -284,7 +302,10 @@ class ProgramTest : public testing::Test {
   ProgramTest() { offer({&neg, &add}); }
 
   void offer(std::vector<const bp_kernel*> kernels, const char* identity = "test 1") {
-    compiler = std::make_unique<Compiler>(device.backend(std::move(kernels), identity));
+    CompilerBackend backend = device.backend(std::move(kernels), identity);
+    backend.layouts = layouts.get();
+    backend.layout_table = layout_table;
+    compiler = std::make_unique<Compiler>(std::move(backend));
     ops = compiler->table();
   }
 
@@ -373,6 +394,8 @@ class ProgramTest : public testing::Test {
   }
 
   FakeDevice device;
+  std::unique_ptr<Layouts> layouts;  // NULL unless a test makes layouts.
+  bp_layout_ops layout_table{};
   bp_kernel neg = make_kernel<bp_neg_args>("neg", BP_OP_NEG, launch_neg),
             add = make_kernel<bp_add_args>("add", BP_OP_ADD, launch_add);
   std::unique_ptr<Compiler> compiler;

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "backplane/layout.h"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
@@ -74,8 +76,9 @@ class LaunchedFrame {
 // Returns whether the two are one tensor, as in a call in place.
 bool is_same(const bp_tensor& a, const bp_tensor& b) {
   return a.buffer != nullptr && a.buffer == b.buffer && a.byte_offset == b.byte_offset &&
-         a.dtype == b.dtype && a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
-         std::equal(a.strides, a.strides + a.ndim, b.strides);
+         a.dtype == b.dtype && a.ndim == b.ndim && a.layout == b.layout &&
+         std::equal(a.shape, a.shape + a.ndim, b.shape) &&
+         (a.layout != nullptr || std::equal(a.strides, a.strides + a.ndim, b.strides));
 }
 
 // Returns, for each tensor, the index of the first tensor that is the same. This is its own index
@@ -98,6 +101,33 @@ std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors)
   }
   return originals;
 }
+
+// Appends what the description of a layout says beside the dtype and shape of the tensor. A later
+// layout may get the address of one that ended, so an address does not name a layout.
+void add_layout_words(const bp_tensor* tensor, std::vector<uint64_t>& words) {
+  if (tensor == nullptr || tensor->layout == nullptr) return;
+  const bp_layout_desc& desc = *tensor->layout->desc;
+  words.insert(words.end(), {desc.kind, desc.scale_dtype});
+  words.insert(words.end(), desc.block_shape, desc.block_shape + desc.ndim);
+  for (const char* c = desc.format_name; c != nullptr && *c != '\0'; ++c) {
+    words.push_back(static_cast<unsigned char>(*c));
+  }
+}
+
+bool lacks_description(const bp_tensor* tensor) {
+  return tensor != nullptr && tensor->layout != nullptr && tensor->layout->desc == nullptr;
+}
+
+// Programs say which described layouts they take when they are compiled.
+constexpr bp_layout_claim kTiled{.struct_size = sizeof(bp_layout_claim),
+                                 .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                 .arguments = ~uint64_t{0},
+                                 .kind = BP_LAYOUT_KIND_TILED};
+constexpr bp_layout_claim kQuantized{.struct_size = sizeof(bp_layout_claim),
+                                     .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                     .arguments = ~uint64_t{0},
+                                     .kind = BP_LAYOUT_KIND_QUANTIZED};
+constexpr const bp_layout_claim* kLayoutClaims[] = {&kTiled, &kQuantized};
 
 // A program of one node, and the data that it points to.
 class OneNode {
@@ -180,22 +210,24 @@ class OneNode {
                        .struct_type = BP_STRUCT_PROGRAM_VALUE,
                        .next = nullptr,
                        .shape = t.shape,
-                       .strides = t.strides,
+                       .strides = t.layout == nullptr ? t.strides : nullptr,
                        .data = nullptr,
                        .dtype = t.dtype,
                        .ndim = t.ndim,
                        .role = role,
-                       .reserved = 0});
+                       .reserved = 0,
+                       .layout = t.layout == nullptr ? nullptr : t.layout->desc});
     tensor_of_.push_back(k);
     return static_cast<uint32_t>(values_.size() - 1);
   }
 
-  // Replaces the tensors of the frame by tensors without buffers.
+  // Replaces the tensors of the frame by tensors without buffers, in the layouts of their values.
   void put_views(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors) {
     for (const bp_tensor* tensor : tensors) {
       bp_tensor& view = views_.emplace_back(tensor == nullptr ? bp_tensor{} : *tensor);
       view.buffer = nullptr;
       view.byte_offset = 0;
+      view.layout = nullptr;
       view.next = nullptr;  // A program keeps no links.
       pointers_.push_back(tensor == nullptr ? nullptr : &view);
     }
@@ -258,6 +290,8 @@ bp_kernel CompiledOps::make_kernel(const Op& op) const {
   kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE |
                  BP_KERNEL_TAKES_ACC_OPERAND;
   kernel.layouts = BP_LAYOUT_ANY;
+  kernel.layout_claims = kLayoutClaims;
+  kernel.layout_claim_count = std::size(kLayoutClaims);
   kernel.supports = supports;
   kernel.workspace_size = workspace_size;
   kernel.launch = launch;
@@ -305,6 +339,7 @@ CompiledOps::Key CompiledOps::key_of(const OpRow& row, bp_launch_flags flags, co
   key.insert(key.end(), words.begin(), words.end());
   const std::vector<uint32_t> originals = originals_of(tensors);
   key.insert(key.end(), originals.begin(), originals.end());
+  for (const bp_tensor* tensor : tensors) add_layout_words(tensor, key);
   return key;
 }
 
@@ -318,12 +353,9 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
                                                               bp_launch_flags flags,
                                                               const void* args) {
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
-  // A layout is known by its address. Another layout may get the same address later, so a layout
-  // cannot be part of a key.
-  const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
-  if (std::ranges::any_of(tensors, has_layout)) {
+  if (std::ranges::any_of(tensors, lacks_description)) {
     auto refused = std::make_shared<Program>();
-    refused->reason = "it takes tensors by strides alone";
+    refused->reason = "a tensor has a layout without a description, and programs describe layouts";
     return refused;
   }
   Key key = key_of(row, flags, args, tensors);

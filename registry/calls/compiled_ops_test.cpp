@@ -24,6 +24,7 @@ class FakeCompiler {
     bp_launch_flags flags = 0;
     std::vector<bp_value_role> roles;
     std::vector<uint32_t> node_values;
+    std::vector<const bp_layout_desc*> layouts;  // Those of the values.
     bool has_buffers = false;  // If true, a tensor in the frame of the node has a buffer.
     uint32_t op = 0;
   };
@@ -81,6 +82,7 @@ class FakeCompiler {
     made.op = program.nodes->op;
     for (uint64_t i = 0; i < program.value_count; ++i) {
       made.roles.push_back(program.values[i].role);
+      made.layouts.push_back(program.values[i].layout);
     }
     made.node_values.assign(program.nodes->values,
                             program.nodes->values + program.nodes->value_count);
@@ -332,7 +334,7 @@ TEST_F(CompiledOpsTest, HaveTheWorkspaceOfAProgramThatWasForgotten) {
   EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 
-TEST_F(CompiledOpsTest, TakeNoLayoutsOfABackend) {
+TEST_F(CompiledOpsTest, TakeNoLayoutsWithoutADescription) {
   AddCall laid_out;
   bp_layout layout{};
   laid_out.a.layout = &layout;
@@ -341,8 +343,30 @@ TEST_F(CompiledOpsTest, TakeNoLayoutsOfABackend) {
   ASSERT_EQ(bp_kernel_find(target_, 0, 0, BP_OP_ADD, &call_.args, &choice), BP_OK);
   compiler_.queries = 0;
   EXPECT_STREQ(choice.kernel->supports(choice.kernel, target_->device, 0, &laid_out.args),
-               "it takes tensors by strides alone");
+               "a tensor has a layout without a description, and programs describe layouts");
   EXPECT_EQ(compiler_.queries, 0);
+}
+
+TEST_F(CompiledOpsTest, DescribeTheLayoutsOfTheirTensors) {
+  AddCall laid_out;
+  int64_t block[] = {1, 3};
+  bp_layout_desc desc{.struct_size = sizeof(desc),
+                      .struct_type = BP_STRUCT_LAYOUT_DESC,
+                      .shape = laid_out.shape,
+                      .block_shape = block,
+                      .ndim = 2,
+                      .kind = BP_LAYOUT_KIND_TILED,
+                      .dtype = BP_F32};
+  bp_layout layout{.kind = BP_LAYOUT_KIND_TILED, .dtype = BP_F32, .desc = &desc};
+  laid_out.a.layout = &layout;
+  laid_out.a.strides = nullptr;
+  expect_launched(laid_out, 1, "the first");
+  EXPECT_EQ(compiler_.executables.back().layouts,
+            (std::vector<const bp_layout_desc*>{&desc, nullptr, nullptr}));
+  EXPECT_EQ(compiler_.launches.back().tensors[0].layout, &layout);
+  expect_launched(laid_out, 1, "the same again");
+  block[1] = 1;
+  expect_launched(laid_out, 2, "another layout at the address of the first");
 }
 
 TEST_F(CompiledOpsTest, ReleaseEachExecutableOnceAtTheUnload) {

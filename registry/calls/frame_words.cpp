@@ -46,7 +46,7 @@ bool visit_tensor(const bp_tensor* t, bool is_constant, Word&& word) {
   if (t == nullptr) return word(~uint64_t{0});
   return word(uint64_t{t->dtype} | uint64_t{t->ndim} << 32) &&
          word(reinterpret_cast<uintptr_t>(t->layout)) && visit_words({t->shape, t->ndim}, word) &&
-         visit_words({t->strides, t->ndim}, word) &&
+         (t->layout != nullptr || visit_words({t->strides, t->ndim}, word)) &&
          (!is_constant || (word(reinterpret_cast<uintptr_t>(t->buffer)) && word(t->byte_offset)));
 }
 

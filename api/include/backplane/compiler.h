@@ -18,7 +18,7 @@
 #ifndef BACKPLANE_COMPILER_H_
 #define BACKPLANE_COMPILER_H_
 
-#include "backplane/kernel.h"
+#include "backplane/layout.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,6 +97,19 @@ typedef struct bp_program_value {
    * no copy. The caller leaves it as it is until the release of these executables and the end of
    * their launches. A key does not stand for what is in a buffer of the caller. */
   bp_buffer_ref buffer;
+  /* NULL, or how the elements lie: a description of the value's own dtype and shape, which names no
+   * extents, beside strides that are NULL. [COMPILER-22] A launch passes an input or output in the
+   * layout that from_desc() makes of an equal description. Any other layout, and strides in place
+   * of a layout or a layout in place of strides, are BP_INVALID_ARGUMENT before work starts, and
+   * the text names the tensor. `data` of a constant is row-major beside a TILED layout, and the
+   * blocks beside a QUANTIZED one; a `buffer` holds the layout.
+   *
+   * [COMPILER-23] A node whose kernels do not take the layout of a value has the same result as a
+   * node whose kernels do: the compiler copies the elements to and fro. If it cannot, or if the
+   * device does not have the layout, query() gives the node a reason. A description that
+   * from_desc() refuses with BP_INVALID_ARGUMENT, or that is of another dtype or shape than its
+   * value, is BP_INVALID_ARGUMENT. */
+  const bp_layout_desc* layout;
 } bp_program_value;
 
 /* Gives an integer attribute of a node the number of an extent. Frozen. */
@@ -112,9 +125,11 @@ typedef struct bp_program_node {
   uint32_t struct_type; /* BP_STRUCT_PROGRAM_NODE. */
   const void* next;
   /* The frame of the op. Its tensors are views: byte_offset counts from the beginning of the value,
-   * and buffers are NULL. [COMPILER-18] The strides of a tensor whose shape names extents may be
-   * NULL: it is row-major then in each launch. If the strides of a value follow its extents, a
-   * tensor with strides of its own cannot follow them, and is BP_UNSUPPORTED. */
+   * and buffers and layouts are NULL. [COMPILER-18] The strides of a tensor may be NULL: it is
+   * row-major then in each launch. If the strides of a value follow its extents, a tensor with
+   * strides of its own cannot follow them, and is BP_UNSUPPORTED. A tensor of a value with a layout
+   * is this whole value, in its layout, and its strides are ignored; any other view of such a value
+   * is BP_UNSUPPORTED. */
   const void* args;
   /* The index of the value of each tensor, in the order of the frame. The tensors of a list follow
    * each other, and an absent tensor has BP_NO_VALUE. [COMPILER-7] A frame that is shorter than the

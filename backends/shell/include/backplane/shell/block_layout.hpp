@@ -27,11 +27,12 @@ const BlockFormat* find_block_format(uint32_t number);
 // Returns the names of all formats, for a text: "ggml.q4_0, ggml.q4_1, ...".
 std::string block_format_names();
 
-// Reads what from_desc() got. The result has no member that is left to the format: its block_shape
-// points to `block_shape`. Throws StatusError of BP_INVALID_ARGUMENT or BP_INCOMPATIBLE if the
-// description contradicts itself, its format, or divides no block; of BP_UNSUPPORTED if nobody
-// knows its format or kind.
-bp_layout_desc read_layout_desc(const bp_layout_desc* desc, int64_t (&block_shape)[BP_MAX_RANK]);
+// Reads a description of the host. The result has no member that is left to the format: its
+// block_shape points to `block_shape`. Throws StatusError of BP_INVALID_ARGUMENT or BP_INCOMPATIBLE
+// if the description contradicts itself, its format, or divides no block; of BP_UNSUPPORTED if
+// nobody knows its format or kind. `subject` begins the text.
+bp_layout_desc read_layout_desc(const bp_layout_desc* desc, int64_t (&block_shape)[BP_MAX_RANK],
+                                const std::string& subject);
 
 // Returns the form of a description that read_layout_desc() gave, of kind QUANTIZED.
 LayoutForm block_form(const bp_layout_desc& desc);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backplane/shell/executable.hpp"
+#include "backplane/shell/layout.hpp"
 #include "backplane/shell/program_bytes.hpp"
 
 namespace bp {
@@ -35,6 +36,8 @@ class Compiler {
                   uint64_t* out_partition_count) const;
   bp_reason refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
                        std::span<const Program> points, size_t node) const;
+  Program laid_out(bp_device* device, bp_launch_flags flags, Program program,
+                   const std::string& call) const;
   bp_status fingerprint(bp_device* device, const bp_compile_desc* desc, uint64_t* out_words) const;
   bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
   bp_status info(bp_executable* executable, bp_executable_info* out_info) const;
@@ -65,10 +68,11 @@ class Compiler {
 // Makes the compiler of an instance whose tables, kernels and captures are complete, and fills its
 // table. `Traits` has the type Instance, whose members they are, and device_count() and device_at()
 // as in device_ops.hpp. `identity` names the backend and the way it compiles programs. A backend
-// refuses a serialised program that has another identity.
+// refuses a serialised program that has another identity. `layouts` are those of the device, or
+// NULL, and the table of the layouts is complete.
 template <typename Traits>
 void offer_compiler(typename Traits::Instance& i, const char* identity,
-                    const CompilerLimits& limits = {}) {
+                    const CompilerLimits& limits = {}, Layouts* layouts = nullptr) {
   using Instance = typename Traits::Instance;
   CompilerBackend backend{.host = i.host,
                           .identity = identity,
@@ -87,7 +91,9 @@ void offer_compiler(typename Traits::Instance& i, const char* identity,
                                 }
                                 return false;
                               },
-                          .limits = limits};
+                          .limits = limits,
+                          .layouts = layouts,
+                          .layout_table = i.layout_table};
   for (const bp_kernel& kernel : i.kernels) backend.kernels.push_back(&kernel);
   i.compiler = std::make_unique<Compiler>(std::move(backend));
   i.compilation = i.compiler->table();

@@ -58,6 +58,8 @@ class Executable {
   void check_lent(const bp_buffer_ref& range, size_t value) const;
   void share_constant(size_t value, bp_stream* stream);
   void copy_constant(const bp_buffer_ref& to, const void* data, bp_stream* stream) const;
+  void write_constant(const ProgramValue& value, const bp_buffer_ref& to, const void* data,
+                      bp_stream* stream);
   void prepare(size_t index, bp_stream* stream);
   void pack(size_t index, const void* args, bp_stream* stream);
   void adopt_plans(Resolved& resolved) const;

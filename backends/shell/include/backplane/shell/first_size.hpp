@@ -49,7 +49,7 @@ BP_FIRST_SIZE(bp_profile_desc, kinds);
 BP_FIRST_SIZE(bp_program, extent_stride_bytes);
 BP_FIRST_SIZE(bp_program_extent, term_count);
 BP_FIRST_SIZE(bp_program_node, binding_count);
-BP_FIRST_SIZE(bp_program_value, buffer);
+BP_FIRST_SIZE(bp_program_value, layout);
 BP_FIRST_SIZE(bp_registrar, add_ops);
 BP_FIRST_SIZE(bp_semaphore_desc, reserved);
 BP_FIRST_SIZE(bp_store, put);

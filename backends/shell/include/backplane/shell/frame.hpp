@@ -59,9 +59,10 @@ struct FrameArgument {
   bool is_read, is_written;
   bool has_scalar;      // An inline scalar may stand for it.
   bool has_free_dtype;  // Claims list its dtype.
-  bool is_first;        // It is the first of its list, or is not in a list.
-  uint32_t index;       // Among the tensor arguments; a list counts as one, even if it is empty.
-  size_t x;             // The place of the tensor that an operand is like; else its own place.
+  bool is_in_list;
+  bool is_first;   // It is the first of its list, or is not in a list.
+  uint32_t index;  // Among the tensor arguments; a list counts as one, even if it is empty.
+  size_t x;        // The place of the tensor that an operand is like; else its own place.
 };
 
 // A copy of a frame, and of the tensors, shapes, strides and lists that it points to, without the
@@ -71,11 +72,12 @@ class OwnedFrame {
   OwnedFrame() = default;
 
   // `op` is a BP_OP_* id with `size_bytes` of its frame, or 0 for a bp_program_args. A tensor whose
-  // shape names extents of a program may have no strides. Throws
+  // shape names extents of a program may have no strides. With `fills_strides` no tensor needs
+  // them: it becomes row-major. Throws
   // StatusError of BP_UNSUPPORTED for an op that this build does not know and for a link that must
   // be understood, and of BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank
   // above BP_MAX_RANK.
-  OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes);
+  OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes, bool fills_strides = false);
 
   // Copies a frame of an op that was described at run time. The host keeps `desc` for ever.
   OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes);
@@ -146,6 +148,7 @@ class OwnedFrame {
   }
 
   uint32_t op_ = 0, size_bytes_ = 0;
+  bool fills_strides_ = false;
   const bp_op_desc* desc_ = nullptr;  // Of an op that was described at run time.
   std::vector<uint64_t> words_;
   std::deque<bp_tensor> storage_;

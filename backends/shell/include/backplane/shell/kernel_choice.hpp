@@ -14,6 +14,10 @@ namespace bp {
 // Returns the first class of layouts that describes how the elements of a tensor lie.
 bp_layout_flags layout_class(const bp_tensor& tensor);
 
+// Returns whether the kernel claims the layout that a tensor of the argument has. A layout in a
+// list of tensors is never claimed.
+bool claims_layout(const bp_kernel& kernel, const FrameArgument& argument, const bp_tensor& tensor);
+
 // Returns the first kernel of the backend that takes a frame, whose tensors need no buffer.
 // `is_in_place` says that an output will be the memory of an input. If no kernel takes the frame,
 // returns NULL, and `out_reason` says why the last kernel of the op does not.

@@ -53,6 +53,11 @@ struct LayoutBackend {
   // Returns the facts of a form. Throws StatusError of BP_INCOMPATIBLE if the backend does not have
   // this form.
   std::function<LayoutFacts(const LayoutForm& form)> facts_of;
+
+  // Returns the form of a description that read_layout_desc() gave, if the backend has such a
+  // layout, and the layouts that it has, for a text.
+  std::function<std::optional<LayoutForm>(const bp_layout_desc& desc)> described_form = {};
+  std::function<std::string()> described_layouts = {};
 };
 
 // Both sides of a conversion. A side without a form lies by strides.
@@ -71,6 +76,10 @@ class Layouts {
 
   // Returns the layout of `form`, and adds one reference to it.
   const bp_layout* make(const LayoutForm& form);
+
+  // Returns the layout of a description of the host, and adds one reference to it. `subject` begins
+  // the error text.
+  const bp_layout* from_desc(const bp_layout_desc* desc, const std::string& subject);
 
   // Reads a blob. Throws StatusError of BP_INCOMPATIBLE if the blob is damaged, or of another
   // backend or version.

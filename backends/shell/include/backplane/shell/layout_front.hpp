@@ -102,14 +102,7 @@ class LayoutOps {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       static_cast<void>(Traits::device_of(i, device, "layout.from_desc"));
       require(out_layout, "layout.from_desc: out_layout");
-      int64_t block_shape[BP_MAX_RANK];
-      const bp_layout_desc ours = read_layout_desc(desc, block_shape);
-      const std::optional<LayoutForm> form = Traits::described_form(i, ours);
-      if (!form) {
-        refuse(BP_UNSUPPORTED, "layout.from_desc: desc: the backend has no such layout; it has " +
-                                   Traits::described_layouts(i));
-      }
-      *out_layout = i.layouts->make(*form);
+      *out_layout = i.layouts->from_desc(desc, "layout.from_desc: desc");
       return BP_OK;
     });
   }
@@ -145,10 +138,12 @@ class LayoutOps {
 // Makes the layouts of an instance, and fills their table. `identity` is as in LayoutBackend.
 template <typename Traits>
 void offer_layouts(typename Traits::Instance& i, const std::string& identity) {
-  i.layouts = std::make_unique<Layouts>(
-      LayoutBackend{.host = i.host, .identity = identity, .facts_of = [&i](const LayoutForm& form) {
-                      return Traits::facts_of(i, form);
-                    }});
+  i.layouts = std::make_unique<Layouts>(LayoutBackend{
+      .host = i.host,
+      .identity = identity,
+      .facts_of = [&i](const LayoutForm& form) { return Traits::facts_of(i, form); },
+      .described_form = [&i](const bp_layout_desc& d) { return Traits::described_form(i, d); },
+      .described_layouts = [&i] { return Traits::described_layouts(i); }});
   i.layout_table = LayoutOps<Traits>::table();
   i.layout_table.self = &i;
 }

@@ -36,6 +36,8 @@ struct CompilerBackend {
   void* self;
   bool (*is_device)(void* self, bp_device* device);
   CompilerLimits limits;
+  Layouts* layouts = nullptr;  // NULL: the device has none.
+  bp_layout_ops layout_table{};
 };
 
 // What the host asks for, besides the program.

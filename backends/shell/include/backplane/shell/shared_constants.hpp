@@ -23,6 +23,7 @@ struct SharedConstant {
   uint64_t size_bytes = 0;
   bp_dtype dtype = 0;
   std::vector<int64_t> shape;
+  std::optional<LayoutWords> layout_words;
   std::vector<OwnedEvent> uses;  // Of executables that have ended.
 };
 
@@ -30,7 +31,7 @@ class SharedConstants {
  public:
   // Returns the constant of a value with a key. If nobody holds the key, the caller writes the
   // elements, under the constant's mutex, unless its buffer is set by then. Throws StatusError of
-  // BP_INVALID_ARGUMENT if the key names a constant of another dtype or shape.
+  // BP_INVALID_ARGUMENT if the key names a constant of another dtype, shape or layout.
   std::shared_ptr<SharedConstant> find(bp_device* device, uint64_t generation,
                                        const ProgramValue& value, const std::string& name);
 
