@@ -6,6 +6,7 @@
 
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/executable.hpp"
+#include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
 
 namespace bp {
@@ -176,6 +177,65 @@ uint64_t Executable::workspace_bytes_for(const bp_program_args* args) {
 
 // ---- Launch -------------------------------------------------------------------------------------
 
+// Refuses outputs that are the memory of another tensor without an alias. Returns for each alias
+// whether its tensors are one memory.
+std::vector<bool> Executable::shared_aliases(const bp_program_args& args,
+                                             const Program& program) const {
+  std::vector<uint32_t> values;  // Those with elements, of which those in one place adjoin.
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    if (program.values[i].is_argument() && element_count(program.values[i].tensor()) != 0) {
+      values.push_back(i);
+    }
+  }
+  const auto place_of = [&](uint32_t value) {
+    const bp_tensor& tensor = args.tensors[argument_of_[value]];
+    return std::pair(reinterpret_cast<uintptr_t>(tensor.buffer), tensor.byte_offset);
+  };
+  std::ranges::sort(values, {}, place_of);
+  std::vector<bool> shared(program_.aliases.size());
+  for (size_t begin = 0, end = 0; begin < values.size(); begin = end) {
+    while (end < values.size() && place_of(values[end]) == place_of(values[begin])) ++end;
+    const std::span group(values.data() + begin, end - begin);
+    for (const uint32_t output : group) {
+      if (program_.values[output].role != BP_VALUE_OUTPUT || group.size() == 1) continue;
+      const uint32_t other = group[0] == output ? group[1] : group[0];
+      const auto alias = std::ranges::find_if(program_.aliases, [&](const bp_program_alias& a) {
+        return a.output == output && a.input == other;
+      });
+      if (group.size() == 2 && alias != program_.aliases.end()) {
+        shared[static_cast<size_t>(alias - program_.aliases.begin())] = true;
+        continue;
+      }
+      throw StatusError(BP_INVALID_ARGUMENT,
+                        "program: tensor " + std::to_string(argument_of_[output]) +
+                            " is an output in the memory of tensor " +
+                            std::to_string(argument_of_[other]) +
+                            ", and the program has no alias for the two alone");
+    }
+  }
+  return shared;
+}
+
+// Copies the inputs that a launch overwrites while it needs them, and moves their places.
+bp_status Executable::copy_inputs(const bp_launch& launch, const Resolved& at,
+                                  const std::vector<bool>& shared,
+                                  std::vector<bp_buffer_ref>& places) const {
+  for (size_t i = 0; i < shared.size(); ++i) {
+    if (!shared[i] || !at.use_of_alias(i).copies_input) continue;
+    const uint32_t input = program_.aliases[i].input;
+    const Extent extent = extent_of(at.program().values[input].tensor());
+    const auto begin = static_cast<uint64_t>(extent.begin);  // Sums of it wrap.
+    const auto size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
+    const bp_buffer_ref src{places[input].buffer, places[input].byte_offset + begin, size_bytes};
+    const bp_buffer_ref dst{launch.workspace.buffer,
+                            launch.workspace.byte_offset + at.offset_of_copy(i), size_bytes};
+    const bp_status status = backend_.memory.copy(backend_.memory.self, launch.stream, &dst, &src);
+    if (status != BP_OK) return status;
+    places[input] = {dst.buffer, dst.byte_offset - begin, 0};
+  }
+  return BP_OK;
+}
+
 bp_buffer_ref Executable::place_of(uint32_t value, const Resolved& at, const bp_program_args& args,
                                    const bp_buffer_ref& workspace) const {
   const bp_value_role role = program_.values[value].role;
@@ -185,6 +245,14 @@ bp_buffer_ref Executable::place_of(uint32_t value, const Resolved& at, const bp_
   }
   const bp_tensor& tensor = args.tensors[argument_of_[value]];
   return {tensor.buffer, tensor.byte_offset, 0};
+}
+
+// Returns whether the node does nothing, since it would copy an input to itself.
+bool Executable::is_idle(size_t node, const Resolved& at, const std::vector<bool>& shared) const {
+  for (size_t i = 0; i < shared.size(); ++i) {
+    if (shared[i] && std::ranges::count(at.use_of_alias(i).idle_nodes, node) != 0) return true;
+  }
+  return false;
 }
 
 bp_status Executable::launch(const bp_launch& launch, const bp_program_args& args,
@@ -202,6 +270,7 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
   check_head(args);
   const std::shared_ptr<Resolved> at = resolved_for(args);
   check_args(args, at->program());
+  const std::vector<bool> shared = shared_aliases(args, at->program());
   check_workspace(launch.workspace, at->workspace_bytes(), "program");
   if (only_checks) {  // A capture asks.
     if ((kernel_.flags & ~at->kernel_flags() & BP_KERNEL_CAPTURABLE) == 0) return BP_OK;
@@ -209,20 +278,28 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
                       "program: with these extents a node has a kernel that is not capturable");
   }
   std::unique_ptr<Resolved::Frames> frames = at->take_frames();
-  const bp_status status = run(launch, args, *at, *frames);
+  const bp_status status = run(launch, args, *at, shared, *frames);
   if (has_memory()) mark_use(launch.stream);
   at->give_frames(std::move(frames));
   return status;
 }
 
 bp_status Executable::run(const bp_launch& launch, const bp_program_args& args, const Resolved& at,
-                          Resolved::Frames& frames) const {
+                          const std::vector<bool>& shared, Resolved::Frames& frames) const {
+  std::vector<bp_buffer_ref> places;
+  for (uint32_t i = 0; i < program_.values.size(); ++i) {
+    places.push_back(place_of(i, at, args, launch.workspace));
+  }
+  if (const bp_status status = copy_inputs(launch, at, shared, places); status != BP_OK) {
+    return status;
+  }
   for (size_t n = 0; n < at.nodes().size(); ++n) {
+    if (is_idle(n, at, shared)) continue;
     const Resolved::Node& node = at.nodes()[n];
     const std::vector<bp_tensor*>& tensors = frames[n].tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i] == nullptr) continue;
-      const bp_buffer_ref place = place_of(program_.nodes[n].values[i], at, args, launch.workspace);
+      const bp_buffer_ref& place = places[program_.nodes[n].values[i]];
       tensors[i]->buffer = place.buffer;
       tensors[i]->byte_offset = place.byte_offset + node.frame.tensors()[i]->byte_offset;
     }

@@ -122,6 +122,8 @@ Program::Program(const bp_program* theirs) {
     check_stride(node, ours.node_stride_bytes, "program: node_stride_bytes");
     read_node(node, i);
   }
+  if (ours.alias_count != 0 && ours.aliases == nullptr) invalid("aliases is NULL");
+  aliases.assign(ours.aliases, ours.aliases + ours.alias_count);
   check();
 }
 
@@ -306,6 +308,7 @@ void Program::check_places() const {
 
 void Program::check() const {
   check_names();
+  check_aliases();
   at(extents.preferred()).check_places();
   if (extents.empty()) return;
   at(extents.smallest()).check_places();

@@ -47,6 +47,7 @@ bool Program::names_extents(size_t node) const {
 
 Program Program::at(const ExtentNumbers& numbers) const {
   Program result;
+  result.aliases = aliases;
   for (const ProgramValue& value : values) {
     ProgramValue& copy = result.values.emplace_back();
     copy.role = value.role;

@@ -124,6 +124,10 @@ void Program::write_to(std::vector<uint64_t>& words, const std::string& call) co
       words.insert(words.end(), {binding.member_offset, binding.extent, binding.element});
     }
   }
+  words.push_back(aliases.size());
+  for (const bp_program_alias& alias : aliases) {
+    words.insert(words.end(), {alias.input, alias.output});
+  }
 }
 
 Program::Program(const std::vector<uint64_t>& words, size_t& position) {
@@ -169,6 +173,11 @@ void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
       binding.extent = static_cast<uint32_t>(next_word(words, position));
       binding.element = next_word(words, position);
     }
+  }
+  for (uint64_t left = next_count(words, position); left > 0; --left) {
+    bp_program_alias& alias = aliases.emplace_back();
+    alias.input = static_cast<uint32_t>(next_word(words, position));
+    alias.output = static_cast<uint32_t>(next_word(words, position));
   }
 }
 

@@ -83,6 +83,27 @@ Resolved::Resolved(const CompilerBackend& backend, bp_device* device, const Comp
   placement_ = place_temporaries(program_, sizes_of_values(program_));
   // Smaller temporaries can need more in all, since each takes the first gap that it fits into.
   if (placement_.size_bytes > most.size_bytes) placement_ = most;
+  place_copies(!numbers_.empty());
+}
+
+// Gives the copies of inputs places behind all others. At other extents a kernel may not work in
+// place, so a program with ranges has room for each copy that a node might need.
+void Resolved::place_copies(bool has_ranges) {
+  std::vector<const bp_kernel*> kernels;
+  for (const Node& node : nodes_) kernels.push_back(node.kernel);
+  uint64_t end = 0;
+  for (const bp_program_alias& names : program_.aliases) {
+    Alias& alias = aliases_.emplace_back();
+    alias.use = bp::use_of_alias(program_, kernels, names);
+    const bool may_copy = alias.use.copies_input ||
+                          (has_ranges && bp::use_of_alias(program_, {}, names).copies_input);
+    if (!may_copy) continue;
+    const Extent extent = extent_of(program_.values[names.input].tensor());
+    alias.size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
+    alias.offset = end;
+    end += rounded_for_workspace(alias.size_bytes);
+  }
+  copies_bytes_ = end;
 }
 
 void Resolved::choose(const CompilerBackend& backend, bp_device* device,
@@ -110,7 +131,7 @@ uint64_t Resolved::workspace_bytes() const {
   for (const Node& node : nodes_) {
     scratch_bytes = std::max(scratch_bytes, rounded_for_workspace(node.workspace_bytes));
   }
-  return placement_.size_bytes + scratch_bytes;
+  return placement_.size_bytes + copies_bytes_ + scratch_bytes;
 }
 
 std::unique_ptr<Resolved::Frames> Resolved::take_frames() {

@@ -147,6 +147,12 @@ inline bp_allocator_ops FakeDevice::memory() {
                     (stream == nullptr ? "nothing" : d.name_of(stream)));
     return d.destroy(buffer);
   };
+  ops.copy = [](void* self, bp_stream*, const bp_buffer_ref* dst, const bp_buffer_ref* src) {
+    of(self).log.push_back(std::to_string(src->size_bytes) + " bytes copied");
+    std::memmove(of(self).bytes(dst->buffer, dst->byte_offset, dst->size_bytes),
+                 of(self).bytes(src->buffer, src->byte_offset, src->size_bytes), src->size_bytes);
+    return bp_status{BP_OK};
+  };
   ops.copy_from_host = [](void* self, bp_stream*, const bp_buffer_ref* dst, const void* src,
                           bp_borrow) {
     if (of(self).fails("copy_from_host")) return bp_status{BP_OUT_OF_MEMORY};

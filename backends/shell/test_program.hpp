@@ -97,7 +97,9 @@ class ProgramMaker {
                 .node_stride_bytes = sizeof(bp_program_node),
                 .extents = extents.data(),
                 .extent_count = extents.size(),
-                .extent_stride_bytes = sizeof(bp_program_extent)};
+                .extent_stride_bytes = sizeof(bp_program_extent),
+                .aliases = aliases.data(),
+                .alias_count = aliases.size()};
     return &program_;
   }
   const bp_compile_desc* desc(bp_launch_flags flags = 0) {
@@ -112,6 +114,7 @@ class ProgramMaker {
   std::vector<bp_program_value> values;
   std::vector<bp_program_node> nodes;
   std::vector<bp_program_extent> extents;
+  std::vector<bp_program_alias> aliases;
   std::deque<std::vector<uint32_t>> names;  // The values of each node.
 
  private:

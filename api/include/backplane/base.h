@@ -20,9 +20,9 @@
  * In a _desc, and in members appended to a frame, zero means "not given".
  *
  * The list of frozen structs is: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
- * bp_add_result, bp_option, bp_op_output and bp_extent_binding; in host.h bp_kernel_choice and
- * bp_block; in dlpack.h, which DLPack froze, bp_dlpack_device, bp_dlpack_dtype, bp_dlpack_tensor,
- * bp_dlpack_managed and bp_dlpack_unversioned.
+ * bp_add_result, bp_option, bp_op_output, bp_extent_binding and bp_program_alias; in host.h
+ * bp_kernel_choice and bp_block; in dlpack.h, which DLPack froze, bp_dlpack_device,
+ * bp_dlpack_dtype, bp_dlpack_tensor, bp_dlpack_managed and bp_dlpack_unversioned.
  *
  * A link is an extensible struct in the chain behind the `next` of another struct, which it
  * qualifies. Of the frozen structs, bp_tensor and bp_launch have such a chain. Links are of two

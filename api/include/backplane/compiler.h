@@ -150,6 +150,19 @@ typedef struct bp_program_node {
 #define BP_NO_VALUE 0xFFFFFFFFu
 #define BP_NO_PARTITION 0xFFFFFFFFu
 
+/* An input and an output of a program that may share memory, such as a parameter and its next
+ * state. Frozen.
+ *
+ * [COMPILER-24] In a launch the tensors of an alias may be one memory: they have one buffer and one
+ * byte_offset then. The output gets the elements that it gets in separate memory, and those of the
+ * input are gone. A launch with separate memory leaves the input as it was. An alias is
+ * BP_INVALID_ARGUMENT unless it names an input and an output, of one dtype, shape, layout and
+ * strides, that no other alias names; the text names the alias. */
+typedef struct bp_program_alias {
+  uint32_t input; /* Indices of bp_program::values. */
+  uint32_t output;
+} bp_program_alias;
+
 /* A program of format "backplane.graph". A request. [COMPILER-1] The nodes of a program run as if
  * one after the other, in the order of `nodes`; a value is written by the nodes that have it as an
  * output. */
@@ -166,12 +179,18 @@ typedef struct bp_program {
   const bp_program_extent* extents;
   uint64_t extent_count;
   uint64_t extent_stride_bytes; /* From one extent to the next; at least its struct_size. */
+  const bp_program_alias* aliases;
+  uint64_t alias_count;
 } bp_program;
 
 /* The frame of an executable's kernel. Its head is frozen. The tensors are the inputs, then the
  * outputs, each in the order of their values, with the dtypes, shapes and strides of the values.
- * Where a value names extents, the tensors have numbers. The caller ensures that no output shares
- * memory with another tensor of the frame. */
+ * Where a value names extents, the tensors have numbers.
+ *
+ * [COMPILER-25] An output with elements that begins where another tensor with elements begins is
+ * BP_INVALID_ARGUMENT before work starts, unless an alias names the two; the text names both. The
+ * caller ensures that an output shares memory with no other tensor of the frame in any other way.
+ */
 typedef struct bp_program_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */

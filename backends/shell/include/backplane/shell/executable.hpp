@@ -81,8 +81,12 @@ class Executable {
   std::shared_ptr<Resolved> make_resolved(const ExtentNumbers& numbers) const;
   uint64_t workspace_bytes_for(const bp_program_args* args);
   bp_status launch(const bp_launch& launch, const bp_program_args& args, bool only_checks);
+  std::vector<bool> shared_aliases(const bp_program_args& args, const Program& program) const;
+  bp_status copy_inputs(const bp_launch& launch, const Resolved& at,
+                        const std::vector<bool>& shared, std::vector<bp_buffer_ref>& places) const;
+  bool is_idle(size_t node, const Resolved& at, const std::vector<bool>& shared) const;
   bp_status run(const bp_launch& launch, const bp_program_args& args, const Resolved& at,
-                Resolved::Frames& frames) const;
+                const std::vector<bool>& shared, Resolved::Frames& frames) const;
 
   const CompilerBackend& backend_;
   SharedConstants& shared_;

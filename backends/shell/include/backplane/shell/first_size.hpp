@@ -46,7 +46,7 @@ BP_FIRST_SIZE(bp_plan_info, algorithm);
 BP_FIRST_SIZE(bp_prepare_desc, constant_arg_count);
 BP_FIRST_SIZE(bp_process_group_desc, options);
 BP_FIRST_SIZE(bp_profile_desc, kinds);
-BP_FIRST_SIZE(bp_program, extent_stride_bytes);
+BP_FIRST_SIZE(bp_program, alias_count);
 BP_FIRST_SIZE(bp_program_extent, term_count);
 BP_FIRST_SIZE(bp_program_node, binding_count);
 BP_FIRST_SIZE(bp_program_value, layout);

@@ -106,6 +106,7 @@ struct Program {
   std::vector<ProgramValue> values;
   std::vector<ProgramNode> nodes;
   ProgramExtents extents;
+  std::vector<bp_program_alias> aliases;
 
  private:
   Program() = default;
@@ -117,6 +118,7 @@ struct Program {
   void check_whole(const bp_tensor& tensor, size_t value, const std::string& name) const;
   void check_value(size_t index) const;
   void check_node(size_t index, std::vector<bool>& is_written) const;
+  void check_aliases() const;
   void check_names() const;
   void check_names(size_t node) const;
   void check() const;

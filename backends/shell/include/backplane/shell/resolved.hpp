@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "backplane/layout.h"
 #include "backplane/memory.h"
+#include "backplane/shell/aliases.hpp"
 #include "backplane/shell/program.hpp"
 #include "backplane/stream.h"
 
@@ -103,21 +105,37 @@ class Resolved {
   const std::vector<Node>& nodes() const { return nodes_; }
   bp_kernel_flags kernel_flags() const;  // Those that the kernels of all nodes have.
 
+  // What a launch does for alias i of the program, and where the workspace has room for a copy of
+  // the input, which begins at its lowest byte.
+  const AliasUse& use_of_alias(size_t i) const { return aliases_[i].use; }
+  uint64_t offset_of_copy(size_t alias) const {
+    return placement_.size_bytes + aliases_[alias].offset;
+  }
+
   uint64_t offset_of(uint32_t temporary) const { return placement_.offsets[temporary]; }
-  uint64_t scratch_offset() const { return placement_.size_bytes; }  // The nodes' workspace.
+  // Where the workspace of the nodes begins.
+  uint64_t scratch_offset() const { return placement_.size_bytes + copies_bytes_; }
   uint64_t workspace_bytes() const;
 
   std::unique_ptr<Frames> take_frames();
   void give_frames(std::unique_ptr<Frames> frames);
 
  private:
+  struct Alias {
+    AliasUse use;
+    uint64_t offset = 0, size_bytes = 0;  // No bytes: the input is never copied.
+  };
+
   void choose(const CompilerBackend& backend, bp_device* device, const CompileRequest& request,
               size_t index);
+  void place_copies(bool has_ranges);
 
   const Program program_;
   const ExtentNumbers numbers_;
   std::vector<Node> nodes_;
   Placement placement_;
+  std::vector<Alias> aliases_;
+  uint64_t copies_bytes_ = 0;
   std::mutex mutex_;  // It guards the frames that no launch uses.
   std::vector<std::unique_ptr<Frames>> idle_;
 };
