@@ -64,6 +64,19 @@ void lay_out_known(Program& program, Layouts* layouts) {
   program.lay_out_nodes();
 }
 
+void check_room(uint64_t capacity, const void* out_data, const uint64_t* out_size_bytes,
+                const char* call) {
+  if (out_size_bytes != nullptr && (capacity == 0 || out_data != nullptr)) return;
+  invalid(std::string(call) +
+          ": out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
+}
+
+void give_bytes(const std::vector<uint64_t>& words, uint64_t capacity, void* out_data,
+                uint64_t* out_size_bytes) {
+  *out_size_bytes = words.size() * sizeof(uint64_t);
+  if (capacity != 0) std::memcpy(out_data, words.data(), std::min(capacity, *out_size_bytes));
+}
+
 Compiler& compiler(void* self) { return *static_cast<Compiler*>(self); }
 
 }  // namespace
@@ -110,9 +123,7 @@ bp_status Compiler::formats(bp_device* device, uint64_t* out_count,
   return BP_OK;
 }
 
-bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
-                               const char* call) const {
-  check_device(device, call);
+bp_compile_desc Compiler::read(const bp_compile_desc* desc, const char* call) const {
   if (desc == nullptr) invalid(std::string(call) + ": desc is NULL");
   const auto ours = read_desc(desc, kFirstSize<bp_compile_desc>, BP_STRUCT_COMPILE_DESC, call);
   if (ours.format == nullptr || std::string_view(ours.format) != kFormats[0]) {
@@ -130,10 +141,26 @@ bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
   return ours;
 }
 
+CompileTarget Compiler::target_of(bp_device* device, const bp_compile_desc& desc,
+                                  const char* call) const {
+  if (desc.target == nullptr) {
+    check_device(device, call);
+    if (desc.target_size_bytes == 0) return target_of_device(backend_, device);
+    invalid(std::string(call) + ": target is NULL, and target_size_bytes is " +
+            std::to_string(desc.target_size_bytes));
+  }
+  if (backend_.kernels_need_device) {
+    throw StatusError(BP_UNSUPPORTED,
+                      std::string(call) + ": target is given, and describe() is not offered");
+  }
+  return target_of_bytes(backend_, desc.target, desc.target_size_bytes, call);
+}
+
 bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
                           uint32_t* out_partitions, bp_reason* out_reasons,
                           uint64_t* out_partition_count) const {
-  const bp_compile_desc ours = read(device, desc, "query");
+  const bp_compile_desc ours = read(desc, "query");
+  const CompileTarget on = target_of(device, ours, "query");
   static_cast<void>(request_of(ours, "query"));
   Program program(static_cast<const bp_program*>(ours.data));
   const size_t count = program.nodes.size();
@@ -144,11 +171,11 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
     invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
             std::to_string(count) + " nodes");
   }
-  lay_out_known(program, backend_.layouts);
+  lay_out_known(program, on.layouts);
   const std::vector<Program> points = points_of(program);
   std::vector<bool> is_taken(count);
   for (size_t i = 0; i < count; ++i) {
-    out_reasons[i] = refusal_of(device, ours.flags, program, points, i);
+    out_reasons[i] = refusal_of(on, ours.flags, program, points, i);
     is_taken[i] = out_reasons[i] == nullptr;
   }
   const Partitions partitions = partition_nodes(program, is_taken);
@@ -158,8 +185,9 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
 }
 
 // Returns why no executable has the node, or NULL. `points` are the program at some extents.
-bp_reason Compiler::refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
-                               std::span<const Program> points, size_t node) const {
+bp_reason Compiler::refusal_of(const CompileTarget& target, bp_launch_flags flags,
+                               const Program& program, std::span<const Program> points,
+                               size_t node) const {
   const auto lacks_layout = [&](uint32_t value) {
     return value != BP_NO_VALUE && program.values[value].layout_words &&
            program.values[value].layout == nullptr;
@@ -167,32 +195,32 @@ bp_reason Compiler::refusal_of(bp_device* device, bp_launch_flags flags, const P
   if (std::ranges::any_of(program.nodes[node].values, lacks_layout)) {
     return "the device does not have the layout of a value of the node";
   }
-  const bool has_refusal = backend_.limits.refusal_of_ranges != nullptr;
-  if (has_refusal && program.names_extents(node)) return backend_.limits.refusal_of_ranges;
-  std::string reason = choose_for_node(backend_, device, flags, points, node).reason;
+  const bool has_refusal = target.limits.refusal_of_ranges != nullptr;
+  if (has_refusal && program.names_extents(node)) return target.limits.refusal_of_ranges;
+  std::string reason = choose_for_node(backend_, target.device, flags, points, node).reason;
   if (reason.empty()) return nullptr;
   const std::lock_guard lock(mutex_);
   return reasons_.insert(std::move(reason)).first->c_str();
 }
 
-Program Compiler::laid_out(bp_device* device, bp_launch_flags flags, Program program,
+Program Compiler::laid_out(const CompileTarget& target, bp_launch_flags flags, Program program,
                            const std::string& call) const {
-  program.lay_out(backend_.layouts, call);
-  return with_copies(backend_, device, flags, std::move(program), call);
+  program.lay_out(target.layouts, call);
+  return with_copies(backend_, target.device, flags, std::move(program), call);
 }
 
 bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
                             bp_executable** out_executable) {
-  const bp_compile_desc ours = read(device, desc, "compile");
+  const bp_compile_desc ours = read(desc, "compile");
+  const CompileTarget on = target_of(device, ours, "compile");
   if (out_executable == nullptr) invalid("compile: out_executable is NULL");
   CompileRequest request = request_of(ours, "compile");
   request.should_stop = ours.should_stop;
   request.user_data = ours.user_data;
   request.begin_step();
   *out_executable = add(std::make_unique<Executable>(
-      backend_, shared_, device, request,
-      laid_out(device, request.flags, Program(static_cast<const bp_program*>(ours.data)),
-               "compile")));
+      backend_, shared_, on, request,
+      laid_out(on, request.flags, Program(static_cast<const bp_program*>(ours.data)), "compile")));
   return BP_OK;
 }
 
@@ -203,38 +231,31 @@ bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info
   out_info->workspace_bytes = e.workspace_bytes();
   out_info->shared_constant_bytes = e.shared_constant_bytes();
   out_info->code_bytes = 0;
+  out_info->is_loaded = e.is_loaded() ? 1 : 0;
+  out_info->reserved = 0;
   return BP_OK;
-}
-
-ProgramTarget Compiler::target(bp_device* device) const {
-  const bp_device_ops& devices = backend_.devices;
-  const bp_device_properties* properties = nullptr;
-  const bool is_known = devices.properties != nullptr &&
-                        devices.properties(devices.self, device, &properties) == BP_OK;
-  const char* const name = is_known ? properties->name : nullptr;
-  return {backend_.identity, name == nullptr ? "a device without a name" : name};
 }
 
 bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
                                 uint64_t* out_words) const {
-  const bp_compile_desc ours = read(device, desc, "fingerprint");
+  const bp_compile_desc ours = read(desc, "fingerprint");
+  const CompileTarget on = target_of(device, ours, "fingerprint");
   if (out_words == nullptr) invalid("fingerprint: out_words is NULL");
   const CompileRequest request = request_of(ours, "fingerprint");
   Program program(static_cast<const bp_program*>(ours.data));
-  const ProgramTarget on = target(device);
   Fingerprint fingerprint;
-  fingerprint.add(on.build);
-  fingerprint.add(on.device);
+  fingerprint.add(on.names.build);
+  fingerprint.add(on.names.device);
   fingerprint.add(request.words());
   std::vector<uint64_t> words;
   program.write_to(words, "fingerprint");
   fingerprint.add(words);
   // A device that is alike may have other kernels, such as for another kind of processor.
-  const Program with_all = laid_out(device, request.flags, std::move(program), "fingerprint");
+  const Program with_all = laid_out(on, request.flags, std::move(program), "fingerprint");
   const Program preferred = with_all.at(with_all.extents.preferred());
   for (size_t i = 0; i < preferred.nodes.size(); ++i) {
     const bp_kernel& kernel =
-        kernel_for_node(backend_, device, request.flags, preferred, i, "fingerprint");
+        kernel_for_node(backend_, on.device, request.flags, preferred, i, "fingerprint");
     fingerprint.add(std::string_view(kernel.name));
   }
   std::ranges::copy(fingerprint.value(), out_words);
@@ -244,14 +265,11 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
 bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void* out_data,
                               uint64_t* out_size_bytes) const {
   const Executable& e = living(executable, "serialize");
-  if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
-    invalid("serialize: out_size_bytes is NULL, or out_data is NULL and capacity is not 0");
-  }
+  check_room(capacity, out_data, out_size_bytes, "serialize");
   std::vector<uint64_t> rest = e.request().words();
   e.program().write_to(rest, "serialize");
-  const std::vector<uint64_t> words = bytes_with_head(target(e.device()), rest);
-  *out_size_bytes = words.size() * sizeof(uint64_t);
-  if (capacity != 0) std::memcpy(out_data, words.data(), std::min(capacity, *out_size_bytes));
+  const std::vector<uint64_t> words = bytes_with_head(e.target().names, rest);
+  give_bytes(words, capacity, out_data, out_size_bytes);
   return BP_OK;
 }
 
@@ -261,22 +279,42 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   if (data == nullptr || out_executable == nullptr) {
     invalid("deserialize: data or out_executable is NULL");
   }
-  const std::vector<uint64_t> words =
-      bytes_without_head(target(device), data, size_bytes, "deserialize");
+  const CompileTarget on = target_of_device(backend_, device);
+  const std::vector<uint64_t> words = bytes_without_head(on.names, data, size_bytes, "deserialize");
   size_t position = 0;
   const CompileRequest request(words, position);
   Program program(words, position);
   program.give_constants(constants);
-  *out_executable = add(std::make_unique<Executable>(
-      backend_, shared_, device, request,
-      laid_out(device, request.flags, std::move(program), "deserialize")));
+  *out_executable = add(
+      std::make_unique<Executable>(backend_, shared_, on, request,
+                                   laid_out(on, request.flags, std::move(program), "deserialize")));
   return BP_OK;
 }
 
 bp_status Compiler::validate(bp_device* device, const void* data, uint64_t size_bytes) const {
   check_device(device, "validate");
   if (data == nullptr) invalid("validate: data is NULL");
-  static_cast<void>(bytes_without_head(target(device), data, size_bytes, "validate"));
+  static_cast<void>(
+      bytes_without_head(target_of_device(backend_, device).names, data, size_bytes, "validate"));
+  return BP_OK;
+}
+
+bp_status Compiler::describe(bp_device* device, uint64_t capacity, void* out_data,
+                             uint64_t* out_size_bytes) const {
+  check_device(device, "describe");
+  check_room(capacity, out_data, out_size_bytes, "describe");
+  const CompileTarget target = target_of_device(backend_, device);
+  give_bytes(description_of(backend_, target), capacity, out_data, out_size_bytes);
+  return BP_OK;
+}
+
+bp_status Compiler::load(bp_executable* executable, const bp_program* constants) const {
+  living(executable, "load").load(constants);
+  return BP_OK;
+}
+
+bp_status Compiler::unload(bp_executable* executable) const {
+  living(executable, "unload").unload();
   return BP_OK;
 }
 
@@ -320,6 +358,7 @@ bp_compiler_ops Compiler::table() {
     return guarded(*c.backend_.host, [&] {
       const Executable& e = c.living(executable, "executable_kernel");
       if (out_kernel == nullptr) invalid("executable_kernel: out_kernel is NULL");
+      e.check_here("executable_kernel");
       *out_kernel = &e.kernel();
       return bp_status{BP_OK};
     });
@@ -348,6 +387,21 @@ bp_compiler_ops Compiler::table() {
   ops.release = [](void* self, bp_executable* executable) {
     Compiler& c = compiler(self);
     return guarded(*c.backend_.host, [&] { return c.release(executable); });
+  };
+  ops.load = [](void* self, bp_executable* executable, const bp_program* constants) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.load(executable, constants); });
+  };
+  ops.unload = [](void* self, bp_executable* executable) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.unload(executable); });
+  };
+  if (backend_.kernels_need_device) return ops;
+  ops.describe = [](void* self, bp_device* device, uint64_t capacity, void* out_data,
+                    uint64_t* out_size_bytes) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host,
+                   [&] { return c.describe(device, capacity, out_data, out_size_bytes); });
   };
   return ops;
 }

@@ -14,12 +14,13 @@
 
 namespace bp {
 
-Executable::Executable(const CompilerBackend& backend, SharedConstants& shared, bp_device* device,
-                       const CompileRequest& request, Program program)
+Executable::Executable(const CompilerBackend& backend, SharedConstants& shared,
+                       const CompileTarget& target, const CompileRequest& request, Program program)
     : backend_(backend),
       shared_(shared),
-      device_(device),
-      generation_(generation_of(backend.devices, device)),
+      target_(target),
+      device_(target.device),
+      generation_(target.is_described() ? 0 : generation_of(backend.devices, target.device)),
       request_(request),
       program_(std::move(program)) {
   places_.resize(program_.values.size());
@@ -31,18 +32,23 @@ Executable::Executable(const CompilerBackend& backend, SharedConstants& shared, 
   }
   try {
     resolve();
-    upload_constants();
+    if (!target_.is_described()) {
+      upload_constants();
+      is_loaded_ = true;
+    }
   } catch (...) {
-    release();
+    free_memory();
     throw;
   }
   request_.should_stop = nullptr;
   make_kernel();
 }
 
-Executable::~Executable() { release(); }
+Executable::~Executable() { free_memory(); }
 
-bool Executable::is_lost() const { return generation_ != generation_of(backend_.devices, device_); }
+bool Executable::is_lost() const {
+  return !target_.is_described() && generation_ != generation_of(backend_.devices, device_);
+}
 
 uint64_t Executable::shared_constant_bytes() const {
   uint64_t size_bytes = 0;
@@ -52,33 +58,6 @@ uint64_t Executable::shared_constant_bytes() const {
 
 void Executable::free(bp_buffer* buffer, bp_stream* stream) const {
   static_cast<void>(backend_.memory.deallocate(backend_.memory.self, buffer, stream));
-}
-
-// Frees the memory on a new stream, after all its uses, so that submitted work can go on.
-void Executable::release() {
-  std::vector<bp_buffer*> buffers;
-  for (const NodePlan& p : plans_) {
-    if (p.plan != nullptr) static_cast<void>(p.kernel->plan_release(p.kernel, p.plan));
-    buffers.push_back(p.packed);
-  }
-  buffers.push_back(constants_);
-  std::vector<OwnedEvent> events;
-  for (const Use& use : uses_) events.push_back(use.event);
-  shared_.drop(held_, backend_.events, events, buffers);
-  const bp_stream_ops& streams = backend_.streams;
-  bp_stream* stream = nullptr;
-  if (events.empty() || streams.create(streams.self, device_, nullptr, &stream) != BP_OK) {
-    for (const OwnedEvent& event : events) {
-      static_cast<void>(backend_.events.synchronize(backend_.events.self, event.get(), UINT64_MAX));
-    }
-    for (bp_buffer* buffer : buffers) free(buffer, nullptr);
-    return;
-  }
-  for (const OwnedEvent& event : events) {
-    static_cast<void>(streams.wait_event(streams.self, stream, event.get()));
-  }
-  for (bp_buffer* buffer : buffers) free(buffer, stream);
-  static_cast<void>(streams.destroy(streams.self, stream));
 }
 
 // A new stream may have the handle of a destroyed one, whose work still runs. So a stream waits for
@@ -113,7 +92,7 @@ void Executable::mark_use(bp_stream* stream) {
 // temporaries that are large enough for all extents.
 void Executable::resolve() {
   for (size_t i = 0; i < program_.nodes.size(); ++i) {
-    const bp_reason refusal = backend_.limits.refusal_of_ranges;
+    const bp_reason refusal = target_.limits.refusal_of_ranges;
     if (refusal == nullptr || !program_.names_extents(i)) continue;
     throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(i) + ": " + refusal);
   }
@@ -126,16 +105,19 @@ void Executable::resolve() {
   }
   most_ = place_temporaries(largest, sizes_bytes);
   check_chip_memory();
-  plans_.resize(program_.nodes.size());
+  plans_.assign(program_.nodes.size(), {});
   preferred_ = make_resolved(program_.extents.preferred());
+  workspace_bytes_ = preferred_->workspace_bytes();
   if (program_.extents.empty()) return;
   for (const ExtentNumbers& numbers : {program_.extents.smallest(), program_.extents.largest()}) {
-    if (numbers != preferred_->numbers()) recent_.push_back(make_resolved(numbers));
+    if (numbers == preferred_->numbers()) continue;
+    recent_.push_back(make_resolved(numbers));
+    workspace_bytes_ = std::max(workspace_bytes_, recent_.back()->workspace_bytes());
   }
 }
 
 void Executable::check_chip_memory() const {
-  const uint64_t chip_bytes = backend_.limits.chip_memory_bytes;
+  const uint64_t chip_bytes = target_.limits.chip_memory_bytes;
   if (chip_bytes == 0 || most_.size_bytes <= chip_bytes) return;
   throw StatusError(BP_UNSUPPORTED,
                     "compile: the temporaries of the program need " +
@@ -174,8 +156,7 @@ void Executable::make_kernel() {
       if (e->backend_.captures == nullptr || !e->backend_.captures->is_capturing(launch->stream)) {
         return e->launch(*launch, frame, false);
       }
-      return e->backend_.captures->launch(*self, *launch, args,
-                                          [&] { return e->launch(*launch, frame, true); });
+      return e->launch_in_capture(*self, *launch, args);
     });
   };
 }

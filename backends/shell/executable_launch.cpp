@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/capture.hpp"
 #include "backplane/shell/executable.hpp"
 #include "backplane/shell/shape.hpp"
 #include "backplane/shell/workspace.hpp"
@@ -168,6 +169,7 @@ std::shared_ptr<Resolved> Executable::resolved_for(const bp_program_args& args) 
 }
 
 uint64_t Executable::workspace_bytes_for(const bp_program_args* args) {
+  const std::shared_lock lock(residence_);
   const bool has_shapes = args != nullptr && args->struct_size >= sizeof(bp_program_args) &&
                           args->tensors != nullptr && !program_.extents.empty();
   if (!has_shapes) return workspace_bytes_;
@@ -261,6 +263,10 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
     throw StatusError(BP_DEVICE_LOST,
                       "program: the executable was made before its device was reset");
   }
+  const std::shared_lock lock(residence_);
+  if (!is_loaded_) {
+    throw StatusError(BP_UNSUPPORTED, "program: the executable is not loaded; call load() first");
+  }
   if ((launch.flags & ~request_.flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
                                           ", and it was compiled for " +
@@ -282,6 +288,14 @@ bp_status Executable::launch(const bp_launch& launch, const bp_program_args& arg
   if (has_memory()) mark_use(launch.stream);
   at->give_frames(std::move(frames));
   return status;
+}
+
+// A reference in the kept work pins the executable.
+bp_status Executable::launch_in_capture(const bp_kernel& kernel, const bp_launch& launch,
+                                        const void* args) {
+  const auto& frame = *static_cast<const bp_program_args*>(args);
+  const auto check = [&] { return this->launch(launch, frame, true); };
+  return backend_.captures->launch(kernel, launch, args, check, pin_);
 }
 
 bp_status Executable::run(const bp_launch& launch, const bp_program_args& args, const Resolved& at,

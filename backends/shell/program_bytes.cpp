@@ -2,6 +2,7 @@
 // half, so that the halves do not depend on each other.
 #include "backplane/shell/program_bytes.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -49,10 +50,10 @@ std::vector<uint64_t> bytes_without_head(const ProgramTarget& target, const void
   std::array<uint64_t, kHeadWords> head{};
   if (size_bytes >= sizeof(head)) std::memcpy(head.data(), data, sizeof(head));
   if (head[0] != kMagic) {
-    refuse("the " + std::to_string(size_bytes) + " bytes are no serialized program");
+    refuse("the " + std::to_string(size_bytes) + " bytes are not what this compiler writes");
   }
   if (head[1] != size_bytes) {
-    refuse("the serialized program has " + std::to_string(head[1]) + " bytes, and " +
+    refuse("what was written has " + std::to_string(head[1]) + " bytes, and " +
            std::to_string(size_bytes) + " are given");
   }
   if (head[2] != hash(target.build)) refuse("the bytes are not of this build of " + target.build);
@@ -80,6 +81,30 @@ uint64_t next_count(const std::vector<uint64_t>& words, size_t& position) {
   const uint64_t count = next_word(words, position);
   if (count > words.size()) throw StatusError(BP_INCOMPATIBLE, "deserialize: a count is damaged");
   return count;
+}
+
+void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words) {
+  words.push_back(bytes.size());
+  const size_t begin = words.size();
+  words.resize(begin + (bytes.size() + 7) / 8);
+  std::ranges::copy(bytes, reinterpret_cast<std::byte*>(words.data() + begin));
+}
+
+std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t size_bytes = next_word(words, position);
+  if (size_bytes / 8 > words.size() - position) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
+  }
+  std::vector<uint64_t> data;
+  for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next_word(words, position));
+  const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
+  return {bytes, bytes + size_bytes};
+}
+
+std::string read_text(const std::vector<uint64_t>& words, size_t& position) {
+  std::string text;
+  for (const std::byte byte : read_bytes(words, position)) text += static_cast<char>(byte);
+  return text;
 }
 
 void Fingerprint::add(uint64_t word) {

@@ -47,14 +47,6 @@ bool is_sound(const ProgramValue& value, const ProgramExtents& extents) {
   return value.data.size() == (value.has_own_data() ? value.data_size_bytes() : 0);
 }
 
-// Appends the count of the bytes, and then the bytes as words.
-void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words) {
-  words.push_back(bytes.size());
-  const size_t begin = words.size();
-  words.resize(begin + (bytes.size() + 7) / 8);
-  std::ranges::copy(bytes, reinterpret_cast<std::byte*>(words.data() + begin));
-}
-
 void write_layout(const ProgramValue& value, std::vector<uint64_t>& words) {
   words.push_back(value.layout_words.has_value() ? 1 : 0);
   if (!value.layout_words) return;
@@ -62,23 +54,6 @@ void write_layout(const ProgramValue& value, std::vector<uint64_t>& words) {
   words.insert(words.end(), {layout.kind, layout.scale_dtype, layout.block_shape.size()});
   words.insert(words.end(), layout.block_shape.begin(), layout.block_shape.end());
   write_bytes(std::as_bytes(std::span(layout.format_name)), words);
-}
-
-std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position) {
-  const uint64_t size_bytes = next_word(words, position);
-  if (size_bytes / 8 > words.size() - position) {
-    throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
-  }
-  std::vector<uint64_t> data;
-  for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next_word(words, position));
-  const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
-  return {bytes, bytes + size_bytes};
-}
-
-std::string read_text(const std::vector<uint64_t>& words, size_t& position) {
-  std::string text;
-  for (const std::byte byte : read_bytes(words, position)) text += static_cast<char>(byte);
-  return text;
 }
 
 std::optional<LayoutWords> read_layout_words(const std::vector<uint64_t>& words, size_t& position) {

@@ -84,6 +84,7 @@ Work Work::clone() const {
   if (kind == Kind::kLaunch) work.frame = frame.clone();
   work.dst = dst;
   work.src = src;
+  work.pin = pin;
   work.pattern = pattern;
   work.pattern_size_bytes = pattern_size_bytes;
   return work;

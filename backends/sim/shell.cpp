@@ -46,7 +46,7 @@ void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 void make_compiler(Instance& i) {
   offer_compiler<Traits>(i, "backplane.sim 0.1.0, programs 1", read_limits(*i.host),
-                         i.layouts.get());
+                         i.layouts.get(), false);
 }
 
 }  // namespace bp::sim

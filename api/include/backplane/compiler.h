@@ -224,6 +224,14 @@ typedef struct bp_compile_desc {
   uint64_t option_count;
   bp_should_stop_fn* should_stop; /* NULL: nothing stops compile(). Other entries never call it. */
   void* user_data;                /* The argument of should_stop(). */
+  /* NULL, or what describe() wrote about a device that may be in another machine. [COMPILER-26]
+   * With a target the device of query(), fingerprint() and compile() may be NULL, and is not
+   * used: they do what they do for a device with this description. compile() then needs no content
+   * of constants with keys, and executable_kernel() and load() of the executable are
+   * BP_UNSUPPORTED. deserialize() takes what serialize() writes of it on devices that have this
+   * description, and is BP_INCOMPATIBLE on others. */
+  const void* target;
+  uint64_t target_size_bytes;
 } bp_compile_desc;
 
 /* What an executable needs. An offer; the caller sets struct_size. */
@@ -241,6 +249,8 @@ typedef struct bp_executable_info {
   /* Device memory of its constants with keys, which other executables may hold as well. Buffers of
    * the caller do not count. */
   uint64_t shared_constant_bytes;
+  uint32_t is_loaded; /* 1 if load() need not be called before a launch, else 0. */
+  uint32_t reserved;  /* 0. */
 } bp_executable_info;
 
 /* The functions of one backend. An offer. */
@@ -312,6 +322,25 @@ typedef struct bp_compiler_ops {
 
   /* [COMPILER-6] Launches that were submitted before release() complete. NULL is a no-op. */
   bp_status (*release)(void* self, bp_executable* executable);
+
+  /* Optional; writes a description of the device for compilations in other places, up to
+   * `capacity` bytes; *out_size_bytes is the size of all bytes. [COMPILER-27] Devices that are
+   * alike have equal descriptions in every process of one build. As a target, bytes that were cut
+   * or changed, and those of another driver or version, are BP_INCOMPATIBLE, and the text says
+   * which. */
+  bp_status (*describe)(void* self, bp_device* device, uint64_t capacity, void* out_data,
+                        uint64_t* out_size_bytes);
+
+  /* Optional, both or neither. compile() and deserialize() give executables that are loaded.
+   * unload() frees the device memory of an executable, behind the launches that were submitted.
+   * load() allocates it again; it finds constants with keys as deserialize() does. [COMPILER-28] An
+   * executable that is not loaded has constant_bytes and shared_constant_bytes of 0 and holds no
+   * key, and its launches are BP_UNSUPPORTED before work starts. After load() it gives the results
+   * that it gave before. A call that finds the executable as it should be is a no-op, and a load()
+   * that fails leaves it unloaded. [COMPILER-29] unload() of an executable whose launch is part of
+   * a capture, a graph or an instance is BP_UNSUPPORTED, and the text says so. */
+  bp_status (*load)(void* self, bp_executable* executable, const bp_program* constants);
+  bp_status (*unload)(void* self, bp_executable* executable);
 } bp_compiler_ops;
 
 #ifdef __cplusplus

@@ -94,14 +94,16 @@ class Captures {
   bp_status admit(bp_stream* stream, const char* call) const;
 
   // Keeps a launch in the capture. `check` does everything that a launch does except submit, and
-  // returns whether the launch would be accepted.
+  // returns whether the launch would be accepted. What keeps the launch also keeps `pin`.
   template <typename Check>
   bp_status launch(const bp_kernel& kernel, const bp_launch& launch, const void* args,
-                   Check&& check) {
+                   Check&& check, std::shared_ptr<const void> pin = nullptr) {
     if ((kernel.flags & BP_KERNEL_CAPTURABLE) == 0) return refuse_kernel(kernel);
     const bp_status status = check();
     if (status != BP_OK) return status;
-    return keep(launch.stream, Work::launch(*backend_.host, kernel, launch, args));
+    Work work = Work::launch(*backend_.host, kernel, launch, args);
+    work.pin = std::move(pin);
+    return keep(launch.stream, std::move(work));
   }
 
   // These functions replace the entries of the tables for a capturing stream or a captured event.

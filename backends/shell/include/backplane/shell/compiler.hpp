@@ -34,9 +34,9 @@ class Compiler {
   bp_status query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
                   uint32_t* out_partitions, bp_reason* out_reasons,
                   uint64_t* out_partition_count) const;
-  bp_reason refusal_of(bp_device* device, bp_launch_flags flags, const Program& program,
+  bp_reason refusal_of(const CompileTarget& target, bp_launch_flags flags, const Program& program,
                        std::span<const Program> points, size_t node) const;
-  Program laid_out(bp_device* device, bp_launch_flags flags, Program program,
+  Program laid_out(const CompileTarget& target, bp_launch_flags flags, Program program,
                    const std::string& call) const;
   bp_status fingerprint(bp_device* device, const bp_compile_desc* desc, uint64_t* out_words) const;
   bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
@@ -48,14 +48,19 @@ class Compiler {
   bp_status validate(bp_device* device, const void* data, uint64_t size_bytes) const;
   bp_status release(bp_executable* executable);
 
+  bp_status describe(bp_device* device, uint64_t capacity, void* out_data,
+                     uint64_t* out_size_bytes) const;
+  bp_status load(bp_executable* executable, const bp_program* constants) const;
+  bp_status unload(bp_executable* executable) const;
+
   void check_device(bp_device* device, const char* call) const;
-  bp_compile_desc read(bp_device* device, const bp_compile_desc* desc, const char* call) const;
+  bp_compile_desc read(const bp_compile_desc* desc, const char* call) const;
+  // Returns what a checked desc is for.
+  CompileTarget target_of(bp_device* device, const bp_compile_desc& desc, const char* call) const;
   Executable& checked(bp_executable* executable, const char* call) const;
   // Returns the same, and throws StatusError if a reset of the device has lost the executable.
   Executable& living(bp_executable* executable, const char* call) const;
   bp_executable* add(std::unique_ptr<Executable> executable);
-  ProgramTarget target(bp_device* device) const;
-
   const CompilerBackend backend_;
   SharedConstants shared_;
   mutable std::mutex mutex_;  // It guards the members below.
@@ -69,10 +74,11 @@ class Compiler {
 // table. `Traits` has the type Instance, whose members they are, and device_count() and device_at()
 // as in device_ops.hpp. `identity` names the backend and the way it compiles programs. A backend
 // refuses a serialised program that has another identity. `layouts` are those of the device, or
-// NULL, and the table of the layouts is complete.
+// NULL, and the table of the layouts is complete. `kernels_need_device` is as in CompilerBackend.
 template <typename Traits>
 void offer_compiler(typename Traits::Instance& i, const char* identity,
-                    const CompilerLimits& limits = {}, Layouts* layouts = nullptr) {
+                    const CompilerLimits& limits = {}, Layouts* layouts = nullptr,
+                    bool kernels_need_device = true) {
   using Instance = typename Traits::Instance;
   CompilerBackend backend{.host = i.host,
                           .identity = identity,
@@ -93,7 +99,8 @@ void offer_compiler(typename Traits::Instance& i, const char* identity,
                               },
                           .limits = limits,
                           .layouts = layouts,
-                          .layout_table = i.layout_table};
+                          .layout_table = i.layout_table,
+                          .kernels_need_device = kernels_need_device};
   for (const bp_kernel& kernel : i.kernels) backend.kernels.push_back(&kernel);
   i.compiler = std::make_unique<Compiler>(std::move(backend));
   i.compilation = i.compiler->table();

@@ -11,11 +11,13 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backplane/memory.h"
+#include "backplane/shell/compile_target.hpp"
 #include "backplane/shell/program.hpp"
 #include "backplane/shell/resolved.hpp"
 #include "backplane/shell/shared_constants.hpp"
@@ -26,7 +28,7 @@ class Executable {
  public:
   // Compiles `program`. Throws StatusError of BP_UNSUPPORTED if no kernel takes one of its nodes.
   // `shared` and `backend` outlive it.
-  Executable(const CompilerBackend& backend, SharedConstants& shared, bp_device* device,
+  Executable(const CompilerBackend& backend, SharedConstants& shared, const CompileTarget& target,
              const CompileRequest& request, Program program);
   Executable(const Executable&) = delete;
   ~Executable();
@@ -34,7 +36,17 @@ class Executable {
   const bp_kernel& kernel() const { return kernel_; }
   const Program& program() const { return program_; }
   const CompileRequest& request() const { return request_; }
-  bp_device* device() const { return device_; }
+  const CompileTarget& target() const { return target_; }
+
+  // Throws StatusError of BP_UNSUPPORTED, whose text begins with `call`, if the executable is for a
+  // device that is described.
+  void check_here(const std::string& call) const;
+
+  // The entries of bp_compiler_ops. load() finds constants with keys in `constants`, which may be
+  // NULL.
+  void load(const bp_program* constants);
+  void unload();
+  bool is_loaded() const;
 
   // Returns whether a reset of the device has lost the executable.
   bool is_lost() const;
@@ -52,6 +64,7 @@ class Executable {
   };
 
   void resolve();
+  void free_memory();
   void check_chip_memory() const;
   void upload_constants();
   void place_constant(size_t value, bp_stream* stream);
@@ -68,7 +81,6 @@ class Executable {
   void free(bp_buffer* buffer, bp_stream* stream) const;
   bool has_memory() const { return constant_bytes_ != 0 || !held_.empty(); }
   void mark_use(bp_stream* stream);
-  void release();
 
   bp_buffer_ref place_of(uint32_t value, const Resolved& at, const bp_program_args& args,
                          const bp_buffer_ref& workspace) const;
@@ -81,6 +93,7 @@ class Executable {
   std::shared_ptr<Resolved> make_resolved(const ExtentNumbers& numbers) const;
   uint64_t workspace_bytes_for(const bp_program_args* args);
   bp_status launch(const bp_launch& launch, const bp_program_args& args, bool only_checks);
+  bp_status launch_in_capture(const bp_kernel& kernel, const bp_launch& launch, const void* args);
   std::vector<bool> shared_aliases(const bp_program_args& args, const Program& program) const;
   bp_status copy_inputs(const bp_launch& launch, const Resolved& at,
                         const std::vector<bool>& shared, std::vector<bp_buffer_ref>& places) const;
@@ -90,7 +103,8 @@ class Executable {
 
   const CompilerBackend& backend_;
   SharedConstants& shared_;
-  bp_device* const device_;
+  const CompileTarget target_;
+  bp_device* const device_;    // NULL: it is described.
   const uint64_t generation_;  // That of the device.
   CompileRequest request_;
   Program program_;
@@ -110,6 +124,13 @@ class Executable {
     bp_stream* stream;
     OwnedEvent event;
   };
+
+  // A launch holds it as a reader, load() and unload() as writers. It guards what they make: the
+  // constants, the plans and `preferred_`.
+  mutable std::shared_mutex residence_;
+  bool is_loaded_ = false;
+  // Each launch that a capture or a graph keeps has a reference.
+  const std::shared_ptr<const int> pin_ = std::make_shared<const int>(0);
 
   std::mutex mutex_;                              // It guards the members below.
   std::deque<std::shared_ptr<Resolved>> recent_;  // Those that were used last, the latest first.

@@ -17,7 +17,7 @@ namespace bp {
 // Where a compiled program runs.
 struct ProgramTarget {
   std::string build;   // The backend and its version, such as "acme.chip 1.0, programs 1".
-  std::string device;  // The kind of device.
+  std::string device;  // The kind of device, with the limits of its compiler.
 };
 
 std::vector<uint64_t> bytes_with_head(const ProgramTarget& target,
@@ -33,6 +33,12 @@ std::vector<uint64_t> bytes_without_head(const ProgramTarget& target, const void
 // words.
 uint64_t next_word(const std::vector<uint64_t>& words, size_t& position);
 uint64_t next_count(const std::vector<uint64_t>& words, size_t& position);
+
+// Appends the count of the bytes, and then the bytes as words. read_bytes() and read_text() read
+// them, as next_word() reads a word.
+void write_bytes(std::span<const std::byte> bytes, std::vector<uint64_t>& words);
+std::vector<std::byte> read_bytes(const std::vector<uint64_t>& words, size_t& position);
+std::string read_text(const std::vector<uint64_t>& words, size_t& position);
 
 // A hash of 128 bits that is equal in every process. It does not resist those who look for two
 // programs with one hash.

@@ -40,6 +40,9 @@ struct CompilerBackend {
   CompilerLimits limits;
   Layouts* layouts = nullptr;  // NULL: the device has none.
   bp_layout_ops layout_table{};
+  // Whether the kernels need a device to say what they support and how much workspace they need. If
+  // they need none, programs are compiled for devices that are described.
+  bool kernels_need_device = true;
 };
 
 // What the host asks for, besides the program.

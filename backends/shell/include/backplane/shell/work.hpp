@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct Work {
   const bp_kernel* kernel = nullptr;
   bp_launch launch_data{};
   OwnedFrame frame;
+  std::shared_ptr<const void> pin;  // NULL, or what lives as long as the work.
   bp_buffer_ref dst{}, src{};
   std::array<std::byte, kMaxPatternBytes> pattern{};
   uint64_t pattern_size_bytes = 0;
