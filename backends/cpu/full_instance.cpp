@@ -2,6 +2,7 @@
 
 #include "backends/cpu/blocked_weight.hpp"
 #include "backends/cpu/device.hpp"
+#include "backplane/shell/compiler.hpp"
 
 namespace bp::cpu {
 

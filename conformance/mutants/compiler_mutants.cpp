@@ -194,11 +194,48 @@ void bend_ranges(Runtime& r) {
   }
 }
 
+// ---- 56: memory that is not where the host thinks
+// ------------------------------------------------
+
+bp_status unload_nothing(void*, bp_executable*) { return BP_OK; }
+
+// Programs without their layouts, and with their aliases unsaid.
+bp_status compile_by_strides(void* self, bp_device* device, const bp_compile_desc* desc,
+                             bp_executable** out_executable) {
+  std::vector<bp_program_value> values;
+  bp_program program{};
+  Runtime& r = runtime_of(self);
+  return compile_changed(r, device, desc, out_executable, [&](bp_compile_desc& changed) {
+    const auto* const theirs = static_cast<const bp_program*>(changed.data);
+    if (theirs == nullptr || theirs->struct_size < sizeof(bp_program)) return;
+    if (theirs->values == nullptr || theirs->value_stride_bytes != sizeof(bp_program_value)) return;
+    program = *theirs;
+    program.struct_size = sizeof(program);
+    if (r.strength == "alias") {
+      program.alias_count = 0;
+    } else {
+      values.assign(theirs->values, theirs->values + theirs->value_count);
+      for (bp_program_value& value : values) value.layout = nullptr;
+      program.values = values.data();
+    }
+    changed.data = &program;
+  });
+}
+
+void bend_memory(Runtime& r) {
+  if (r.strength == "layout" || r.strength == "alias") {
+    r.bent.compiler.compile = compile_by_strides;
+  } else {
+    r.bent.compiler.unload = unload_nothing;
+  }
+}
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "50", .bend = bend_requests, .has_compiler = true},
     {.id = "51", .bend = bend_names, .has_compiler = true},
     {.id = "52", .bend = bend_constants, .has_compiler = true},
     {.id = "53", .bend = bend_ranges, .has_compiler = true},
+    {.id = "56", .bend = bend_memory, .has_compiler = true},
 };
 
 }  // namespace
