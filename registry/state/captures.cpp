@@ -101,6 +101,7 @@ class OpenCaptures {
  public:
   bp_capture* add(std::unique_ptr<Capture> capture) {
     const std::lock_guard lock(mutex_);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody reads through a handle.
     auto* const handle = reinterpret_cast<bp_capture*>(++last_);
     captures_.emplace(handle, std::move(capture));
     return handle;
