@@ -57,12 +57,15 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
          bp_layout_flags{is_single ? BP_LAYOUT_CONTIGUOUS : BP_LAYOUT_BROADCAST} << kClassShift;
 }
 
-std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact) {
+// Returns why the kernel does not take an argument. If the argument `is_converted`, the kernel sees
+// it neither by strides nor where it lies.
+std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact,
+                           bool is_converted) {
   const std::string name = argument.name;
   const bp_layout_flags classes = classes_of(fact);
   // Claims say nothing about layouts of the backend's own. own_layouts.hpp decides about them.
   const bp_layout_flags others = classes & ~(kernel.layouts | kOpaqueClass);
-  if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && others != 0) {
+  if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && others != 0 && !is_converted) {
     return name + ": layout " + layout_names(others) + " is not claimed, only " +
            layout_names(kernel.layouts);
   }
@@ -70,7 +73,7 @@ std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argume
     return name + ": rank " + std::to_string(rank_of(fact)) + " is above " +
            std::to_string(kernel.max_rank);
   }
-  if (alignment_of(fact) < kernel.min_byte_alignment_bytes) {
+  if (alignment_of(fact) < kernel.min_byte_alignment_bytes && !is_converted) {
     return name + ": its byte offset is no multiple of " +
            std::to_string(kernel.min_byte_alignment_bytes);
   }
@@ -340,7 +343,11 @@ std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
       }
       continue;
     }
-    if (is_given(fact)) refusal = tensor_refusal(kernel, row.tensors[i], fact);
+    if (is_given(fact)) {
+      const bool is_converted =
+          (classes_of(fact) & kOpaqueClass) == 0 && required_claim(kernel, i) != nullptr;
+      refusal = tensor_refusal(kernel, row.tensors[i], fact, is_converted);
+    }
     if (refusal.empty()) refusal = operand_dtype_refusal(row, kernel, key, i);
   }
   return refusal.empty() ? dtypes_refusal(row, kernel, key) : refusal;

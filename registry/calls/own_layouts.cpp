@@ -48,7 +48,46 @@ bool fits(const bp_layout_claim& claim, const bp_layout& layout) {
   return claim.block_shape == nullptr || has_block_shape(claim, *desc);
 }
 
-// Returns a text such as "ggml.q4_0" or "TILED of 16x16".
+// Returns why no claim takes the layout of tensor argument `index`, or "".
+std::string tensor_refusal(const bp_kernel& kernel, uint32_t index, const bp_layout& layout) {
+  std::string taken;
+  for (const bp_layout_claim* claim : claims_of(kernel)) {
+    if ((claim->arguments >> index & 1) == 0) continue;
+    if (fits(*claim, layout)) return "";
+    taken += ", " + claim_text(*claim);
+  }
+  const bool takes_strides = required_claim(kernel, index) == nullptr;
+  if (takes_strides) taken.insert(0, ", strides");
+  return name_of(layout) + " is not taken, only " + taken.substr(2);
+}
+
+}  // namespace
+
+bool requires_layouts(const bp_kernel& kernel) {
+  return std::ranges::any_of(claims_of(kernel), [](const bp_layout_claim* claim) {
+    return (claim->flags & BP_LAYOUT_CLAIM_REQUIRED) != 0;
+  });
+}
+
+const bp_layout_claim* required_claim(const bp_kernel& kernel, uint32_t index) {
+  for (const bp_layout_claim* claim : claims_of(kernel)) {
+    const bool is_required = (claim->flags & BP_LAYOUT_CLAIM_REQUIRED) != 0;
+    if (is_required && (claim->arguments >> index & 1) != 0) return claim;
+  }
+  return nullptr;
+}
+
+bool is_described(const bp_layout_claim& claim) {
+  return claim.kind == BP_LAYOUT_KIND_TILED && claim.block_shape != nullptr &&
+         claim.scale_dtype == 0 && claim.format_name == nullptr;
+}
+
+std::string strides_refusal(const bp_kernel& kernel, const bp_layout_claim& claim) {
+  return "strides are not taken, only " + claim_text(claim) +
+         ", a layout that the host cannot make; ask layout.preferred() of " +
+         clean_name(kernel.name) + " for it, and convert the tensor";
+}
+
 std::string claim_text(const bp_layout_claim& claim) {
   if (claim.format_name != nullptr) return clean_name(claim.format_name);
   const bp_layout_kind kind = known_kind(claim.kind);
@@ -61,18 +100,19 @@ std::string claim_text(const bp_layout_claim& claim) {
   return text;
 }
 
-// Returns why no claim takes the layout of tensor argument `index`, or "".
-std::string tensor_refusal(const bp_kernel& kernel, uint32_t index, const bp_layout& layout) {
-  std::string taken;
+std::string required_text(const OpRow& row, const bp_kernel& kernel) {
+  std::string text;
   for (const bp_layout_claim* claim : claims_of(kernel)) {
-    if ((claim->arguments >> index & 1) == 0) continue;
-    if (fits(*claim, layout)) return "";
-    taken += ", " + claim_text(*claim);
+    if ((claim->flags & BP_LAYOUT_CLAIM_REQUIRED) == 0) continue;
+    std::string names;
+    for (uint32_t i = 0; i < row.tensor_count; ++i) {
+      if (required_claim(kernel, i) != claim) continue;
+      names += (names.empty() ? "" : ", ") + std::string(row.tensors[i].name);
+    }
+    if (!names.empty()) text += (text.empty() ? "" : "; ") + names + " in " + claim_text(*claim);
   }
-  return name_of(layout) + " is not taken, only strides" + taken;
+  return text;
 }
-
-}  // namespace
 
 bool has_own_layouts(const OpRow& row, const Key& key) {
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
@@ -88,8 +128,9 @@ std::string own_layouts_refusal(const OpRow& row, const bp_kernel& kernel, const
       const TensorList list = list_at(args, argument);
       for (uint64_t k = 0; k < list.count; ++k) {
         if (!has_layout(list.items[k])) continue;
-        return std::string(argument.name) + ": " + name_of(*list.items[k]->layout) +
-               " is not taken in a list, only strides";
+        const std::string refusal = tensor_refusal(kernel, i, *list.items[k]->layout);
+        if (refusal.empty()) continue;
+        return std::string(argument.name) + "[" + std::to_string(k) + "]: " + refusal;
       }
       continue;
     }
@@ -102,7 +143,7 @@ std::string own_layouts_refusal(const OpRow& row, const bp_kernel& kernel, const
 }
 
 std::string layout_claims_defect(const bp_kernel& kernel) {
-  constexpr uint32_t kFirst = offsetof(bp_layout_claim, reserved) + sizeof(uint32_t);
+  constexpr uint32_t kFirst = offsetof(bp_layout_claim, flags) + sizeof(bp_layout_claim_flags);
   if (kernel.layout_claims == nullptr) {
     if (kernel.layout_claim_count == 0) return "";
     return "layout_claims is NULL, and layout_claim_count is " +

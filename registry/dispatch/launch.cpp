@@ -29,7 +29,7 @@ namespace {
 
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstStatistics =
-    offsetof(bp_dispatch_statistics, realigned_count) + sizeof(uint64_t);
+    offsetof(bp_dispatch_statistics, laid_out_count) + sizeof(uint64_t);
 
 bool is_kernel(const bp_kernel& kernel) {
   return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
@@ -81,6 +81,7 @@ void add_counts(const Target& target, const OpRow& row, bp_dispatch_statistics& 
   sum.host_fallback_count += counts.host_fallback;
   sum.copied_scalar_count += counts.copied_scalars;
   sum.realigned_count += counts.realigned;
+  sum.laid_out_count += counts.laid_out;
   if (target.compiled == nullptr || is_runtime_op(row)) return;
   sum.compiled_count += target.compiled->launch_count(row);
 }

@@ -14,6 +14,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/calls/frame_words.hpp"
 #include "registry/calls/own_layouts.hpp"
+#include "registry/dispatch/laying_out.hpp"
 #include "registry/dispatch/realigning.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
@@ -184,6 +185,10 @@ bp_status make_plan(Prepared& p, const void* frame) {
     p.algorithm = "an inline scalar becomes a tensor in each launch";
     return BP_OK;
   }
+  if (needs_layouts(*p.row, *p.kernel, p.key)) {
+    p.algorithm = laying_out_text(*p.row, *p.kernel, p.key) + " for each launch";
+    return BP_OK;
+  }
   if (p.key.is_qualified()) {
     p.algorithm = "a tensor has flags, or a link that must be understood";
     return BP_OK;
@@ -237,19 +242,25 @@ bp_status choose_kernel(Prepared& p, const Reading& r) {
   return nothing_left(*p.target, r, false);
 }
 
-// Retains the layouts of tensors. The tensors of lists have no layouts, because no kernel takes
-// them.
+bp_status retain_layout(Prepared& p, const bp_tensor* tensor) {
+  if (tensor == nullptr || tensor->layout == nullptr) return BP_OK;
+  const bp_layout_ops& layouts = *p.target->layouts;
+  p.layouts.reserve(p.layouts.size() + 1);
+  const bp_status status = layouts.retain(layouts.self, tensor->layout);
+  if (status == BP_OK) p.layouts.push_back(tensor->layout);
+  return status;
+}
+
 bp_status retain_layouts(Prepared& p, const void* args) {
   if (!has_own_layouts(*p.row, p.key)) return BP_OK;
-  const bp_layout_ops& layouts = *p.target->layouts;
   for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
-    if (p.row->tensors[i].is_list()) continue;
-    const bp_tensor* const tensor = tensor_at(args, p.row->tensors[i]);
-    if (tensor == nullptr || tensor->layout == nullptr) continue;
-    p.layouts.reserve(p.layouts.size() + 1);
-    const bp_status status = layouts.retain(layouts.self, tensor->layout);
-    if (status != BP_OK) return status;
-    p.layouts.push_back(tensor->layout);
+    const TensorArgument& argument = p.row->tensors[i];
+    const bp_tensor* const one = argument.is_list() ? nullptr : tensor_at(args, argument);
+    const TensorList list = argument.is_list() ? list_at(args, argument) : TensorList{1, &one};
+    for (uint64_t k = 0; k < list.count; ++k) {
+      const bp_status status = retain_layout(p, list.items[k]);
+      if (status != BP_OK) return status;
+    }
   }
   return BP_OK;
 }

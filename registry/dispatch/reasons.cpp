@@ -8,6 +8,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/dispatch/selection.hpp"
 
 namespace bp::core {
@@ -89,6 +90,18 @@ Reason& reason_of_scalar(Target& target, const OpRow& row, const bp_kernel& kern
                             std::string(row.name) + " on " + target.name + ": " + kernel.name +
                                 " takes " + argument.name +
                                 " as a tensor alone, which is made of each inline value");
+}
+
+Reason& reason_of_layouts(Target& target, const OpRow& row, const bp_kernel& kernel) {
+  const Reasons::Cause cause{&row, &kernel};
+  Reason* const known = target.reasons.find(cause);
+  if (known != nullptr) return *known;
+  return target.reasons.add(
+      cause, row.op, BP_KERNEL_NATIVE,
+      std::string(row.name) + " on " + target.name + ": " + kernel.name + " takes " +
+          required_text(row, kernel) +
+          " alone, so tensors by strides are converted for each call, and results back; lay them "
+          "out once to avoid this (api/docs/layouts.md)");
 }
 
 }  // namespace bp::core

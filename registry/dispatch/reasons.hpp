@@ -22,6 +22,10 @@ Reason& reason_of(Target& target, const Reading& r, const bp_kernel& kernel,
 // Returns the reason why tensors are made from inline scalars of argument `index` of a call.
 Reason& reason_of_scalar(Target& target, const OpRow& row, const bp_kernel& kernel, uint32_t index);
 
+// Returns the reason why tensors by strides are converted for each call of `kernel`, which takes
+// layouts alone.
+Reason& reason_of_layouts(Target& target, const OpRow& row, const bp_kernel& kernel);
+
 inline void count_call(Reason& reason) {
   reason.call_count.fetch_add(1, std::memory_order_relaxed);
 }

@@ -1,13 +1,15 @@
 #include "registry/dispatch/selection.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "registry/boundary/fail.hpp"
-#include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/claims.hpp"
 #include "registry/calls/own_layouts.hpp"
 #include "registry/calls/qualifiers.hpp"
 #include "registry/dispatch/host_fallback.hpp"
+#include "registry/dispatch/laying_out.hpp"
 #include "registry/dispatch/other_dtypes.hpp"
 #include "registry/dispatch/other_frame.hpp"
 #include "registry/dispatch/packed_rows.hpp"
@@ -106,9 +108,22 @@ std::string host_fallback_refusal(const Target& target, const OpRow& row, const 
 
 // Returns why the kernel is not one of this op, or why its claims do not cover the call, or "". A
 // kernel that was added before its op was described is judged here.
-std::string kernel_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key) {
+std::string kernel_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                           const Key& key) {
   std::string refusal = is_runtime_op(row) ? revision_defect(row, kernel) : "";
-  return refusal.empty() ? claims_refusal(row, kernel, key) : refusal;
+  if (refusal.empty()) refusal = claims_refusal(row, kernel, key);
+  return refusal.empty() ? laying_out_refusal(target, row, kernel, key) : refusal;
+}
+
+// Returns the kernels of the device for an op in the order in which they are tried: those that take
+// the tensors of the call as they lie come first.
+std::vector<const bp_kernel*> ordered_kernels(const Target& target, const OpRow& row,
+                                              const Key& key) {
+  const auto& of_op = target.kernels.of(row);
+  std::vector<const bp_kernel*> kernels(of_op.begin(), of_op.end());
+  std::ranges::stable_partition(
+      kernels, [&](const bp_kernel* kernel) { return !needs_layouts(row, *kernel, key); });
+  return kernels;
 }
 
 std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& row, const Key& key,
@@ -123,8 +138,8 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
   // The key does not have the values of scalars, on which it depends whether x can hold them.
   const bool is_narrow = has_narrow_operand(row, key);
   const bool is_misplaced = !offset_refusal(target, row, key).empty();
-  for (const bp_kernel* kernel : target.kernels.of(row)) {
-    if (is_misplaced || !kernel_refusal(row, *kernel, key).empty()) continue;
+  for (const bp_kernel* kernel : ordered_kernels(target, row, key)) {
+    if (is_misplaced || !kernel_refusal(target, row, *kernel, key).empty()) continue;
     const bool asks =
         has_unkeyed || !is_rememberable(row, *kernel) || (is_narrow && rounds_operands(*kernel));
     if (!asks && kernel->supports != nullptr &&
@@ -167,10 +182,10 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
 }
 
 // Adds the line of one candidate to an explanation. The first candidate without a refusal is the
-// one that is taken.
+// one that is taken. `note` says what the host does for it.
 void add_line(std::string& text, const std::string& who, const std::string& refusal,
-              bool& is_decided) {
-  const char* taken = is_decided ? "not needed" : "taken";
+              bool& is_decided, const std::string& note = "") {
+  const std::string taken = is_decided ? "not needed" : "taken" + note;
   if (refusal.empty()) is_decided = true;
   text += "\n  " + who + ": " + (refusal.empty() ? taken : refusal);
 }
@@ -195,12 +210,7 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   if (refusal.empty()) refusal = operand_value_refusal(row, kernel, frame);
   if (refusal.empty() && key.is_qualified()) refusal = qualifiers_refusal(row, kernel, frame);
   if (refusal.empty()) refusal = own_layouts_refusal(row, kernel, frame);
-  if (!refusal.empty() || kernel.supports == nullptr) return refusal;
-  const bp_reason reason = kernel.supports(&kernel, target.device, key.flags(), frame);
-  // An empty text is a refusal too.
-  return reason == nullptr ? ""
-         : *reason == '\0' ? "it refuses without a reason"
-                           : clean_text(reason, LineBreaks::kIndent);
+  return refusal.empty() ? supports_refusal(target, row, kernel, key.flags(), frame) : refusal;
 }
 
 bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, const Key& key,
@@ -221,10 +231,13 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
     text += "\n  " + std::string(target.plugin->name) + ": has no kernel for this op";
   }
   const std::string misplaced = offset_refusal(target, row, key);
-  for (const bp_kernel* kernel : kernels) {
-    std::string refusal = misplaced.empty() ? kernel_refusal(row, *kernel, key) : misplaced;
+  for (const bp_kernel* kernel : ordered_kernels(target, row, key)) {
+    std::string refusal = misplaced.empty() ? kernel_refusal(target, row, *kernel, key) : misplaced;
     if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key, args);
-    add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
+    const std::string note =
+        needs_layouts(row, *kernel, key) ? "; " + laying_out_text(row, *kernel, key) : "";
+    add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided,
+             note);
   }
   if (!misplaced.empty()) {
     add_line(text, "realigned", realigning_refusal(target, row, key), is_decided);

@@ -48,9 +48,8 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   return BP_OK;
 }
 
-// Refuses a launch that needs memory of the cache while its stream captures, unless the capture is
-// one of the host, which keeps the memory. Else the launch gives such memory back at once, and a
-// replay would write to memory that another launch uses.
+}  // namespace
+
 bp_status check_not_capturing(const Launch& l, const char* what) {
   if (!l.target.has_table(BP_STRUCT_GRAPH_OPS)) return BP_OK;
   const bp_stream_ops& streams = l.target.own_tables.streams;
@@ -68,8 +67,6 @@ bp_status check_not_capturing(const Launch& l, const char* what) {
                                        "the memory, or give it memory that lives as long as the "
                                        "graph, with bp_kernel::launch");
 }
-
-}  // namespace
 
 bp_status call_with_workspace(const Launch& l, const void* frame) {
   uint64_t required = l.required_bytes, preferred = l.preferred_bytes;

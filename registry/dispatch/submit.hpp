@@ -1,8 +1,9 @@
 // Submits launches to kernels. The steps that every launch needs are inline. The steps that only
-// some launches need are in the source: scalars, workspace and frames of other builds.
+// some launches need are in sources: scalars, layouts, workspace and frames of other builds.
 #pragma once
 
 #include "registry/calls/call.hpp"
+#include "registry/calls/own_layouts.hpp"
 #include "registry/services/caching_allocator.hpp"
 #include "registry/state/state.hpp"
 
@@ -43,7 +44,13 @@ inline bp_buffer_ref range_of(const BlockHandle& block) {
   return block == nullptr ? bp_buffer_ref{} : block->ref;
 }
 
+// Refuses a launch that needs memory of the cache, for `what`, while its stream captures, unless
+// the capture is one of the host, which keeps the memory. Else the launch gives such memory back at
+// once, and a replay would write to memory that another launch uses.
+bp_status check_not_capturing(const Launch& l, const char* what);
+
 bp_status call_with_workspace(const Launch& l, const void* frame);
+bp_status call_with_layouts(const Launch& l, const void* frame);  // laying_out.hpp
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame);
 bp_status call_with_other_frame(const Launch& l, bool needs_scalars, const void* args);
 
@@ -52,11 +59,19 @@ inline bp_status call_kernel(const Launch& l, const bp_buffer_ref& workspace, co
   return l.kernel.launch(&l.kernel, &launch, frame);
 }
 
-inline bp_status call_any(const Launch& l, const void* frame) {
+// Calls the kernel with tensors that lie as it takes them.
+inline bp_status call_in_place(const Launch& l, const void* frame) {
   const bool has_workspace =
       l.plan == nullptr ? l.kernel.workspace_size != nullptr : l.preferred_bytes != 0;
   if (has_workspace) return call_with_workspace(l, frame);
   return call_kernel(l, {}, frame);
+}
+
+inline bp_status call_any(const Launch& l, const void* frame) {
+  if (l.kernel.layout_claims != nullptr && requires_layouts(l.kernel)) [[unlikely]] {
+    return call_with_layouts(l, frame);
+  }
+  return call_in_place(l, frame);
 }
 
 inline bp_status submit(const Launch& l, bool needs_scalars, const void* args) {

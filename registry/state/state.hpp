@@ -42,6 +42,7 @@ struct Target;
 struct alignas(64) DispatchCounts {
   std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
   std::atomic<uint64_t> realigned = 0;
+  std::atomic<uint64_t> laid_out = 0;
 };
 
 // Releases a cache whose status nobody needs. end_plugin() calls release() itself, for the status.

@@ -8,9 +8,9 @@
  *   bind(instance, 0, x2); bind(instance, 1, y2); launch(instance, stream)     as often as wanted
  *
  * A capture allows launches of kernels flagged BP_KERNEL_CAPTURABLE, copies between buffers, fills,
- * record and wait, and collectives that the backend captures. [GRAPH-1] On a capturing stream, a
- * call that a capture does not allow is BP_INVALID_ARGUMENT with nothing recorded, and the capture
- * stays valid.
+ * record and wait, and collectives and conversions of layouts that the backend captures. [GRAPH-1]
+ * On a capturing stream, a call that a capture does not allow is BP_INVALID_ARGUMENT with nothing
+ * recorded, and the capture stays valid.
  *
  * The caller owns what recorded work uses, and keeps it until the graph and all instances of it
  * have ended and their replays have completed: buffers, workspace included, plans with their packed

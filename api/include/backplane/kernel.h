@@ -67,6 +67,17 @@ enum {
   BP_LAYOUT_KIND_VENDOR = 3     /* Anything else. */
 };
 
+typedef uint32_t bp_layout_claim_flags;
+enum {
+  /* The arguments of the claim are taken in a layout that a claim lists, and never by strides.
+   * [KERNEL-14] A kernel with a BP_LAYOUT_CLAIM_REQUIRED for an argument never gets a tensor by
+   * strides there, neither in launch() nor in supports(), workspace_size() and prepare(). If the
+   * claim is of kind TILED and has block_shape, the host makes that layout, converts a tensor by
+   * strides before the launch, and converts results back. bp_dispatch_statistics counts such
+   * calls. For any other claim the host offers the kernel only tensors that are in a layout. */
+  BP_LAYOUT_CLAIM_REQUIRED = 1u << 0,
+};
+
 /* Layouts that a kernel takes in some of its arguments. An offer. A member that is 0 or NULL takes
  * every value of the layout's description. A layout without a description fits a claim that names
  * nothing but its kind. */
@@ -74,7 +85,8 @@ typedef struct bp_layout_claim {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_LAYOUT_CLAIM. */
   const void* next;
-  uint64_t arguments;         /* Bit i is tensor argument i, in the order of the frame. */
+  uint64_t arguments;         /* Bit i is tensor argument i, in the order of the frame. A list is
+                                 one argument, and the claim holds for each of its tensors. */
   const char* format_name;    /* A name of backplane/block_formats.def. */
   const int64_t* block_shape; /* The extents of a block along the last block_ndim axes; a tensor of
                                  a lower rank lacks the first of these axes. Along all axes before
@@ -82,7 +94,7 @@ typedef struct bp_layout_claim {
   uint32_t block_ndim;
   bp_layout_kind kind;
   bp_dtype scale_dtype;
-  uint32_t reserved; /* 0. */
+  bp_layout_claim_flags flags;
 } bp_layout_claim;
 
 typedef uint32_t bp_kernel_flags;
@@ -210,8 +222,8 @@ typedef struct bp_kernel {
   uint32_t tensor_flags;
 
   /* [KERNEL-13] A call with a tensor in a layout that no claim lists for its argument never reaches
-   * the kernel, and neither does a layout in a list of tensors. supports() is asked about each call
-   * that the claims let through, for it depends on shapes too whether a layout serves. */
+   * the kernel. supports() is asked about each call that the claims let through, for it depends on
+   * shapes too whether a layout serves. */
   const bp_layout_claim* const* layout_claims; /* NULL: the kernel takes strides alone. */
   uint64_t layout_claim_count;
 

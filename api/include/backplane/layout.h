@@ -93,7 +93,11 @@ typedef struct bp_layout_ops {
    * of its format gives (api/docs/layouts.md). [LAYOUT-6] A conversion to a QUANTIZED layout moves
    * no finite element by more than the bound of its format, and copies the bytes of a tensor that
    * is in this layout. A backend need not encode each format that it decodes: such a conversion is
-   * BP_UNSUPPORTED. */
+   * BP_UNSUPPORTED.
+   *
+   * [LAYOUT-10] On a capturing stream convert() becomes work of the graph, or returns
+   * BP_INVALID_ARGUMENT. A backend that has a kernel with BP_LAYOUT_CLAIM_REQUIRED captures it, for
+   * the host converts the tensors of captured launches too. */
   bp_status (*convert)(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src);
 
   /* Optional; absent, the backend has no layouts that others describe. Makes the layout of a

@@ -364,6 +364,7 @@ typedef struct bp_dispatch_statistics {
   uint64_t copied_scalar_count; /* Inline scalars that became tensors. */
   uint64_t compiled_count;      /* The part of native_count that ran as programs of one op. */
   uint64_t realigned_count;     /* Calls whose tensors were copied to an aligned place (HEAP-5). */
+  uint64_t laid_out_count;      /* Calls whose tensors were converted to layouts (KERNEL-14). */
 } bp_dispatch_statistics;
 
 /* Gives the counts of `op` on `target`; op 0 is the sum of all ops. The caller sets struct_size. */
@@ -375,20 +376,22 @@ typedef struct bp_dispatch_reason {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_DISPATCH_REASON. */
   const void* next;
-  /* What bp_kernel_explain() gave for the first of these calls; for scalars, which kernel takes
-   * which argument as a tensor alone. Lives as long as the target. */
+  /* What bp_kernel_explain() gave for the first of these calls; for scalars and layouts, which
+   * kernel takes which argument as a tensor alone, or in which layout alone. Lives as long as the
+   * target. */
   const char* text;
   uint64_t call_count; /* The calls that this reason had, whatever their shapes. */
   uint32_t op;
-  /* One bit. BP_KERNEL_NATIVE: inline scalars became tensors, or a program of one op was run. */
+  /* One bit. BP_KERNEL_NATIVE: inline scalars became tensors, tensors were converted to layouts, or
+   * a program of one op was run. */
   bp_kernel_sources source;
 } bp_dispatch_reason;
 
 /* Gives the reasons of the calls that bp_target_statistics() counts as decomposed, on the host,
- * realigned, compiled or with copied scalars, since the registry was made. `index` counts from 0,
- * and a reason keeps its index; an index from the count on is BP_NOT_FOUND. A target has at most
- * 1,024 reasons: the last one of them, of op 0 and source 0, has the calls of all further ones. The
- * caller sets struct_size. */
+ * realigned, laid out, compiled or with copied scalars, since the registry was made. `index` counts
+ * from 0, and a reason keeps its index; an index from the count on is BP_NOT_FOUND. A target has at
+ * most 1,024 reasons: the last one of them, of op 0 and source 0, has the calls of all further
+ * ones. The caller sets struct_size. */
 BP_API uint64_t bp_target_reason_count(const bp_target* target);
 BP_API bp_status bp_target_reason(const bp_target* target, uint64_t index,
                                   bp_dispatch_reason* out_reason);
