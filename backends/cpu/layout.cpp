@@ -158,6 +158,7 @@ Side make_side(const FullInstance& i, const bp_tensor& tensor,
 
 struct LayoutTraits : Cards<FullInstance, Device> {
   static constexpr int64_t kMostItemBytes = 8;  // copy_elements() takes no larger ones.
+  static constexpr bool kConvertsPacked = false;
 
   static const Stream& stream_of(bp_stream* handle, const char* call) {
     return cpu::stream_of(handle, call);

@@ -49,10 +49,11 @@ Captures::Seat* Captures::find_seat(bp_stream* stream) {
 }
 
 bp_status Captures::refuse(const char* call) const {
-  return fail(BP_INVALID_ARGUMENT,
-              std::string(call) +
-                  ": the stream captures; launches, copies between buffers, fills, record and "
-                  "wait are legal");
+  return fail(
+      BP_INVALID_ARGUMENT,
+      std::string(call) +
+          ": the stream captures; launches, conversions, copies between buffers, fills, record "
+          "and wait are legal");
 }
 
 bp_status Captures::refuse_captured(const char* call) const {

@@ -73,12 +73,13 @@ class Compiler {
 // Makes the compiler of an instance whose tables, kernels and captures are complete, and fills its
 // table. `Traits` has the type Instance, whose members they are, and device_count() and device_at()
 // as in device_ops.hpp. `identity` names the backend and the way it compiles programs. A backend
-// refuses a serialised program that has another identity. `layouts` are those of the device, or
-// NULL, and the table of the layouts is complete. `kernels_need_device` is as in CompilerBackend.
+// refuses a serialised program that has another identity. Programs run `kernels`, which live as
+// long as the instance. `layouts` are those of the device, or NULL, and the table of the layouts is
+// complete. `kernels_need_device` is as in CompilerBackend.
 template <typename Traits>
-void offer_compiler(typename Traits::Instance& i, const char* identity,
-                    const CompilerLimits& limits = {}, Layouts* layouts = nullptr,
-                    bool kernels_need_device = true) {
+void offer_compiler(typename Traits::Instance& i, std::span<const bp_kernel> kernels,
+                    const char* identity, const CompilerLimits& limits = {},
+                    Layouts* layouts = nullptr, bool kernels_need_device = true) {
   using Instance = typename Traits::Instance;
   CompilerBackend backend{.host = i.host,
                           .identity = identity,
@@ -101,9 +102,17 @@ void offer_compiler(typename Traits::Instance& i, const char* identity,
                           .layouts = layouts,
                           .layout_table = i.layout_table,
                           .kernels_need_device = kernels_need_device};
-  for (const bp_kernel& kernel : i.kernels) backend.kernels.push_back(&kernel);
+  for (const bp_kernel& kernel : kernels) backend.kernels.push_back(&kernel);
   i.compiler = std::make_unique<Compiler>(std::move(backend));
   i.compilation = i.compiler->table();
+}
+
+// Does the same for programs that run the kernels of the instance.
+template <typename Traits>
+void offer_compiler(typename Traits::Instance& i, const char* identity,
+                    const CompilerLimits& limits = {}, Layouts* layouts = nullptr,
+                    bool kernels_need_device = true) {
+  offer_compiler<Traits>(i, i.kernels, identity, limits, layouts, kernels_need_device);
 }
 
 }  // namespace bp

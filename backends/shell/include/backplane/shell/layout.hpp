@@ -96,6 +96,9 @@ class Layouts {
   // layout or strides, and no two elements of `dst` lie in one place.
   Conversion read_conversion(const bp_tensor* dst, const bp_tensor* src) const;
 
+  // The kernel that stands for a conversion in a capture. offer_layouts() sets it.
+  bp_kernel conversion_kernel{};
+
   // The entries of bp_layout_ops.
   bp_status from_blob(const void* blob, uint64_t blob_size_bytes, const bp_layout** out_layout);
   bp_status equal(const bp_layout* a, const bp_layout* b, uint32_t* out_equal) const;

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "backplane/ops.h"
 #include "backplane/shell/block_layout.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/entry.hpp"
@@ -36,6 +37,7 @@ struct LayoutQuestion {
 //   Instance                             the self of the table; it has host, kernels, captures,
 //                                        layouts and layout_table
 //   kMostItemBytes                       the size of the largest element that is converted
+//   kConvertsPacked                      whether elements of less than a byte are converted too
 //   device_of(instance, handle, call)    as in device_ops.hpp
 //   stream_of(handle, call)              as in stream_ops.hpp
 //   facts_of(instance, form)             as in layout.hpp
@@ -58,6 +60,18 @@ class LayoutOps {
             .release = release,
             .convert = convert,
             .from_desc = from_desc};
+  }
+
+  // Returns the kernel, without its state, that stands for a conversion in a capture. The host
+  // never sees it.
+  static constexpr bp_kernel conversion() {
+    return {.struct_size = sizeof(bp_kernel),
+            .struct_type = BP_STRUCT_KERNEL,
+            .name = "layout.convert",
+            .op = BP_OP_COPY,
+            .args_size_bytes = sizeof(bp_copy_args),
+            .flags = BP_KERNEL_CAPTURABLE,
+            .launch = replay};
   }
 
  private:
@@ -121,17 +135,37 @@ class LayoutOps {
                            const bp_tensor* src) {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       auto& stream = Traits::stream_of(handle, "layout.convert");
-      if (i.captures->is_capturing(handle)) return i.captures->refuse("layout.convert");
-      const Conversion conversion = i.layouts->read_conversion(dst, src);
-      const int64_t item_bytes = dtype_size_bytes(dst->dtype);
-      if (item_bytes < 1 || item_bytes > Traits::kMostItemBytes) {
-        refuse(BP_UNSUPPORTED, "layout.convert: dtype " + std::to_string(dst->dtype) +
-                                   " is not converted; allowed are dtypes whose elements have 1 "
-                                   "to " +
-                                   std::to_string(Traits::kMostItemBytes) + " bytes");
-      }
+      const Conversion conversion = read_conversion(i, dst, src);
+      if (i.captures->is_capturing(handle)) return capture(i, handle, dst, src);
       return Traits::convert(i, stream, conversion);
     });
+  }
+
+  static Conversion read_conversion(const Instance& i, const bp_tensor* dst, const bp_tensor* src) {
+    const Conversion conversion = i.layouts->read_conversion(dst, src);
+    const int64_t item_bits = dtype_size_bits(dst->dtype);
+    const int64_t least = Traits::kConvertsPacked ? 1 : 8, most = 8 * Traits::kMostItemBytes;
+    if (item_bits < least || item_bits > most) {
+      refuse(BP_UNSUPPORTED, "layout.convert: dtype " + std::to_string(dst->dtype) +
+                                 " is not converted; allowed are dtypes whose elements have " +
+                                 (least == 1 ? "at most " : "1 to ") +
+                                 std::to_string(Traits::kMostItemBytes) + " bytes");
+    }
+    return conversion;
+  }
+
+  // Keeps a conversion in the capture, as a launch of Layouts::conversion_kernel.
+  static bp_status capture(const Instance& i, bp_stream* stream, const bp_tensor* dst,
+                           const bp_tensor* src) {
+    const bp_copy_args args{.struct_size = sizeof(args), .x = src, .y = dst};
+    const bp_launch launch{.stream = stream};
+    return i.captures->launch(i.layouts->conversion_kernel, launch, &args, [] { return BP_OK; });
+  }
+
+  // Replays a conversion that a capture has kept.
+  static bp_status replay(const bp_kernel* self, const bp_launch* launch, const void* args) {
+    const auto& frame = *static_cast<const bp_copy_args*>(args);
+    return convert(self->state, launch->stream, frame.y, frame.x);
   }
 };
 
@@ -146,6 +180,8 @@ void offer_layouts(typename Traits::Instance& i, const std::string& identity) {
       .described_layouts = [&i] { return Traits::described_layouts(i); }});
   i.layout_table = LayoutOps<Traits>::table();
   i.layout_table.self = &i;
+  i.layouts->conversion_kernel = LayoutOps<Traits>::conversion();
+  i.layouts->conversion_kernel.state = &i;
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------
