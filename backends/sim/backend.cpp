@@ -44,8 +44,10 @@ Instance::Instance(const bp_host* its_host)
 #endif
   plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kKernels),
                        std::end(kernels::kKernels));
-  plain_kernels.push_back(&kScaledNeg);
+  // Links are lent to a launch, and the copies of a kernel that takes tiles have none.
+  if (options.layouts != LayoutMode::kOnly) plain_kernels.push_back(&kScaledNeg);
   add_kernels(plain_kernels);
+  program_kernels = kernels;
   process_groups = collectives->groups.table();
   for (uint32_t index = 0; index < options.device_count; ++index) {
     cards.push_back(std::make_unique<Device>(*this, index));

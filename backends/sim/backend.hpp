@@ -50,6 +50,7 @@ struct Instance : BackendInstance {
   std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
   std::unique_ptr<Layouts> layouts;             // NULL if nothing is in tiles.
   std::unique_ptr<Compiler> compiler;
+  std::vector<bp_kernel> program_kernels;  // The kernels that programs run, which take strides.
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }

@@ -11,13 +11,19 @@
 
 namespace bp::sim {
 
-// Return bit sets. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
-// preferred; or it may be in the blocks of files.
-uint32_t tiled_arguments(uint32_t op);
-uint32_t block_arguments(uint32_t op);
+struct Instance;
 
-// Returns where a task finds the elements of `tensor`, which lie in `range` of its buffer.
-Elements elements_of(const bp_tensor& tensor, const Use& range);
+// Returns how the tiles of an instance are cut.
+const TileForm& tile_form(const Instance& instance);
+
+// Returns whether the kernels of the instance take tiles alone.
+bool takes_tiles_alone(const Instance& instance);
+
+// Return bit sets. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
+// preferred; or it may be in the blocks of files. A list is one argument.
+uint32_t tiled_arguments(const Instance& instance, uint32_t op);
+uint32_t block_arguments(const Instance& instance, uint32_t op);
+
 Extents extents_of(const bp_tensor& tensor);
 
 // Returns the bytes that the elements of `tensor` span, padding included. The tensor is the
@@ -33,12 +39,16 @@ struct Side {
   uint64_t size_bytes = 0;
 };
 
-Side side_of(const bp_tensor& tensor, const std::optional<LayoutForm>& form, const Use& range);
+// Returns where a task finds the elements of `tensor`, which lie in `range` of its buffer. `form`
+// is that of its layout, if it has one.
+Side side_of(const Instance& instance, const bp_tensor& tensor,
+             const std::optional<LayoutForm>& form, const Use& range);
 
 // Copies the elements of `src` to `dst`. Blocks are decoded to dense rows, and encoded from them.
 void run_conversion(const Extents& extents, const Side& dst, const Side& src);
 
-// Replaces the functions of `kernel` by functions that also take tiles and blocks, which it claims.
-void put_tiles(bp_kernel& kernel);
+// Replaces the functions of a kernel of `instance` by functions that also take tiles and blocks, or
+// that take tiles alone. The kernel claims these layouts.
+void put_tiles(const Instance& instance, bp_kernel& kernel);
 
 }  // namespace bp::sim

@@ -36,10 +36,11 @@ uint64_t alignment(std::string_view key, std::string_view value) {
   return parsed;
 }
 
-bool is_tiled(std::string_view key, std::string_view value) {
-  if (value == "tiled") return true;
-  if (value == "no") return false;
-  refuse_option(key, value, "tiled or no");
+LayoutMode layout_mode(std::string_view key, std::string_view value) {
+  if (value == "tiled") return LayoutMode::kTiled;
+  if (value == "only") return LayoutMode::kOnly;
+  if (value == "no") return LayoutMode::kNone;
+  refuse_option(key, value, "tiled, only or no");
 }
 
 bool is_shared(std::string_view key, std::string_view value) {
@@ -85,7 +86,7 @@ constexpr Row kRows[] = {
     {"native_streams", [](Options& o, std::string_view k,
                           std::string_view v) { o.has_native_streams = read_yes_or_no(k, v); }},
     {"layouts",
-     [](Options& o, std::string_view k, std::string_view v) { o.has_tiles = is_tiled(k, v); }},
+     [](Options& o, std::string_view k, std::string_view v) { o.layouts = layout_mode(k, v); }},
     {"peer", [](Options& o, std::string_view k,
                 std::string_view v) { o.has_peers = read_yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,

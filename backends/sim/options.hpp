@@ -20,6 +20,13 @@ enum class HeapMode : uint8_t {
   kIntegrated,   // One heap that both access without copies.
 };
 
+// How the elements of tensors lie that kernels take.
+enum class LayoutMode : uint8_t {
+  kTiled,  // By strides, and some kernels prefer tiles.
+  kNone,   // By strides alone.
+  kOnly,   // In tiles alone.
+};
+
 // Random pauses before and after work, drawn from `seed`.
 struct DelayOptions {
   uint64_t bound_us = 50;         // No pause is longer.
@@ -42,7 +49,7 @@ struct Options {
   bool has_registration = true;    // The device can work on memory of the host.
   bool has_sharing = true;         // Processes can share memory and events.
   bool has_native_streams = true;  // Streams have native handles.
-  bool has_tiles = true;           // Some kernels prefer tensors in tiles.
+  LayoutMode layouts = LayoutMode::kTiled;
   DelayOptions delays;
 };
 

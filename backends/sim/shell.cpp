@@ -45,8 +45,8 @@ constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 void make_compiler(Instance& i) {
-  offer_compiler<Traits>(i, "backplane.sim 0.1.0, programs 1", read_limits(*i.host),
-                         i.layouts.get(), false);
+  offer_compiler<Traits>(i, i.program_kernels, "backplane.sim 0.1.0, programs 1",
+                         read_limits(*i.host), i.layouts.get(), false);
 }
 
 }  // namespace bp::sim

@@ -1,6 +1,6 @@
 // Kernels that take tiles, and inputs in the blocks of files. Such a kernel copies tiles to strides
 // in the workspace, or decodes blocks to strides there, runs a kernel that takes strides, and
-// copies the results back.
+// copies the results back. With option layouts=only every kernel is one that takes tiles alone.
 //
 //   tiles -> copy -> the kernel -> copy -> tiles        each a piece of work on the stream
 #include <algorithm>
@@ -30,20 +30,12 @@ const bp_kernel& plain_kernel(const Instance& i, const bp_kernel& kernel) {
   return *i.plain_kernels[static_cast<size_t>(&kernel - i.kernels.data())];
 }
 
-// Returns whether a tensor of the frame has a layout. It searches the members of each op once.
+// Returns whether a tensor of the frame has a layout. The op has no lists.
 bool has_layouts(uint32_t op, const void* args) {
-  static const auto offsets_of_ops = [] {
-    std::vector<std::pair<uint32_t, size_t>> offsets;
-    for (const FrameMember& member : frame_members()) {
-      const bool is_tiled = tiled_arguments(member.op) != 0;
-      if (is_tiled && member.is_tensor()) offsets.emplace_back(member.op, member.offset);
-    }
-    return offsets;
-  }();
-  return std::ranges::any_of(offsets_of_ops, [&](const auto& row) {
-    if (row.first != op) return false;
+  return std::ranges::any_of(frame_members(op), [&](const FrameMember& member) {
+    if (!member.is_tensor()) return false;
     const auto* const tensor = *reinterpret_cast<const bp_tensor* const*>(
-        static_cast<const std::byte*>(args) + row.second);
+        static_cast<const std::byte*>(args) + member.offset);
     return tensor != nullptr && tensor->layout != nullptr;
   });
 }
@@ -52,7 +44,8 @@ bool has_layouts(uint32_t op, const void* args) {
 // workspace.
 class TiledCall {
  public:
-  // Throws StatusError of BP_UNSUPPORTED if the kernel does not take a layout of the frame.
+  // Throws StatusError of BP_UNSUPPORTED if the kernel does not take a layout of the frame, or
+  // strides.
   TiledCall(const Instance& i, const bp_kernel& kernel, const void* args)
       : instance_(i),
         kernel_(kernel),
@@ -61,7 +54,11 @@ class TiledCall {
         ours_(theirs_.clone()) {
     for (size_t index = 0; index < theirs_.tensors().size(); ++index) {
       const bp_tensor* const tensor = theirs_.tensors()[index];
-      if (tensor == nullptr || tensor->layout == nullptr) continue;
+      if (tensor == nullptr) continue;
+      if (tensor->layout == nullptr) {
+        check_strides(index);
+        continue;
+      }
       check(index, *tensor);
       replace(index, *ours_.tensors()[index]);
     }
@@ -132,19 +129,32 @@ class TiledCall {
 
   uint64_t size_bytes_of(const Copy& copy) const {
     const bp_tensor& tensor = *theirs_.tensors()[copy.index];
-    const int64_t item_bytes = dtype_size_bytes(tensor.dtype);
-    return static_cast<uint64_t>(dense_size_bytes(tensor.ndim, tensor.shape, item_bytes));
+    // A size that is counted in bits would reach the limit of 64 bits earlier.
+    const int64_t whole_bytes = dtype_size_bytes(tensor.dtype);
+    if (whole_bytes != 0) {
+      return static_cast<uint64_t>(dense_size_bytes(tensor.ndim, tensor.shape, whole_bytes));
+    }
+    const int64_t item_bits = dtype_size_bits(tensor.dtype);
+    return static_cast<uint64_t>(dense_size_bytes(tensor.ndim, tensor.shape, item_bits) + 7) / 8;
+  }
+
+  void check_strides(size_t index) const {
+    if (!takes_tiles_alone(instance_)) return;
+    refuse(BP_UNSUPPORTED, op_text() + ": argument " + theirs_.arguments()[index].name +
+                               " lies by strides, and the kernel takes tiles alone; convert it");
   }
 
   void check(size_t index, const bp_tensor& tensor) const {
     const FrameArgument& argument = theirs_.arguments()[index];
     const std::string what = op_text() + ": argument " + argument.name;
     const bool is_in_blocks = tensor.layout->kind == BP_LAYOUT_KIND_QUANTIZED;
-    const uint32_t taken = is_in_blocks ? block_arguments(kernel_.op) : tiled_arguments(kernel_.op);
-    if ((taken >> index & 1) == 0) {
+    const uint32_t taken = is_in_blocks ? block_arguments(instance_, kernel_.op)
+                                        : tiled_arguments(instance_, kernel_.op);
+    if ((taken >> argument.index & 1) == 0) {
       const char* const name = tensor.layout->name;
       refuse(BP_UNSUPPORTED, what + " has layout \"" + (name == nullptr ? "" : name) +
-                                 "\", which the kernel does not take there; allowed: strides");
+                                 "\", which the kernel does not take there; allowed: " +
+                                 (takes_tiles_alone(instance_) ? "tiles" : "strides"));
     }
     static_cast<void>(instance_.layouts->form_of(tensor, what));
   }
@@ -192,8 +202,9 @@ class TiledCall {
                 .plain = use_of_tensor(plain, Access::kWrite, stream, "launch", "workspace"),
                 .is_read = argument.is_read,
                 .is_written = argument.is_written};
-      pair.tiled_side = side_of(tiled, instance_.layouts->form_of(tiled, op_text()), pair.tiled);
-      pair.plain_side = side_of(plain, std::nullopt, pair.plain);
+      const LayoutForm form = instance_.layouts->form_of(tiled, op_text());
+      pair.tiled_side = side_of(instance_, tiled, form, pair.tiled);
+      pair.plain_side = side_of(instance_, plain, std::nullopt, pair.plain);
       pairs.push_back(std::move(pair));
     }
     return pairs;
@@ -221,13 +232,24 @@ class TiledCall {
 
 // ---- Claims -------------------------------------------------------------------------------------
 
-constexpr int64_t kTileShape[2] = {kTileExtent, kTileExtent};
+constexpr int64_t kTileShape[2] = {kPreferredTiles.extent, kPreferredTiles.extent},
+                  kOnlyTileShape[2] = {kOnlyTiles.extent, kOnlyTiles.extent};
 
-// The claims of the kernels of one op.
+// The claims of every kernel of a device that takes tiles alone.
+constexpr bp_layout_claim kOnlyClaim{.struct_size = sizeof(bp_layout_claim),
+                                     .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                     .arguments = UINT64_MAX,
+                                     .block_shape = kOnlyTileShape,
+                                     .block_ndim = 2,
+                                     .kind = BP_LAYOUT_KIND_TILED,
+                                     .flags = BP_LAYOUT_CLAIM_REQUIRED};
+constexpr const bp_layout_claim* kOnlyClaims[] = {&kOnlyClaim};
+
+// The claims of the kernels of one op on a device whose kernels take strides too.
 struct Claims {
-  explicit Claims(uint32_t its_op) : op(its_op) {
-    tiles.arguments = tiled_arguments(op);
-    blocks.arguments = block_arguments(op);
+  Claims(const Instance& instance, uint32_t its_op) : op(its_op) {
+    tiles.arguments = tiled_arguments(instance, op);
+    blocks.arguments = block_arguments(instance, op);
   }
   Claims(const Claims&) = delete;
 
@@ -243,9 +265,9 @@ struct Claims {
   const bp_layout_claim* pointers[2] = {&tiles, &blocks};
 };
 
-const Claims& claims_of(uint32_t op) {
-  static const Claims claims[] = {Claims(BP_OP_COPY), Claims(BP_OP_ADD), Claims(BP_OP_MATMUL),
-                                  Claims(BP_OP_LINEAR)};
+const Claims& claims_of(const Instance& i, uint32_t op) {
+  static const Claims claims[] = {Claims(i, BP_OP_COPY), Claims(i, BP_OP_ADD),
+                                  Claims(i, BP_OP_MATMUL), Claims(i, BP_OP_LINEAR)};
   return *std::ranges::find(claims, op, &Claims::op);
 }
 
@@ -257,7 +279,7 @@ struct TiledTraits {
   }
 
   static bool has_layouts(const bp_kernel& self, const void* args) {
-    return sim::has_layouts(self.op, args);
+    return takes_tiles_alone(instance(self.state)) || sim::has_layouts(self.op, args);
   }
 
   static bp_status launch(const bp_kernel& self, const bp_launch& launch, const void* args) {
@@ -285,10 +307,21 @@ struct TiledTraits {
 
 }  // namespace
 
-void put_tiles(bp_kernel& kernel) {
+void put_tiles(const Instance& i, bp_kernel& kernel) {
   LayoutKernel<TiledTraits>::put(kernel);
-  kernel.layout_claims = claims_of(kernel.op).pointers;
-  kernel.layout_claim_count = std::size(claims_of(kernel.op).pointers);
+  if (takes_tiles_alone(i)) {
+    kernel.layout_claims = kOnlyClaims;
+    kernel.layout_claim_count = std::size(kOnlyClaims);
+    // Plans are for strides.
+    kernel.prepare = nullptr;
+    kernel.plan_info = nullptr;
+    kernel.plan_pack = nullptr;
+    kernel.plan_release = nullptr;
+    return;
+  }
+  const Claims& claims = claims_of(i, kernel.op);
+  kernel.layout_claims = claims.pointers;
+  kernel.layout_claim_count = std::size(claims.pointers);
 }
 
 }  // namespace bp::sim
