@@ -301,14 +301,15 @@ struct TiledTraits {
   static bp_reason supports(const bp_kernel& self, bp_device* device, bp_launch_flags flags,
                             const void* args) {
     const TiledCall call(instance(self.state), self, args);
-    return call.plain().supports(&self, device, flags, call.args());
+    const bp_kernel& plain = call.plain();
+    return plain.supports == nullptr ? nullptr : plain.supports(&self, device, flags, call.args());
   }
 };
 
 }  // namespace
 
 void put_tiles(const Instance& i, bp_kernel& kernel) {
-  LayoutKernel<TiledTraits>::put(kernel);
+  LayoutKernel<TiledTraits>::put(kernel, takes_tiles_alone(i));
   if (takes_tiles_alone(i)) {
     kernel.layout_claims = kOnlyClaims;
     kernel.layout_claim_count = std::size(kOnlyClaims);

@@ -80,9 +80,11 @@ void copy_bits(std::byte* dst, const std::byte* src, const Run& run, int64_t ite
     const int64_t to = (run.dst + i * run.dst_step) * item_bits,
                   from = (run.src + i * run.src_step) * item_bits;
     for (int64_t bit = 0; bit < item_bits; ++bit) {
-      const auto mask = std::byte{1} << (to + bit) % 8;
-      const bool is_set = (src[(from + bit) / 8] >> (from + bit) % 8 & std::byte{1}) != std::byte{};
-      std::byte& byte = dst[(to + bit) / 8];
+      // A place may be negative, so shifts and masks divide it by 8, which round down.
+      const auto mask = std::byte{1} << ((to + bit) & 7);
+      const auto is_set =
+          (src[(from + bit) >> 3] >> ((from + bit) & 7) & std::byte{1}) != std::byte{};
+      std::byte& byte = dst[(to + bit) >> 3];
       byte = is_set ? byte | mask : byte & ~mask;
     }
   }

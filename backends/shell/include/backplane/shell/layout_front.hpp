@@ -201,12 +201,13 @@ template <typename Traits>
 class LayoutKernel {
  public:
   // Replaces the functions of a kernel. Functions that the kernel lacks stay absent, except for
-  // workspace_size(). If the claims of a kernel are complete, the host calls supports() only for
-  // layouts.
-  static void put(bp_kernel& kernel) {
+  // workspace_size(), and for supports() of a kernel that takes layouts alone: no claim says that a
+  // layout is for the shape of its tensor. If the claims of a kernel are complete, the host calls
+  // supports() only for layouts.
+  static void put(bp_kernel& kernel, bool takes_layouts_alone = false) {
     kernel.launch = launch;
     kernel.workspace_size = workspace_size;
-    if (kernel.supports != nullptr) kernel.supports = supports;
+    if (kernel.supports != nullptr || takes_layouts_alone) kernel.supports = supports;
     if (kernel.prepare != nullptr) kernel.prepare = prepare;
   }
 
