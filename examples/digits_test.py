@@ -3,9 +3,10 @@
 that take no bytes, and wrong options. If it is given the name of a device, the test compares the
 device with the default one instead; most ops that the device lacks run on the default one. If it is
 also given options for the device's backend, the device must have run every op as programs of its
-compiler. With "learns" in place of the options the sums of the device may differ in their last
-bits: its losses must follow those of the default device for an epoch, and it must reach 97 % by
-itself."""
+compiler; with "tiled" behind the options it must have converted tensors to layouts, and its losses
+must be those of the device without the options, bit for bit. With "learns" in place of the options
+the sums of the device may differ in their last bits: its losses must follow those of the default
+device for an epoch, and it must reach 97 % by itself."""
 import json
 import os
 import re
@@ -30,7 +31,9 @@ def accuracy_of(text):
     """Returns the line of the accuracy. The line behind it says where the ops ran."""
     *_, line, report = text.splitlines()
     compiled = r"( \(\d+ as programs of one op\))?"
-    served = rf"\S+: \d+ launches: \d+ native{compiled}, \d+ decomposed, \d+ on the host"
+    laid_out = r"( \(\d+ with conversions to layouts\))?"
+    served = (rf"\S+: \d+ launches: \d+ native{compiled}{laid_out}, \d+ decomposed, "
+              r"\d+ on the host")
     assert re.fullmatch(served, report), report
     return line
 
@@ -68,6 +71,21 @@ def check_learning(device):
     accuracy = float(re.search(r"^test accuracy (\S+) %", lines, re.MULTILINE)[1])
     assert accuracy >= 97, lines
     print(lines)
+
+
+def check_conversions(device, options):
+    """Compares the device with itself without the options."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = ("--out", f"{scratch}/w.safetensors", "--device", device, "--epochs", "1", "--log")
+        run(*out, f"{scratch}/plain.csv")
+        os.environ["BACKPLANE_OPTIONS"] = options
+        explained = run(*out, f"{scratch}/tiled.csv", "--explain").stdout
+        with open(f"{scratch}/plain.csv", "rb") as plain, open(f"{scratch}/tiled.csv",
+                                                               "rb") as tiled:
+            assert plain.read() == tiled.read(), "the losses are other ones"
+    converted = r" launches: \d+ native \(\d+ with conversions to layouts\), "
+    assert re.search(rf"^  matmul|linear:.*{converted}", explained, re.MULTILINE), explained
+    assert "so tensors by strides are converted for each call" in explained, explained
 
 
 def check_programs(device, options):
@@ -148,6 +166,8 @@ elif len(sys.argv) == 3:
     compare_with(sys.argv[2])
 elif sys.argv[3] == "learns":
     check_learning(sys.argv[2])
+elif sys.argv[4:] == ["tiled"]:
+    check_conversions(*sys.argv[2:4])
 else:
     os.environ["BACKPLANE_OPTIONS"] = sys.argv[3]
     compare_with(sys.argv[2])

@@ -3,7 +3,8 @@
 run continues bit for bit, also after a kill, what it writes, what it says if a file takes no bytes,
 and that it refuses wrong options. If it is given the name of a device, the test compares the losses
 on it with the losses on the default device instead, and those of a captured step with those of
-eager steps."""
+eager steps. With "same" and options for the device's backend, the test compares the device with
+itself without the options: eager steps and a captured one give the same losses, bit for bit."""
 import os
 import pathlib
 import re
@@ -179,8 +180,26 @@ def compare_losses(scratch, device):
     assert len(curves[0]) == 30 and furthest <= 1e-4, curves
 
 
+def check_same(scratch, device, options):
+    short = ("--stop", "5", "--sample", "0", "--device", device, "--log")
+    logs = {}
+    for name, given, more in (("plain", "", []), ("other", options, []),
+                              ("captured", options, ["--capture"])):
+        os.environ["BACKPLANE_OPTIONS"] = given
+        done = run(*short, f"{scratch}/{name}.csv", *more).stdout
+        logs[name] = pathlib.Path(f"{scratch}/{name}.csv").read_bytes()
+        is_tiled = given.endswith("layouts=only")
+        assert ("with conversions to layouts" in done) == is_tiled, done
+        assert ("as programs of one op" in done) == ("kernels=no" in given), done
+    assert logs["plain"].count(b"\n") == 1 + 5, logs
+    assert logs["plain"] == logs["other"], "the losses are other ones"
+    assert logs["plain"] == logs["captured"], "the losses of the captured step are other ones"
+
+
 with tempfile.TemporaryDirectory() as folder:
-    if len(sys.argv) > 2:
+    if sys.argv[3:4] == ["same"]:
+        check_same(pathlib.Path(folder), sys.argv[2], sys.argv[4])
+    elif len(sys.argv) > 2:
         compare_losses(pathlib.Path(folder), sys.argv[2])
         check_capture(pathlib.Path(folder), "exact" in sys.argv[3:], "--device", sys.argv[2])
     else:

@@ -206,13 +206,16 @@ std::string Device::report(bool has_ops) const {
     s.struct_size = sizeof(s);
     s.struct_type = BP_STRUCT_DISPATCH_STATISTICS;
     check(bp_target_statistics(target_, op, &s), "target.statistics");
-    is_native = s.decomposed_count == 0 && s.host_fallback_count == 0;
+    is_native = s.decomposed_count == 0 && s.host_fallback_count == 0 && s.laid_out_count == 0;
     const uint64_t all = s.native_count + s.decomposed_count + s.host_fallback_count;
     const std::string compiled =
         s.compiled_count == 0 ? ""
                               : " (" + std::to_string(s.compiled_count) + " as programs of one op)";
+    const std::string laid_out = s.laid_out_count == 0 ? ""
+                                                       : " (" + std::to_string(s.laid_out_count) +
+                                                             " with conversions to layouts)";
     return std::to_string(all) + " launches: " + std::to_string(s.native_count) + " native" +
-           compiled + ", " + std::to_string(s.decomposed_count) + " decomposed, " +
+           compiled + laid_out + ", " + std::to_string(s.decomposed_count) + " decomposed, " +
            std::to_string(s.host_fallback_count) + " on the host";
   };
   bool is_native = false;
