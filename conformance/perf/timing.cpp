@@ -8,6 +8,7 @@
 #include "conformance/perf/preemption.hpp"
 #include "conformance/perf/spread.hpp"
 #include "conformance/perf/yardstick.hpp"
+#include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -99,6 +100,11 @@ const bp_kernel& native_kernel(Context& t, uint32_t op, const Frame& frame) {
     t.not_supported(own_reasons(reasons));
   }
   t.require_ok(status, "bp_kernel_find");
+  if (requires_layouts(*choice.kernel)) {
+    t.not_supported(std::string(choice.kernel->name) +
+                    " takes layouts alone, and the time of a launch by strides would be that of "
+                    "the conversions");
+  }
   return *choice.kernel;
 }
 

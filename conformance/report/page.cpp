@@ -282,6 +282,7 @@ class Page {
       const DispatchCounts& calls = *report_.dispatch;
       out_ << "; calls through the registry: " << calls.native << " native";
       if (calls.compiled != 0) out_ << " (" << calls.compiled << " as programs of one op)";
+      if (calls.laid_out != 0) out_ << " (" << calls.laid_out << " with conversions to layouts)";
       out_ << ", " << calls.decomposed << " decomposed";
       if (calls.realigned != 0) out_ << " (" << calls.realigned << " on copies at aligned offsets)";
       out_ << ", " << calls.host << " on the host, " << calls.copied_scalars << " scalars copied";

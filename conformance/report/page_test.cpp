@@ -137,12 +137,18 @@ TEST_F(Pages, CountFallbacksApartAndExplainThemIfAsked) {
   }
   result(3) = {.outcome = Outcome::kFallback, .message = "by parts", .cause = "decomposed"};
   result(4).details["kernel"] = "npu.add";
-  report_.dispatch = DispatchCounts{
-      .native = 7, .decomposed = 1, .host = 3, .copied_scalars = 2, .compiled = 4, .realigned = 1};
-  expect_part(page(),
-              "served: 1 cases on kernels of the backend, 1 decomposed, 3 on the host; "
-              "calls through the registry: 7 native (4 as programs of one op), 1 decomposed (1 on "
-              "copies at aligned offsets), 3 on the host, 2 scalars copied");
+  report_.dispatch = DispatchCounts{.native = 7,
+                                    .decomposed = 1,
+                                    .host = 3,
+                                    .copied_scalars = 2,
+                                    .compiled = 4,
+                                    .realigned = 1,
+                                    .laid_out = 5};
+  expect_part(
+      page(),
+      "served: 1 cases on kernels of the backend, 1 decomposed, 3 on the host; "
+      "calls through the registry: 7 native (4 as programs of one op) (5 with conversions to "
+      "layouts), 1 decomposed (1 on copies at aligned offsets), 3 on the host, 2 scalars copied");
   EXPECT_EQ(page().find("rank 5"), std::string::npos);
   const std::string text = page({.explains_fallbacks = true});
   expect_part(text, "fallback host  stream.case_00 and 2 more\n    npu.add: rank 5 > 4\n");

@@ -64,7 +64,8 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
 nlohmann::json to_json(const DispatchCounts& counts) {
   return {{"native", counts.native},     {"decomposed", counts.decomposed},
           {"host", counts.host},         {"copied_scalars", counts.copied_scalars},
-          {"compiled", counts.compiled}, {"realigned", counts.realigned}};
+          {"compiled", counts.compiled}, {"realigned", counts.realigned},
+          {"laid_out", counts.laid_out}};
 }
 
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name) {
@@ -73,7 +74,8 @@ DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::
   const JsonObject told(json, name);
   return {told.count("native", kMost),      told.count("decomposed", kMost),
           told.count("host", kMost),        told.count("copied_scalars", kMost),
-          told.count("compiled", kMost, 0), told.count("realigned", kMost, 0)};
+          told.count("compiled", kMost, 0), told.count("realigned", kMost, 0),
+          told.count("laid_out", kMost, 0)};
 }
 
 nlohmann::json to_json(const Result& result) {

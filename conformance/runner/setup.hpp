@@ -40,6 +40,7 @@ struct DispatchCounts {
   uint64_t native = 0, decomposed = 0, host = 0, copied_scalars = 0;
   uint64_t compiled = 0;   // The part of `native` that ran as programs of one op.
   uint64_t realigned = 0;  // The part of `decomposed` that ran on copies at other offsets.
+  uint64_t laid_out = 0;   // The part of `native` whose tensors were converted to layouts.
 
   void add(const DispatchCounts& other) {
     native += other.native;
@@ -48,6 +49,7 @@ struct DispatchCounts {
     copied_scalars += other.copied_scalars;
     compiled += other.compiled;
     realigned += other.realigned;
+    laid_out += other.laid_out;
   }
 };
 

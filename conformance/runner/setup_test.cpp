@@ -180,20 +180,27 @@ TEST(Results, AreRefusedWithoutAStatusThatIsKnown) {
 }
 
 TEST(DispatchCountsTest, AddUpAndStayBelowWhatASumCanHold) {
-  DispatchCounts sum{
-      .native = 1, .decomposed = 2, .host = 3, .copied_scalars = 4, .compiled = 1, .realigned = 7};
+  DispatchCounts sum{.native = 1,
+                     .decomposed = 2,
+                     .host = 3,
+                     .copied_scalars = 4,
+                     .compiled = 1,
+                     .realigned = 7,
+                     .laid_out = 8};
   sum.add({.native = 10,
            .decomposed = 20,
            .host = 30,
            .copied_scalars = 40,
            .compiled = 5,
-           .realigned = 70});
+           .realigned = 70,
+           .laid_out = 80});
   EXPECT_EQ(to_json(sum), (json{{"native", 11},
                                 {"decomposed", 22},
                                 {"host", 33},
                                 {"copied_scalars", 44},
                                 {"compiled", 6},
-                                {"realigned", 77}}));
+                                {"realigned", 77},
+                                {"laid_out", 88}}));
   json counts = to_json(sum);
   EXPECT_EQ(dispatch_counts_from_json(counts, "END").host, 33u);
   counts["host"] = uint64_t{1} << 48;

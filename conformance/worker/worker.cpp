@@ -193,7 +193,8 @@ class Worker {
     seen.struct_size = sizeof(seen);
     if (bp_target_statistics(target_, 0, &seen) != BP_OK) return {};
     return {seen.native_count,        seen.decomposed_count, seen.host_fallback_count,
-            seen.copied_scalar_count, seen.compiled_count,   seen.realigned_count};
+            seen.copied_scalar_count, seen.compiled_count,   seen.realigned_count,
+            seen.laid_out_count};
   }
 
   // Returns NULL if there is no such case.

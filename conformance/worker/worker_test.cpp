@@ -93,7 +93,7 @@ TEST_F(WorkerTest, RunsTheCasesThatItIsToldUntilTheGoodbye) {
   const json added = run({{"case", "op.add.f32.random.17.dense"}});
   EXPECT_EQ(added.at("status"), "Pass") << added;
   for (const char* count :
-       {"native", "decomposed", "host", "copied_scalars", "compiled", "realigned"}) {
+       {"native", "decomposed", "host", "copied_scalars", "compiled", "realigned", "laid_out"}) {
     EXPECT_GE(added.at("dispatch").at(count), idle.at("dispatch").at(count))
         << count << ": the counts are those of all calls so far";
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "conformance/cases/engine/op_call.hpp"
+#include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -78,9 +79,10 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
   });
 }
 
-bp_status launch_fallback(Context& t, const bp_kernel& kernel, const Frame& frame,
-                          bp_stream* stream, Observation& seen) {
-  const bp_status status = bp_kernel_launch(&t.target(), stream, 0, &kernel, frame.data());
+// Launches a kernel of the host, or one for which the host converts tensors to layouts.
+bp_status launch_by_host(Context& t, const bp_kernel& kernel, const Frame& frame, bp_stream* stream,
+                         bp_launch_flags flags, Observation& seen) {
+  const bp_status status = bp_kernel_launch(&t.target(), stream, flags, &kernel, frame.data());
   if (status != BP_OK) return status;
   wait(t, stream, seen);
   return BP_OK;
@@ -102,14 +104,15 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
   if (is_native && (has_acc_operands || !takes_scalars)) {
     call.materialize_scalars(choice.kernel->flags);
   }
+  const bool is_direct = is_native && !requires_layouts(*choice.kernel);
   const Poison first = first_poison(t);
   const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
   for (const Poison poison : poisons) {
     call.prepare(poison);
     t.progress(poison == first ? "launch 1" : "launch 2");
     seen.launch_status =
-        is_native ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
-                  : launch_fallback(t, *choice.kernel, call.frame(), stream, seen);
+        is_direct ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
+                  : launch_by_host(t, *choice.kernel, call.frame(), stream, 0, seen);
     if (seen.launch_status != BP_OK) {
       seen.status_text = bp_error_text();
       bp_error_clear();
@@ -300,6 +303,7 @@ std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const 
   for (uint64_t i = 0; i < bp_target_kernel_count(&t.target()); ++i) {
     const bp_kernel& kernel = *bp_target_kernel(&t.target(), i);
     if (kernel.op != op_case.op || kernel.supports == nullptr) continue;
+    if (requires_layouts(kernel)) continue;  // The frame is by strides.
     const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
     const bp_reason reason = kernel.supports(&kernel, t.target().device, 0, words.data());
     // If the claims hold, the host gives the kernel's own reason; else it names the claim that
@@ -332,13 +336,15 @@ Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_l
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) call.materialize_scalars(kernel.flags);
   call.prepare(Poison::kNan);
   Observation seen;
-  probe.status = launch_native(t, kernel, call.frame(), memory_place(t, stream.get()), Poison::kNan,
-                               flags, seen);
+  const bool is_direct = !requires_layouts(kernel);
+  probe.status = is_direct ? launch_native(t, kernel, call.frame(), memory_place(t, stream.get()),
+                                           Poison::kNan, flags, seen)
+                           : launch_by_host(t, kernel, call.frame(), stream.get(), flags, seen);
   probe.text = bp_error_text();
   bp_error_clear();
   call.finish();
   probe.is_untouched = call.is_untouched();
-  if (kernel.supports == nullptr) return probe;
+  if (kernel.supports == nullptr || !is_direct) return probe;
   const auto ask = [&] {
     const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
     return kernel.supports(&kernel, t.target().device, 0, words.data());

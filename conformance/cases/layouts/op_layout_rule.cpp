@@ -1,6 +1,7 @@
 // Cases for the layouts that a kernel prefers: a launch with arguments in these layouts must give
 // the same as a launch with strides. There is one case for each op, over the first plain rows of
 // each dtype.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/layouts/layout_fixtures.hpp"
 #include "conformance/cases/rules/rules.hpp"
+#include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -79,12 +81,16 @@ class LaidCall {
       frame.set_tensor(each->argument->name, laid.back()->view());
     }
     expect_found(frame);
+    const bool is_direct = !requires_layouts(*kernel_) || chosen.size() == given_count();
     for (const Poison poison : {Poison::kNan, Poison::kOnes}) {
-      launch_once(frame, chosen, laid, poison, seen);
+      launch_once(frame, chosen, laid, poison, is_direct, seen);
       if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) return seen;
     }
     return seen;
   }
+
+  // Returns whether the kernel takes no argument by strides.
+  bool is_all_or_none() const { return requires_layouts(*kernel_); }
 
   Verdict judge(const Observation& seen) const { return bp::conformance::judge(row_, data_, seen); }
 
@@ -97,6 +103,22 @@ class LaidCall {
     const std::string text = bp_error_text();
     bp_error_clear();
     t_.expect(status == BP_OK, row_.id() + ": no kernel is found for the layouts: " + text);
+  }
+
+  // Returns the number of tensors of the frame.
+  size_t given_count() const {
+    return static_cast<size_t>(std::ranges::count_if(row_.tensors, [&](const TensorArgument& a) {
+      return op_info(row_.op).member(a.name).is_list() ||
+             tensor_of(row_, call_.frame(), a.name) != nullptr;
+    }));
+  }
+
+  // Launches through the host, which converts tensors that are by strides.
+  void run_by_host(const Frame& frame, Observation& seen) {
+    seen.launch_status = bp_kernel_launch(&t_.target(), stream_.get(), 0, kernel_, frame.data());
+    if (seen.launch_status != BP_OK) return;
+    const bp_stream_ops& streams = *t_.target().streams;
+    seen.stream_status = streams.synchronize(streams.self, stream_.get(), kTimeoutNs);
   }
 
   // Runs the kernel with a workspace between canaries.
@@ -129,14 +151,18 @@ class LaidCall {
 
   void launch_once(const Frame& frame, const std::vector<const Chosen*>& chosen,
                    const std::vector<std::unique_ptr<LaidTensor>>& laid, Poison poison,
-                   Observation& seen) {
+                   bool is_direct, Observation& seen) {
     call_.prepare(poison);
     for (size_t i = 0; i < chosen.size(); ++i) {
       laid[i]->poison(poison);
       if (chosen[i]->argument->role == Role::kOutput) continue;
       convert(t_, stream_.get(), laid[i]->view(), strided(*chosen[i]));
     }
-    run(frame, poison, seen);
+    if (is_direct) {
+      run(frame, poison, seen);
+    } else {
+      run_by_host(frame, seen);
+    }
     if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) {
       seen.status_text = bp_error_text();
       bp_error_clear();
@@ -165,15 +191,17 @@ class LaidCall {
   const bp_kernel* kernel_ = nullptr;
 };
 
-// Returns a set for each preferred argument alone, and one with all of them.
-std::vector<std::vector<const Chosen*>> sets_of(const std::vector<Chosen>& chosen) {
+// Returns a set for each preferred argument alone, and one with all of them; only the latter if it
+// is all or none.
+std::vector<std::vector<const Chosen*>> sets_of(const std::vector<Chosen>& chosen,
+                                                bool is_all_or_none) {
   std::vector<std::vector<const Chosen*>> sets;
   std::vector<const Chosen*> all;
   for (const Chosen& each : chosen) {
-    sets.push_back({&each});
+    if (!is_all_or_none) sets.push_back({&each});
     all.push_back(&each);
   }
-  if (all.size() > 1) sets.push_back(std::move(all));
+  if (all.size() > 1 || (is_all_or_none && !all.empty())) sets.push_back(std::move(all));
   return sets;
 }
 
@@ -191,7 +219,7 @@ size_t check_row(Context& t, const OpCase& row) {
   LaidCall call(t, row);
   if (!call.find()) return 0;
   const std::vector<Chosen> chosen = call.preferences();
-  const auto sets = sets_of(chosen);
+  const auto sets = sets_of(chosen, call.is_all_or_none());
   for (const auto& set : sets) {
     const std::string where = text_of(row, set);
     const Observation seen = call.launch(set);

@@ -6,6 +6,7 @@
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/fixtures/graph_fixtures.hpp"
 #include "conformance/cases/rules/rules.hpp"
+#include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -27,6 +28,11 @@ class Trial {
         bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, row.op, call_.frame().data(), &choice);
     if (status != BP_OK) t.not_supported("the backend has no kernel for this call");
     kernel_ = choice.kernel;
+    if (requires_layouts(*kernel_)) {
+      t.not_supported(std::string(kernel_->name) +
+                      " takes layouts alone, and the conversions of a captured launch by strides "
+                      "need the memory of bp_capture_begin()");
+    }
     words_ = call_.frame().fitted(kernel_->args_size_bytes);
     make_workspace();
   }
