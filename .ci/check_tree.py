@@ -34,6 +34,7 @@ SHARED_HEADERS = {
     "registry/files/read_file.hpp",
     "registry/files/whole_file.hpp",
     "registry/boundary/number_text.hpp",
+    "registry/calls/op_texts.hpp",
     "registry/boundary/plugin_text.hpp",
     "registry/tensors/floats.hpp",
     "registry/tensors/strides.hpp",

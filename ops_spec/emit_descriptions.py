@@ -77,6 +77,16 @@ def backward(op):
     return "\n".join(parts)
 
 
+def condition(op):
+    """Returns which calls the decomposition serves, as an expression; None if it serves all."""
+    def is_given(arg):
+        if arg.kind == "enum":
+            return f"{arg.name} != {arg.enum_values[0]}"
+        return f"given({arg.name})" if arg.is_tensor else f"{arg.name} != 0"
+
+    return " or ".join(is_given(op.arg(name)) for name in op.decompose_where_given)
+
+
 class Description:
     """Makes the description of one op, and the lists that it points to, as lines of C++."""
 
@@ -159,6 +169,7 @@ class Description:
             "     .argument_stride_bytes = sizeof(bp_op_argument),",
             f'     .numerics = "{op.numerics}",',
             f"     .decomposition = {lines(op.decompose)},",
+            f"     .condition = {text(condition(op))},",
             f"     .backward = {lines(backward(op))},",
             f"     .formula_revision = {op.decompose_revision},",
             f"     .backward_revision = {op.backward_revision}}},",

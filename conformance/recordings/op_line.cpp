@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conformance/usage_error.hpp"
+#include "registry/calls/op_texts.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -37,18 +38,8 @@ bp_op_argument read_argument(const json& value, Texts& texts) {
   value.at("offset_bytes").get_to(a.offset_bytes);
   value.at("since").get_to(a.since);
   value.at("may_alias").get_to(a.may_alias);
-  constexpr std::pair<const char * bp_op_argument::*, const char*> kTexts[] = {
-      {&bp_op_argument::dtype_rule, "dtype_rule"},
-      {&bp_op_argument::default_dtype, "default_dtype"},
-      {&bp_op_argument::shape_rule, "shape_rule"},
-      {&bp_op_argument::rank_rule, "rank_rule"},
-      {&bp_op_argument::count_rule, "count_rule"},
-      {&bp_op_argument::at_least, "at_least"},
-      {&bp_op_argument::at_most, "at_most"},
-      {&bp_op_argument::below, "below"},
-      {&bp_op_argument::default_text, "default_text"},
-      {&bp_op_argument::doc, "doc"}};
-  for (const auto& [member, name] : kTexts) a.*member = texts.text(value, name);
+  for (const auto& [member, name] : kArgumentRules) a.*member = texts.text(value, name);
+  for (const auto& [member, name] : kArgumentTexts) a.*member = texts.text(value, name);
   if (!value.contains("values")) return a;
   std::vector<const char*>& names = texts.lists.emplace_back();
   for (const json& each : value.at("values")) {
@@ -84,7 +75,6 @@ void RecordedOps::add(const json& line) {
   desc.struct_size = sizeof(desc);
   desc.struct_type = BP_STRUCT_OP_DESC;
   desc.name = texts.text(line, "op");
-  desc.doc = texts.text(value, "doc");
   value.at("since").get_to(desc.since);
   value.at("revision").get_to(desc.revision);
   value.at("frame_size_bytes").get_to(desc.frame_size_bytes);
@@ -93,9 +83,7 @@ void RecordedOps::add(const json& line) {
   desc.arguments = arguments.data();
   desc.argument_count = arguments.size();
   desc.argument_stride_bytes = sizeof(bp_op_argument);
-  desc.numerics = texts.text(value, "numerics");
-  desc.decomposition = texts.text(value, "decomposition");
-  desc.backward = texts.text(value, "backward");
+  for (const auto& [member, name] : kOpTexts) desc.*member = texts.text(value, name);
   if (value.at("infers").get<bool>()) desc.infer = no_infer;
   uint32_t op = 0;
   bp_add_result result{};

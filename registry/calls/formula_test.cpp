@@ -112,7 +112,9 @@ TEST(Formulas, AreRefusedWithTheLineAndTheWord) {
       {"y = neg(y)", "line 1: 'y' has no value yet"},
       {"x = neg(x)\ny = x", "line 1: 'x' has a meaning already"},
       {"a = f32\ny = neg(x)", "a line is a tensor, a number or a shape"},
-      {"y = cat(x, axis=0)", "line 1: xs is a list of tensors"},
+      {"y = cat(x, axis=0)", "line 1: xs is a list of tensors; write [x], or name a list"},
+      {"y = cat([x, axis=0)", "line 1: 'axis' is no tensor"},
+      {"y = x[0]", "line 1: '[' is not expected"},
       {"y = neg(x if mode == quick else x)", "line 1: 'quick' is no value of mode"},
       {"y = neg(x)\ny = neg(x)", "line 2: 'y' has a meaning already"},
       {"y = neg(x", "line 1: ')' is expected in place of the end"},
@@ -124,6 +126,42 @@ TEST(Formulas, AreRefusedWithTheLineAndTheWord) {
         << row.text << "\n  " << row.words << "\n  but: " << refusal;
     EXPECT_TRUE(refusal.starts_with("decomposition, ")) << refusal;
   }
+}
+
+TEST(Formulas, HaveConditionsThatAreExpressionsForANumber) {
+  const auto refused = [](const char* condition, const char* decomposition = "y = neg(x)") {
+    TestOp op("acme.conditions");
+    op.decomposition = decomposition;
+    op.condition = condition;
+    OwnedOps owned;
+    uint32_t number = 0;
+    return owned.add(op.desc(), &number);
+  };
+  EXPECT_EQ(refused("x.dtype != f16 and axis == 0"), "");
+  EXPECT_EQ(refused("axis == 0", nullptr), "it has a condition, and no decomposition");
+  EXPECT_EQ(refused("x.shape"), "condition \"x.shape\", it is a shape, not a whole number");
+  EXPECT_NE(refused("z == 0").find("'z' is no argument of this op"), std::string::npos);
+  EXPECT_NE(refused("axis ==").find("condition \"axis ==\", "), std::string::npos);
+}
+
+TEST(Formulas, GiveEachListAndWhatIsReadAndWrittenAValue) {
+  TestOp op("acme.writes");
+  op.arguments[0].kind = BP_ARGUMENT_INOUT;
+  op.arguments[2].kind = BP_ARGUMENT_OUT_LIST;
+  op.arguments[2].offset_bytes = 32;
+  op.arguments.resize(3);
+  OwnedOps owned;
+  uint32_t number = 0;
+  const auto refused = [&](const char* decomposition) {
+    op.decomposition = decomposition;
+    return owned.add(op.desc(), &number);
+  };
+  EXPECT_EQ(refused("y = neg(x)"), "decomposition, no line gives x a value");
+  EXPECT_EQ(refused("x = neg(x)"), "decomposition, no line gives y a value");
+  EXPECT_EQ(refused("z = neg(y)\ny = z\nx = z"), "decomposition, line 1: 'y' has no value yet");
+  EXPECT_EQ(refused("y = neg(x)\nz = neg(y)\nx = z"),
+            "decomposition, line 2: 'y' is a list of tensors; write y[0] for one of them");
+  EXPECT_EQ(refused("y = neg(x)\nx = neg(y[0])"), "");
 }
 
 // [OP-6]
@@ -183,7 +221,7 @@ TEST(Formulas, KnowNothingThatCameAfterTheirRevision) {
   EXPECT_EQ(owned.add(op.desc(), &number), "formula_revision is 3; allowed are 1 to 2");
 }
 
-// [OP-10]
+// [OP-12]
 TEST(Formulas, OfGradientsKnowNothingThatCameAfterTheirOwnRevision) {
   TestOp op("acme.later_gradient");
   op.append_bias();

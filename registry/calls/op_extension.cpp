@@ -1,10 +1,9 @@
 // Compares two descriptions of one name.
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <string>
-#include <utility>
 
+#include "registry/calls/op_texts.hpp"
 #include "registry/calls/runtime_op.hpp"
 
 namespace bp::core {
@@ -27,16 +26,7 @@ const char* difference(const bp_op_argument& shorter, const bp_op_argument& long
   if (shorter.offset_bytes != longer.offset_bytes) return "offset_bytes";
   if (shorter.since != longer.since) return "since";
   if (shorter.may_alias != longer.may_alias) return "may_alias";
-  constexpr std::pair<const char * bp_op_argument::*, const char*> kRules[] = {
-      {&bp_op_argument::dtype_rule, "dtype_rule"},
-      {&bp_op_argument::default_dtype, "default_dtype"},
-      {&bp_op_argument::shape_rule, "shape_rule"},
-      {&bp_op_argument::rank_rule, "rank_rule"},
-      {&bp_op_argument::count_rule, "count_rule"},
-      {&bp_op_argument::at_least, "at_least"},
-      {&bp_op_argument::at_most, "at_most"},
-      {&bp_op_argument::below, "below"}};
-  for (const auto& [member, name] : kRules) {
+  for (const auto& [member, name] : kArgumentRules) {
     if (!is_same_rule(shorter.*member, longer.*member)) return name;
   }
   if (shorter.value_count > longer.value_count) return "value_count";

@@ -27,6 +27,19 @@ constexpr bool is_list_kind(bp_argument_kind kind) {
          kind == BP_ARGUMENT_INOUT_LIST || kind == BP_ARGUMENT_I64_LIST;
 }
 constexpr bool is_tensor_kind(bp_argument_kind kind) { return kind <= BP_ARGUMENT_SCALAR_TENSOR; }
+constexpr bool is_output_kind(bp_argument_kind kind) {
+  return kind == BP_ARGUMENT_OUT || kind == BP_ARGUMENT_OPTIONAL_OUT ||
+         kind == BP_ARGUMENT_OUT_LIST;
+}
+constexpr bool is_inout_kind(bp_argument_kind kind) {
+  return kind == BP_ARGUMENT_INOUT || kind == BP_ARGUMENT_INOUT_LIST;
+}
+constexpr bool is_written_kind(bp_argument_kind kind) {
+  return is_output_kind(kind) || is_inout_kind(kind);
+}
+constexpr bool has_scalar_kind(bp_argument_kind kind) {
+  return kind == BP_ARGUMENT_OPERAND || kind == BP_ARGUMENT_SCALAR_TENSOR;
+}
 
 enum class RuleType : uint8_t { number, dims, real, dtype };
 

@@ -212,6 +212,28 @@ TEST(RuntimeOps, AreRefusedInWords) {
       {[](TestOp& o) { o.arguments[3].default_text = "quick"; },
        "its default is none of its values"},
       {[](TestOp& o) { o.arguments[3].first_value = 2; }, "first_value is 2; it must be 0 or 1"},
+      {[](TestOp& o) { o.value_names[1] = "exact"; }, "mode: two of its values are called exact"},
+      {[](TestOp& o) { o.arguments[0].dtype_rule = "set(f32, f16, f32)"; },
+       "x: its set of dtypes has f32 twice"},
+      {[](TestOp& o) {
+         o.arguments[2].dtype_rule = "float";
+         o.arguments[2].default_dtype = "i32";
+       },
+       "y: its default_dtype is i32, which is none of its dtypes"},
+      {[](TestOp& o) { o.arguments[4].at_most = "3"; }, "axis: it has at_most and below"},
+      {[](TestOp& o) { o.arguments[4].below = "-1"; }, "axis: its bounds allow no number"},
+      {[](TestOp& o) {
+         o.arguments[4].below = "3";
+         o.arguments[4].default_text = "3";
+       },
+       "axis: its default is outside of its bounds"},
+      {[](TestOp& o) {
+         o.append_bias();
+         o.arguments[5] = test_argument("eps", BP_ARGUMENT_F64, 40, nullptr, nullptr);
+         o.arguments[5].since = 2;
+         o.arguments[5].at_least = "0.5";
+       },
+       "eps: its bounds forbid 0, which older callers give"},
       {[](TestOp& o) { o.arguments[4].below = "x"; }, "'.shape', '.ndim' or '.dtype' is expected"},
       {[](TestOp& o) { o.arguments[0].struct_size = 24; }, "argument 0: struct_size is 24"},
   };

@@ -1,5 +1,6 @@
 #include "registry/layers/record_op.hpp"
 
+#include "registry/calls/op_texts.hpp"
 #include "registry/calls/runtime_op.hpp"
 #include "registry/calls/runtime_ops.hpp"
 
@@ -17,16 +18,8 @@ Json argument_json(const bp_op_argument& a) {
                {"offset_bytes", a.offset_bytes},
                {"since", a.since},
                {"may_alias", a.may_alias}};
-  add_text(json, "dtype_rule", a.dtype_rule);
-  add_text(json, "default_dtype", a.default_dtype);
-  add_text(json, "shape_rule", a.shape_rule);
-  add_text(json, "rank_rule", a.rank_rule);
-  add_text(json, "count_rule", a.count_rule);
-  add_text(json, "at_least", a.at_least);
-  add_text(json, "at_most", a.at_most);
-  add_text(json, "below", a.below);
-  add_text(json, "default_text", a.default_text);
-  add_text(json, "doc", a.doc);
+  for (const auto& [member, name] : kArgumentRules) add_text(json, name, a.*member);
+  for (const auto& [member, name] : kArgumentTexts) add_text(json, name, a.*member);
   if (a.value_count == 0) return json;
   json["first_value"] = a.first_value;
   json["values"] = std::vector<std::string>(a.value_names, a.value_names + a.value_count);
@@ -47,10 +40,7 @@ Json op_json(const core::OpRow& row) {
                {"backward_revision", desc.backward_revision},
                {"infers", op.infers},
                {"arguments", Json::array()}};
-  add_text(json, "doc", desc.doc);
-  add_text(json, "numerics", desc.numerics);
-  add_text(json, "decomposition", desc.decomposition);
-  add_text(json, "backward", desc.backward);
+  for (const auto& [member, name] : kOpTexts) add_text(json, name, desc.*member);
   for (const bp_op_argument& a : op.described) json["arguments"].push_back(argument_json(a));
   return json;
 }

@@ -43,6 +43,13 @@ bp_status launch_formula(const bp_kernel* self, const bp_launch* launch, const v
                   [&](Evaluator& e) { run_formula(e, *op.formula, op.name, args); });
 }
 
+// A condition that asks for what the call does not give does not hold.
+bp_reason formula_supports(const bp_kernel* self, bp_device*, bp_launch_flags, const void* args) {
+  const core::Formula& formula = *static_cast<const core::RuntimeOp*>(self->state)->formula;
+  const int64_t answer = formula.condition.evaluate(args).number;
+  return answer != 0 && answer != dims::kNone ? nullptr : formula.refusal.c_str();
+}
+
 // Returns the kernel of an op that was described at run time, or NULL if it has no decomposition.
 const bp_kernel* runtime_decomposition(const core::RuntimeOp& op) {
   static std::mutex mutex;
@@ -55,6 +62,7 @@ const bp_kernel* runtime_decomposition(const core::RuntimeOp& op) {
     found->second =
         make_service("decomposition", op.op, formula.frame_size_bytes, &op, launch_formula);
     found->second.spec_revision = formula.revision;
+    if (formula.condition.is_given()) found->second.supports = formula_supports;
   }
   return &found->second;
 }
@@ -69,7 +77,18 @@ bp_op_output Evaluator::infer(uint32_t op, const void* args) {
   return outputs[0];
 }
 
-void Evaluator::launch(uint32_t op, const void* args) {
+void StreamPlace::place(bp_tensor& tensor) {
+  const auto count = static_cast<uint64_t>(tensors::element_count(tensor.ndim, tensor.shape));
+  const uint64_t size_bytes = tensors::packed_bytes(count, bp_dtype_bits(tensor.dtype));
+  bp_block* block = nullptr;
+  const bp_status status = bp_block_allocate(&target_, stream_, size_bytes, &block);
+  if (status != BP_OK) throw Failed{status};
+  blocks_.emplace_back(block);
+  tensor.buffer = block->ref.buffer;
+  tensor.byte_offset = block->ref.byte_offset;
+}
+
+void StreamPlace::launch(uint32_t op, const void* args) {
   const bp_status status = bp_op_launch(&target_, stream_, flags_, op, args);
   if (status != BP_OK) throw Failed{status};
 }
@@ -90,21 +109,12 @@ const bp_tensor* Evaluator::make(const bp_op_output& like) {
   Stored& made = tensors_.emplace_back();
   std::copy_n(like.shape, like.ndim, made.shape);
   tensors::set_contiguous_strides(like.ndim, made.shape, made.strides);
-  const auto count = static_cast<uint64_t>(tensors::element_count(like.ndim, like.shape));
-  const uint64_t size_bytes = tensors::packed_bytes(count, bp_dtype_bits(like.dtype));
-  bp_block* block = nullptr;
-  const bp_status status = bp_block_allocate(&target_, stream_, size_bytes, &block);
-  if (status != BP_OK) throw Failed{status};
-  made.block.reset(block);
-  made.tensor = {.buffer = block->ref.buffer,
-                 .byte_offset = block->ref.byte_offset,
-                 .shape = made.shape,
-                 .strides = made.strides,
-                 .ndim = like.ndim,
-                 .dtype = like.dtype,
-                 .layout = nullptr,
-                 .flags = 0,
-                 .reserved = 0};
+  made.tensor = {};
+  made.tensor.shape = made.shape;
+  made.tensor.strides = made.strides;
+  made.tensor.ndim = like.ndim;
+  made.tensor.dtype = like.dtype;
+  where_.place(made.tensor);
   return &made.tensor;
 }
 
@@ -195,6 +205,17 @@ const bp_kernel* decomposition(const core::OpRow& row) {
   static const std::vector<bp_kernel> kernels = make_kernels();
   const auto found = std::ranges::find(kernels, row.op, &bp_kernel::op);
   return found == kernels.end() ? nullptr : &*found;
+}
+
+void run_decomposition(Evaluator& e, const core::OpRow& row, const void* frame) {
+  if (core::is_runtime_op(row)) {
+    const core::RuntimeOp& op = core::runtime_op(row);
+    return run_formula(e, *op.formula, op.name, frame);
+  }
+  const auto* const found =
+      std::find_if(kDecompositions, kDecompositions + kDecompositionCount,
+                   [&](const Decomposition& each) { return each.op == row.op; });
+  found->run(e, frame);
 }
 
 }  // namespace bp::services

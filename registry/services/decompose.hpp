@@ -21,13 +21,40 @@ struct Failed {
   bp_status status;
 };
 
-// One run of a decomposition. Intermediate tensors live as long as this object, and then their
-// memory goes back to the cache. The next work on the stream that uses this memory runs after the
-// work of the decomposition.
+// Where a decomposition runs: on a stream, or nowhere yet, as nodes of a program.
+class DecompositionPlace {
+ public:
+  DecompositionPlace() = default;
+  DecompositionPlace(const DecompositionPlace&) = delete;
+  virtual ~DecompositionPlace() = default;
+
+  // Gives a new row-major tensor its memory.
+  virtual void place(bp_tensor& tensor) = 0;
+  // Runs `op` with a frame whose tensors all have memory.
+  virtual void launch(uint32_t op, const void* args) = 0;
+};
+
+// On a stream, with memory of the cache.
+class StreamPlace final : public DecompositionPlace {
+ public:
+  StreamPlace(const bp_target& target, bp_stream* stream, bp_launch_flags flags)
+      : target_(target), stream_(stream), flags_(flags) {}
+  void place(bp_tensor& tensor) override;
+  void launch(uint32_t op, const void* args) override;
+
+ private:
+  const bp_target& target_;
+  bp_stream* stream_;
+  bp_launch_flags flags_;
+  std::deque<BlockHandle> blocks_;
+};
+
+// One run of a decomposition. Intermediate tensors live as long as this object and its place, and
+// then their memory goes back to the cache. The next work on the stream that uses this memory runs
+// after the work of the decomposition.
 class Evaluator {
  public:
-  Evaluator(const bp_target& target, bp_stream* stream, bp_launch_flags flags)
-      : target_(target), stream_(stream), flags_(flags) {}
+  explicit Evaluator(DecompositionPlace& where) : where_(where) {}
 
   // What a caller may choose of an output. If a member is 0 or NULL, the op chooses.
   struct Choice {
@@ -68,7 +95,7 @@ class Evaluator {
   const bp_tensor* cast(const bp_tensor* x, bp_dtype dtype);
 
   // Runs `op` with a frame whose tensors all exist.
-  void launch(uint32_t op, const void* args);
+  void launch(uint32_t op, const void* args) { where_.launch(op, args); }
 
   // Checks a frame, and returns dtype and shape of the first output of `op`.
   static bp_op_output infer(uint32_t op, const void* args);
@@ -80,14 +107,11 @@ class Evaluator {
   struct Stored {
     bp_tensor tensor;
     int64_t shape[BP_MAX_RANK], strides[BP_MAX_RANK];
-    BlockHandle block;
   };
 
   Stored& copy_of(const bp_tensor& x, int64_t ndim);
 
-  const bp_target& target_;
-  bp_stream* stream_;
-  bp_launch_flags flags_;
+  DecompositionPlace& where_;
   std::deque<Stored> tensors_;  // A deque does not move its elements.
 };
 
@@ -100,7 +124,8 @@ bp_status evaluate(const bp_launch& launch, const char* name, Body&& body) {
   }
   return core::guarded([&]() -> bp_status {
     try {
-      Evaluator e(*target, launch.stream, launch.flags);
+      StreamPlace place(*target, launch.stream, launch.flags);
+      Evaluator e(place);
       body(e);
       return BP_OK;
     } catch (const Failed& failed) {
@@ -135,5 +160,8 @@ extern const size_t kDecompositionCount;
 // Returns the kernel that runs an op as other ops, or NULL if there is none. All backends share it:
 // bp_launch::next points to the bp_target of the launch.
 const bp_kernel* decomposition(const core::OpRow& row);
+
+// Runs the decomposition of an op that has one, for a frame of the size that its kernel has.
+void run_decomposition(Evaluator& e, const core::OpRow& row, const void* frame);
 
 }  // namespace bp::services

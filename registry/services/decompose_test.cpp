@@ -426,6 +426,75 @@ TEST_F(RuntimeDecompositions, ReadAnInputWhoseMemoryIsThatOfAnOutput) {
   EXPECT_EQ(y.elements(), (std::vector<float>{2, 4, 6, 8}));
 }
 
+// [OP-10]
+TEST_F(RuntimeDecompositions, ServeOnlyCallsForWhichTheirConditionHolds) {
+  core::TestOp op("acme.conditional");
+  op.decomposition = "y = add(x, weight)";
+  op.condition = "mode == fast and x.dtype == f32";
+  const uint32_t number = describe(op);
+  args.mode = 2;
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  EXPECT_EQ(y.elements(), (std::vector<float>{2, 2, 3, 5}));
+  args.mode = 1;
+  EXPECT_EQ(bp_op_launch(host, nullptr, 0, number, &args), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text())
+                .find("decomposition: it serves only calls with: mode == fast and x.dtype == f32"),
+            std::string::npos)
+      << bp_error_text();
+}
+
+// The frame of an op with lists and with tensors that are read and written.
+struct ListArgs {
+  uint32_t struct_size, flags;
+  uint64_t xs_count;
+  const bp_tensor* const* xs;
+  uint64_t ys_count;
+  const bp_tensor* const* ys;
+  const bp_tensor* state;
+  const bp_tensor* other;
+};
+
+TEST_F(RuntimeDecompositions, HaveListsAndTensorsThatAreReadAndWritten) {
+  core::TestOp op("acme.lists");
+  op.frame_size_bytes = sizeof(ListArgs);
+  op.arguments = {
+      core::test_argument("xs", BP_ARGUMENT_TENSOR_LIST, offsetof(ListArgs, xs), "float", nullptr),
+      core::test_argument("ys", BP_ARGUMENT_OUT_LIST, offsetof(ListArgs, ys), "like(xs)",
+                          "xs.shape"),
+      core::test_argument("state", BP_ARGUMENT_INOUT, offsetof(ListArgs, state), "f32", nullptr),
+      core::test_argument("other", BP_ARGUMENT_INOUT, offsetof(ListArgs, other), "f32",
+                          "state.shape")};
+  op.decomposition =
+      "old = state\n"
+      "ys = mul(add(xs, expand(old, xs.shape)), xs.shape[0])\n"
+      "joined = cat(xs, axis=0)\n"
+      "pair = cat([ys[1], xs[len(xs) - 1]], axis=0)\n"
+      "state = other\n"
+      "other = add(old, sum(mul(joined, pair), axes=[0], keepdims=0))";
+  const uint32_t number = describe(op);
+  Tensor<float> a(*host, {1, 2}), b(*host, {1, 2}), c(*host, {1, 2}), d(*host, {1, 2}),
+      state(*host, {2}), other(*host, {2});
+  a.set({1, 2});
+  b.set({3, 4});
+  state.set({10, 20});
+  other.set({5, 6});
+  const bp_tensor* xs[] = {a.get(), b.get()};
+  const bp_tensor* ys[] = {c.get(), d.get()};
+  ListArgs frame{sizeof(ListArgs), 0, 2, xs, 2, ys, state.get(), other.get()};
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, number, &frame), BP_OK) << bp_error_text();
+  EXPECT_EQ(c.elements(), (std::vector<float>{11, 22}));
+  EXPECT_EQ(d.elements(), (std::vector<float>{13, 24}));
+  EXPECT_EQ(state.elements(), (std::vector<float>{5, 6})) << "the two change places";
+  // (1, 2) * (13, 24) + (3, 4) * (3, 4), and what state was.
+  EXPECT_EQ(other.elements(), (std::vector<float>{10 + 13 + 9, 20 + 48 + 16}));
+  frame.xs_count = 1;
+  EXPECT_EQ(bp_op_launch(host, nullptr, 0, number, &frame), BP_INTERNAL);
+  EXPECT_NE(std::string(bp_error_text())
+                .find("line 2 of its decomposition: it reads tensor 1 of a list that has 1"),
+            std::string::npos)
+      << bp_error_text();
+}
+
 // [OP-9]
 TEST_F(RuntimeDecompositions, ServeNoCallThatGivesWhatCameLater) {
   core::TestOp op("acme.aged");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "registry/boundary/error_slot.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/calls/dtypes.hpp"
 #include "registry/tensors/strides.hpp"
 
@@ -42,6 +43,16 @@ class Frame {
     std::memcpy(&tensor, at(offset), sizeof(void*));
     return tensor;
   }
+  core::TensorList tensors(uint32_t offset) {
+    core::TensorList list{};
+    std::memcpy(&list.count, at(offset - 8), sizeof(list.count));
+    std::memcpy(&list.items, at(offset), sizeof(void*));
+    return list;
+  }
+  void set_tensors(uint32_t offset, const std::vector<const bp_tensor*>& list) {
+    set(offset - 8, uint64_t{list.size()});
+    set(offset, static_cast<const bp_tensor* const*>(list.data()));
+  }
   void set_list(uint32_t offset, const dims::Dims& list) {
     set(offset - 8, static_cast<uint64_t>(list.count));
     set(offset, static_cast<const int64_t*>(list.data));
@@ -68,19 +79,11 @@ class Run {
   }
 
   void run(const FormulaLine& line) {
+    item_ = 0;
     if (!core::is_tensor_kind(line.kind)) return store_value(line);
-    const bool is_output = line.kind != BP_ARGUMENT_TENSOR;
-    const bp_tensor* const given = is_output ? frame_.tensor(line.offset) : nullptr;
-    const bool is_late = given != nullptr && line.may_alias && is_shared(*given);
-    const bp_tensor* const made = tensor(line.tensor, is_late ? nullptr : given);
-    frame_.set(line.offset, made);
-    if (given == nullptr || made == given) return;
-    check_result(*made, *given, line.name);
-    if (is_late) {
-      late_.push_back({made, given});
-    } else {
-      e_.store(made, given);
-    }
+    if (core::is_list_kind(line.kind)) return run_for_list(line);
+    const bool is_written = line.kind != BP_ARGUMENT_TENSOR;
+    frame_.set(line.offset, run(line, is_written ? frame_.tensor(line.offset) : nullptr));
   }
 
   // Copies results to the memory of inputs, which no further line reads.
@@ -89,6 +92,29 @@ class Run {
   }
 
  private:
+  void run_for_list(const FormulaLine& line) {
+    const core::TensorList given = frame_.tensors(line.offset);
+    std::vector<const bp_tensor*>& made = tensors_.emplace_back();
+    for (; item_ < given.count; ++item_) made.push_back(run(line, given.items[item_]));
+    frame_.set_tensors(line.offset, made);
+  }
+
+  // Computes the value of a line for the tensor `given`, or for no tensor of the caller.
+  const bp_tensor* run(const FormulaLine& line, const bp_tensor* given) {
+    const bool is_late = given != nullptr && line.may_alias && is_shared(*given);
+    const bp_tensor* made = tensor(line.tensor, is_late ? nullptr : given);
+    if (given == nullptr || made == given) return made;
+    check_result(*made, *given, line.name);
+    if (!is_late) {
+      e_.store(made, given);
+      return made;
+    }
+    // A result that is memory of the caller may be overwritten before it is copied.
+    if (is_shared(*made)) made = e_.cast(made, made->dtype);
+    late_.push_back({made, given});
+    return made;
+  }
+
   [[noreturn]] static void fail_with(const std::string& text) {
     throw Failed{fail(BP_INTERNAL, text)};
   }
@@ -96,9 +122,13 @@ class Run {
   // ---- Memory that outputs share with inputs ----
 
   void find_shared() {
-    for (const uint32_t offset : formula_.inputs) {
-      const bp_tensor* const input = frame_.tensor(offset);
-      if (input != nullptr) input_buffers_.push_back(input->buffer);
+    for (const core::FormulaRead& read : formula_.inputs) {
+      const bp_tensor* const single = read.is_list ? nullptr : frame_.tensor(read.offset);
+      const core::TensorList list =
+          read.is_list ? frame_.tensors(read.offset) : core::TensorList{1, &single};
+      for (uint64_t i = 0; i < list.count; ++i) {
+        if (list.items[i] != nullptr) input_buffers_.push_back(list.items[i]->buffer);
+      }
     }
   }
   bool is_shared(const bp_tensor& output) const {
@@ -108,7 +138,7 @@ class Run {
   // ---- Values ----
 
   RuleValue value(const Rule& rule) {
-    RuleValue value = rule.evaluate(frame_.data());
+    RuleValue value = rule.evaluate(frame_.data(), item_);
     const bool exists = rule.type() == RuleType::dims ? value.list.count != dims::kNone
                                                       : value.number != dims::kNone;
     if (!exists) fail_with(std::string("'") + rule.text() + "' does not exist for this call");
@@ -138,6 +168,10 @@ class Run {
         if (named == nullptr) fail_with("it reads a tensor that this call does not give");
         return named;
       }
+      case Kind::present:
+        return of_list(t.offset, static_cast<int64_t>(item_));
+      case Kind::item:
+        return of_list(t.offset, value(t.index).number);
       case Kind::choice:
         return tensor(t.inputs[value(t.condition).number == 1 ? 0 : 1], into);
       case Kind::call:
@@ -145,6 +179,13 @@ class Run {
       default:
         return view(t, tensor(t.inputs[0], nullptr));
     }
+  }
+
+  const bp_tensor* of_list(uint32_t offset, int64_t index) {
+    const core::TensorList list = frame_.tensors(offset);
+    if (index >= 0 && static_cast<uint64_t>(index) < list.count) return list.items[index];
+    fail_with("it reads tensor " + std::to_string(index) + " of a list that has " +
+              std::to_string(list.count));
   }
 
   const bp_tensor* view(const FormulaTensor& t, const bp_tensor* x) {
@@ -252,6 +293,18 @@ class Run {
     switch (input.source) {
       case FormulaInput::Source::tensor:
         return frame.set(offset, tensor(t.inputs[input.index], nullptr));
+      case FormulaInput::Source::tensors: {
+        std::vector<const bp_tensor*>& list = tensors_.emplace_back();
+        for (uint32_t i = 0; i < input.count; ++i) {
+          list.push_back(tensor(t.inputs[input.index + i], nullptr));
+        }
+        return frame.set_tensors(offset, list);
+      }
+      case FormulaInput::Source::list: {
+        const core::TensorList list = frame_.tensors(input.offset);
+        frame.set(offset - 8, list.count);
+        return frame.set(offset, list.items);
+      }
       case FormulaInput::Source::operand:
         std::memcpy(frame.at(offset), frame_.at(input.offset), sizeof(void*) + sizeof(bp_scalar));
         return;
@@ -294,7 +347,9 @@ class Run {
   Evaluator& e_;
   const Formula& formula_;
   Frame frame_;
+  uint64_t item_ = 0;             // The tensor of a list for which a line runs.
   std::deque<dims::Dims> lists_;  // Frames point to them.
+  std::deque<std::vector<const bp_tensor*>> tensors_;  // The same.
   std::vector<const bp_buffer*> input_buffers_;
   std::vector<Late> late_;
 };

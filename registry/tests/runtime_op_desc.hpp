@@ -62,6 +62,7 @@ struct TestOp {
     desc.argument_count = arguments.size();
     desc.argument_stride_bytes = sizeof(bp_op_argument);
     desc.decomposition = decomposition;
+    desc.condition = condition;
     desc.backward = backward;
     desc.formula_revision = formula_revision;
     desc.backward_revision = backward_revision;
@@ -82,6 +83,7 @@ struct TestOp {
   const char* value_names[2] = {"exact", "fast"};
   uint32_t revision = 0, frame_size_bytes = 40, formula_revision = 0, backward_revision = 0;
   const char* decomposition = nullptr;
+  const char* condition = nullptr;
   const char* backward = nullptr;
   decltype(bp_op_desc::infer) infer = nullptr;
   void* state = nullptr;

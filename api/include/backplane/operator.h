@@ -12,8 +12,11 @@
  *   bounds     An expression for a number: "0", "max(x.ndim, 1)".
  *   formulas   Lines "name = value". A value is a tensor, or an expression. A tensor is a name, a
  *              call of an op by its name, which gives every attribute ("sum(x, axes=[0],
- *              keepdims=1)"), a view of a tensor ("transpose(x)"), or one tensor of two ("x if
- *              given(bias) else add(x, bias)").
+ *              keepdims=1)"), a view of a tensor ("transpose(x)"), a tensor of a list ("xs[0]"), or
+ *              one tensor of two ("x if given(bias) else add(x, bias)"). An argument that is a list
+ *              takes a list by its name or as tensors: "cat([x, xs[0]], axis=0)". A line whose name
+ *              is a list runs once for each of its tensors: the name of a list then means the
+ *              tensor of the same index ("ys = neg(xs)").
  *
  * Threads: a description never changes, and its texts and lists live until the process ends.
  */
@@ -115,13 +118,19 @@ typedef struct bp_op_desc {
 
   const char* numerics; /* The class of its errors (conformance/docs), such as "E0"; or NULL. */
 
-  /* NULL, or the op as other ops: formulas that give each output a value, such as "y = add(a, b)".
-   * They call ops of backplane/ops.h, and ops of the same vendor that were described before. [OP-6]
+  /* NULL, or the op as other ops: formulas that give each output a value, such as "y = add(a, b)",
+   * and each argument that the op reads and writes, whose name stands for the old value in lines
+   * before its own, and in its own. They call ops of backplane/ops.h, and ops of the same vendor
+   * that were described before. [OP-6]
    * A description whose decomposition is wrong is rejected; the text says the line and the word.
    * [OP-7] If no kernel of a device takes a call, the decomposition runs there, as for ops of
    * backplane/ops.h. [OP-8] A kernel gives the results of the decomposition: integers are equal,
    * and floats agree to half the bits of their mantissa, relative to the largest result. */
   const char* decomposition;
+  /* NULL, or which calls the decomposition serves: an expression for a number, such as "x.dtype !=
+   * f16 and axis == 0". [OP-10] The decomposition serves only calls for which this number is not 0;
+   * for another call, bp_kernel_explain() names the condition. */
+  const char* condition;
   /* NULL, or how the gradients are computed: "none: " with a reason, the name of the op that
    * computes them, or formulas that give grad_x a value for an input x, and read grad_y for an
    * output y. The host checks it as it checks a decomposition, and runs no gradient. */
@@ -129,7 +138,7 @@ typedef struct bp_op_desc {
   /* The revision for which the decomposition was written; 0: since. [OP-9] The decomposition serves
    * no call that gives what came later. */
   uint32_t formula_revision;
-  /* The revision for which backward was written; 0: formula_revision. [OP-10] backward gives no
+  /* The revision for which backward was written; 0: formula_revision. [OP-12] backward gives no
    * gradient of a call that gives what came later. Who computes gradients refuses such a call and
    * names what it gives: the member of a bp_op_argument whose `since` is later, or the value of an
    * enumeration whose entry of value_revisions is later. */
