@@ -162,7 +162,7 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
   const bp_compile_desc ours = read(desc, "query");
   const CompileTarget on = target_of(device, ours, "query");
   static_cast<void>(request_of(ours, "query"));
-  Program program(static_cast<const bp_program*>(ours.data));
+  Program program(static_cast<const bp_program*>(ours.data), backend_.host);
   const size_t count = program.nodes.size();
   if (out_partitions == nullptr || out_reasons == nullptr || out_partition_count == nullptr) {
     invalid("query: out_partitions, out_reasons or out_partition_count is NULL");
@@ -220,7 +220,8 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
   request.begin_step();
   *out_executable = add(std::make_unique<Executable>(
       backend_, shared_, on, request,
-      laid_out(on, request.flags, Program(static_cast<const bp_program*>(ours.data)), "compile")));
+      laid_out(on, request.flags, Program(static_cast<const bp_program*>(ours.data), backend_.host),
+               "compile")));
   return BP_OK;
 }
 
@@ -242,7 +243,7 @@ bp_status Compiler::fingerprint(bp_device* device, const bp_compile_desc* desc,
   const CompileTarget on = target_of(device, ours, "fingerprint");
   if (out_words == nullptr) invalid("fingerprint: out_words is NULL");
   const CompileRequest request = request_of(ours, "fingerprint");
-  Program program(static_cast<const bp_program*>(ours.data));
+  Program program(static_cast<const bp_program*>(ours.data), backend_.host);
   Fingerprint fingerprint;
   fingerprint.add(on.names.build);
   fingerprint.add(on.names.device);
@@ -283,7 +284,7 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   const std::vector<uint64_t> words = bytes_without_head(on.names, data, size_bytes, "deserialize");
   size_t position = 0;
   const CompileRequest request(words, position);
-  Program program(words, position);
+  Program program(words, position, backend_.host);
   program.give_constants(constants);
   *out_executable = add(
       std::make_unique<Executable>(backend_, shared_, on, request,

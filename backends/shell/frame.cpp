@@ -59,18 +59,6 @@ constexpr const char* kKinds[] = {
     "inout",  "inout_list", "operand",     "scalar_tensor", "i32",        "i64",
     "u64",    "f64",        "i64_list",    "dtype",         "enumeration"};
 
-// Returns the rows of an op that was described at run time. They have no number of an op.
-std::vector<FrameMember> members_of(const bp_op_desc& desc) {
-  std::vector<FrameMember> members;
-  for (uint64_t i = 0; i < desc.argument_count; ++i) {
-    const auto& a = *reinterpret_cast<const bp_op_argument*>(
-        reinterpret_cast<const std::byte*>(desc.arguments) + i * desc.argument_stride_bytes);
-    members.push_back({0, a.offset_bytes, a.name, kKinds[a.kind - 1],
-                       a.dtype_rule == nullptr ? "none" : a.dtype_rule});
-  }
-  return members;
-}
-
 // Returns a + b * c * d, or the largest or smallest number if this overflows. c and d are at least
 // 0.
 int64_t saturated(int64_t a, int64_t b, int64_t c, int64_t d) {
@@ -90,6 +78,34 @@ std::span<const FrameMember> frame_members(uint32_t op) {
   const auto* const first = std::ranges::find(kMembers, op, &FrameMember::op);
   return {first, std::find_if(first, std::end(kMembers),
                               [&](const FrameMember& member) { return member.op != op; })};
+}
+
+std::vector<FrameMember> frame_members(const bp_op_desc& desc) {
+  std::vector<FrameMember> members;
+  for (uint64_t i = 0; i < desc.argument_count; ++i) {
+    const auto& a = *reinterpret_cast<const bp_op_argument*>(
+        reinterpret_cast<const std::byte*>(desc.arguments) + i * desc.argument_stride_bytes);
+    const std::string_view rule = a.dtype_rule == nullptr ? "none" : a.dtype_rule;
+    // Claims do not list a set of one dtype.
+    const bool is_fixed = a.dtype_count == 0 && is_free(rule);
+    members.push_back({0, a.offset_bytes, a.name, kKinds[a.kind - 1], is_fixed ? "none" : rule});
+  }
+  return members;
+}
+
+const bp_op_desc& described_op(const bp_host& host, uint32_t op) {
+  const bp_op_desc* desc = nullptr;
+  const bp_status status = host.op_describe(host.self, op, &desc);
+  if (status == BP_OK) return *desc;
+  throw StatusError(status, "nobody who is loaded describes op " + std::to_string(op) +
+                                "; load the backend that describes it");
+}
+
+const bp_op_desc& described_op(const bp_host& host, const char* name) {
+  uint32_t op = 0;
+  const bp_status status = host.op_find(host.self, name, &op);
+  if (status == BP_OK) return described_op(host, op);
+  throw StatusError(status, "nobody who is loaded describes the op " + std::string(name));
 }
 
 const bp_tensor* tensor_argument(uint32_t op, const void* args, uint32_t argument,
@@ -138,15 +154,32 @@ OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes, bool 
   own_members(frame_members(op));
 }
 
-OwnedFrame::OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes)
-    : op_(desc.op), size_bytes_(size_bytes), desc_(&desc), words_((size_bytes + 7) / 8) {
+OwnedFrame::OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes,
+                       bool fills_strides)
+    : op_(desc.op),
+      size_bytes_(size_bytes),
+      fills_strides_(fills_strides),
+      desc_(&desc),
+      words_((size_bytes + 7) / 8) {
   std::memcpy(words_.data(), args, size_bytes);
-  own_members(members_of(desc));
+  own_members(frame_members(desc));
 }
 
 OwnedFrame OwnedFrame::copy_of(const void* args, uint32_t size_bytes) const {
   return desc_ == nullptr ? OwnedFrame(op_, args, size_bytes)
                           : OwnedFrame(*desc_, args, size_bytes);
+}
+
+std::vector<FrameMember> OwnedFrame::members() const {
+  if (desc_ != nullptr) return frame_members(*desc_);
+  const std::span<const FrameMember> known = frame_members(op_);
+  return {known.begin(), known.end()};
+}
+
+bool OwnedFrame::is_op_of(const bp_kernel& kernel) const {
+  if (desc_ == nullptr) return kernel.op == op_;
+  return kernel.op == 0 && kernel.op_name != nullptr &&
+         std::strcmp(kernel.op_name, desc_->name) == 0;
 }
 
 void OwnedFrame::invalid(const std::string& text) const {

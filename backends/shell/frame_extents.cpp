@@ -43,19 +43,19 @@ OwnedFrame OwnedFrame::at(std::span<const int64_t> numbers) const {
   return frame;
 }
 
-// Returns the member with an integer attribute at `offset`, or NULL.
-const FrameMember* OwnedFrame::integer_at(uint32_t offset) const {
-  const std::span<const FrameMember> members = frame_members(op_);
-  const auto found = std::ranges::find(members, size_t{offset}, &FrameMember::offset);
-  const bool is_there = found != members.end() && is_integer(*found) &&
+// Returns the member with an integer attribute at `offset`, if there is one.
+std::optional<FrameMember> OwnedFrame::integer_at(uint32_t offset) const {
+  const std::vector<FrameMember> all = members();
+  const auto found = std::ranges::find(all, size_t{offset}, &FrameMember::offset);
+  const bool is_there = found != all.end() && is_integer(*found) &&
                         found->offset + (found->kind == "i32" ? 4 : 8) <= size_bytes_;
-  return is_there ? &*found : nullptr;
+  return is_there ? std::optional(*found) : std::nullopt;
 }
 
 void OwnedFrame::check_binding(const bp_extent_binding& binding, const std::string& subject) const {
-  const FrameMember* const member = integer_at(binding.member_offset);
-  if (member == nullptr) {
-    refuse(subject + "no integer attribute of " + op_name(op_) + " is at byte " +
+  const std::optional<FrameMember> member = integer_at(binding.member_offset);
+  if (!member) {
+    refuse(subject + "no integer attribute of " + name() + " is at byte " +
            std::to_string(binding.member_offset));
   }
   uint64_t count = 1;
@@ -70,7 +70,7 @@ void OwnedFrame::check_binding(const bp_extent_binding& binding, const std::stri
 
 void OwnedFrame::bind(const bp_extent_binding& binding, int64_t number,
                       const std::string& subject) {
-  const FrameMember& member = *integer_at(binding.member_offset);
+  const FrameMember member = *integer_at(binding.member_offset);
   if (member.is_numbers()) {
     const auto* const old = read<const int64_t*>(member.offset);
     const auto count = read<uint64_t>(member.offset - sizeof(uint64_t));

@@ -275,8 +275,33 @@ struct DescribedArgs {
   const bp_tensor* y;
 };
 
-TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
-  const bp_op_argument arguments[] = {
+// A host that knows one op, acme.op, under a number of its own.
+struct DescribingHost {
+  explicit DescribingHost(uint32_t number) {
+    arguments[0].dtype_count = 4;
+    desc.name = "acme.op";
+    desc.op = number;
+    desc.frame_size_bytes = sizeof(DescribedArgs);
+    desc.arguments = arguments;
+    desc.argument_count = 6;
+    desc.argument_stride_bytes = sizeof(bp_op_argument);
+    host.self = this;
+    host.op_find = [](void* self, const char* name, uint32_t* out_op) -> bp_status {
+      const bp_op_desc& its = static_cast<DescribingHost*>(self)->desc;
+      if (std::string(name) != its.name) return BP_NOT_FOUND;
+      *out_op = its.op;
+      return BP_OK;
+    };
+    host.op_describe = [](void* self, uint32_t op, const bp_op_desc** out_desc) -> bp_status {
+      const bp_op_desc& its = static_cast<DescribingHost*>(self)->desc;
+      if (op != its.op) return BP_NOT_FOUND;
+      *out_desc = &its;
+      return BP_OK;
+    };
+  }
+  DescribingHost(const DescribingHost&) = delete;
+
+  bp_op_argument arguments[6] = {
       described("x", BP_ARGUMENT_TENSOR, offsetof(DescribedArgs, x), "float"),
       described("b", BP_ARGUMENT_OPERAND, offsetof(DescribedArgs, b), "like(x)"),
       described("more", BP_ARGUMENT_TENSOR_LIST, offsetof(DescribedArgs, more), "like(x)"),
@@ -284,11 +309,11 @@ TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
       described("mode", BP_ARGUMENT_I32, offsetof(DescribedArgs, mode)),
       described("y", BP_ARGUMENT_OUT, offsetof(DescribedArgs, y), "like(x)")};
   bp_op_desc desc{};
-  desc.name = "acme.op";
-  desc.op = 65537;
-  desc.arguments = arguments;
-  desc.argument_count = 6;
-  desc.argument_stride_bytes = sizeof(bp_op_argument);
+  bp_host host{};
+};
+
+TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
+  const DescribingHost here(65537);
   std::vector<int64_t> axes{2, 0};
   const bp_tensor* more[] = {&b.tensor, &a.tensor};
   DescribedArgs args{.struct_size = sizeof(DescribedArgs),
@@ -300,7 +325,7 @@ TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
                      .axes = axes.data(),
                      .mode = 7,
                      .y = &y.tensor};
-  const OwnedFrame frame = OwnedFrame(desc, &args, sizeof(args)).clone();
+  const OwnedFrame frame = OwnedFrame(here.desc, &args, sizeof(args)).clone();
   more[0] = nullptr;
   axes[0] = 9;
   const auto& copy = args_of<DescribedArgs>(frame);
@@ -320,9 +345,56 @@ TEST_F(Frame, OfADescribedOpIsCopiedByItsDescription) {
   EXPECT_EQ(frame.arguments()[1].x, 0u);
   EXPECT_FALSE(frame.arguments()[3].is_first);
   EXPECT_TRUE(frame.arguments()[4].is_written);
-  std::vector<uint64_t> words;
-  EXPECT_NE(failure_of([&] { frame.write_to(words); }).find("acme.op: no program holds an op"),
-            std::string::npos);
+}
+
+// [OP-11]
+TEST_F(Frame, OfADescribedOpIsReadWhereTheOpHasAnotherNumber) {
+  const DescribingHost here(65537), there(70000);
+  const bp_tensor* more[] = {&b.tensor};
+  const int64_t axes[] = {1};
+  const DescribedArgs args{.struct_size = sizeof(DescribedArgs),
+                           .x = &a.tensor,
+                           .more_count = 1,
+                           .more = more,
+                           .axes_count = 1,
+                           .axes = axes,
+                           .mode = 7,
+                           .y = &y.tensor};
+  const std::vector<uint64_t> words = words_of(OwnedFrame(here.desc, &args, sizeof(args)));
+  EXPECT_EQ(words, words_of(OwnedFrame(there.desc, &args, sizeof(args)))) << "no number is in them";
+  const auto read = [&](const bp_host* host) {
+    size_t position = 0;
+    OwnedFrame frame = OwnedFrame::read_from(words, position, host);
+    EXPECT_EQ(position, words.size());
+    return frame;
+  };
+  const OwnedFrame frame = read(&there.host);
+  EXPECT_EQ(frame.op(), 70000u);
+  EXPECT_EQ(args_of<DescribedArgs>(frame).mode, 7);
+  EXPECT_EQ(args_of<DescribedArgs>(frame).axes[0], 1);
+  EXPECT_EQ(args_of<DescribedArgs>(frame).more[0]->ndim, b.tensor.ndim);
+  bp_kernel kernel{};
+  kernel.op_name = "acme.op";
+  EXPECT_TRUE(frame.is_op_of(kernel));
+  kernel.op_name = "acme.other";
+  EXPECT_FALSE(frame.is_op_of(kernel));
+  const std::string head = "deserialize: the program has the op acme.op, ";
+  EXPECT_EQ(failure_of([&] { read(nullptr); }),
+            incompatible(head + "which was described at run time, and nobody describes ops here"));
+  DescribingHost gone(65537), bent(65537);
+  gone.desc.name = "acme.other";
+  EXPECT_EQ(failure_of([&] { read(&gone.host); }),
+            incompatible(head + "which nobody describes here; load the backend that describes it"));
+  bent.arguments[4].kind = BP_ARGUMENT_I64;
+  EXPECT_EQ(failure_of([&] { read(&bent.host); }),
+            incompatible(head + "whose frame is described in another way here; compile the program "
+                                "again"));
+  for (size_t k = 0; k < words.size(); ++k) {
+    std::vector<uint64_t> cut(words.begin(), words.begin() + static_cast<int64_t>(k));
+    size_t position = 0;
+    EXPECT_EQ(failure_of([&] { OwnedFrame::read_from(cut, position, &here.host); }),
+              incompatible("deserialize: the end is damaged"));
+  }
 }
 
 // ---- As words -----------------------------------------------------------------------------------

@@ -73,19 +73,101 @@ uint64_t get(const std::vector<uint64_t>& frame, size_t offset) {
   return word;
 }
 
+// What stands for the number of an op that was described at run time, whose name follows.
+constexpr uint32_t kDescribed = UINT32_MAX;
+constexpr uint64_t kMaxTextBytes = 1 << 16;
+
+void write_text(std::string_view text, std::vector<uint64_t>& words) {
+  words.push_back(text.size());
+  const size_t begin = words.size();
+  words.resize(begin + (text.size() + 7) / 8);
+  std::memcpy(words.data() + begin, text.data(), text.size());
+}
+
+std::string read_text(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t size_bytes = next(words, position);
+  if (size_bytes > kMaxTextBytes) damaged("a name");
+  std::vector<uint64_t> text((size_bytes + 7) / 8);
+  for (uint64_t& word : text) word = next(words, position);
+  return {reinterpret_cast<const char*>(text.data()), size_bytes};
+}
+
+// Returns the members that a frame of `size_bytes` has, as a text that is the same in every process
+// with the same description.
+std::string text_of(std::span<const FrameMember> members, uint64_t size_bytes) {
+  std::string text;
+  for (const FrameMember& member : members) {
+    if (member.offset >= size_bytes) continue;
+    text += std::string(member.name) + " " + std::string(member.kind) + " " +
+            std::to_string(member.offset) + " " + std::string(member.dtype_rule) + "\n";
+  }
+  return text;
+}
+
+// Reads what names an op that was described at run time.
+const bp_op_desc& read_described(const std::vector<uint64_t>& words, size_t& position,
+                                 uint64_t size_bytes, const bp_host* host) {
+  const std::string name = read_text(words, position), members = read_text(words, position);
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+  if (name.find_first_not_of(kLetters) != name.npos) damaged("a name");
+  const auto refuse = [&](const std::string& why) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the program has the op " + name + ", " + why);
+  };
+  if (host == nullptr) refuse("which was described at run time, and nobody describes ops here");
+  uint32_t op = 0;
+  if (host->op_find(host->self, name.c_str(), &op) != BP_OK) {
+    refuse("which nobody describes here; load the backend that describes it");
+  }
+  const bp_op_desc& desc = described_op(*host, op);
+  if (size_bytes > desc.frame_size_bytes || text_of(frame_members(desc), size_bytes) != members) {
+    refuse("whose frame is described in another way here; compile the program again");
+  }
+  return desc;
+}
+
+// Reads the frame and what it points to, and returns make(frame).
+template <typename Make>
+OwnedFrame read_rest(const std::vector<uint64_t>& words, size_t& position, uint64_t size_bytes,
+                     std::span<const FrameMember> members, const Make& make) {
+  std::vector<uint64_t> frame((size_bytes + 7) / 8);
+  for (uint64_t& word : frame) word = next(words, position);
+  Storage storage;
+  for (const FrameMember& member : members) {
+    const bool is_pointer = member.is_tensor() || member.is_list();
+    if (!is_pointer || member.offset + sizeof(void*) > size_bytes) continue;
+    const uint64_t mark = get(frame, member.offset);
+    if (mark > 1) damaged("a pointer");
+    if (mark == 0) continue;
+    if (member.is_tensor()) {
+      put(frame, member.offset, storage.read_tensor(words, position));
+      continue;
+    }
+    const uint64_t count = get(frame, member.offset - sizeof(uint64_t));
+    if (count > kMaxListLength) damaged("the length of a list");
+    if (member.is_numbers()) {
+      put(frame, member.offset, storage.read_numbers(words, position, count));
+      continue;
+    }
+    std::vector<const bp_tensor*>& list = storage.lists.emplace_back();
+    for (uint64_t i = 0; i < count; ++i) list.push_back(storage.read_tensor(words, position));
+    put(frame, member.offset, list.data());
+  }
+  return make(frame.data());
+}
+
 }  // namespace
 
 void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
+  words.insert(words.end(), {desc_ == nullptr ? op_ : kDescribed, size_bytes_});
+  const std::vector<FrameMember> members = this->members();
   if (desc_ != nullptr) {
-    throw StatusError(BP_UNSUPPORTED, std::string(name()) +
-                                          ": no program holds an op that was described at run "
-                                          "time, because its number belongs to one host");
+    write_text(name(), words);
+    write_text(text_of(members, size_bytes_), words);
   }
-  words.insert(words.end(), {op_, size_bytes_});
   const size_t begin = words.size();
   words.insert(words.end(), words_.begin(), words_.end());
   const auto* const bytes = reinterpret_cast<const std::byte*>(words_.data());
-  for (const FrameMember& member : frame_members(op_)) {
+  for (const FrameMember& member : members) {
     const bool is_pointer = member.is_tensor() || member.is_list();
     if (!is_pointer || member.offset + sizeof(void*) > size_bytes_) continue;
     const bool is_given = get(words_, member.offset) != 0;
@@ -109,34 +191,21 @@ void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
   }
 }
 
-OwnedFrame OwnedFrame::read_from(const std::vector<uint64_t>& words, size_t& position) {
+OwnedFrame OwnedFrame::read_from(const std::vector<uint64_t>& words, size_t& position,
+                                 const bp_host* host) {
   const uint64_t op = next(words, position), size_bytes = next(words, position);
-  const bool is_op = op != 0 && op <= UINT32_MAX && op_name(static_cast<uint32_t>(op)) != nullptr;
-  if (!is_op || size_bytes < sizeof(uint64_t) || size_bytes > kMaxFrameBytes) damaged("a frame");
-  std::vector<uint64_t> frame((size_bytes + 7) / 8);
-  for (uint64_t& word : frame) word = next(words, position);
-  Storage storage;
-  for (const FrameMember& member : frame_members(static_cast<uint32_t>(op))) {
-    const bool is_pointer = member.is_tensor() || member.is_list();
-    if (!is_pointer || member.offset + sizeof(void*) > size_bytes) continue;
-    const uint64_t mark = get(frame, member.offset);
-    if (mark > 1) damaged("a pointer");
-    if (mark == 0) continue;
-    if (member.is_tensor()) {
-      put(frame, member.offset, storage.read_tensor(words, position));
-      continue;
-    }
-    const uint64_t count = get(frame, member.offset - sizeof(uint64_t));
-    if (count > kMaxListLength) damaged("the length of a list");
-    if (member.is_numbers()) {
-      put(frame, member.offset, storage.read_numbers(words, position, count));
-      continue;
-    }
-    std::vector<const bp_tensor*>& list = storage.lists.emplace_back();
-    for (uint64_t i = 0; i < count; ++i) list.push_back(storage.read_tensor(words, position));
-    put(frame, member.offset, list.data());
+  if (size_bytes < sizeof(uint64_t) || size_bytes > kMaxFrameBytes) damaged("a frame");
+  if (op == kDescribed) {
+    const bp_op_desc& desc = read_described(words, position, size_bytes, host);
+    return read_rest(words, position, size_bytes, frame_members(desc), [&](const void* args) {
+      return OwnedFrame(desc, args, static_cast<uint32_t>(size_bytes));
+    });
   }
-  return OwnedFrame(static_cast<uint32_t>(op), frame.data(), static_cast<uint32_t>(size_bytes));
+  const auto known = static_cast<uint32_t>(op);
+  if (known == 0 || known != op || op_name(known) == nullptr) damaged("a frame");
+  return read_rest(words, position, size_bytes, frame_members(known), [&](const void* args) {
+    return OwnedFrame(known, args, static_cast<uint32_t>(size_bytes));
+  });
 }
 
 }  // namespace bp

@@ -160,7 +160,7 @@ const bp_kernel* choose_kernel(const CompilerBackend& backend, bp_device* device
                                std::string& out_reason) {
   out_reason = "the device has no kernel for the op";
   for (const bp_kernel* kernel : backend.kernels) {
-    if (kernel->op != frame.op()) continue;
+    if (!frame.is_op_of(*kernel)) continue;
     out_reason = later_refusal(*backend.host, *kernel, frame);
     if (!out_reason.empty()) continue;
     bp_reason reason = claims_refusal(*kernel, flags, frame, is_in_place);

@@ -56,22 +56,51 @@ bool ProgramNode::is_in_place() const {
 
 namespace {
 
+// The op of a node, as this build or the host knows it.
+struct NodeOp {
+  uint32_t op;
+  const bp_op_desc* desc;  // NULL unless it was described at run time.
+
+  uint32_t size_bytes() const {
+    return desc == nullptr ? frame_size_bytes(op) : desc->frame_size_bytes;
+  }
+  OwnedFrame frame(const void* args, uint32_t size_bytes) const {
+    return desc == nullptr ? OwnedFrame(op, args, size_bytes, true)
+                           : OwnedFrame(*desc, args, size_bytes, true);
+  }
+};
+
+// Returns the op with this number. `name` is that of the node, for the text of a failure.
+NodeOp find_op(uint32_t op, const bp_host* host, const std::string& name) {
+  const std::string subject = "program: " + name + ": ";
+  if (!is_described(op) || host == nullptr) {
+    if (op != 0 && op_name(op) != nullptr) return {op, nullptr};
+    throw StatusError(BP_UNSUPPORTED,
+                      subject + "op " + std::to_string(op) + " is not known to this build");
+  }
+  try {
+    return {op, &described_op(*host, op)};
+  } catch (const StatusError& e) {
+    throw StatusError(e.status(), subject + e.what());
+  }
+}
+
 // Returns what this build knows of a frame of `size_bytes`: a shorter one of an older caller with
 // zeros behind its end, and of a longer one the part that is known, if its further bytes are zero.
 // Else it returns the whole frame, which no kernel takes.
-OwnedFrame known_part(uint32_t op, const void* args, uint32_t size_bytes) {
-  const uint32_t known_bytes = frame_size_bytes(op);
+OwnedFrame known_part(const NodeOp& op, const void* args, uint32_t size_bytes) {
+  const uint32_t known_bytes = op.size_bytes();
   const auto* const bytes = static_cast<const std::byte*>(args);
   if (size_bytes == known_bytes ||
       (size_bytes > known_bytes &&
        std::any_of(bytes + known_bytes, bytes + size_bytes,
                    [](std::byte byte) { return byte != std::byte{0}; }))) {
-    return OwnedFrame(op, args, size_bytes, true);
+    return op.frame(args, size_bytes);
   }
   std::vector<uint64_t> words(known_bytes / sizeof(uint64_t));
   std::memcpy(words.data(), args, std::min(size_bytes, known_bytes));
   std::memcpy(words.data(), &known_bytes, sizeof(known_bytes));
-  return OwnedFrame(op, words.data(), known_bytes, true);
+  return op.frame(words.data(), known_bytes);
 }
 
 void check_buffer_size(const bp_buffer_ref& buffer, uint64_t size_bytes, const std::string& name) {
@@ -106,7 +135,7 @@ void read_content(const bp_program_value& theirs, const std::string& name, Progr
 
 }  // namespace
 
-Program::Program(const bp_program* theirs) {
+Program::Program(const bp_program* theirs, const bp_host* host) {
   if (theirs == nullptr) invalid("data is NULL");
   const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, "compile");
   if (ours.values == nullptr || ours.nodes == nullptr || ours.node_count == 0) {
@@ -120,7 +149,7 @@ Program::Program(const bp_program* theirs) {
   for (size_t i = 0; i < ours.node_count; ++i) {
     const bp_program_node* const node = element(ours.nodes, ours.node_stride_bytes, i);
     check_stride(node, ours.node_stride_bytes, "program: node_stride_bytes");
-    read_node(node, i);
+    read_node(node, i, host);
   }
   if (ours.alias_count != 0 && ours.aliases == nullptr) invalid("aliases is NULL");
   aliases.assign(ours.aliases, ours.aliases + ours.alias_count);
@@ -196,18 +225,12 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
   }
 }
 
-void Program::read_node(const bp_program_node* theirs, size_t index) {
+void Program::read_node(const bp_program_node* theirs, size_t index, const bp_host* host) {
   const auto ours =
       read_desc(theirs, kFirstSize<bp_program_node>, BP_STRUCT_PROGRAM_NODE, "compile");
   const std::string name = numbered("node", index);
   if (ours.args == nullptr) invalid(name + ": args is NULL");
-  if (ours.op == 0 || op_name(ours.op) == nullptr) {
-    constexpr uint32_t kFirstRuntimeOp = 1u << 16;
-    const char* const why = ours.op < kFirstRuntimeOp
-                                ? " is not known to this build"
-                                : " was described at run time, and programs do not take such ops";
-    throw StatusError(BP_UNSUPPORTED, "program: " + name + ": op " + std::to_string(ours.op) + why);
-  }
+  const NodeOp op = find_op(ours.op, host, name);
   if (ours.reserved != 0) invalid(name + ": reserved is not 0");
   uint32_t size_bytes = 0;
   std::memcpy(&size_bytes, ours.args, sizeof(size_bytes));
@@ -217,7 +240,7 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
                                            std::to_string(kMaxFrameBytes) + " are allowed");
   }
   ProgramNode& node = nodes.emplace_back();
-  node.frame = known_part(ours.op, ours.args, size_bytes);
+  node.frame = known_part(op, ours.args, size_bytes);
   const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
   if (std::ranges::any_of(node.frame.tensors(), has_layout)) {
     invalid(name + ": a tensor has a layout; give NULL, since it has the layout of its value");
@@ -227,8 +250,7 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
   const std::span<const uint32_t> given(ours.values, ours.value_count);
   const size_t count = node.frame.tensors().size();
   const auto unknown = given.subspan(std::min(count, given.size()));
-  const bool is_known =
-      *static_cast<const uint32_t*>(node.frame.data()) <= frame_size_bytes(ours.op);
+  const bool is_known = *static_cast<const uint32_t*>(node.frame.data()) <= op.size_bytes();
   if (is_known && std::ranges::any_of(unknown, [](uint32_t v) { return v != BP_NO_VALUE; })) {
     invalid(name + ": it names " + std::to_string(ours.value_count) +
             " values, and the frame has " + std::to_string(count) + " tensors");

@@ -105,9 +105,9 @@ void Program::write_to(std::vector<uint64_t>& words, const std::string& call) co
   }
 }
 
-Program::Program(const std::vector<uint64_t>& words, size_t& position) {
+Program::Program(const std::vector<uint64_t>& words, size_t& position, const bp_host* host) {
   try {
-    read_words(words, position);
+    read_words(words, position, host);
     check();
   } catch (const StatusError& e) {
     if (e.status() == BP_INCOMPATIBLE) throw;
@@ -115,7 +115,8 @@ Program::Program(const std::vector<uint64_t>& words, size_t& position) {
   }
 }
 
-void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
+void Program::read_words(const std::vector<uint64_t>& words, size_t& position,
+                         const bp_host* host) {
   extents = ProgramExtents(words, position);
   for (uint64_t left = next_count(words, position); left > 0; --left) {
     ProgramValue& value = values.emplace_back();
@@ -138,7 +139,7 @@ void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
     for (uint64_t i = 0; i < count; ++i) {
       node.values.push_back(static_cast<uint32_t>(next_word(words, position)));
     }
-    node.frame = OwnedFrame::read_from(words, position);
+    node.frame = OwnedFrame::read_from(words, position, host);
     if (node.values.size() != node.frame.tensors().size()) {
       throw StatusError(BP_INCOMPATIBLE, "deserialize: a node is damaged");
     }

@@ -33,7 +33,7 @@ const bp_kernel& kernel_for_node(const CompilerBackend& backend, bp_device* devi
       choose_kernel(backend, device, flags, node.frame, node.is_in_place(), reason);
   if (kernel != nullptr) return *kernel;
   throw StatusError(BP_UNSUPPORTED, call + ": node " + std::to_string(index) + ": " +
-                                        op_name(node.frame.op()) + ": " + reason);
+                                        std::string(node.frame.name()) + ": " + reason);
 }
 
 std::vector<uint64_t> sizes_of_values(const Program& program) {

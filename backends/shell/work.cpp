@@ -32,18 +32,6 @@ int64_t byte_of(const Place& place, int64_t relative) {
                                              " from there, which lies in no buffer");
 }
 
-// Returns the description of the op that a kernel names, which was described at run time.
-const bp_op_desc& described(const bp_host& host, const bp_kernel& kernel) {
-  uint32_t op = 0;
-  const bp_op_desc* desc = nullptr;
-  bp_status status = host.op_find(host.self, kernel.op_name, &op);
-  if (status == BP_OK) status = host.op_describe(host.self, op, &desc);
-  if (status == BP_OK) return *desc;
-  throw StatusError(status, std::string(kernel.op_name) +
-                                ": its frame cannot be copied, because the host knows no op of "
-                                "this name");
-}
-
 }  // namespace
 
 Work Work::launch(const bp_host& host, const bp_kernel& kernel, const bp_launch& launch,
@@ -54,7 +42,7 @@ Work Work::launch(const bp_host& host, const bp_kernel& kernel, const bp_launch&
   work.launch_data = launch;
   work.launch_data.next = nullptr;
   work.frame = kernel.op == 0 && kernel.op_name != nullptr
-                   ? OwnedFrame(described(host, kernel), args, kernel.args_size_bytes)
+                   ? OwnedFrame(described_op(host, kernel.op_name), args, kernel.args_size_bytes)
                    : OwnedFrame(kernel.op, args, kernel.args_size_bytes);
   return work;
 }

@@ -46,6 +46,7 @@ Instance::Instance(const bp_host* its_host)
                        std::end(kernels::kKernels));
   // Links are lent to a launch, and the copies of a kernel that takes tiles have none.
   if (options.layouts != LayoutMode::kOnly) plain_kernels.push_back(&kScaledNeg);
+  if (options.has_own_ops) plain_kernels.push_back(&kClip);
   add_kernels(plain_kernels);
   program_kernels = kernels;
   process_groups = collectives->groups.table();
@@ -57,6 +58,10 @@ Instance::Instance(const bp_host* its_host)
   make_layouts(*this);
   make_compiler(*this);
   fit_tables(*this);
+}
+
+std::span<const bp_op_desc> Instance::described_ops() const {
+  return options.has_own_ops ? kOwnOps : std::span<const bp_op_desc>{};
 }
 
 // Waits for running work, and aborts work that waits for an event which nobody can signal any more.

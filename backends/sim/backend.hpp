@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct Instance : BackendInstance {
   ~Instance();
 
   bool wait_for_work(uint64_t timeout_ns) { return executors.wait_idle(timeout_ns); }
+  std::span<const bp_op_desc> described_ops() const;
 
   const Options options;
   std::vector<const bp_kernel*> plain_kernels;  // The originals of `kernels`.
@@ -77,5 +79,9 @@ extern const bp_virtual_memory_ops kVirtualMemory;
 extern const bp_semaphore_ops kSemaphores;
 extern const bp_test_fault_ops kFaults;
 extern const bp_kernel kScaledNeg;
+
+// The ops of the device's own, and their kernels.
+extern const std::span<const bp_op_desc> kOwnOps;
+extern const bp_kernel kClip;
 
 }  // namespace bp::sim

@@ -61,12 +61,10 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const FrameMember& m
   uses.push_back(b.use(begin, size_bytes, access));
 }
 
-}  // namespace
-
-std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream) {
+std::vector<Use> uses_of_members(std::span<const FrameMember> members, const void* args,
+                                 const Stream& stream, bool any_offset) {
   std::vector<Use> uses;
-  const bool any_offset = op == BP_OP_COPY;
-  for (const FrameMember& member : frame_members(op)) {
+  for (const FrameMember& member : members) {
     if (!member.is_argument()) continue;
     if (!member.is_list()) {
       add_tensor(uses, value_at<const bp_tensor*>(args, member.offset), member, stream, any_offset);
@@ -77,6 +75,16 @@ std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stre
     for (uint64_t k = 0; k < count; ++k) add_tensor(uses, list[k], member, stream, any_offset);
   }
   return uses;
+}
+
+}  // namespace
+
+std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream) {
+  return uses_of_members(frame_members(op), args, stream, op == BP_OP_COPY);
+}
+
+std::vector<Use> uses_of_frame(const bp_op_desc& op, const void* args, const Stream& stream) {
+  return uses_of_members(frame_members(op), args, stream, false);
 }
 
 void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& stream,

@@ -87,6 +87,8 @@ constexpr Row kRows[] = {
                           std::string_view v) { o.has_native_streams = read_yes_or_no(k, v); }},
     {"layouts",
      [](Options& o, std::string_view k, std::string_view v) { o.layouts = layout_mode(k, v); }},
+    {"ops", [](Options& o, std::string_view k,
+               std::string_view v) { o.has_own_ops = read_yes_or_no(k, v); }},
     {"peer", [](Options& o, std::string_view k,
                 std::string_view v) { o.has_peers = read_yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,

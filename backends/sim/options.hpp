@@ -50,6 +50,7 @@ struct Options {
   bool has_sharing = true;         // Processes can share memory and events.
   bool has_native_streams = true;  // Streams have native handles.
   LayoutMode layouts = LayoutMode::kTiled;
+  bool has_own_ops = false;  // The device describes ops of its own.
   DelayOptions delays;
 };
 

@@ -41,6 +41,7 @@ TEST(SimOptions, AreRefusedWithWhatIsAllowed) {
                                                      {"delay_us", "-1"},
                                                      {"queues", "one"},
                                                      {"layouts", "yes"},
+                                                     {"ops", "own"},
                                                      {"shapes", "free"},
                                                      {"chip_memory_bytes", "much"},
                                                      {"seed", "0xZZ"}};

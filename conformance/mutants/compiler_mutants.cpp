@@ -230,12 +230,31 @@ void bend_memory(Runtime& r) {
   }
 }
 
+// ---- 62: ops that nobody describes --------------------------------------------------------------
+
+// Takes an op that nobody describes for one that no kernel takes.
+bp_status query_unknown(void* self, bp_device* device, const bp_compile_desc* desc,
+                        uint64_t capacity, uint32_t* out_partitions, bp_reason* out_reasons,
+                        uint64_t* out_partition_count) {
+  const bp_compiler_ops& good = runtime_of(self).good.compiler;
+  const bp_status status = good.query(good.self, device, desc, capacity, out_partitions,
+                                      out_reasons, out_partition_count);
+  if (status != BP_NOT_FOUND || capacity != 1) return status;
+  out_partitions[0] = BP_NO_PARTITION;
+  out_reasons[0] = "no kernel takes the op";
+  *out_partition_count = 0;
+  return BP_OK;
+}
+
+void bend_unknown_ops(Runtime& r) { r.bent.compiler.query = query_unknown; }
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "50", .bend = bend_requests, .has_compiler = true},
     {.id = "51", .bend = bend_names, .has_compiler = true},
     {.id = "52", .bend = bend_constants, .has_compiler = true},
     {.id = "53", .bend = bend_ranges, .has_compiler = true},
     {.id = "56", .bend = bend_memory, .has_compiler = true},
+    {.id = "62", .bend = bend_unknown_ops, .has_compiler = true},
 };
 
 }  // namespace

@@ -185,6 +185,7 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"56:alias", "aliases ignored", "compiler.*alias*:compiler.output_may*", "*", "*", true,
      "COMPILER-24"},
     {"56:layout", "layouts of values ignored", "compiler.*layouts*", "*", "*", true, "COMPILER-22"},
+    {"62", "op of nobody is a plain refusal", "compiler.ops_of_nobody*", "*", "*", true, "OP-11"},
     {"abi_overrun", "writes past the reply", "abi.*", "*", "overrun", true, "SIZE-2"},
     {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
      "SIZE-2"},

@@ -138,7 +138,12 @@ typedef struct bp_program_node {
    * BP_KERNEL_TAKES_ACC_OPERAND: a host gives inline operands so. */
   const uint32_t* values;
   uint64_t value_count;
-  uint32_t op;       /* A BP_OP_* id. */
+  /* A BP_OP_* id, or the number that this host gave an op that was described at run time. [OP-11]
+   * fingerprint() and serialize() name such an op by its name: a process in which it has another
+   * number gets the same fingerprint, and takes the bytes. An op that nobody describes is
+   * BP_NOT_FOUND. Bytes with an op that nobody describes, or whose frame is described in another
+   * way, are BP_INCOMPATIBLE for deserialize(), and the text has the name of the op. */
+  uint32_t op;
   uint32_t reserved; /* 0. */
   /* [COMPILER-19] In each launch an attribute with a binding is the number of its extent; what the
    * frame has in its place is not read. A binding to anything but an integer attribute, and an

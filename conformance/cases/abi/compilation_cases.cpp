@@ -64,6 +64,24 @@ void options_of_nobody_are_not_found(Context& t) {
                    BP_NOT_FOUND, "query with an option that nobody has");
 }
 
+void ops_of_nobody_are_not_found(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  ProgramMaker maker;
+  make_sums(maker);
+  compile_program(t, maker);
+  ProgramMaker odd;
+  const uint32_t x = odd.add_value(BP_VALUE_INPUT), y = odd.add_value(BP_VALUE_OUTPUT);
+  odd.add_node(UINT32_MAX, x, x, y);
+  const std::string text = refusal_of(t, odd.desc(), BP_NOT_FOUND, "an op that nobody describes");
+  t.expect(text.find(std::to_string(UINT32_MAX)) != std::string::npos, "the text names the op");
+  uint32_t partition = 0;
+  bp_reason reason = nullptr;
+  uint64_t count = 0;
+  t.expect_refused(
+      compiler.query(compiler.self, t.target().device, &odd.desc(), 1, &partition, &reason, &count),
+      BP_NOT_FOUND, "query with an op that nobody describes");
+}
+
 // Stops a compilation at a call of should_stop().
 struct Stop {
   static uint32_t ask(void* self) {
@@ -196,6 +214,7 @@ void add_compilation_cases(std::vector<Case>& cases) {
       cases, "compiler",
       {
           {"options_of_nobody_are_not_found", {"COMPILER-8"}, options_of_nobody_are_not_found},
+          {"ops_of_nobody_are_not_found", {"OP-11"}, ops_of_nobody_are_not_found},
           {"stopped_compilations_leave_nothing",
            {"COMPILER-9"},
            stopped_compilations_leave_nothing},

@@ -41,32 +41,6 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-// A frame of a plan whose tensors have no memory.
-class BareFrame {
- public:
-  explicit BareFrame(const DescribedPlan& plan, bool has_outputs)
-      : words_(plan.frame), tensors_(plan.tensors.size()), strides_(plan.tensors.size()) {
-    for (size_t i = 0; i < plan.tensors.size(); ++i) {
-      const DescribedTensor& each = plan.tensors[i];
-      const bool is_needed = has_outputs || !each.is_output || is_given_shape(*each.argument) ||
-                             each.argument->dtype_count != 0;
-      if (!each.is_given || !is_needed) continue;
-      strides_[i] = row_major(each.shape);
-      tensors_[i].shape = each.shape.data();
-      tensors_[i].strides = strides_[i].data();
-      tensors_[i].ndim = static_cast<uint32_t>(each.shape.size());
-      tensors_[i].dtype = each.dtype;
-      put(words_, each.argument->offset_bytes, const_cast<const bp_tensor*>(&tensors_[i]));
-    }
-  }
-  const void* data() const { return words_.data(); }
-
- private:
-  std::vector<uint64_t> words_;
-  std::vector<bp_tensor> tensors_;
-  std::vector<std::vector<int64_t>> strides_;
-};
-
 // Sets the outputs as the description infers them. Returns whether it accepts the inputs.
 bool infer(DescribedPlan& plan) {
   bp_op_output outputs[64];
@@ -242,6 +216,22 @@ DoubleDouble draw_value(bp_dtype dtype, std::mt19937_64& random) {
 }
 
 }  // namespace
+
+BareFrame::BareFrame(const DescribedPlan& plan, bool has_outputs)
+    : words_(plan.frame), tensors_(plan.tensors.size()), strides_(plan.tensors.size()) {
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const DescribedTensor& each = plan.tensors[i];
+    const bool is_needed = has_outputs || !each.is_output || is_given_shape(*each.argument) ||
+                           each.argument->dtype_count != 0;
+    if (!each.is_given || !is_needed) continue;
+    strides_[i] = row_major(each.shape);
+    tensors_[i].shape = each.shape.data();
+    tensors_[i].strides = strides_[i].data();
+    tensors_[i].ndim = static_cast<uint32_t>(each.shape.size());
+    tensors_[i].dtype = each.dtype;
+    put(words_, each.argument->offset_bytes, const_cast<const bp_tensor*>(&tensors_[i]));
+  }
+}
 
 std::vector<const bp_op_desc*> described_ops(const bp_target& target) {
   std::vector<const bp_op_desc*> ops;

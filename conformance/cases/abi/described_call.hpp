@@ -31,6 +31,21 @@ struct DescribedPlan {
   std::vector<std::vector<int64_t>> lists;  // The values of lists of integers, by argument.
 };
 
+// A frame of a plan whose tensors have no memory. Outputs are left out unless `has_outputs`, or the
+// caller chooses something of them.
+class BareFrame {
+ public:
+  BareFrame(const DescribedPlan& plan, bool has_outputs);
+  BareFrame(const BareFrame&) = delete;
+
+  const void* data() const { return words_.data(); }
+
+ private:
+  std::vector<uint64_t> words_;
+  std::vector<bp_tensor> tensors_;
+  std::vector<std::vector<int64_t>> strides_;
+};
+
 // Returns the description of each op of this device's kernels that was described at run time.
 std::vector<const bp_op_desc*> described_ops(const bp_target& target);
 

@@ -1,12 +1,13 @@
 // Cases for the ops that a backend describes at run time. They are made from the descriptions, and
 // know no op by its name.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "conformance/cases/abi/described_call.hpp"
+#include "conformance/cases/abi/described_program.hpp"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
+#include "conformance/numerics/agreement.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/required_layouts.hpp"
 
@@ -43,12 +44,6 @@ void for_each_call(Context& t, Body&& body) {
   }
 }
 
-// Returns how much a result may differ, relative to the largest one: half of the bits. [OP-8]
-double tolerance(bp_dtype dtype) {
-  if (!is_float(dtype)) return 0;
-  return std::sqrt(ulp(dtype, 1.0));
-}
-
 std::string place_text(const DescribedTensor& output, size_t element) {
   return std::string(output.argument->name) + ", element " + std::to_string(element);
 }
@@ -56,19 +51,15 @@ std::string place_text(const DescribedTensor& output, size_t element) {
 // Compares outputs. The results of different kernels may differ by the tolerance.
 void expect_close(Context& t, const DescribedPlan& plan, const DescribedTensor& output,
                   const Elements& got, const Elements& wanted, const std::string& what) {
-  double largest = 0;
+  Agreement agreement(output.dtype);
   const auto value = [&](const std::vector<std::byte>& element) {
     return load_element(output.dtype, element.data()).hi;
   };
-  for (const auto& each : wanted) {
-    if (std::isfinite(value(each))) largest = std::max(largest, std::abs(value(each)));
-  }
-  const double bound = tolerance(output.dtype) * largest;
+  for (const auto& each : wanted) agreement.add(value(each));
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (got[i] == wanted[i]) continue;
     const double a = value(got[i]), b = value(wanted[i]);
-    const bool is_close = (std::isnan(a) && std::isnan(b)) || a == b || std::abs(a - b) <= bound;
-    if (is_close) continue;
+    if (agreement.holds(a, b)) continue;
     t.add({std::string(plan.op->name) + ": " + place_text(output, i) + " is " + std::to_string(a) +
                ", and " + what + " gives " + std::to_string(b),
            "values", "OP-8"});
@@ -213,6 +204,43 @@ void deterministic_kernels_repeat_their_bits(Context& t) {
   });
 }
 
+// Returns the executable that deserialize() makes of the bytes of another one.
+OwnedExecutable read_again(Context& t, const OwnedExecutable& executable) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  const std::vector<uint8_t> bytes = serialized(t, executable);
+  bp_executable* read = nullptr;
+  t.require_ok(compiler.deserialize(compiler.self, t.target().device, bytes.data(), bytes.size(),
+                                    nullptr, &read),
+               "deserialize");
+  return OwnedExecutable(read, {&compiler});
+}
+
+void programs_hold_described_ops(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  int compiled = 0;
+  for_each_call(t, [&](const DescribedPlan& plan) {
+    const DescribedProgram program(plan);
+    uint32_t partition = 0;
+    bp_reason reason = nullptr;
+    uint64_t count = 0;
+    t.require_ok(compiler.query(compiler.self, t.target().device, &program.desc(), 1, &partition,
+                                &reason, &count),
+                 "query");
+    if (reason != nullptr) return;  // The compiler has no kernel for the op.
+    ++compiled;
+    const OwnedExecutable executable = compile_taken(t, program.desc());
+    DescribedCall plain(t, t.target(), plan, kLayouts[0], t.seed());
+    t.require_ok(plain.launch(BP_KERNEL_NATIVE), "launch of the kernel");
+    DescribedCall whole(t, t.target(), plan, kLayouts[0], t.seed());
+    t.require_ok(program.launch(t, executable, whole), "launch of the program");
+    expect_equal_results(t, plan, whole, plain, "a launch of the op alone");
+    DescribedCall again(t, t.target(), plan, kLayouts[0], t.seed());
+    t.require_ok(program.launch(t, read_again(t, executable), again), "launch of the bytes");
+    expect_equal_results(t, plan, again, plain, "a launch of the op alone");
+  });
+  if (compiled == 0) t.not_supported("the compiler takes no op that the backend describes");
+}
+
 // Bends one thing of a call, asks for a check, which must refuse it with a text, and bends it back.
 class Bends {
  public:
@@ -319,6 +347,7 @@ void add_described_op_cases(std::vector<Case>& cases) {
        {"frames_that_break_the_description_are_refused",
         {"KERNEL-4", "KERNEL-7"},
         frames_that_break_the_description_are_refused},
+       {"programs_hold_described_ops", {"OP-11", "COMPILER-1"}, programs_hold_described_ops},
        {"unknown_launch_flags_are_refused", {"KERNEL-2"}, unknown_launch_flags_are_refused}});
   for (size_t i = first; i < cases.size(); ++i) cases[i].is_mandatory = false;
 }

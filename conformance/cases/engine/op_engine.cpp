@@ -76,10 +76,15 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   const bool is_mandatory = claims_profile(*t.target().properties, info.profile);
   const bool is_hole = is_dense || !is_served(t, op_case, data, dense, BP_KERNEL_NATIVE);
   const bool is_core = !info.is_decomposable && op_case.optional_part.empty();
+  // The host decomposes only where the run asks for it, in order to judge what it gives.
+  if (seen.source == BP_KERNEL_DECOMPOSED) {
+    const bool is_formula = std::string_view(seen.kernel->name) == "decomposition";
+    return t.fallback(is_formula ? "decomposed" : "service");
+  }
   if (is_core && is_mandatory && is_hole) {
     t.missing(std::string(info.name) + " is a core op, and only a fallback serves it");
   }
-  t.fallback(seen.source == BP_KERNEL_DECOMPOSED ? "decomposed" : "host");
+  t.fallback("host");
 }
 
 // A coverage table is honest only if it claims what works. If a call that supports() refuses gives

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "backplane/backend.h"
 #include "backplane/compiler.h"
 #include "backplane/operator.h"
 #include "backplane/tensor.h"
@@ -47,6 +49,17 @@ std::span<const FrameMember> frame_members();
 // Returns the rows of an op; none of an op that this build does not know.
 std::span<const FrameMember> frame_members(uint32_t op);
 
+// Returns the same of an op that was described at run time. The rows have no number of an op.
+std::vector<FrameMember> frame_members(const bp_op_desc& desc);
+
+// Returns the description of an op that was described at run time. Throws StatusError with the
+// status and the text of the host if nobody describes it.
+const bp_op_desc& described_op(const bp_host& host, uint32_t op);
+const bp_op_desc& described_op(const bp_host& host, const char* name);
+
+// Returns whether `op` is the number of an op that was described at run time.
+constexpr bool is_described(uint32_t op) { return op >= 1u << 16; }
+
 // Returns the tensor that the frame `args` has as tensor argument `argument`; NULL if it is not
 // given, or is a list. Throws StatusError of BP_INVALID_ARGUMENT, whose text begins with `call`, if
 // the op has fewer tensor arguments.
@@ -80,7 +93,8 @@ class OwnedFrame {
   OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes, bool fills_strides = false);
 
   // Copies a frame of an op that was described at run time. The host keeps `desc` for ever.
-  OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes);
+  OwnedFrame(const bp_op_desc& desc, const void* args, uint32_t size_bytes,
+             bool fills_strides = false);
 
   OwnedFrame(OwnedFrame&&) = default;
   OwnedFrame& operator=(OwnedFrame&&) = default;
@@ -105,6 +119,9 @@ class OwnedFrame {
   void bind(const bp_extent_binding& binding, int64_t number, const std::string& subject);
 
   uint32_t op() const { return op_; }
+  // Returns whether a kernel is one of this frame's op. A kernel names an op that was described at
+  // run time.
+  bool is_op_of(const bp_kernel& kernel) const;
   const char* name() const { return desc_ == nullptr ? op_name(op_) : desc_->name; }
   const void* data() const { return words_.data(); }
 
@@ -116,22 +133,26 @@ class OwnedFrame {
   const std::vector<FrameArgument>& arguments() const { return arguments_; }
 
   // Appends the frame to `words`, with 1 in place of each pointer that is given, and then what the
-  // pointers point to.
+  // pointers point to. An op that was described at run time is written as its name and members.
   void write_to(std::vector<uint64_t>& words) const;
 
   // Reads what write_to() wrote, from words[position] on, and moves `position` behind it. Throws
-  // StatusError of BP_INCOMPATIBLE if write_to() cannot have written it.
-  static OwnedFrame read_from(const std::vector<uint64_t>& words, size_t& position);
+  // StatusError of BP_INCOMPATIBLE if write_to() cannot have written it. `host` knows the ops that
+  // were described at run time, and has them with the members that were written; NULL: there are
+  // none.
+  static OwnedFrame read_from(const std::vector<uint64_t>& words, size_t& position,
+                              const bp_host* host = nullptr);
 
  private:
   OwnedFrame copy_of(const void* args, uint32_t size_bytes) const;
+  std::vector<FrameMember> members() const;
   [[noreturn]] void invalid(const std::string& text) const;
   void own_members(std::span<const FrameMember> members);
   bp_tensor* own(const bp_tensor* theirs);
   void own_program();
   void own_member(const FrameMember& member, uint32_t index);
   void own_numbers(size_t offset, uint64_t count);
-  const FrameMember* integer_at(uint32_t offset) const;
+  std::optional<FrameMember> integer_at(uint32_t offset) const;
   void add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index, bool is_first);
 
   template <typename T>

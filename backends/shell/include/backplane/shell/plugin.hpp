@@ -57,28 +57,6 @@ bp_status shut_down(void* self, uint64_t timeout_ns) {
   return BP_OK;
 }
 
-// Returns the table of a backend whose Instance derives from BackendInstance (instance.hpp).
-// shutdown() deletes the object of type `Whole` that the instance is, or is a part of. Before that,
-// it calls the optional
-//   bool wait_for_work(uint64_t timeout_ns)   waits for work that ends without the host; returns
-//                                             false if timeout_ns passed first
-// An Instance without it runs no work behind a call. Its destructor waits for ever, so it is not
-// called for a timeout that never passes.
-template <typename Instance, typename Whole = Instance>
-bp_backend backend_table(Instance* self, const char* name, const char* version) {
-  return {.struct_size = sizeof(bp_backend),
-          .struct_type = BP_STRUCT_BACKEND,
-          .self = self,
-          .name = name,
-          .version = version,
-          .register_all = [](void* its_self, const bp_registrar* registrar) -> bp_status {
-            return entry<Instance>(its_self,
-                                   [&](const Instance& i) { return i.register_tables(registrar); });
-          },
-          .shutdown = shut_down<Instance, Whole>,
-          .get_extension = get_test_faults<Instance>};
-}
-
 // Returns a copy of a backend's table whose `self` is the instance.
 template <typename Ops>
 Ops with_self(Ops ops, void* self) {
@@ -118,6 +96,13 @@ class Registration {
     status_ = (registrar_.*entry)(registrar_.self, 0, nullptr, &ops, nullptr);
   }
 
+  // Describes ops of the backend's own. It does nothing if the host lacks the member.
+  void add_ops(std::span<const bp_op_desc> ops) {
+    if (status_ != BP_OK || ops.empty() || registrar_.add_ops == nullptr) return;
+    status_ = registrar_.add_ops(registrar_.self, ops.size(), ops.data(), sizeof(bp_op_desc),
+                                 nullptr, nullptr);
+  }
+
   // Adds kernels for `devices`, or for all devices of the backend if that is empty.
   void add_kernels(std::span<const bp_kernel> kernels, std::span<bp_device* const> devices = {}) {
     for (const bp_kernel& kernel : kernels) {
@@ -135,5 +120,38 @@ class Registration {
   bp_registrar registrar_{};
   bp_status status_ = BP_OK;
 };
+
+template <typename Instance>
+bp_status register_all(void* self, const bp_registrar* registrar) {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+    if constexpr (requires { i.described_ops(); }) {
+      Registration to(registrar);
+      to.add_ops(i.described_ops());
+      if (to.status() != BP_OK) return to.status();
+    }
+    return i.register_tables(registrar);
+  });
+}
+
+// Returns the table of a backend whose Instance derives from BackendInstance (instance.hpp).
+// register_all() registers its tables, and before that the ops of the optional
+//   std::span<const bp_op_desc> described_ops() const   ops of the backend's own
+// shutdown() deletes the object of type `Whole` that the instance is, or is a part of. Before that,
+// it calls the optional
+//   bool wait_for_work(uint64_t timeout_ns)   waits for work that ends without the host; returns
+//                                             false if timeout_ns passed first
+// An Instance without it runs no work behind a call. Its destructor waits for ever, so it is not
+// called for a timeout that never passes.
+template <typename Instance, typename Whole = Instance>
+bp_backend backend_table(Instance* self, const char* name, const char* version) {
+  return {.struct_size = sizeof(bp_backend),
+          .struct_type = BP_STRUCT_BACKEND,
+          .self = self,
+          .name = name,
+          .version = version,
+          .register_all = register_all<Instance>,
+          .shutdown = shut_down<Instance, Whole>,
+          .get_extension = get_test_faults<Instance>};
+}
 
 }  // namespace bp

@@ -66,12 +66,13 @@ struct ProgramNode {
 };
 
 struct Program {
-  // Reads a program of the host. Throws StatusError if it is not valid.
-  explicit Program(const bp_program* theirs);
+  // Reads a program of the host. Throws StatusError if it is not valid. `host` knows the ops that
+  // were described at run time; NULL: there are none.
+  explicit Program(const bp_program* theirs, const bp_host* host = nullptr);
 
   // Reads what write() wrote. Throws StatusError of BP_INCOMPATIBLE if write() cannot have written
   // it.
-  Program(const std::vector<uint64_t>& words, size_t& position);
+  Program(const std::vector<uint64_t>& words, size_t& position, const bp_host* host = nullptr);
 
   // Writes the keys of constants in place of their bytes. Throws StatusError of BP_UNSUPPORTED,
   // whose text begins with `call`, for a constant in a buffer that has no key.
@@ -111,9 +112,9 @@ struct Program {
  private:
   Program() = default;
   void read_values(const bp_program& theirs);
-  void read_words(const std::vector<uint64_t>& words, size_t& position);
+  void read_words(const std::vector<uint64_t>& words, size_t& position, const bp_host* host);
   void read_value(const bp_program_value* theirs, size_t index);
-  void read_node(const bp_program_node* theirs, size_t index);
+  void read_node(const bp_program_node* theirs, size_t index, const bp_host* host);
   void read_layout(const bp_program_value& theirs, size_t index);
   void check_whole(const bp_tensor& tensor, size_t value, const std::string& name) const;
   void check_value(size_t index) const;
