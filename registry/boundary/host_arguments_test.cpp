@@ -14,6 +14,7 @@
 #include "backplane/blocks.h"
 #include "backplane/capture.h"
 #include "backplane/dlpack.h"
+#include "backplane/program.h"
 #include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
 #include "registry/tests/fake_graphs.hpp"
@@ -57,6 +58,9 @@ struct World {
     }
   };
 
+  bp_compile_desc compilation{};
+  const bp_compile_desc* whole = nullptr;
+  bp_decomposed_program* decomposed = nullptr;
   bp_kernel kernel = make_kernel("add.any");
   LateBlocks wrapped;
   FakeGraphs graphs;  // They outlive the registry, and so does the backend.
@@ -400,6 +404,21 @@ constexpr Row kRows[] = {
     {"bp_memory_snapshot", "out_size", kRefused,
      [](World& w) { return bp_memory_snapshot(w.target, 64, w.text, nullptr); }},
 
+    {"bp_program_decompose", "target", kRefused,
+     [](World& w) { return bp_program_decompose(nullptr, &w.compilation, &w.decomposed); }},
+    {"bp_program_decompose", "desc", kRefused,
+     [](World& w) { return bp_program_decompose(w.target, nullptr, &w.decomposed); }},
+    {"bp_program_decompose", "out_program", kRefused,
+     [](World& w) { return bp_program_decompose(w.target, &w.compilation, nullptr); }},
+    {"bp_decomposed_program_desc", "program", kRefused,
+     [](World& w) { return bp_decomposed_program_desc(nullptr, &w.whole); }},
+    {"bp_decomposed_program_desc", "out_desc", kRefused,
+     [](World& w) {
+       return bp_decomposed_program_desc(reinterpret_cast<bp_decomposed_program*>(&w), nullptr);
+     }},
+    {"bp_decomposed_program_release", "program", BP_OK,
+     [](World&) { return bp_decomposed_program_release(nullptr); }},
+
     {"bp_capture_begin", "target", kRefused,
      [](World& w) { return bp_capture_begin(nullptr, nullptr, &w.capture_desc, &w.capture); }},
     {"bp_capture_begin", "stream", BP_OK,
@@ -494,7 +513,7 @@ constexpr Row kRows[] = {
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
   for (const char* name :
-       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "transfers.h"}) {
+       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "program.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     EXPECT_TRUE(file) << name;
     std::ostringstream read;

@@ -14,6 +14,7 @@
 #include "backplane/blocks.h"
 #include "backplane/capture.h"
 #include "backplane/dlpack.h"
+#include "backplane/program.h"
 #include "backplane/registry.hpp"
 #include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
@@ -111,6 +112,9 @@ constexpr Row kRows[] = {
     {"bp_captured_graph_bind", kRefused, with_zeros<bp_captured_graph_bind>},
     {"bp_captured_graph_get_info", kRefused, with_zeros<bp_captured_graph_get_info>},
     {"bp_captured_graph_destroy", BP_OK, with_zeros<bp_captured_graph_destroy>},
+    {"bp_program_decompose", kRefused, with_zeros<bp_program_decompose>},
+    {"bp_decomposed_program_desc", kRefused, with_zeros<bp_decomposed_program_desc>},
+    {"bp_decomposed_program_release", BP_OK, with_zeros<bp_decomposed_program_release>},
     {"bp_block_upload", kRefused, with_zeros<bp_block_upload>},
     {"bp_block_download", kRefused, with_zeros<bp_block_download>},
     {"bp_copy_tensor", kRefused, with_zeros<bp_copy_tensor>},
@@ -126,7 +130,7 @@ TEST(HostNulls, HaveARowForEachFunction) {
   std::set<std::string> rows, declared;
   for (const Row& row : kRows) EXPECT_TRUE(rows.insert(row.function).second) << row.function;
   for (const char* name :
-       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "transfers.h"}) {
+       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "program.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     std::ostringstream read;
     read << file.rdbuf();
