@@ -132,6 +132,10 @@ void add_data(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->check(CLI::IsMember({"nan", "ff", "random"}))
       ->capture_default_str()
       ->group(group);
+  app.add_flag("--allow-decompositions", line.run.session.setup.allows_decompositions,
+               "let the host serve calls that no kernel takes, by decompositions and in other "
+               "dtypes, and judge the results; these cases are Fallbacks")
+      ->group(group);
 }
 
 void add_workers(CLI::App& app, CommandLine& line) {

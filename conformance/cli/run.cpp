@@ -236,6 +236,7 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
   add("--device", setup.device, "");
   add("--canary", std::to_string(cases.canary_bytes), std::to_string(usual.canary_bytes));
   add("--poison", cases.poison, usual.poison);
+  if (setup.allows_decompositions) flags.emplace_back("--allow-decompositions");
   add("--shrunk", line.shrunk, "");
   if (setup.recording.seeds_weights) flags.emplace_back("--seed-weights");
   if (setup.recording.is_partial) flags.emplace_back("--partial");

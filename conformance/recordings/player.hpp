@@ -113,6 +113,7 @@ class Player {
   LineResult judge(const nlohmann::json& line, const RecordedLaunch& launch, const OpCase* op_case,
                    const std::vector<Elements>& inputs, const bp_kernel* kernel);
   std::string difference(const nlohmann::json& line, const RecordedLaunch& launch, uint64_t on);
+  bool agrees(const nlohmann::json& line, const RecordedLaunch& launch, uint64_t on);
   Elements read_elements(const RecordedTensor& tensor, uint64_t on);
   OutputView read_output(const RecordedTensor& tensor, uint64_t on);
   std::vector<std::byte> read_tensor(const RecordedTensor& tensor, uint64_t on);

@@ -268,16 +268,19 @@ class Page {
 
   // Writes how the calls were served. Every fallback is counted here.
   void write_served() {
-    size_t native = 0, decomposed = 0, host = 0;
+    size_t native = 0, decomposed = 0, services = 0, host = 0;
     for (const Judged& judged : summary_.judged) {
       const Result& result = judged.result;
       const bool is_fallback = result.outcome == Outcome::kFallback;
       decomposed += is_fallback && result.cause == "decomposed";
+      services += is_fallback && result.cause == "service";
       host += is_fallback && result.cause == "host";
       native += count_of(result.outcome) == Count::kPassed && result.details.contains("kernel");
     }
     out_ << "served: " << native << " cases on kernels of the backend, " << decomposed
-         << " decomposed, " << host << " on the host";
+         << " decomposed, ";
+    if (services != 0) out_ << services << " in another dtype or at other offsets, ";
+    out_ << host << " on the host";
     if (report_.dispatch) {
       const DispatchCounts& calls = *report_.dispatch;
       out_ << "; calls through the registry: " << calls.native << " native";

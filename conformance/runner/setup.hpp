@@ -33,6 +33,7 @@ struct WorkerSetup {
   PerfOptions perf;           // Options of cases that are timed.
   RecordingSource recording;  // The recording, if cases come from one.
   int parent = 0;             // The supervisor's process id.
+  bool allows_decompositions = false;  // The host may serve calls that no kernel takes.
 };
 
 // The counts of calls that went through a registry: bp_dispatch_statistics.

@@ -107,7 +107,8 @@ class Worker {
   std::string find_target(json& hello) {
     // A recording was made of a program that had these services.
     const bp_registry_flags is_pure =
-        BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION;
+        BP_REGISTRY_FORBID_HOST_FALLBACK |
+        (setup_.allows_decompositions ? 0 : BP_REGISTRY_FORBID_DECOMPOSITION);
     const bool is_replay = !setup_.recording.path.empty();
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),

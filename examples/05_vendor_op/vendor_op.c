@@ -158,10 +158,16 @@ static int run(bp_registry* registry, int count, char** plugins) {
   for (int i = 0; i < count; ++i) {
     const bp_plugin* plugin = NULL;
     if (failed(bp_registry_load(registry, plugins[i], 0, NULL, &plugin), plugins[i])) return 1;
+    /* A description or a kernel that the host rejects stands here, with the reason. */
+    fputs(plugin->refusals, stderr);
   }
   for (int n = 0; n < 2; ++n) {
     const bp_op_desc* op = NULL;
     const uint32_t number = bp_op_from_name(kNames[n]);
+    if (number == 0) {
+      fprintf(stderr, "%s: no plugin that was loaded describes this op\n", kNames[n]);
+      return 1;
+    }
     if (failed(bp_op_describe(number, &op), kNames[n])) return 1;
     printf("%s: %s\n%s\n", op->name, op->doc, op->decomposition);
     for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
