@@ -166,6 +166,7 @@ TEST(ReproFlags, AreThoseThatDifferFromTheUsualOnes) {
       << "these change no result";
   EXPECT_EQ(flags({"--device", "1", "--option", "a=b=c", "--option", "a=", "--canary", "0"}),
             (Words{"--option", "a=b=c", "--option", "a=", "--device", "1", "--canary", "0"}));
+  EXPECT_EQ(flags({"--allow-decompositions"}), (Words{"--allow-decompositions"}));
   EXPECT_EQ(flags({"--poison", "ff", "--layers", "leak", "--layer-options", "leak.x=1"}),
             (Words{"--layers", "leak", "--layer-options", "leak.x=1", "--poison", "ff"}));
   EXPECT_EQ(repro_flags(parse_command_line({"replay", "x", "r", "--partial", "--seed-weights"})),

@@ -30,9 +30,9 @@ struct WorkerSetup {
   std::string layers, layer_options;  // The layers of the registry; "" leaves them to the
                                       // environment.
   CaseOptions case_options;
-  PerfOptions perf;           // Options of cases that are timed.
-  RecordingSource recording;  // The recording, if cases come from one.
-  int parent = 0;             // The supervisor's process id.
+  PerfOptions perf;                    // Options of cases that are timed.
+  RecordingSource recording;           // The recording, if cases come from one.
+  int parent = 0;                      // The supervisor's process id.
   bool allows_decompositions = false;  // The host may serve calls that no kernel takes.
 };
 
