@@ -9,7 +9,10 @@ namespace bp::vulkan::corrections {
 
 using uint = uint32_t;
 
+// The names are those of GLSL.
+// NOLINTNEXTLINE(readability-identifier-naming)
 inline int findMSB(uint x) { return 31 - std::countl_zero(x); }
+// NOLINTNEXTLINE(readability-identifier-naming)
 inline float uintBitsToFloat(uint bits) { return std::bit_cast<float>(bits); }
 
 // The shaders convert without saying so, and do not say that a function is inline.
