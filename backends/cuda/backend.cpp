@@ -17,7 +17,8 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
                        .allocator = kAllocator,
                        .streams = kStreams,
                        .events = kEvents,
-                       .guard = &kGuard}),
+                       .guard = &kGuard,
+                       .semaphores = &kSemaphores}),
       driver(std::move(its_driver)),
       options(read_options(*its_host)) {
   engines = std::make_unique<Engines>(*host, options.libraries);

@@ -64,6 +64,7 @@ extern const bp_device_ops kDevices;
 extern const bp_allocator_ops kAllocator;
 extern const bp_stream_ops kStreams;
 extern const bp_event_ops kEvents;
+extern const bp_semaphore_ops kSemaphores;
 extern const bp_device_guard_ops kGuard;
 
 }  // namespace bp::cuda

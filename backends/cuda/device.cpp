@@ -53,11 +53,14 @@ Current::~Current() {
 
 void Device::note(const CudaError& error) {
   if (failure_of(error.error()) != Failure::kLoss) return;
-  const std::lock_guard lock(mutex_);
-  if (is_lost_) return;
-  loss_ = name_ + " is lost: " + error.what() +
-          "; CUDA serves this process no more: end it and start another";
-  is_lost_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_lost_) return;
+    loss_ = name_ + " is lost: " + error.what() +
+            "; CUDA serves this process no more: end it and start another";
+    is_lost_.store(true, std::memory_order_release);
+  }
+  lose_semaphores({.status = BP_DEVICE_LOST, .text = loss_});
 }
 
 bool Device::settle(uint64_t timeout_ns) const {
@@ -72,6 +75,7 @@ bool Device::settle(uint64_t timeout_ns) const {
 // recorded on other devices.
 void Device::end_handles() {
   events_.delete_all();
+  semaphores_.delete_all();
   streams_.delete_all();
   buffers_.end_all([](Buffer* buffer) {
     buffer->memory().end();

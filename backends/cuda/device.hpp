@@ -20,6 +20,7 @@ namespace bp::cuda {
 struct Buffer;
 struct Event;
 struct OwnedMemory;
+struct Semaphore;
 struct Stream;
 class Lane;
 class NativeEvent;
@@ -37,7 +38,7 @@ struct DeviceLimits {
   int l2_cache_bytes = 0;
 };
 
-class Device : public DeviceHandles<Stream, Lane, Buffer, Event> {
+class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
  public:
   Device(Instance& instance, const Site& site);
   Device(const Device&) = delete;

@@ -170,6 +170,11 @@ bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
   return held == BP_OK && !has_come ? hold(wait) : held;
 }
 
+bp_status Lane::wait_for(const std::shared_ptr<Point>& point) {
+  const bp_status status = admit();
+  return status == BP_OK ? queue_->wait_for(point) : status;
+}
+
 Reporter Lane::next_reporter(const CheckedIndices& checked) {
   const std::lock_guard lock(mutex_);
   if (slot_ == nullptr || slot_->last() == UINT32_MAX) {
@@ -277,8 +282,12 @@ void Lane::fail(bp_status status, const std::string& text) {
     static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
     return;
   }
+  fail_now(status, text);
+}
+
+void Lane::fail_now(bp_status status, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (failure_.status != BP_OK) return;
+  if (failure_.status != BP_OK || queue_->has_failed()) return;
   failure_ = {.status = status, .text = text};
   has_failed_.store(true, std::memory_order_release);
 }

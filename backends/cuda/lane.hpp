@@ -142,8 +142,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // it.
   bp_status submit_always(std::function<void(const Outcome&)> task);
 
-  // Makes later work wait for `record`.
+  // Makes later work wait for `record`, or for a point that the host completes.
   bp_status wait_for(const std::shared_ptr<Record>& record);
+  bp_status wait_for(const std::shared_ptr<Point>& point);
 
   // A launch that may report bad data, and the word where the next ones do.
   Reporter next_reporter(const CheckedIndices& checked);
@@ -164,6 +165,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void clear_failure();
   // Fails the stream, at once if it is free. The first failure is kept.
   void fail(bp_status status, const std::string& text);
+  // Fails the stream at once, for work that has ended on the device. Work that is held still runs.
+  void fail_now(bp_status status, const std::string& text);
   void abandon() { queue_->abandon(); }
 
   // Returns the outcome of the work in front of work that is submitted now.

@@ -1,6 +1,9 @@
 #include "backends/cuda/stream.hpp"
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/queue_streams.hpp"
@@ -10,27 +13,42 @@ namespace {
 
 // ---- Callbacks ----------------------------------------------------------------------------------
 
+// Work of the host, which gets the outcome of the work in front of it, and fails by throwing.
+using HostWork = std::function<void(const Outcome&)>;
+
 struct Callback {
   std::shared_ptr<Lane> lane;
-  bp_stream_callback_fn* function;
-  void* user_data;
+  HostWork work;
   Outcome before;  // The outcome of earlier submissions.
 };
+
+Outcome outcome_for(const Callback& callback, cudaError_t error) {
+  if (error != cudaSuccess) {
+    return {.status = status_of(error),
+            .text = "work of the stream ended with CUDA error " + std::to_string(error)};
+  }
+  Outcome outcome = callback.lane->outcome();
+  return outcome.status == BP_OK ? callback.before : outcome;
+}
 
 // Runs on a thread of CUDA, on which no CUDA function may be called. The reports of the stream's
 // kernels are in host memory. Unlike a function of cudaLaunchHostFunc(), it is called on a lost
 // device too, with the error.
 void CUDART_CB run_callback(cudaStream_t, cudaError_t error, void* data) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
-  bp_status status = error == cudaSuccess ? bp_status{BP_OK} : status_of(error);
-  if (status == BP_OK) status = callback->lane->outcome().status;
-  if (status == BP_OK) status = callback->before.status;
+  Lane& lane = *callback->lane;
+  try {
+    callback->work(outcome_for(*callback, error));
+  } catch (const StatusError& e) {
+    lane.fail_now(e.status(), e.what());
+  } catch (const std::bad_alloc&) {
+    lane.fail_now(BP_OUT_OF_MEMORY, "out of host memory");
+  }
   // This may be the last reference to the stream, so a thread that may call CUDA releases it.
-  callback->lane->device().bury(std::move(callback->lane));
-  callback->function(callback->user_data, status);
+  lane.device().bury(std::move(callback->lane));
 }
 
-// Tells the call that adds a callback whether the thread that submits it succeeded.
+// Tells the call that submits work of the host whether the thread that submits it succeeded.
 struct Attempt {
   std::mutex mutex;  // It guards the members below.
   bool has_returned = false;
@@ -51,13 +69,31 @@ void submit_callback(Lane& lane, Attempt& attempt, std::unique_ptr<Callback> cal
       attempt.error = {.status = e.status(), .text = e.what()};
       if (!attempt.has_returned) return;
     }
-    // The host relies on the callback. So it runs on this thread, once the earlier work has ended,
-    // and the stream fails.
+    // Others rely on the work. So it runs on this thread, once the earlier work has ended, and the
+    // stream fails.
     lane.device().quietly([&](const Driver&) { driver.cudaStreamSynchronize(lane.native()); });
-    const bp_status before = callback->before.status;
-    callback->function(callback->user_data, before == BP_OK ? e.status() : before);
+    const Outcome& before = callback->before;
+    callback->work(before.status == BP_OK ? Outcome{.status = e.status(), .text = e.what()}
+                                          : before);
     throw;
   }
+}
+
+// Submits work of the host for the entry `call`. It runs when what was submitted to the stream
+// before has ended, also after a failure.
+bp_status submit_host_work(const Stream& s, HostWork work, const char* call) {
+  Lane& lane = *s.lane;
+  lane.device().sweep();
+  auto attempt = std::make_shared<Attempt>();
+  const bp_status status =
+      lane.submit_always([&lane, attempt, work = std::move(work)](const Outcome& before) {
+        submit_callback(lane, *attempt,
+                        std::make_unique<Callback>(lane.shared_from_this(), work, before));
+      });
+  const std::lock_guard lock(attempt->mutex);
+  attempt->has_returned = true;
+  if (status != BP_OK || attempt->error.status == BP_OK) return status;
+  refuse(attempt->error.status, std::string(call) + ": " + attempt->error.text);
 }
 
 // ---- Records ------------------------------------------------------------------------------------
@@ -124,7 +160,23 @@ struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Record>& record) {
     return s.lane->wait_for(record);
   }
-  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* function, void* user_data);
+
+  // The value of a semaphore lies on the host, and the stream is held until it is reached: nothing
+  // could end a wait of CUDA itself with a failure, and work behind it would run.
+  using Semaphore = cuda::Semaphore;
+  static const char* file_kind(const Instance&) { return "backplane.cuda.semaphore"; }
+  static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
+    return s.lane->wait_for(point);
+  }
+  static bp_status run_behind(const Stream& s, HostWork work) {
+    return submit_host_work(s, std::move(work), "semaphore.submit_signal");
+  }
+
+  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* function, void* user_data) {
+    return submit_host_work(
+        s, [function, user_data](const Outcome& before) { function(user_data, before.status); },
+        "stream.add_callback");
+  }
 
   static Stream* wrap_native(Device& d, void* native) {
     if (native == nullptr) {
@@ -194,25 +246,10 @@ struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   }
 };
 
-bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* function, void* user_data) {
-  Lane& lane = *s.lane;
-  lane.device().sweep();
-  auto attempt = std::make_shared<Attempt>();
-  const bp_status status =
-      lane.submit_always([&lane, attempt, function, user_data](const Outcome& before) {
-        submit_callback(lane, *attempt,
-                        std::unique_ptr<Callback>(
-                            new Callback{lane.shared_from_this(), function, user_data, before}));
-      });
-  const std::lock_guard lock(attempt->mutex);
-  attempt->has_returned = true;
-  if (status != BP_OK || attempt->error.status == BP_OK) return status;
-  refuse(attempt->error.status, "stream.add_callback: " + attempt->error.text);
-}
-
 }  // namespace
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();
+constinit const bp_semaphore_ops kSemaphores = SemaphoreOps<Traits>::table();
 
 }  // namespace bp::cuda

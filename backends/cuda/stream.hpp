@@ -9,6 +9,7 @@
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/lane.hpp"
 #include "backplane/shell/lookup.hpp"
+#include "backplane/shell/semaphore_ops.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
@@ -33,6 +34,10 @@ struct Event : Handle, EventOf<Record> {
 
   Event(Device& its_device, bp_event_flags its_flags)
       : Handle(kMagic, its_device), EventOf(its_flags) {}
+};
+
+struct Semaphore : SemaphoreOf<Handle> {
+  using SemaphoreOf::SemaphoreOf;
 };
 
 // The handle types of the ABI are never completed as global structs, because two backends linked

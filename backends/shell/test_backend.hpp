@@ -104,6 +104,7 @@ class TestBackend {
   const bp_allocator_ops* allocator = nullptr;
   const bp_stream_ops* streams = nullptr;
   const bp_event_ops* events = nullptr;
+  const bp_semaphore_ops* semaphores = nullptr;
   const bp_virtual_memory_ops* virtual_memory = nullptr;
   const bp_graph_ops* graphs = nullptr;
   const bp_layout_ops* layouts = nullptr;
@@ -215,6 +216,11 @@ class TestBackend {
     self(it).layouts = ops;
     return BP_OK;
   }
+  static bp_status add_semaphore(void* it, uint64_t, bp_device* const*, const bp_semaphore_ops* ops,
+                                 bp_add_result*) {
+    self(it).semaphores = ops;
+    return BP_OK;
+  }
   static bp_status add_device_guard(void* it, uint64_t, bp_device* const*,
                                     const bp_device_guard_ops* ops, bp_add_result*) {
     self(it).guard = ops;
@@ -242,7 +248,8 @@ class TestBackend {
                           .add_device_guard = add_device_guard,
                           .add_virtual_memory = add_virtual_memory,
                           .add_layout = add_layout,
-                          .add_graph = add_graph};
+                          .add_graph = add_graph,
+                          .add_semaphore = add_semaphore};
 };
 
 // A tensor in a buffer of its own. Its elements are read and written through host memory.

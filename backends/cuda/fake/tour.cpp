@@ -164,6 +164,29 @@ void Tour::visit_held_stream() {
   is_right_ = is_right_ && calls == (is_added ? 1 : 0);
 }
 
+// Lets one stream wait for a value that work of another one signals.
+void Tour::visit_semaphore() {
+  if (here_ == nullptr) return;
+  const bp_semaphore_ops& s = *b_.semaphores;
+  if (!took(s.create(s.self, b_.device, nullptr, &semaphore_), "semaphore.create")) return;
+  took(s.submit_wait(s.self, second_, semaphore_, 1), "submit_wait");
+  const bp_buffer_ref here{here_, 0, kSize};
+  took(b_.allocator->copy_from_host(b_.allocator->self, second_, &here,
+                                    host_bytes(kSize, 's').data(), BP_BORROW_DURING_CALL),
+       "copy_from_host");
+  // If the stream cannot signal, the host does, and the second stream ends.
+  if (!took(s.submit_signal(s.self, first_, semaphore_, 1), "submit_signal")) {
+    took(s.signal(s.self, semaphore_, 1), "semaphore.signal");
+  }
+  synchronize(second_);
+  // The second stream may have failed, and not have waited.
+  took(s.synchronize(s.self, semaphore_, 1, kTimeoutNs), "semaphore.synchronize");
+  uint64_t value = 0;
+  if (took(s.query(s.self, semaphore_, &value), "semaphore.query")) {
+    is_right_ = is_right_ && value == 1;
+  }
+}
+
 void Tour::visit_graph() {
   if (here_ == nullptr || there_ == nullptr) return;
   const bp_graph_ops& g = *b_.graphs;
@@ -216,6 +239,7 @@ bool Tour::run() {
   visit_copies();
   visit_events();
   visit_held_stream();
+  visit_semaphore();
   visit_graph();
   visit_peer();
   took(s.status(s.self, first_), "stream.status");
@@ -231,6 +255,8 @@ void Tour::end() {
   const bp_graph_ops& g = *b_.graphs;
   ended(g.destroy_instance(g.self, std::exchange(instance_, nullptr)), "destroy_instance");
   ended(g.destroy(g.self, std::exchange(graph_, nullptr)), "graph.destroy");
+  ended(b_.semaphores->destroy(b_.semaphores->self, std::exchange(semaphore_, nullptr)),
+        "semaphore.destroy");
   for (bp_event* event : events_)
     ended(b_.events->destroy(b_.events->self, event), "event.destroy");
   for (bp_stream* stream : {first_, second_}) {

@@ -39,6 +39,7 @@ class Tour {
   void visit_copies();
   void visit_events();
   void visit_held_stream();
+  void visit_semaphore();
   void visit_graph();
   void visit_peer();
   bp_buffer* allocate(uint64_t size_bytes, uint64_t heap_mask, bp_memory_usage usage,
@@ -52,6 +53,7 @@ class Tour {
   std::vector<bp_event*> events_;
   bp_stream *first_ = nullptr, *second_ = nullptr;
   bp_buffer *here_ = nullptr, *there_ = nullptr, *registered_ = nullptr;
+  bp_semaphore* semaphore_ = nullptr;
   bp_graph* graph_ = nullptr;
   bp_graph_instance* instance_ = nullptr;
   // Memory of the host. It lives as long as the tour, because copies may still use it after a
