@@ -14,6 +14,7 @@
 #include "backplane/blocks.h"
 #include "backplane/capture.h"
 #include "backplane/dlpack.h"
+#include "backplane/pinned.h"
 #include "backplane/program.h"
 #include "backplane/transfers.h"
 #include "registry/tests/fake_backend.hpp"
@@ -88,6 +89,7 @@ struct World {
   const bp_foreign_tensor* foreign = nullptr;
   bp_prepared* other_prepared = nullptr;
   bp_block* other_block = nullptr;
+  void* memory = nullptr;
   bp_dlpack_managed* managed = nullptr;
   bp_dlpack_unversioned* unversioned = nullptr;
   bp_dlpack_managed theirs{.version_major = 1};
@@ -361,6 +363,24 @@ constexpr Row kRows[] = {
      }},
     {"bp_pool_create", "out_pool", kRefused,
      [](World& w) { return bp_pool_create(w.target, &w.pool_desc, nullptr); }},
+    {"bp_pinned_allocate", "target", kRefused,
+     [](World& w) { return bp_pinned_allocate(nullptr, 8, &w.memory); }},
+    {"bp_pinned_allocate", "out_memory", kRefused,
+     [](World& w) { return bp_pinned_allocate(w.target, 8, nullptr); }},
+    {"bp_pinned_record_stream", "target", kRefused,
+     [](World& w) { return bp_pinned_record_stream(nullptr, &w, w.target->default_stream); }},
+    {"bp_pinned_record_stream", "memory", kRefused,
+     [](World& w) { return bp_pinned_record_stream(w.target, nullptr, w.target->default_stream); }},
+    {"bp_pinned_record_stream", "stream", kRefused,
+     [](World& w) { return bp_pinned_record_stream(w.target, &w, nullptr); }},
+    {"bp_pinned_free", "target", kRefused, [](World& w) { return bp_pinned_free(nullptr, &w); }},
+    {"bp_pinned_free", "memory", BP_OK,
+     [](World& w) { return bp_pinned_free(w.target, nullptr); }},
+    {"bp_pinned_trim", "target", kRefused, [](World&) { return bp_pinned_trim(nullptr); }},
+    {"bp_pinned_get_statistics", "target", kRefused,
+     [](World& w) { return bp_pinned_get_statistics(nullptr, &w.cache); }},
+    {"bp_pinned_get_statistics", "out_statistics", kRefused,
+     [](World& w) { return bp_pinned_get_statistics(w.target, nullptr); }},
     {"bp_pool_trim", "pool", kRefused, [](World&) { return bp_pool_trim(nullptr); }},
     {"bp_pool_destroy", "pool", BP_OK, [](World&) { return bp_pool_destroy(nullptr); }},
     {"bp_pool_get_statistics", "pool", kRefused,
@@ -512,8 +532,8 @@ constexpr Row kRows[] = {
 // Returns "function(argument)" for each pointer that a function of the public headers takes.
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
-  for (const char* name :
-       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "program.h", "transfers.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "pinned.h",
+                           "program.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     EXPECT_TRUE(file) << name;
     std::ostringstream read;

@@ -14,6 +14,7 @@
 #include "backplane/blocks.h"
 #include "backplane/capture.h"
 #include "backplane/dlpack.h"
+#include "backplane/pinned.h"
 #include "backplane/program.h"
 #include "backplane/registry.hpp"
 #include "backplane/transfers.h"
@@ -106,6 +107,11 @@ constexpr Row kRows[] = {
     {"bp_block_wrap", kRefused, with_zeros<bp_block_wrap>},
     {"bp_memory_keep_history", kRefused, with_zeros<bp_memory_keep_history>},
     {"bp_memory_snapshot", kRefused, with_zeros<bp_memory_snapshot>},
+    {"bp_pinned_allocate", kRefused, with_zeros<bp_pinned_allocate>},
+    {"bp_pinned_record_stream", kRefused, with_zeros<bp_pinned_record_stream>},
+    {"bp_pinned_free", BP_OK, with_zeros<bp_pinned_free>},
+    {"bp_pinned_trim", kRefused, with_zeros<bp_pinned_trim>},
+    {"bp_pinned_get_statistics", kRefused, with_zeros<bp_pinned_get_statistics>},
     {"bp_capture_begin", kRefused, with_zeros<bp_capture_begin>},
     {"bp_capture_end", kRefused, with_zeros<bp_capture_end>},
     {"bp_captured_graph_launch", kRefused, with_zeros<bp_captured_graph_launch>},
@@ -129,8 +135,8 @@ constexpr Row kRows[] = {
 TEST(HostNulls, HaveARowForEachFunction) {
   std::set<std::string> rows, declared;
   for (const Row& row : kRows) EXPECT_TRUE(rows.insert(row.function).second) << row.function;
-  for (const char* name :
-       {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "program.h", "transfers.h"}) {
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h", "blocks.h", "capture.h", "pinned.h",
+                           "program.h", "transfers.h"}) {
     std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
     std::ostringstream read;
     read << file.rdbuf();

@@ -20,6 +20,7 @@ void forget_handles(Target& target) {
   target.cache->forget_memory();
   // The caches forget first, so that the pools of captures give nothing back.
   for (services::Cache* cache : target.caches->others()) cache->forget_memory();
+  target.pinned->forget();
   lose_captures(target);
 }
 

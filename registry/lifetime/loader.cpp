@@ -168,6 +168,7 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   const bool has_graphs = target.has_table(BP_STRUCT_GRAPH_OPS);
   target.cache.reset(new services::Cache(target, has_graphs));
   target.caches = std::make_unique<services::CacheSet>(target, has_graphs, *target.cache);
+  target.pinned = std::make_unique<services::PinnedMemory>(target, *target.caches);
   if (target.compiled != nullptr) {
     target.compiled->set_keep([&captures = target.caches->captures()](auto stream, auto program) {
       return captures.any() ? captures.keep(stream, std::move(program)) : bp_status{BP_OK};
@@ -344,6 +345,7 @@ bp_status end_plugin(Plugin& plugin) {
     end_prepared(*target);
     target->compiled.reset();
     end_fallback_streams(*target);
+    target->pinned.reset();
     keep_first(target->caches->release(), "memory.deallocate");
     keep_first(services::Cache::release(target->cache.release()), "memory.deallocate");
     target->caches.reset();

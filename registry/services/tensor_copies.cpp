@@ -90,12 +90,10 @@ bp_status copy_from_host(const CopySide& dst, const bp_tensor& src, const Comple
   const bool is_packed = tensors::is_contiguous(src);
   if (is_packed) {
     // If a later step fails, the program keeps its memory, and no work may read it any more.
-    status = upload(*dst.target, dst.stream, range, host_bytes(src),
+    status = upload(dst.place(range), host_bytes(src),
                     packed.block == nullptr ? completion : Completion{});
   } else {
-    std::vector<unsigned char> bytes(range.size_bytes);
-    gather(src, bytes.data());
-    status = upload(*dst.target, dst.stream, range, bytes.data(), {});
+    status = upload_filled(dst.place(range), [&](unsigned char* bytes) { gather(src, bytes); });
   }
   if (status != BP_OK) return status;
   if (packed.block != nullptr) status = launch_copy(dst, packed.tensor, *dst.tensor, launch);
@@ -116,7 +114,7 @@ bp_status copy_to_host(const bp_tensor& dst, const CopySide& src, const Completi
   if (status != BP_OK) return status;
   const bp_buffer_ref range = packed.range();
   if (tensors::is_contiguous(dst)) {
-    return download(*src.target, src.stream, host_bytes(dst), range, completion);
+    return download(host_bytes(dst), src.place(range), completion);
   }
   std::vector<unsigned char> bytes(range.size_bytes);
   const bp_allocator_ops& memory = *src.target->allocator;

@@ -45,6 +45,48 @@ void for_runs(const bp_tensor& tensor, Move&& move) {
   }
 }
 
+// Below the first size the event behind the copy would cost more than the copy. Above the second
+// one much memory would be pinned for one copy.
+constexpr uint64_t kLeastPinned = 64u << 10, kMostPinned = 32u << 20;
+
+PinnedMemory::Place find_pinned(const DevicePlace& place, const void* memory) {
+  if (place.pinned == nullptr) return {};
+  return place.pinned->find(memory, place.range.size_bytes);
+}
+
+bool is_capturing(const bp_target& target, bp_stream* stream) {
+  const bp_stream_ops& streams = *target.streams;
+  uint32_t is_capturing = 0;
+  if (streams.is_capturing(streams.self, stream, &is_capturing) == BP_OK) {
+    return is_capturing != 0;
+  }
+  core::set_error(nullptr, BP_OK, "");  // The device has no captures.
+  return false;
+}
+
+// Takes pinned memory for a copy. Returns NULL if the copy goes another way.
+void* take_pinned(const DevicePlace& dst) {
+  const uint64_t size = dst.range.size_bytes;
+  if (dst.pinned == nullptr || !dst.pinned->is_direct()) return nullptr;
+  if (size < kLeastPinned || size > kMostPinned || is_capturing(dst.target, dst.stream))
+    return nullptr;
+  void* memory = nullptr;
+  if (dst.pinned->allocate(size, &memory) != BP_OK) core::set_error(nullptr, BP_OK, "");
+  return memory;
+}
+
+// Copies what fill(memory) writes to pinned memory, which the copy frees.
+template <typename Fill>
+bp_status copy_pinned(const DevicePlace& dst, void* pinned, Fill&& fill) {
+  fill(static_cast<unsigned char*>(pinned));
+  const bp_allocator_ops& memory = *dst.target.allocator;
+  const PinnedMemory::Place from = find_pinned(dst, pinned);
+  const bp_status status = memory.copy(memory.self, dst.stream, &dst.range, &from.ref);
+  if (status == BP_OK) dst.pinned->use(pinned, dst.stream);
+  static_cast<void>(dst.pinned->free(pinned));
+  return status;
+}
+
 // Ends a copy of a block without memory.
 bp_status end_now(const Completion& completion) {
   if (completion.call != nullptr) completion.call(completion.user_data, BP_OK);
@@ -67,44 +109,65 @@ void call_when_done(const bp_target& target, bp_stream* stream, const Completion
 }
 
 bp_status check_not_capturing(const bp_target& target, bp_stream* stream) {
-  const bp_stream_ops& streams = *target.streams;
-  uint32_t is_capturing = 0;
-  if (streams.is_capturing(streams.self, stream, &is_capturing) != BP_OK) {
-    core::set_error(nullptr, BP_OK, "");  // The device has no captures.
-    return BP_OK;
-  }
-  if (is_capturing == 0) return BP_OK;
+  if (!is_capturing(target, stream)) return BP_OK;
   return fail(BP_INVALID_ARGUMENT,
               std::string(target.name) +
                   ": the stream captures, so that the copy does not run now and `release` would be "
                   "called too early; give no release, and keep the memory as long as the graph");
 }
 
-bp_status upload(const bp_target& target, bp_stream* stream, const bp_buffer_ref& dst,
-                 const void* src, const Completion& completion) {
-  bp_status status =
-      completion.call == nullptr ? bp_status{BP_OK} : check_not_capturing(target, stream);
-  if (status != BP_OK) return status;
-  if (dst.buffer == nullptr) return end_now(completion);
-  const bp_allocator_ops& memory = *target.allocator;
-  const bp_borrow borrow =
-      completion.call == nullptr ? BP_BORROW_DURING_CALL : BP_BORROW_UNTIL_COMPLETE;
-  status = memory.copy_from_host(memory.self, stream, &dst, src, borrow);
-  if (status == BP_OK) call_when_done(target, stream, completion);
-  return status;
+bp_status upload_filled(const DevicePlace& dst, const std::function<void(unsigned char*)>& fill) {
+  const bp_allocator_ops& memory = *dst.target.allocator;
+  void* const pinned = take_pinned(dst);
+  if (pinned == nullptr) {
+    std::vector<unsigned char> bytes(dst.range.size_bytes);
+    fill(bytes.data());
+    return memory.copy_from_host(memory.self, dst.stream, &dst.range, bytes.data(),
+                                 BP_BORROW_DURING_CALL);
+  }
+  return copy_pinned(dst, pinned, fill);
 }
 
-bp_status download(const bp_target& target, bp_stream* stream, void* dst, const bp_buffer_ref& src,
-                   const Completion& completion) {
-  bp_status status =
-      completion.call == nullptr ? bp_status{BP_OK} : check_not_capturing(target, stream);
-  if (status != BP_OK) return status;
-  if (src.buffer == nullptr) return end_now(completion);
+bp_status upload(const DevicePlace& dst, const void* src, const Completion& completion) {
+  const bp_target& target = dst.target;
   const bp_allocator_ops& memory = *target.allocator;
-  status =
-      memory.copy_to_host(memory.self, stream, dst, &src, BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
-  if (status == BP_OK) call_when_done(target, stream, completion);
-  return status;
+  if (completion.call == nullptr) {
+    if (dst.range.buffer == nullptr) return BP_OK;
+    // The bytes are copied once: here, or by the backend.
+    if (void* const pinned = take_pinned(dst); pinned != nullptr) {
+      return copy_pinned(dst, pinned,
+                         [&](unsigned char* to) { std::memcpy(to, src, dst.range.size_bytes); });
+    }
+    return memory.copy_from_host(memory.self, dst.stream, &dst.range, src, BP_BORROW_DURING_CALL);
+  }
+  bp_status status = check_not_capturing(target, dst.stream);
+  if (status != BP_OK) return status;
+  if (dst.range.buffer == nullptr) return end_now(completion);
+  const PinnedMemory::Place from = find_pinned(dst, src);
+  status = from.ref.buffer != nullptr ? memory.copy(memory.self, dst.stream, &dst.range, &from.ref)
+                                      : memory.copy_from_host(memory.self, dst.stream, &dst.range,
+                                                              src, BP_BORROW_UNTIL_COMPLETE);
+  if (status != BP_OK) return status;
+  if (from.memory != nullptr) dst.pinned->use(from.memory, dst.stream);
+  call_when_done(target, dst.stream, completion);
+  return BP_OK;
+}
+
+bp_status download(void* dst, const DevicePlace& src, const Completion& completion) {
+  const bp_target& target = src.target;
+  bp_status status =
+      completion.call == nullptr ? bp_status{BP_OK} : check_not_capturing(target, src.stream);
+  if (status != BP_OK) return status;
+  if (src.range.buffer == nullptr) return end_now(completion);
+  const bp_allocator_ops& memory = *target.allocator;
+  const PinnedMemory::Place to = find_pinned(src, dst);
+  status = to.ref.buffer != nullptr ? memory.copy(memory.self, src.stream, &to.ref, &src.range)
+                                    : memory.copy_to_host(memory.self, src.stream, dst, &src.range,
+                                                          BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
+  if (status != BP_OK) return status;
+  if (to.memory != nullptr) src.pinned->use(to.memory, src.stream);
+  call_when_done(target, src.stream, completion);
+  return BP_OK;
 }
 
 void gather(const bp_tensor& src, unsigned char* dst) {

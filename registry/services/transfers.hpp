@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "backplane/transfers.h"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/pinned_memory.hpp"
 
 namespace bp::services {
 
@@ -22,11 +24,22 @@ void call_when_done(const bp_target& target, bp_stream* stream, const Completion
 // Refuses a completion if the stream captures, because the work does not run now.
 bp_status check_not_capturing(const bp_target& target, bp_stream* stream);
 
-// Copies `size_bytes` of host memory to the range, or the range to host memory.
-bp_status upload(const bp_target& target, bp_stream* stream, const bp_buffer_ref& dst,
-                 const void* src, const Completion& completion);
-bp_status download(const bp_target& target, bp_stream* stream, void* dst, const bp_buffer_ref& src,
-                   const Completion& completion);
+// Where bytes are on a device. `pinned` may be NULL.
+struct DevicePlace {
+  const bp_target& target;
+  PinnedMemory* pinned;
+  bp_stream* stream;
+  bp_buffer_ref range;
+};
+
+// Copies host memory to the range, or the range to host memory.
+bp_status upload(const DevicePlace& dst, const void* src, const Completion& completion);
+bp_status download(void* dst, const DevicePlace& src, const Completion& completion);
+
+// Copies what fill(memory) writes during the call. It goes through pinned memory where the device
+// can copy from that beside the host, and it is not too small or too large for that. Else it goes
+// through the memory that the backend has for such copies.
+bp_status upload_filled(const DevicePlace& dst, const std::function<void(unsigned char*)>& fill);
 
 // One side of a copy of a tensor. `target` and `cache` are NULL for host memory.
 struct CopySide {
@@ -34,6 +47,9 @@ struct CopySide {
   Cache* cache;
   bp_stream* stream;
   const bp_tensor* tensor;
+  PinnedMemory* pinned = nullptr;
+
+  DevicePlace place(const bp_buffer_ref& range) const { return {*target, pinned, stream, range}; }
 };
 
 // bp_op_launch(), or what a test has in its place.

@@ -121,6 +121,10 @@ CopySide side(FakeMemory& fake, const Matrix& matrix, uintptr_t stream = 1) {
 }
 CopySide host_side(const Matrix& matrix) { return {nullptr, nullptr, nullptr, &matrix.tensor}; }
 
+DevicePlace place(FakeMemory& fake, const bp_block* block) {
+  return {fake.target, nullptr, FakeMemory::stream(1), block->ref};
+}
+
 TEST(Transfers, CallBackWhenTheCopyHasEnded) {
   for (const bool has_on_complete : {true, false}) {
     FakeMemory fake;
@@ -129,11 +133,8 @@ TEST(Transfers, CallBackWhenTheCopyHasEnded) {
     std::vector<unsigned char> bytes(64), back(64);
     std::iota(bytes.begin(), bytes.end(), uint8_t{1});
     Calls up, down;
-    EXPECT_EQ(upload(fake.target, FakeMemory::stream(1), block->ref, bytes.data(), up.completion()),
-              BP_OK);
-    EXPECT_EQ(
-        download(fake.target, FakeMemory::stream(1), back.data(), block->ref, down.completion()),
-        BP_OK);
+    EXPECT_EQ(upload(place(fake, block), bytes.data(), up.completion()), BP_OK);
+    EXPECT_EQ(download(back.data(), place(fake, block), down.completion()), BP_OK);
     EXPECT_EQ(up.count + down.count, 0);
     fake.run();
     EXPECT_EQ(up.count, 1);
@@ -148,7 +149,7 @@ TEST(Transfers, TakeTheBytesDuringTheCallWithoutARelease) {
   FakeMemory fake;
   bp_block* const block = fake.take(4);
   uint32_t value = 7;
-  EXPECT_EQ(upload(fake.target, FakeMemory::stream(1), block->ref, &value, {}), BP_OK);
+  EXPECT_EQ(upload(place(fake, block), &value, {}), BP_OK);
   value = 8;
   fake.run();
   EXPECT_EQ(element<uint32_t>(FakeMemory::bytes(block->ref)), 7);
@@ -164,9 +165,8 @@ TEST(Transfers, RefuseAReleaseWhereTheStreamCaptures) {
   bp_block* const block = fake.take(4);
   uint32_t value = 7;
   Calls calls;
-  EXPECT_EQ(upload(fake.target, FakeMemory::stream(1), block->ref, &value, calls.completion()),
-            BP_INVALID_ARGUMENT);
-  EXPECT_EQ(upload(fake.target, FakeMemory::stream(1), block->ref, &value, {}), BP_OK);
+  EXPECT_EQ(upload(place(fake, block), &value, calls.completion()), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(upload(place(fake, block), &value, {}), BP_OK);
   EXPECT_EQ(calls.count, 0);
   Cache::free(block);
 }

@@ -27,6 +27,7 @@
 #include "registry/plugins/manifest.hpp"
 #include "registry/services/cache_set.hpp"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/pinned_memory.hpp"
 #include "registry/state/reasons.hpp"
 #include "registry/state/stream_failures.hpp"
 
@@ -106,6 +107,7 @@ struct Target final : bp_target {
   // NULL after the unload.
   std::unique_ptr<services::CacheSet> caches;
   std::unique_ptr<services::Cache, CacheRelease> cache;
+  std::unique_ptr<services::PinnedMemory> pinned;  // NULL after the unload; ends before the caches.
 
   std::mutex prepared_mutex;
   std::vector<Prepared*> prepared;  // prepared_mutex guards it. The unload ends their plans.

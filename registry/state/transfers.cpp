@@ -24,6 +24,7 @@ bp_status make_side(const bp_target* target, const bp_tensor* tensor, bp_stream*
   if (target == nullptr) return BP_OK;
   if (impl(target).cache == nullptr) return backend_unloaded(target->name);
   out_side.cache = impl(target).cache.get();
+  out_side.pinned = impl(target).pinned.get();
   if (stream == nullptr) out_side.stream = target->default_stream;
   return BP_OK;
 }
@@ -57,7 +58,8 @@ bp_status bp_block_upload(bp_block* block, uint64_t byte_offset, const void* src
     const bp_status status =
         Cache::find_place(block, byte_offset, size_bytes, "upload", stream, place, target);
     if (status != BP_OK) return status;
-    return bp::services::upload(*target, stream, place, src, {release, user_data});
+    return bp::services::upload({*target, impl(target).pinned.get(), stream, place}, src,
+                                {release, user_data});
   });
 }
 
@@ -72,7 +74,8 @@ bp_status bp_block_download(bp_block* block, uint64_t byte_offset, void* dst, ui
     const bp_status status =
         Cache::find_place(block, byte_offset, size_bytes, "download", stream, place, target);
     if (status != BP_OK) return status;
-    return bp::services::download(*target, stream, dst, place, {release, user_data});
+    return bp::services::download(dst, {*target, impl(target).pinned.get(), stream, place},
+                                  {release, user_data});
   });
 }
 

@@ -37,7 +37,7 @@ struct FakeMemory {
   std::map<bp_buffer*, Buffer> buffers;
   uint64_t limit_bytes = UINT64_MAX, used_bytes = 0;
   bool events_are_done = false;
-  int live_events = 0;
+  int live_events = 0, maps = 0, copies = 0;
   bp_status record_status = BP_OK;
 
   bp_heap heaps[3] = {make_heap(BP_HEAP_DEVICE_LOCAL), make_heap(BP_HEAP_HOST_VISIBLE), {}};
@@ -78,6 +78,7 @@ struct FakeMemory {
     unload();
     EXPECT_TRUE(buffers.empty()) << "buffers leaked";
     EXPECT_EQ(live_events, 0) << "events leaked";
+    EXPECT_EQ(maps, 0) << "maps leaked";
   }
 
   static unsigned char* bytes(const bp_buffer_ref& ref) {
@@ -157,6 +158,15 @@ struct FakeMemory {
       info->size_bytes = from(self).buffers.at(buffer).size_bytes;
       return BP_OK;
     };
+    allocator.map = [](void* self, const bp_buffer_ref* range, void** out) -> bp_status {
+      ++from(self).maps;
+      *out = bytes(*range);
+      return BP_OK;
+    };
+    allocator.unmap = [](void* self, bp_buffer*, void*) -> bp_status {
+      --from(self).maps;
+      return BP_OK;
+    };
     devices.memory_info = [](void* self, bp_device*, uint64_t, uint64_t* free_bytes,
                              uint64_t* total_bytes) -> bp_status {
       *total_bytes = from(self).limit_bytes;
@@ -185,6 +195,15 @@ struct FakeMemory {
         return true;
       });
       if (borrow == BP_BORROW_DURING_CALL) from(self).run();
+      return BP_OK;
+    };
+    allocator.copy = [](void* self, bp_stream* on, const bp_buffer_ref* dst,
+                        const bp_buffer_ref* src) -> bp_status {
+      ++from(self).copies;
+      from(self).submit(on, [to = *dst, from = *src] {
+        std::memcpy(bytes(to), bytes(from), to.size_bytes);
+        return true;
+      });
       return BP_OK;
     };
     allocator.copy_peer = [](void*, bp_stream*, const bp_buffer_ref*,
