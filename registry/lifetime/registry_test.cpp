@@ -3,6 +3,7 @@
 
 #include "backplane/addresses.h"
 #include "backplane/blocks.h"
+#include "backplane/pinned.h"
 #include "backplane/transfers.h"
 #include "registry/state/state.hpp"
 #include "registry/tests/fake_backend.hpp"
@@ -601,6 +602,32 @@ TEST(Registry, LetsBlocksAndPoolsEndAfterIt) {
   EXPECT_EQ(bp_block_upload(blocks[0], 0, &address, 8, nullptr, nullptr, nullptr), BP_DEVICE_LOST);
   EXPECT_EQ(bp_block_record_stream(blocks[0], other), BP_OK);
   for (bp_block* const block : blocks) EXPECT_EQ(bp_block_free(block), BP_OK);
+}
+
+TEST(Registry, EndsPinnedMemoryAtTheUnload) {
+  FakeBackend fake;
+  fake.heap.flags = BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT;
+  fake.allocator.map = [](void*, const bp_buffer_ref* range, void** out) -> bp_status {
+    *out = fake_bytes(*range);
+    return BP_OK;
+  };
+  fake.allocator.unmap = [](void*, bp_buffer*, void*) -> bp_status { return BP_OK; };
+  TestRegistry r;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_target* const target = r.target();
+  void *held = nullptr, *other = nullptr;
+  ASSERT_EQ(bp_pinned_allocate(target, 4096, &held), BP_OK) << bp_error_text();
+  bp_cache_statistics statistics{.struct_size = sizeof(statistics)};
+  EXPECT_EQ(bp_pinned_get_statistics(target, &statistics), BP_OK) << bp_error_text();
+  EXPECT_EQ(statistics.allocated_bytes, 4096u);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin, UINT64_MAX), BP_OK) << bp_error_text();
+  EXPECT_EQ(fake.devices[0].live_buffers, 0);
+  EXPECT_EQ(bp_pinned_allocate(target, 4096, &other), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_pinned_record_stream(target, held, target->default_stream), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_pinned_trim(target), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_pinned_get_statistics(target, &statistics), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_pinned_free(target, held), BP_OK);
 }
 
 TEST(Registry, KeepsTheNameOfADeviceAfterTheUnload) {

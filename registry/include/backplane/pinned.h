@@ -42,7 +42,8 @@ BP_API bp_status bp_pinned_allocate(const bp_target* target, uint64_t size_bytes
 BP_API bp_status bp_pinned_record_stream(const bp_target* target, void* memory, bp_stream* stream);
 
 /* Gives the memory back. NULL is a no-op. Returns BP_INVALID_ARGUMENT for memory that
- * bp_pinned_allocate() did not give, or that was freed. After the unload it does nothing. */
+ * bp_pinned_allocate() did not give, or that was freed. After the unload it does nothing. It must
+ * not be called after bp_registry_destroy(), which ends the target. */
 BP_API bp_status bp_pinned_free(const bp_target* target, void* memory);
 
 /* Gives the memory that nobody holds, and whose work has ended, back to the backend. Returns the
