@@ -62,6 +62,7 @@ struct FakeMemory {
   std::unique_ptr<CacheSet> caches;
 
   static FakeMemory& from(void* self) { return *static_cast<FakeMemory*>(self); }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the streams of tests are numbers.
   static bp_stream* stream(uintptr_t i) { return reinterpret_cast<bp_stream*>(i * 16); }
 
   FakeMemory() {
