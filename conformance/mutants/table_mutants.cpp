@@ -131,23 +131,6 @@ void bend_layouts(Runtime& r) {
   }
 }
 
-// ---- 57: conversions that a capture loses
-
-bp_status forget_captured_conversion(void* self, bp_stream* stream, const bp_tensor* dst,
-                                     const bp_tensor* src) {
-  const Runtime& r = runtime_of(self);
-  const bp_stream_ops& streams = r.good.streams;
-  uint32_t is_capturing = 0;
-  const bp_status status = streams.is_capturing(streams.self, stream, &is_capturing);
-  if (status == BP_OK && is_capturing != 0) return BP_OK;
-  const bp_layout_ops& good = r.good.layouts;
-  return good.convert(good.self, stream, dst, src);
-}
-
-void bend_captured_conversions(Runtime& r) {
-  r.bent.layouts.convert = forget_captured_conversion;
-}
-
 // ---- 45: process groups that pair up calls in another order, or ignore what was asked for -------
 
 bp_status submit_backwards(void* self, uint64_t call_count, const bp_collective_call* calls,
@@ -255,7 +238,6 @@ void bend_semaphores(Runtime& r) {
 
 constexpr RuntimeMutant kTable[] = {
     {.id = "42", .bend = bend_layouts, .has_layouts = true},
-    {.id = "57", .bend = bend_captured_conversions, .has_layouts = true},
     {.id = "45", .bend = bend_groups, .has_groups = true},
     {.id = "47", .bend = bend_semaphores, .has_semaphores = true},
 };
