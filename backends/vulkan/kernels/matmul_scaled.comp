@@ -28,10 +28,12 @@ layout(constant_id = 13) const uint kHasBias = 0;
 BP_RECORD {
   uint64_t a, b, y, bias;
   uint64_t a_scale, b_scale, b_zero;
+  uint64_t a_zero, a_tensor_scale, b_tensor_scale;  // 0: there is none.
   uint rows, cols, depth, reserved;
   uint extents[8], blocks[8];  // The axes of the rows, the innermost first.
   int64_t a_rows[8];                     // In bits.
   int64_t y_rows[8], a_scale_rows[8];    // In bytes.
+  int64_t a_zero_rows[8], a_zero_k;           // In bits.
   int64_t a_k, b_n, b_k, b_zero_n, b_zero_k;  // In bits, or in elements if b lies in blocks.
   int64_t y_n, bias_n, a_scale_k, b_scale_n, b_scale_k;  // In bytes.
 } BP_RECORD_NAME;
@@ -43,12 +45,12 @@ uint block_of(uint i, uint size) { return size == 0u ? 0u : i / size; }
 
 // Where a row of a, of its scales and of y begins.
 struct RowPlace {
-  int64_t a;  // Bits.
+  int64_t a, zero;  // Bits.
   uint64_t scale, y;
 };
 
 RowPlace row_place(uint row) {
-  RowPlace place = RowPlace(0l, record.a_scale, record.y);
+  RowPlace place = RowPlace(0l, 0l, record.a_scale, record.y);
   uint rest = row;
   [[unroll]] for (uint axis = 0u; axis < 8u; ++axis) {
     if (axis >= kRank) continue;
@@ -60,7 +62,9 @@ RowPlace row_place(uint row) {
     place.a += wide(i) * record.a_rows[axis];
     place.y += uint64_t(wide(i) * record.y_rows[axis]);
     if (kTypeScaleA != 0u) {
-      place.scale += uint64_t(wide(i / record.blocks[axis]) * record.a_scale_rows[axis]);
+      const int64_t block = wide(i / record.blocks[axis]);
+      place.scale += uint64_t(block * record.a_scale_rows[axis]);
+      place.zero += block * record.a_zero_rows[axis];
     }
   }
   return place;
@@ -70,9 +74,14 @@ float value_of_a(uint m, uint k) {
   const RowPlace row = row_place(m);
   const int64_t bit = row.a + wide(k) * record.a_k;
   if (kTypeScaleA == 0u) return load_f32(kTypeA, record.a + uint64_t(bit >> 3));
-  const float number = number_of_code(kTypeA, load_code(bits_of_code(kTypeA), record.a, bit));
-  const int64_t at = wide(block_of(k, kBlockA)) * record.a_scale_k;
-  return number * load_scale(kTypeScaleA, row.scale + uint64_t(at));
+  float number = number_of_code(kTypeA, load_code(bits_of_code(kTypeA), record.a, bit));
+  const int64_t block = wide(block_of(k, kBlockA));
+  if (record.a_zero != 0ul) {
+    const int64_t zero = row.zero + block * record.a_zero_k;
+    number -= number_of_code(kTypeA, load_code(bits_of_code(kTypeA), record.a_zero, zero));
+  }
+  const uint64_t scale = row.scale + uint64_t(block * record.a_scale_k);
+  return number * load_scale(kTypeScaleA, scale, record.a_tensor_scale);
 }
 
 float value_of_b(uint k, uint n) {
@@ -85,7 +94,7 @@ float value_of_b(uint k, uint n) {
     number -= number_of_code(kTypeB, load_code(bits_of_code(kTypeB), record.b_zero, zero));
   }
   const int64_t scale = block_n * record.b_scale_n + block_k * record.b_scale_k;
-  return number * load_scale(kTypeScaleB, record.b_scale + uint64_t(scale));
+  return number * load_scale(kTypeScaleB, record.b_scale + uint64_t(scale), record.b_tensor_scale);
 }
 
 void finish_value(uint m, uint n, float sum) {

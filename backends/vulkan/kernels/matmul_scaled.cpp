@@ -22,10 +22,12 @@ constexpr int64_t kTileEdge = 64;  // As in matmul_tile.glsl.
 struct ScaledRecord {
   uint64_t a, b, y, bias;
   uint64_t a_scale, b_scale, b_zero;
+  uint64_t a_zero, a_tensor_scale, b_tensor_scale;
   uint32_t rows, cols, depth, reserved;
   uint32_t extents[BP_MAX_RANK], blocks[BP_MAX_RANK];
   int64_t a_rows[BP_MAX_RANK];
   int64_t y_rows[BP_MAX_RANK], a_scale_rows[BP_MAX_RANK];
+  int64_t a_zero_rows[BP_MAX_RANK], a_zero_k;
   int64_t a_k, b_n, b_k, b_zero_n, b_zero_k;
   int64_t y_n, bias_n, a_scale_k, b_scale_n, b_scale_k;
 };
@@ -43,11 +45,11 @@ struct ScaledConstants {
 static_assert(sizeof(ScaledConstants) == 14 * sizeof(uint32_t));
 
 // The axes of a before its last one are the rows of the product. They are merged where a, y and the
-// scales of a allow it.
+// scales of a allow it. The zero points of a lie in the same blocks as its scales.
 void put_rows(const bp_tensor& a, const bp_tensor& y, const bp_tensor* a_scale,
-              ScaledRecord& record, ScaledConstants& constants) {
+              const bp_tensor* a_zero, ScaledRecord& record, ScaledConstants& constants) {
   const uint32_t ndim = a.ndim - 1;
-  std::array<int64_t, BP_MAX_RANK> scale_strides{};
+  std::array<int64_t, BP_MAX_RANK> scale_strides{}, zero_strides{};
   bool may_merge = true;
   std::fill_n(record.extents, BP_MAX_RANK, 1u);
   std::fill_n(record.blocks, BP_MAX_RANK, 1u);
@@ -56,11 +58,13 @@ void put_rows(const bp_tensor& a, const bp_tensor& y, const bp_tensor* a_scale,
     scale_strides[axis] = of_scale.stride;
     record.blocks[ndim - 1 - axis] = of_scale.block;
     may_merge = may_merge && of_scale.block == 1;
+    if (a_zero != nullptr) zero_strides[axis] = block_axis(a, *a_zero, axis).stride;
   }
   const int64_t scale_bytes = a_scale == nullptr ? 0 : dtype_size_bytes(a_scale->dtype);
   const WalkOperand operands[] = {{a.strides, dtype_size_bits(a.dtype)},
                                   {y.strides, dtype_size_bytes(y.dtype)},
-                                  {scale_strides.data(), scale_bytes}};
+                                  {scale_strides.data(), scale_bytes},
+                                  {zero_strides.data(), dtype_size_bits(a.dtype)}};
   if (may_merge) {
     const Walk walk = make_walk(ndim, a.shape, operands);
     constants.rank = std::max(walk.rank, 1u);
@@ -69,6 +73,7 @@ void put_rows(const bp_tensor& a, const bp_tensor& y, const bp_tensor* a_scale,
       record.a_rows[i] = walk.strides[0][i];
       record.y_rows[i] = walk.strides[1][i];
       record.a_scale_rows[i] = walk.strides[2][i];
+      record.a_zero_rows[i] = walk.strides[3][i];
     }
     return;
   }
@@ -79,6 +84,7 @@ void put_rows(const bp_tensor& a, const bp_tensor& y, const bp_tensor* a_scale,
     record.a_rows[i] = operands[0].strides[axis] * operands[0].size_bytes;
     record.y_rows[i] = operands[1].strides[axis] * operands[1].size_bytes;
     record.a_scale_rows[i] = operands[2].strides[axis] * operands[2].size_bytes;
+    record.a_zero_rows[i] = operands[3].strides[axis] * operands[3].size_bytes;
   }
 }
 
@@ -131,6 +137,7 @@ void put_scales(const Launch& launch, const bp_matmul_scaled_args& args, ScaledR
   record.b_scale = address_of(launch, &b_scale);
   record.b_scale_n = of_rows.stride * dtype_size_bytes(b_scale.dtype);
   record.b_scale_k = of_depth.stride * dtype_size_bytes(b_scale.dtype);
+  record.b_tensor_scale = address_of(launch, args.b_tensor_scale);
   if (args.b_zero != nullptr) {
     const int64_t bits = dtype_size_bits(b.dtype);
     constants.has_zero = 1;
@@ -148,6 +155,10 @@ void put_scales(const Launch& launch, const bp_matmul_scaled_args& args, ScaledR
   constants.a_block = block_of(of_a);
   record.a_scale = address_of(launch, args.a_scale);
   record.a_scale_k = of_a.stride * dtype_size_bytes(args.a_scale->dtype);
+  record.a_tensor_scale = address_of(launch, args.a_tensor_scale);
+  if (args.a_zero == nullptr) return;
+  record.a_zero = address_of(launch, args.a_zero);
+  record.a_zero_k = block_axis(a, *args.a_zero, a.ndim - 1).stride * dtype_size_bits(a.dtype);
 }
 
 bp_status matmul_scaled_launch(const bp_matmul_scaled_args& args, Launch& launch) {
@@ -158,10 +169,11 @@ bp_status matmul_scaled_launch(const bp_matmul_scaled_args& args, Launch& launch
   ScaledRecord record{};
   ScaledConstants constants;
   put_matrices(launch, *args.a, *args.b, *args.y, record, constants);
-  put_rows(*args.a, *args.y, args.a_scale, record, constants);
+  put_rows(*args.a, *args.y, args.a_scale, args.a_zero, record, constants);
   put_scales(launch, args, record, constants);
   return submit_scaled(launch, record, constants,
-                       {Ranges(launch, {args.a, args.b, args.a_scale, args.b_scale, args.b_zero}),
+                       {Ranges(launch, {args.a, args.b, args.a_scale, args.b_scale, args.b_zero,
+                                        args.a_zero, args.a_tensor_scale, args.b_tensor_scale}),
                         Ranges(launch, {args.y})});
 }
 
@@ -238,7 +250,7 @@ bp_status blocks_launch(const Args& args, Launch& launch) {
   ScaledRecord record{};
   ScaledConstants constants;
   put_matrices(launch, p.x, p.weight, p.y, record, constants);
-  put_rows(p.x, p.y, nullptr, record, constants);
+  put_rows(p.x, p.y, nullptr, nullptr, record, constants);
   constants.a_type = one_of(kF32Dtypes, p.x.dtype);
   constants.format = format_of(launch, p.weight)->number;
   constants.activation = p.activation;

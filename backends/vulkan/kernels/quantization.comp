@@ -21,7 +21,7 @@ const uint kQuantize = 0u;
 const uint kCodesOfGroup = 8u;
 
 BP_RECORD {
-  uint64_t floats, codes, scale, zero;
+  uint64_t floats, codes, scale, zero, tensor_scale;
   uint64_t count;
   uint extents[8];  // In row-major order, the innermost axis first.
   uint blocks[8];   // The elements along each axis that share a scale.
@@ -59,7 +59,7 @@ float zero_of(Place place) {
 
 uint quantized(Place place) {
   const float quotient = divide_f32(load_f32(kFloatType, place.number),
-                                    load_scale(kScaleType, place.scale));
+                                    load_scale(kScaleType, place.scale, record.tensor_scale));
   if (!is_integer_code(kCodeType)) return code_of_float(kCodeType, quotient);
   return code_of_integer(kCodeType, quotient, zero_of(place));
 }
@@ -86,7 +86,8 @@ void dequantize_one(uint element) {
   const Place place = place_of(element);
   const uint code = load_code(bits_of_code(kCodeType), record.codes, place.code);
   const float difference = number_of_code(kCodeType, code) - zero_of(place);
-  store_f32(kFloatType, place.number, difference * load_scale(kScaleType, place.scale));
+  const float scale = load_scale(kScaleType, place.scale, record.tensor_scale);
+  store_f32(kFloatType, place.number, difference * scale);
 }
 
 void main() {

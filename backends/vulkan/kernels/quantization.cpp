@@ -16,7 +16,7 @@ enum QuantizationOp : uint32_t { kQuantizing = 0, kDequantizing = 1 };
 constexpr int64_t kCodesOfGroup = 8;  // As in quantization.comp.
 
 struct QuantizationRecord {
-  uint64_t floats, codes, scale, zero;
+  uint64_t floats, codes, scale, zero, tensor_scale;
   uint64_t count;
   uint32_t extents[BP_MAX_RANK], blocks[BP_MAX_RANK];
   int64_t float_strides[BP_MAX_RANK], scale_strides[BP_MAX_RANK];
@@ -25,7 +25,7 @@ struct QuantizationRecord {
 
 struct Operands {
   const bp_tensor &floats, &codes, &scale;
-  const bp_tensor* zero;
+  const bp_tensor *zero, *tensor_scale;
 };
 
 QuantizationRecord record_of(const Launch& launch, const Operands& o) {
@@ -34,6 +34,7 @@ QuantizationRecord record_of(const Launch& launch, const Operands& o) {
   record.codes = launch.device_address(o.codes);
   record.scale = launch.device_address(o.scale);
   record.zero = address_of(launch, o.zero);
+  record.tensor_scale = address_of(launch, o.tensor_scale);
   record.count = static_cast<uint64_t>(element_count(o.floats));
   std::fill_n(record.extents, BP_MAX_RANK, 1u);
   std::fill_n(record.blocks, BP_MAX_RANK, 1u);
@@ -72,7 +73,7 @@ bp_status submit_quantization(Launch& launch, QuantizationOp op, const Operands&
                   &to = op == kQuantizing ? o.codes : o.floats;
   return submit(launch, kQuantizationModule, constants, record_of(launch, o),
                 ceil_divide(invocations, local_size(launch)),
-                {Ranges(launch, {&from, &o.scale, o.zero}), Ranges(launch, {&to})});
+                {Ranges(launch, {&from, &o.scale, o.zero, o.tensor_scale}), Ranges(launch, {&to})});
 }
 
 bp_reason quantize_supports(const bp_quantize_args& args) {
@@ -84,11 +85,13 @@ bp_status quantize_launch(const bp_quantize_args& args, Launch& launch) {
   if (const bp_reason reason = quantize_supports(args)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("quantize: ") + reason);
   }
-  return submit_quantization(launch, kQuantizing, {*args.x, *args.y, *args.scale, args.zero});
+  return submit_quantization(launch, kQuantizing,
+                             {*args.x, *args.y, *args.scale, args.zero, args.tensor_scale});
 }
 
 bp_status dequantize_launch(const bp_dequantize_args& args, Launch& launch) {
-  return submit_quantization(launch, kDequantizing, {*args.y, *args.x, *args.scale, args.zero});
+  return submit_quantization(launch, kDequantizing,
+                             {*args.y, *args.x, *args.scale, args.zero, args.tensor_scale});
 }
 
 // Returns the rows of dtypes that claim each of `first` with each scale and each of `last`.

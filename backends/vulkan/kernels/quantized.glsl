@@ -120,3 +120,9 @@ float load_scale(uint dtype, uint64_t address) {
   }
   return load_f32(dtype, address);
 }
+
+// Returns the same times the scale of the whole tensor, which is an f32 at `whole`; 0: there is none.
+float load_scale(uint dtype, uint64_t address, uint64_t whole) {
+  const float scale = load_scale(dtype, address);
+  return whole == 0ul ? scale : scale * load_f32(BP_F32, whole);
+}
