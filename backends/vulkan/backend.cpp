@@ -97,8 +97,8 @@ Instance::Instance(const bp_host* its_host)
   open_devices(*this);
   declare_flushing(*this);
   put_captures(*this);
-  make_compiler(*this);
   make_layouts(*this);
+  make_compiler(*this);
 }
 
 bp_status Instance::register_tables(const bp_registrar* registrar) const {

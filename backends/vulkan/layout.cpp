@@ -17,6 +17,7 @@ constexpr bp_kernel kConvert{.name = "layout.convert"};
 
 struct LayoutTraits : Cards<Instance, Device> {
   static constexpr int64_t kMostItemBytes = 8;  // submit_move() takes no larger ones.
+  static constexpr bool kConvertsPacked = false;
 
   static Stream& stream_of(bp_stream* handle, const char* call) {
     return vulkan::stream_of(handle, call);

@@ -42,6 +42,8 @@ constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
-void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.vulkan 0.1.0, programs 1"); }
+void make_compiler(Instance& i) {
+  offer_compiler<Traits>(i, "backplane.vulkan 0.1.0, programs 1", {}, i.layouts.get());
+}
 
 }  // namespace bp::vulkan

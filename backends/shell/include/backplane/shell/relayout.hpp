@@ -13,8 +13,8 @@ namespace bp {
 
 // How a node can run.
 struct NodeChoice {
-  std::vector<bool> copied;    // For each tensor, whether the node gets a copy by strides of it.
-  std::string reason;          // Why no kernel takes the node; empty if one does.
+  std::vector<bool> copied;  // For each tensor, whether the node gets a copy by strides of it.
+  std::string reason;        // Why no kernel takes the node; empty if one does.
 };
 
 // Returns how a node can run in each of `points`, which are one program at some extents. The values
