@@ -60,7 +60,7 @@ static_assert(has_slots<bp_event_ops>(10));
 static_assert(has_slots<bp_layout_ops>(7));
 static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
 static_assert(has_slots<bp_semaphore_ops>(10));
-static_assert(has_slots<bp_compiler_ops>(10));
+static_assert(has_slots<bp_compiler_ops>(13));
 
 void bend(Runtime& runtime) {
   if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
@@ -136,8 +136,8 @@ void take(Runtime& runtime, const bp_compiler_ops& table) {
   read(table, runtime, good, bent);
   using T = bp_compiler_ops;
   connect<&T::formats, &T::query, &T::fingerprint, &T::compile, &T::executable_kernel,
-          &T::executable_info, &T::serialize, &T::deserialize, &T::validate, &T::release>(bent,
-                                                                                          good);
+          &T::executable_info, &T::serialize, &T::deserialize, &T::validate, &T::release,
+          &T::describe, &T::load, &T::unload>(bent, good);
   bend(runtime);
 }
 

@@ -144,6 +144,22 @@ std::shared_ptr<Program> make_program(Context& t) {
   return std::make_shared<Program>();
 }
 
+std::shared_ptr<bp_executable> compiled(Context& t, const Program& program) {
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  const bp_compile_desc desc = program.desc(&program.program);
+  bp_executable* made = nullptr;
+  t.require_ok(compiler.compile(compiler.self, t.target().device, &desc, &made), "compile");
+  return {made, [&compiler](bp_executable* e) { compiler.release(compiler.self, e); }};
+}
+
+// A program without values gives no constants.
+bp_program no_constants() {
+  bp_program constants = blank<bp_program>(BP_STRUCT_PROGRAM);
+  constants.value_stride_bytes = sizeof(bp_program_value);
+  constants.node_stride_bytes = sizeof(bp_program_node);
+  return constants;
+}
+
 }  // namespace
 
 SizedCall make_bp_compiler_ops_query(Context& t) {
@@ -174,16 +190,25 @@ SizedCall make_bp_compiler_ops_deserialize(Context& t) {
   t.require_ok(compiler.compile(compiler.self, t.target().device, &desc, &executable), "compile");
   const OwnedExecutable made(executable, ExecutableEnd{&compiler});
   const auto bytes = std::make_shared<std::vector<uint8_t>>(serialized(t, made));
-  // A program without values gives no constants, and this one has none.
-  bp_program constants = blank<bp_program>(BP_STRUCT_PROGRAM);
-  constants.value_stride_bytes = sizeof(bp_program_value);
-  constants.node_stride_bytes = sizeof(bp_program_node);
-  return sized_call<bp_program>(constants, [&t, &compiler, bytes](bp_program* at) {
+  return sized_call<bp_program>(no_constants(), [&t, &compiler, bytes](bp_program* at) {
     bp_executable* again = t.sentinel<bp_executable>();
     const bp_status status = compiler.deserialize(compiler.self, t.target().device, bytes->data(),
                                                   bytes->size(), at, &again);
     end_executable(t, status, again);
     return status;
+  });
+}
+
+// load() reads the constants of an executable that is not loaded.
+SizedCall make_bp_compiler_ops_load(Context& t) {
+  const auto p = make_program(t);
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  const auto executable = compiled(t, *p);
+  return sized_call<bp_program>(no_constants(), [&t, &compiler, executable](bp_program* at) {
+    const bp_status status = compiler.unload(compiler.self, executable.get());
+    if (status == BP_UNSUPPORTED) t.not_supported(std::string("unload: ") + bp_error_text());
+    t.require_ok(status, "unload");
+    return compiler.load(compiler.self, executable.get(), at);
   });
 }
 
@@ -247,11 +272,7 @@ SizedCall make_bp_program_value(Context& t) {
 SizedCall make_bp_compiler_ops_executable_info(Context& t) {
   const auto p = make_program(t);
   const bp_compiler_ops& compiler = *t.target().compiler;
-  const bp_compile_desc desc = p->desc(&p->program);
-  bp_executable* made = nullptr;
-  t.require_ok(compiler.compile(compiler.self, t.target().device, &desc, &made), "compile");
-  const std::shared_ptr<bp_executable> executable(
-      made, [&compiler](bp_executable* e) { compiler.release(compiler.self, e); });
+  const auto executable = compiled(t, *p);
   return sized_call<bp_executable_info>(blank<bp_executable_info>(BP_STRUCT_EXECUTABLE_INFO),
                                         [&compiler, executable](bp_executable_info* at) {
                                           return compiler.executable_info(compiler.self,
