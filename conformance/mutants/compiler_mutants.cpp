@@ -194,8 +194,7 @@ void bend_ranges(Runtime& r) {
   }
 }
 
-// ---- 56: memory that is not where the host thinks
-// ------------------------------------------------
+// ---- 56: memory that is not where the host thinks ----------------------------------------------
 
 bp_status unload_nothing(void*, bp_executable*) { return BP_OK; }
 
@@ -253,7 +252,7 @@ constexpr RuntimeMutant kTable[] = {
     {.id = "51", .bend = bend_names, .has_compiler = true},
     {.id = "52", .bend = bend_constants, .has_compiler = true},
     {.id = "53", .bend = bend_ranges, .has_compiler = true},
-    {.id = "56", .bend = bend_memory, .has_compiler = true},
+    {.id = "56", .bend = bend_memory, .has_layouts = true, .has_compiler = true},
     {.id = "62", .bend = bend_unknown_ops, .has_compiler = true},
 };
 

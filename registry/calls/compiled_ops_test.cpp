@@ -359,7 +359,6 @@ TEST_F(CompiledOpsTest, DescribeTheLayoutsOfTheirTensors) {
                       .dtype = BP_F32};
   bp_layout layout{.kind = BP_LAYOUT_KIND_TILED, .dtype = BP_F32, .desc = &desc};
   laid_out.a.layout = &layout;
-  laid_out.a.strides = nullptr;
   expect_launched(laid_out, 1, "the first");
   EXPECT_EQ(compiler_.executables.back().layouts,
             (std::vector<const bp_layout_desc*>{&desc, nullptr, nullptr}));

@@ -296,6 +296,8 @@ TEST(CopyTensor, RefusesWhatCannotBeCopied) {
   EXPECT_EQ(copy(bad), BP_INVALID_ARGUMENT);
   bad = b.tensor;
   bad.dtype = BP_I4;
+  const int64_t gaps[] = {4, 1};
+  bad.strides = gaps;
   EXPECT_EQ(copy(bad), BP_UNSUPPORTED);
   bad = b.tensor;
   bad.layout = reinterpret_cast<const bp_layout*>(&bad);
