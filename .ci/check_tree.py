@@ -95,6 +95,14 @@ VENDOR = re.compile(
     re.IGNORECASE,
 )
 
+# The sources of the host library that may name the version of the ABI. registry/future.cmake makes
+# libraries of other versions, and compiles only the first of them again.
+NAME_VERSION = {
+    "registry/boundary/served_abi.cpp",
+    "registry/layers/oldabi.cpp",
+    "registry/layers/released.hpp",
+}
+ABI_VERSION = re.compile(r"\b(BP_ABI_M(?:AJOR|INOR)\w*)")
 CODE = {".c", ".h", ".cpp", ".hpp", ".def", ".py", ".cmake", ".map", ".sh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 LIBRARY = re.compile(r"\bbackplane::(\w+)")
@@ -226,6 +234,14 @@ def check_names(path, text):
             yield f"{path}:{number}: names {name}"
 
 
+def check_abi_version(path, text):
+    """Checks that few sources of the host library name the version of the ABI."""
+    is_test = path.stem.endswith("_test") or "tests" in path.parts
+    if module_of(path) == "registry" and not is_test and str(path) not in NAME_VERSION:
+        for number, name in lines_matching(ABI_VERSION, text):
+            yield f"{path}:{number}: {name} is for registry/boundary/served_abi.cpp alone"
+
+
 def check_text(path, text):
     """Checks for plain ASCII, no tabs, 100 columns, no path of one machine, and no open mark
     without its issue."""
@@ -253,6 +269,7 @@ def check_file(path, text, headers):
     if path.suffix in (".c", ".h", ".cpp", ".hpp") and not str(path).startswith(RELEASED):
         yield from check_includes(path, text, headers)
         yield from check_rooms(path, text)
+        yield from check_abi_version(path, text)
     if path.name == "CMakeLists.txt":
         yield from check_links(path, text)
 

@@ -117,6 +117,18 @@ class CheckTree(unittest.TestCase):
         self.assertEqual(findings("runtime/bench/a.cpp", vendor), [])
         self.assertEqual(findings("registry/a.cpp", "// Intelligent.\n"), [])
 
+    def test_refuses_the_version_of_the_abi_in_other_sources_of_the_host(self):
+        version = "return BP_ABI_MINOR_MIN;\n"
+        self.assertEqual(
+            findings("registry/plugins/a.cpp", version),
+            ["registry/plugins/a.cpp:1: BP_ABI_MINOR_MIN is for registry/boundary/served_abi.cpp "
+             "alone"],
+        )
+        self.assertEqual(len(findings("ops_spec/a.cpp", version)), 1)
+        for path in ("registry/boundary/served_abi.cpp", "registry/plugins/a_test.cpp",
+                     "registry/tests/a.hpp", "backends/mychip/a.cpp"):
+            self.assertEqual(findings(path, version), [])
+
     def test_refuses_text_that_is_not_plain(self):
         for line in ("caf\u00e9", "a\tb", "end ", "x" * 101, "TO" + "DO: later"):
             self.assertEqual(len(findings(".ci/a.py", line)), 1, line)

@@ -8,6 +8,7 @@
 #include "backplane/host.h"
 #include "registry/boundary/deadline.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/served_abi.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/words.hpp"
 
@@ -236,7 +237,7 @@ void RecordLayer::write_header() {
   const std::lock_guard lock(mutex_);
   recording_.write({{"format", kRecordingFormat},
                     {"version", kRecordingVersion},
-                    {"abi", std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR)},
+                    {"abi", core::abi_text(core::kServedAbi.major, core::kServedAbi.minor)},
                     {"backend", backend_name()},
                     {"backend_version", backend_version_},
                     {"devices", devices},

@@ -12,6 +12,7 @@
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/served_abi.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/files/read_file.hpp"
 
@@ -20,13 +21,6 @@ namespace {
 
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstBackend = offsetof(bp_backend, status_class) + sizeof(void*);
-
-std::string version(uint32_t major, uint32_t minor) {
-  return std::to_string(major) + "." + std::to_string(minor);
-}
-
-const std::string kServed = "this host serves ABI " + version(BP_ABI_MAJOR, BP_ABI_MINOR_MIN) +
-                            " to " + version(BP_ABI_MAJOR, BP_ABI_MINOR);
 
 // Returns whether the file is a shared library. dlopen() says the same of a text file and of a
 // library that lacks a symbol, so this is checked first.
@@ -58,7 +52,7 @@ std::string backend_defect(const bp_backend& backend) {
 // Returns what to add to a refusal of a backend that is for other majors than this host, or "". A
 // backend of ABI 0.2 or older does not say its majors, which is 0.
 std::string foreign_majors(const bp_entry_reply& reply) {
-  const uint32_t ours = BP_ABI_MAJOR, first = reply.abi_major_min, last = reply.abi_major_max;
+  const uint32_t ours = kServedAbi.major, first = reply.abi_major_min, last = reply.abi_major_max;
   if (first <= ours && ours <= last) return "";
   return "; the backend is for " +
          (first == last ? "major " + std::to_string(first) + " alone"
@@ -66,9 +60,10 @@ std::string foreign_majors(const bp_entry_reply& reply) {
 }
 
 bool is_served(const bp_entry_reply& reply) {
-  if (reply.abi_major != BP_ABI_MAJOR) return false;
-  return BP_ABI_MAJOR != 0 ||
-         (BP_ABI_MINOR_MIN <= reply.abi_minor && reply.abi_minor <= BP_ABI_MINOR);
+  return serves_abi({.major_min = reply.abi_major,
+                     .major = reply.abi_major,
+                     .minor_min = reply.abi_minor,
+                     .minor = reply.abi_minor});
 }
 
 // Asks a plugin for its backend, and checks the answer. `name` begins the error text.
@@ -77,10 +72,10 @@ bp_status ask(const std::string& name, bp_backend_entry_fn* entry, const bp_host
   const bp_entry_request request{.struct_size = sizeof(bp_entry_request),
                                  .struct_type = BP_STRUCT_ENTRY_REQUEST,
                                  .next = nullptr,
-                                 .abi_major_min = BP_ABI_MAJOR,
-                                 .abi_major_max = BP_ABI_MAJOR,
-                                 .abi_minor = BP_ABI_MINOR,
-                                 .abi_minor_min = BP_ABI_MINOR_MIN,
+                                 .abi_major_min = kServedAbi.major_min,
+                                 .abi_major_max = kServedAbi.major,
+                                 .abi_minor = kServedAbi.minor,
+                                 .abi_minor_min = kServedAbi.minor_min,
                                  .host = host};
   reply.struct_size = sizeof(reply);
   reply.struct_type = BP_STRUCT_ENTRY_REPLY;
@@ -88,7 +83,9 @@ bp_status ask(const std::string& name, bp_backend_entry_fn* entry, const bp_host
   if (const bp_status status = entry(&request, &reply); status != BP_OK) {
     std::string words = take_error();
     if (words.empty()) words = "refused without a reason, " + std::string(bp_status_name(status));
-    if (status == BP_INCOMPATIBLE) words += " (" + kServed + foreign_majors(reply) + ")";
+    if (status == BP_INCOMPATIBLE) {
+      words += " (this host serves " + served_abi_text() + foreign_majors(reply) + ")";
+    }
     return fail(status, name + ": " + words);
   }
   if (reply.backend == nullptr) {
@@ -97,9 +94,9 @@ bp_status ask(const std::string& name, bp_backend_entry_fn* entry, const bp_host
   if (is_served(reply)) return BP_OK;
   // An instance of an ABI that was not offered is left alone, because its shutdown() may have
   // moved.
-  return fail(BP_INCOMPATIBLE, name + ": the backend chose ABI " +
-                                   version(reply.abi_major, reply.abi_minor) +
-                                   ", which was not offered; " + kServed);
+  return fail(BP_INCOMPATIBLE,
+              name + ": the backend chose ABI " + abi_text(reply.abi_major, reply.abi_minor) +
+                  ", which was not offered; this host serves " + served_abi_text());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/served_abi.hpp"
 #include "registry/files/json_depth.hpp"
 #include "registry/files/read_file.hpp"
 #include "registry/plugins/static_backends.hpp"
@@ -73,22 +74,17 @@ void add_files(const fs::path& part, std::vector<Found>& files) {
   if (error) files.push_back({part, "the folder cannot be read: " + error.message()});
 }
 
-const std::string kServed = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR_MIN) +
-                            " to " + std::to_string(BP_ABI_MAJOR) + "." +
-                            std::to_string(BP_ABI_MINOR);
-
-bool serves(const Manifest& m) {
-  const uint32_t ours = BP_ABI_MAJOR;
-  if (ours < m.abi_major_min || m.abi_major < ours) return false;
-  // Before the freeze minors decide, and major 0 stands alone.
-  return BP_ABI_MAJOR != 0 ||
-         (m.abi_major == 0 && m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR_MIN <= m.abi_minor);
+bool is_served(const Manifest& m) {
+  return serves_abi({.major_min = m.abi_major_min,
+                     .major = m.abi_major,
+                     .minor_min = m.abi_minor_min,
+                     .minor = m.abi_minor});
 }
 
 std::string served_range(const Manifest& m) {
   const bool has_one = m.abi_major_min == m.abi_major;
-  return std::to_string(m.abi_major_min) + "." + std::to_string(has_one ? m.abi_minor_min : 0) +
-         " to " + std::to_string(m.abi_major) + "." + std::to_string(m.abi_minor);
+  return abi_text(m.abi_major_min, has_one ? m.abi_minor_min : 0) + " to " +
+         abi_text(m.abi_major, m.abi_minor);
 }
 
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
@@ -136,8 +132,8 @@ std::unique_ptr<Manifest> read_manifest(const Found& found) {
     if (!fs::exists(m->own_library, error)) {
       m->own_problem =
           "its library does not exist: " + clean_text(m->own_library, LineBreaks::kEscape);
-    } else if (!serves(*m)) {
-      m->own_problem = "it serves ABI " + served_range(*m) + ", this host ABI " + kServed;
+    } else if (!is_served(*m)) {
+      m->own_problem = "it serves ABI " + served_range(*m) + ", this host " + served_abi_text();
     }
   } catch (const std::exception& problem) {
     m->own_problem =
@@ -152,8 +148,8 @@ void add_static_backends(Manifests& manifests) {
     m->own_name = kStaticBackends[i].name;
     m->own_file = "(static)";
     m->entry = kStaticBackends[i].entry;
-    m->abi_major = m->abi_major_min = BP_ABI_MAJOR;
-    m->abi_minor_min = m->abi_minor = BP_ABI_MINOR;
+    m->abi_major = m->abi_major_min = kServedAbi.major;
+    m->abi_minor_min = m->abi_minor = kServedAbi.minor;
     manifests.push_back(std::move(m));
   }
 }

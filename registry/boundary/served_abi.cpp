@@ -1,0 +1,29 @@
+#include "registry/boundary/served_abi.hpp"
+
+#include "backplane/base.h"
+
+namespace bp::core {
+
+constinit const AbiRange kServedAbi{.major_min = BP_ABI_MAJOR,
+                                    .major = BP_ABI_MAJOR,
+                                    .minor_min = BP_ABI_MINOR_MIN,
+                                    .minor = BP_ABI_MINOR};
+
+bool serves_abi(const AbiRange& plugin) {
+  const AbiRange& ours = kServedAbi;
+  if (ours.major < plugin.major_min || plugin.major < ours.major) return false;
+  // Before the freeze minors decide, and major 0 stands alone.
+  return ours.major != 0 ||
+         (plugin.major == 0 && plugin.minor_min <= ours.minor && ours.minor_min <= plugin.minor);
+}
+
+std::string abi_text(uint32_t major, uint32_t minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+std::string served_abi_text() {
+  return "ABI " + abi_text(kServedAbi.major, kServedAbi.minor_min) + " to " +
+         abi_text(kServedAbi.major, kServedAbi.minor);
+}
+
+}  // namespace bp::core
