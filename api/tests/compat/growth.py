@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Runs operators that have grown through old and new kernels, hosts, callers and recordings.
 
-usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR --now INCLUDE_DIR LIBRARY PROGRAMS
-                 --grown INCLUDE_DIR LIBRARY PROGRAMS --host INCLUDE_DIR CALLER_SOURCE
+usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR
+                 (--old LABEL INCLUDE_DIR LIBRARY PROGRAMS
+                  --new LABEL INCLUDE_DIR LIBRARY PROGRAMS)... --host INCLUDE_DIR CALLER_SOURCE
                  [--flags FLAGS] [--claim-all] [--break KIND:WHERE]...
 
-`now` are the headers of the tree, and a libbackplane that was built with them. `grown` are those
-that future.py writes with --ops, and a libbackplane of these. PROGRAMS is a library with the
-compiler for programs. INCLUDE_DIR of --host has host.h. For each set of headers this test builds
-the backend in BACKEND_DIR with the kernels of growth_backend.c, and a caller from CALLER_SOURCE.
-Each caller then runs with each library and each backend, and with both backends in one host. A call
-or program is red if the rules of api/docs/versioning.md say something else about it. A recording is
-red if a replay of the other side would not know a member of a call that gives nothing new.
+--old and --new give a pair of the same major. `old` are headers with the operators of the tree, and
+a libbackplane that was built with them. `new` are headers whose operators future.py has grown with
+--ops, and a libbackplane of these. PROGRAMS is a library with the compiler for programs.
+INCLUDE_DIR of --host has host.h. For each set of headers this test builds the backend in
+BACKEND_DIR with the kernels of growth_backend.c, and a caller from CALLER_SOURCE. Each caller of a
+pair then runs with each library and each backend of the pair, and with both backends in one host.
+A call or program is red if the rules of api/docs/versioning.md say something else about it. A
+recording is red if a replay of the other side would not know a member of a call that gives nothing
+new. Each host also loads each backend of the other majors, and is red if the two do not refuse each
+other in words. It must say the same of their manifests.
 
---claim-all (growth_backend.c) and --break (future.py) break the grown side, and the result must be
+--claim-all (growth_backend.c) and --break (future.py) break the new sides, and the result must be
 red.
 """
 import argparse
@@ -53,31 +57,51 @@ class Side:
     def revision(self) -> int:
         return int(re.search(r"^#define BP_OPS_REVISION (\d+)", self.read("ops.h"), re.M)[1])
 
+    def abi(self, part: str) -> int:
+        return int(re.search(rf"^#define BP_ABI_{part} (\d+)", self.read("base.h"), re.M)[1])
+
+    @property
+    def version(self) -> str:
+        return f"{self.abi('MAJOR')}.{self.abi('MINOR')}"
+
+    @property
+    def served(self) -> str:
+        """What a host of this side says that it serves."""
+        return f"ABI {self.abi('MAJOR')}.{self.abi('MINOR_MIN')} to {self.version}"
+
     def members(self, op: str) -> set[str]:
         return set(re.findall(rf"^BP_ARG\({op}, (\w+),", self.read("ops.def"), re.M))
 
 
 class Growth:
-    def __init__(self, arguments: argparse.Namespace):
+    """A pair of sides of one major, and what is red about it."""
+
+    def __init__(self, arguments: argparse.Namespace, old: list[str], new: list[str]):
         self.compiler = [arguments.compiler, *shlex.split(arguments.flags)]
         self.host_include, self.caller = map(pathlib.Path, arguments.host)
         self.scratch = arguments.scratch.resolve()
         self.sources = sorted(arguments.backend.glob("**/*.c"))
-        self.now = Side("now", *self.paths(arguments.now), False)
-        self.grown = Side("grown", *self.paths(arguments.grown), True)
+        self.old = Side(old[0], *self.paths(old[1:]), False)
+        self.new = Side(new[0], *self.paths(new[1:]), True)
         if arguments.breaks:
-            self.grown.include = self.broken(arguments.breaks)
-        self.build(self.now, [])
-        self.build(self.grown, ["-DGROWN"] + ["-DCLAIM_ALL"] * arguments.claim_all)
+            self.new.include = self.broken(arguments.breaks)
+        self.build(self.old, [])
+        self.build(self.new, ["-DGROWN"] + ["-DCLAIM_ALL"] * arguments.claim_all)
+        self.programs = {(caller.label, host.label): self.link(caller, host)
+                         for caller, host in itertools.product(self.sides, self.sides)}
         self.red: list[str] = []
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.old, self.new
 
     @staticmethod
     def paths(words: list[str]) -> list[pathlib.Path]:
         return [pathlib.Path(word).resolve() for word in words]
 
     def broken(self, breaks: list[str]) -> pathlib.Path:
-        folder = self.scratch / "broken"
-        source = self.grown.include
+        folder = self.scratch / f"{self.new.label}_broken"
+        source = self.new.include
         for one in breaks:
             headers = HeaderText(source)
             future.break_it(headers, *one.split(":", 1))
@@ -121,7 +145,9 @@ class Growth:
         """Returns the words that an outcome has, as a regular expression."""
         call, _, kind = what.partition(" ")
         op, _, new = call.partition(".")
-        old = self.now.revision
+        old = self.old.revision
+        if what == "loaded ABI":
+            return f"^{re.escape(kernels.version)}$"
         if kind == "program":
             return self.expected_of_program(op, new, host, kernels)
         if op == "blur":
@@ -140,7 +166,7 @@ class Growth:
         if not host.is_grown:
             return f"^refused: .*{OLD_HOST}"
         if new == "sigmoid":
-            return (f"^refused: .*approximation is sigmoid, which revision {self.grown.revision} "
+            return (f"^refused: .*approximation is sigmoid, which revision {self.new.revision} "
                     f"brought; the kernel was written for revision {old}")
         who = "decomposition: " if op == "log_softmax" else ""
         return rf"^refused: .*{who}{new} is given; the kernel was written for revision {old}"
@@ -155,7 +181,7 @@ class Growth:
         if not host.is_grown:
             return ("^refused: byte [0-9]+ of the frame is not zero, and this build and its host "
                     "are too old to know it$")
-        return f"^refused: {new} is given; the kernel was written for revision {self.now.revision}$"
+        return f"^refused: {new} is given; the kernel was written for revision {self.old.revision}$"
 
     @staticmethod
     def expected_of_vendor(kind: str, new: str, kernels: Side, described: Side) -> str:
@@ -173,7 +199,7 @@ class Growth:
         """Loads both backends into one host, `first` first, and returns how many calls of the op
         that both describe there were. The longer description serves both; after the unload of the
         second backend it still names what is new."""
-        second = self.grown if first is self.now else self.now
+        second = self.new if first is self.old else self.old
         said = self.run(program, first.backend, second.backend)
         where = f"caller {caller.label}, host {host.label}, backends {first.label}, {second.label}"
         for what, outcome in said.items():
@@ -182,7 +208,7 @@ class Growth:
             kernels = second if place == "second" else first
             words = "no failure"
             if what != "FAILED":
-                words = self.expected_of_vendor(kind, name.partition(".")[2], kernels, self.grown)
+                words = self.expected_of_vendor(kind, name.partition(".")[2], kernels, self.new)
             if not re.search(words, outcome):
                 self.red.append(f"{where}: {what}: expected '{words}', got: {outcome}")
         if len(said) != (12 if caller.is_grown else 6):
@@ -209,10 +235,16 @@ class Growth:
         replay of the other side reads."""
         folder = self.scratch / "recording"
         shutil.rmtree(folder, ignore_errors=True)
-        said = self.run(program, self.grown.backend, "record", f"record.dir={folder}")
-        reader = self.now if host.is_grown else self.grown
+        said = self.run(program, self.new.backend, "record", f"record.dir={folder}")
+        reader = self.old if host.is_grown else self.new
         where = f"recording of caller {caller.label}, host {host.label}"
-        lines = [json.loads(line) for line in (folder / "stream.jsonl").read_text().splitlines()]
+        stream = folder / "stream.jsonl"
+        if not stream.exists():
+            self.red.append(f"{where}: there is none: {said.get('FAILED', 'no failure')}")
+            return 0
+        lines = [json.loads(line) for line in stream.read_text(encoding="utf-8").splitlines()]
+        if lines[0]["abi"] != host.version:
+            self.red.append(f"{where}: it is of ABI {lines[0]['abi']}, not {host.version}")
         launches = [line for line in lines if line.get("call") == "kernel.launch"]
         # A recording describes the ops of vendors, so a replay knows all of them.
         known = {line["op"]: {argument["name"] for argument in line["description"]["arguments"]}
@@ -236,36 +268,99 @@ class Growth:
                                 f"{len(given)} gave what this host does not know")
         return len(launches) - len(told)
 
+    def check_all(self):
+        """Runs all combinations of the two sides, and prints a line for each."""
+        for caller, host in itertools.product(self.sides, self.sides):
+            program = self.programs[caller.label, host.label]
+            where = f"caller {caller.label:5}  host {host.label:5}"
+            for kernels in self.sides:
+                count = self.check(caller, host, kernels, program)
+                print(f"{where}  kernels {kernels.label:5}  {count} calls and programs")
+                count = self.check_pair(caller, host, kernels, program)
+                print(f"{where}  backends {kernels.label:5} and the other: {count} calls of an op "
+                      "of both")
+            count = self.check_recording(caller, host, program)
+            print(f"{where}  recording: the other side reads {count} launches")
 
-def main() -> int:
+    def check_refusal(self, host: Side, backend: Side):
+        """Loads a backend of another major, which says what it serves. The host adds what it serves
+        itself, and the major of the backend."""
+        program = self.programs[host.label, host.label]
+        outcome = self.run(program, backend.backend).get("FAILED", "it was loaded")
+        words = (rf"^bp_registry_load: .* serves ABI {re.escape(backend.version)} \(this host "
+                 rf"serves {re.escape(host.served)}; the backend is for major "
+                 rf"{backend.abi('MAJOR')} alone\)$")
+        is_refused = re.search(words, outcome) is not None
+        print(f"caller {host.label:5}  host {host.label:5}  kernels {backend.label:5}  "
+              f"{'refused' if is_refused else 'RED'}, another major")
+        if not is_refused:
+            self.red.append(f"host {host.label}, kernels {backend.label}: expected '{words}', got: "
+                            f"{outcome}")
+
+    def check_manifests(self, host: Side, manifests: pathlib.Path, known: list[Side]):
+        """Shows a host the manifests of all sides. It says the same of them as of backends."""
+        said = self.run(self.programs[host.label, host.label], "manifests", manifests)
+        served = 0
+        for side in known:
+            words = "^ok$" if side in self.sides else (
+                f"^it serves ABI {re.escape(side.version)} to {re.escape(side.version)}, this host "
+                f"{re.escape(host.served)}$")
+            outcome = said.pop(side.label, "it is not listed")
+            served += outcome == "ok"
+            if not re.search(words, outcome):
+                self.red.append(f"host {host.label}, manifest of {side.label}: expected '{words}', "
+                                f"got: {outcome}")
+        if said:
+            self.red.append(f"host {host.label}, manifests: {said}")
+        print(f"caller {host.label:5}  host {host.label:5}  manifests: {served} of {len(known)} "
+              "served")
+
+
+def write_manifests(folder: pathlib.Path, sides: list[Side]) -> pathlib.Path:
+    """Writes a manifest for the backend of each side, and returns their folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for side in sides:
+        abi = {"major": side.abi("MAJOR"), "minor_min": side.abi("MINOR"),
+               "minor": side.abi("MINOR")}
+        manifest = {"name": side.label, "library": str(side.backend), "abi": abi}
+        (folder / f"{side.label}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scratch", type=pathlib.Path)
     parser.add_argument("compiler")
     parser.add_argument("backend", type=pathlib.Path)
-    parser.add_argument("--now", nargs=3, required=True)
-    parser.add_argument("--grown", nargs=3, required=True)
+    parser.add_argument("--old", nargs=4, action="append", required=True)
+    parser.add_argument("--new", nargs=4, action="append", required=True)
     parser.add_argument("--host", nargs=2, required=True)
     parser.add_argument("--flags", default="")
     parser.add_argument("--claim-all", action="store_true")
     parser.add_argument("--break", dest="breaks", action="append", default=[])
-    growth = Growth(parser.parse_args())
-    sides = [growth.now, growth.grown]
-    for caller, host in itertools.product(sides, sides):
-        program = growth.link(caller, host)
-        for kernels in sides:
-            count = growth.check(caller, host, kernels, program)
-            print(f"caller {caller.label:5}  host {host.label:5}  kernels {kernels.label:5}  "
-                  f"{count} calls and programs")
-            count = growth.check_pair(caller, host, kernels, program)
-            print(f"caller {caller.label:5}  host {host.label:5}  backends {kernels.label:5} and "
-                  f"the other: {count} calls of an op of both")
-        count = growth.check_recording(caller, host, program)
-        print(f"caller {caller.label:5}  host {host.label:5}  recording: the other side reads "
-              f"{count} launches")
-    for line in growth.red:
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    pairs = [Growth(arguments, old, new)
+             for old, new in zip(arguments.old, arguments.new, strict=True)]
+    for pair in pairs:
+        pair.check_all()
+    for pair, other in itertools.permutations(pairs, 2):
+        for host, backend in itertools.product(pair.sides, other.sides):
+            pair.check_refusal(host, backend)
+    known = [side for pair in pairs for side in pair.sides]
+    manifests = write_manifests(arguments.scratch.resolve() / "manifests", known)
+    for pair in pairs:
+        for host in pair.sides:
+            pair.check_manifests(host, manifests, known)
+    red = [line for pair in pairs for line in pair.red]
+    for line in red:
         print(f"RED: {line}")
-    print(f"{len(growth.red)} red")
-    return 1 if growth.red else 0
+    print(f"{len(red)} red")
+    return 1 if red else 0
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
  *
  * usage: growth BACKEND [LAYERS LAYER_OPTIONS]    GROWN is defined if the headers have what is new.
  *        growth BACKEND BACKEND                   Both are loaded; it only calls acme.blur.
+ *        growth manifests FOLDER                  Prints "NAME: ok", or why it cannot be used.
  *
- * Prints a line for each call: "softmax.window: served by softmax+" or "softmax.window: refused:
- * why". A call whose name has a dot gives what is new. A line "NAME checked: " tells what
- * bp_op_check() says of the frame. A line "NAME program: " tells the same as the first of a program
- * whose only node is the call: the compiler of the backend serves or refuses it. */
+ * Prints the version of the backend, and a line for each call:
+ * "softmax.window: served by softmax+" or "softmax.window: refused: why". A call whose name has a
+ * dot gives what is new. A line "NAME checked: " tells what bp_op_check() says of the frame. A line
+ * "NAME program: " tells the same as the first of a program whose only node is the call: the
+ * compiler of the backend serves or refuses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +214,18 @@ static int run_pair(bp_registry* registry, const char* first, const char* second
   return 0;
 }
 
+static int print_manifests(bp_registry* registry) {
+  uint64_t count = 0, i;
+  expect_ok(bp_registry_discover(registry, &count), "bp_registry_discover");
+  for (i = 0; i < count; ++i) {
+    const bp_manifest* manifest = NULL;
+    expect_ok(bp_registry_manifest(registry, i, &manifest), "bp_registry_manifest");
+    printf("%s: %s\n", manifest->name, manifest->problem == NULL ? "ok" : manifest->problem);
+  }
+  expect_ok(bp_registry_destroy(registry), "bp_registry_destroy");
+  return 0;
+}
+
 int main(int argc, char** argv) {
   bp_registry_desc desc = {.struct_size = sizeof(desc),
                            .struct_type = BP_STRUCT_REGISTRY_DESC,
@@ -222,10 +236,14 @@ int main(int argc, char** argv) {
   if (argc < 2 || argc > 4) return 2;
   desc.layers = argc == 4 ? argv[2] : "";
   desc.layer_options = argc == 4 ? argv[3] : NULL;
+  const int lists = argc == 3 && strcmp(argv[1], "manifests") == 0;
+  desc.search_path = lists ? argv[2] : "";
   expect_ok(bp_registry_create(&desc, &registry), "bp_registry_create");
+  if (lists) return print_manifests(registry);
   if (argc == 3) return run_pair(registry, argv[1], argv[2]);
   expect_ok(bp_registry_load(registry, argv[1], 0, NULL, &plugin), "bp_registry_load");
   if (plugin->refusals[0] != 0) printf("FAILED: %s\n", plugin->refusals);
+  printf("loaded ABI: %u.%u\n", (unsigned)plugin->abi_major, (unsigned)plugin->abi_minor);
   target = bp_registry_target(registry, 0);
   expect_ok(bp_block_allocate(target, NULL, 4096, &block), "bp_block_allocate");
   bp_tensor x = make(0, BP_F32, 2), y = make(1, BP_F32, 2);
