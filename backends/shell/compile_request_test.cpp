@@ -174,11 +174,11 @@ TEST_F(FingerprintTest, SaysWhyBytesAreNotValid) {
   changed.back() ^= std::byte{1};
   EXPECT_EQ(refusal(changed), "validate: the checksum does not match; the bytes were changed");
   changed.resize(good.size() - 8);
-  EXPECT_EQ(refusal(changed), "validate: the serialized program has " +
+  EXPECT_EQ(refusal(changed), "validate: what was written has " +
                                   std::to_string(good.size()) + " bytes, and " +
                                   std::to_string(changed.size()) + " are given");
   changed.resize(7);
-  EXPECT_EQ(refusal(changed), "validate: the 7 bytes are no serialized program");
+  EXPECT_EQ(refusal(changed), "validate: the 7 bytes are not what this compiler writes");
   device.name = "Acme X2";
   EXPECT_EQ(refusal(good), "validate: the bytes are for another device than Acme X2");
   offer({&neg, &add}, "test 2");

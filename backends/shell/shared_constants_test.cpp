@@ -88,7 +88,7 @@ TEST_F(SharedConstantsTest, RefuseAKeyOfAnotherConstant) {
   compile(first.maker);
   const auto other_dtype = [](bp_program_value& v) { v.dtype = BP_I32; };
   EXPECT_EQ(refusal(BP_INVALID_ARGUMENT, other_dtype),
-            "compile: value 2: key \"w\" names a constant of another dtype or shape");
+            "compile: value 2: key \"w\" names a constant of another dtype, shape or layout");
 }
 
 TEST_F(SharedConstantsTest, LeaveNothingWhereACopyFails) {

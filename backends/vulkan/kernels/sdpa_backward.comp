@@ -125,7 +125,7 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       const float weight = exp_f32(score - lse);
       const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
       const float factor = factor_at(p.batch, p.head, query, key);
-      const float slope = factor == 0.0 ? 0.0 : factor * values[r];
+      const float slope = factor * values[r];  // NaN where a value that was dropped is infinite.
       weights[r][j] = weight * factor;
       slopes[r][j] = weight * (1.0 - t * t) * (slope - d);
     }
@@ -152,9 +152,7 @@ void add_tile(Place p, uint first) {
       [[unroll]] for (uint r = 0u; r < kRows; ++r) {
         if ((seen[j] >> r & 1u) == 0u) continue;
         by_score[r] += slopes[r][j] * score;
-        // A weight that was dropped adds nothing, whatever the value is.
-        const bool is_kept = kHasDropout == 0u || weights[r][j] != 0.0;
-        if (!rows_are_queries && is_kept) by_value[r] += weights[r][j] * value;
+        if (!rows_are_queries) by_value[r] += weights[r][j] * value;
       }
     }
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
