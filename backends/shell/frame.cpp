@@ -293,7 +293,6 @@ void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint
                         .is_written = member.is_written(),
                         .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
                         .has_free_dtype = is_free(member.dtype_rule),
-                        .is_in_list = member.is_list(),
                         .is_first = is_first,
                         .index = index,
                         .x = x});

@@ -87,6 +87,30 @@ bool fits(const bp_layout_claim& claim, const bp_layout& layout) {
   return claim.block_shape == nullptr || has_block_shape(claim, *desc);
 }
 
+bool is_for(const bp_layout_claim& claim, const FrameArgument& argument) {
+  return (claim.arguments >> argument.index & 1) != 0;
+}
+
+// Returns whether the kernel never takes an argument by strides.
+bool requires_layout(const bp_kernel& kernel, const FrameArgument& argument) {
+  const std::span claims(kernel.layout_claims, kernel.layout_claim_count);
+  return std::ranges::any_of(claims, [&](const bp_layout_claim* claim) {
+    return is_for(*claim, argument) && (claim->flags & BP_LAYOUT_CLAIM_REQUIRED) != 0;
+  });
+}
+
+// Returns why the kernel does not take a tensor as its elements lie, or NULL.
+bp_reason place_refusal(const bp_kernel& kernel, const FrameArgument& argument,
+                        const bp_tensor& tensor) {
+  if (tensor.layout != nullptr) {
+    const bool is_claimed = claims_layout(kernel, argument, tensor);
+    return is_claimed ? nullptr : "a layout of the backend's own is not claimed";
+  }
+  if (requires_layout(kernel, argument)) return "the kernel takes a layout alone, and no strides";
+  const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0;
+  return takes_any || (layout_class(tensor) & kernel.layouts) != 0 ? nullptr : "layout not claimed";
+}
+
 bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const bp_tensor* const tensor = frame.tensors()[i];
@@ -101,11 +125,8 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
       const bool takes_it = (kernel.flags & BP_KERNEL_TAKES_ACC_OPERAND) != 0;
       if (!takes_it || !repeats_one_element(*tensor)) return "an operand in f32 is not claimed";
     }
-    if (tensor->layout != nullptr && !claims_layout(kernel, frame.arguments()[i], *tensor)) {
-      return "a layout of the backend's own is not claimed";
-    }
-    const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0 || tensor->layout != nullptr;
-    if (!takes_any && (layout_class(*tensor) & kernel.layouts) == 0) return "layout not claimed";
+    const bp_reason place = place_refusal(kernel, frame.arguments()[i], *tensor);
+    if (place != nullptr) return place;
     if (kernel.max_rank != 0 && tensor->ndim > kernel.max_rank) return "rank not claimed";
     const uint64_t alignment = std::max<uint64_t>(1, kernel.min_byte_alignment_bytes);
     if (tensor->byte_offset % alignment != 0) return "alignment not claimed";
@@ -140,8 +161,8 @@ bp_reason claims_refusal(const bp_kernel& kernel, bp_launch_flags flags, const O
 bool claims_layout(const bp_kernel& kernel, const FrameArgument& argument,
                    const bp_tensor& tensor) {
   const std::span claims(kernel.layout_claims, kernel.layout_claim_count);
-  return !argument.is_in_list && std::ranges::any_of(claims, [&](const bp_layout_claim* claim) {
-    return (claim->arguments >> argument.index & 1) != 0 && fits(*claim, *tensor.layout);
+  return std::ranges::any_of(claims, [&](const bp_layout_claim* claim) {
+    return is_for(*claim, argument) && fits(*claim, *tensor.layout);
   });
 }
 

@@ -64,6 +64,12 @@ class LaidOutProgramTest : public ProgramTest {
     return status;
   }
 
+  static bp_status launch_cat(const bp_kernel* self, const bp_launch* launch, const void* args) {
+    const auto& a = *static_cast<const bp_cat_args*>(args);
+    ProgramTest& test = of(self);
+    return static_cast<LaidOutProgramTest&>(test).enter(*self, *launch, {*a.xs[0], *a.xs[1], *a.y});
+  }
+
   void lay_out(ProgramMaker& maker, uint32_t value) { maker.values[value].layout = &desc; }
 
   std::vector<std::string> kernels() const {
@@ -138,6 +144,57 @@ TEST_F(LaidOutProgramTest, CopiesOnlyWhatAKernelDoesNotClaim) {
   EXPECT_EQ(run(executable, laid_out.maker, {{1, 2, 3, 4}})[1],
             (std::vector<float>{-1, -2, -3, -4}));
   EXPECT_EQ(kernels(), (std::vector<std::string>{"tiled neg", "copy"}));
+}
+
+// A kernel that takes a layout alone is never asked about strides, so it may come first.
+TEST_F(LaidOutProgramTest, GivesNoStridesToKernelsThatTakeALayoutAlone) {
+  claim.flags = BP_LAYOUT_CLAIM_REQUIRED;
+  bp_layout_claim free = claim;
+  free.flags = 0;
+  const bp_layout_claim* const any[1] = {&free};
+  copy.layout_claims = any;
+  tiled_neg.supports = [](const bp_kernel*, bp_device*, bp_launch_flags,
+                          const void* args) -> bp_reason {
+    EXPECT_NE(static_cast<const bp_neg_args*>(args)->x->layout, nullptr);
+    return nullptr;
+  };
+  offer({&tiled_neg, &neg, &copy});
+  const auto kernels_of = [&](bool x_laid, bool y_laid) {
+    ProgramMaker maker;
+    const uint32_t x = maker.add_value(BP_VALUE_INPUT), y = maker.add_value(BP_VALUE_OUTPUT);
+    if (x_laid) lay_out(maker, x);
+    if (y_laid) lay_out(maker, y);
+    maker.add_neg(x, y);
+    bp_executable* const executable = compile(maker);
+    launched.clear();
+    EXPECT_EQ(run(executable, maker, {{1, 2, 3, 4}})[1], (std::vector<float>{-1, -2, -3, -4}));
+    return kernels();
+  };
+  EXPECT_EQ(kernels_of(true, true), (std::vector<std::string>{"tiled neg"}));
+  EXPECT_EQ(kernels_of(false, false), (std::vector<std::string>{"neg"}));
+  EXPECT_EQ(kernels_of(true, false), (std::vector<std::string>{"copy", "neg"}));
+  EXPECT_EQ(kernels_of(false, true), (std::vector<std::string>{"neg", "copy"}));
+  offer({&tiled_neg, &copy});
+  ProgramMaker plain;
+  plain.add_neg(plain.add_value(BP_VALUE_INPUT), plain.add_value(BP_VALUE_OUTPUT));
+  EXPECT_EQ(refusal(plain, BP_UNSUPPORTED),
+            "compile: node 0: neg: the kernel takes a layout alone, and no strides");
+}
+
+TEST_F(LaidOutProgramTest, ClaimsEachTensorOfAList) {
+  bp_kernel cat = make_kernel<bp_cat_args>("cat", BP_OP_CAT, launch_cat);
+  cat.layout_claims = claims;
+  cat.layout_claim_count = 1;
+  claim.arguments = 1;  // The list.
+  offer({&cat});
+  ProgramMaker maker;
+  const uint32_t x = maker.add_value(BP_VALUE_INPUT), y = maker.add_value(BP_VALUE_OUTPUT, {8});
+  lay_out(maker, x);
+  const bp_tensor* const xs[] = {maker.whole(x), maker.whole(x)};
+  maker.add_node(BP_OP_CAT, bp_cat_args{.xs_count = 2, .xs = xs, .y = maker.whole(y)}, {x, x, y});
+  run(compile(maker), maker, {{1, 2, 3, 4}});
+  EXPECT_EQ(kernels(), (std::vector<std::string>{"cat"}));
+  EXPECT_NE(launched.at(0).tensors[1].layout, nullptr);
 }
 
 TEST_F(LaidOutProgramTest, CopiesTheResultOfANodeThatWorksInPlace) {

@@ -77,7 +77,7 @@ class Compiler {
 // long as the instance. `layouts` are those of the device, or NULL, and the table of the layouts is
 // complete. `kernels_need_device` is as in CompilerBackend.
 template <typename Traits>
-void offer_compiler(typename Traits::Instance& i, std::span<const bp_kernel> kernels,
+void offer_compiler(typename Traits::Instance& i, std::vector<const bp_kernel*> kernels,
                     const char* identity, const CompilerLimits& limits = {},
                     Layouts* layouts = nullptr, bool kernels_need_device = true) {
   using Instance = typename Traits::Instance;
@@ -87,7 +87,7 @@ void offer_compiler(typename Traits::Instance& i, std::span<const bp_kernel> ker
                           .streams = i.streams,
                           .events = i.events,
                           .devices = i.devices,
-                          .kernels = {},
+                          .kernels = std::move(kernels),
                           .captures = i.captures.get(),
                           .self = &i,
                           .is_device =
@@ -102,7 +102,6 @@ void offer_compiler(typename Traits::Instance& i, std::span<const bp_kernel> ker
                           .layouts = layouts,
                           .layout_table = i.layout_table,
                           .kernels_need_device = kernels_need_device};
-  for (const bp_kernel& kernel : kernels) backend.kernels.push_back(&kernel);
   i.compiler = std::make_unique<Compiler>(std::move(backend));
   i.compilation = i.compiler->table();
 }
@@ -112,7 +111,9 @@ template <typename Traits>
 void offer_compiler(typename Traits::Instance& i, const char* identity,
                     const CompilerLimits& limits = {}, Layouts* layouts = nullptr,
                     bool kernels_need_device = true) {
-  offer_compiler<Traits>(i, i.kernels, identity, limits, layouts, kernels_need_device);
+  std::vector<const bp_kernel*> kernels;
+  for (const bp_kernel& kernel : i.kernels) kernels.push_back(&kernel);
+  offer_compiler<Traits>(i, std::move(kernels), identity, limits, layouts, kernels_need_device);
 }
 
 }  // namespace bp

@@ -72,10 +72,9 @@ struct FrameArgument {
   bool is_read, is_written;
   bool has_scalar;      // An inline scalar may stand for it.
   bool has_free_dtype;  // Claims list its dtype.
-  bool is_in_list;
-  bool is_first;   // It is the first of its list, or is not in a list.
-  uint32_t index;  // Among the tensor arguments; a list counts as one, even if it is empty.
-  size_t x;        // The place of the tensor that an operand is like; else its own place.
+  bool is_first;        // It is the first of its list, or is not in a list.
+  uint32_t index;       // Among the tensor arguments; a list counts as one, even if it is empty.
+  size_t x;             // The place of the tensor that an operand is like; else its own place.
 };
 
 // A copy of a frame, and of the tensors, shapes, strides and lists that it points to, without the

@@ -14,8 +14,8 @@ namespace bp {
 // Returns the first class of layouts that describes how the elements of a tensor lie.
 bp_layout_flags layout_class(const bp_tensor& tensor);
 
-// Returns whether the kernel claims the layout that a tensor of the argument has. A layout in a
-// list of tensors is never claimed.
+// Returns whether the kernel claims the layout that a tensor of the argument has. A claim for a
+// list holds for each of its tensors.
 bool claims_layout(const bp_kernel& kernel, const FrameArgument& argument, const bp_tensor& tensor);
 
 // Returns the first kernel of the backend that takes a frame, whose tensors need no buffer.
