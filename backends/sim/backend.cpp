@@ -48,7 +48,6 @@ Instance::Instance(const bp_host* its_host)
   if (options.layouts != LayoutMode::kOnly) plain_kernels.push_back(&kScaledNeg);
   if (options.has_own_ops) plain_kernels.push_back(&kClip);
   add_kernels(plain_kernels);
-  program_kernels = kernels;
   process_groups = collectives->groups.table();
   for (uint32_t index = 0; index < options.device_count; ++index) {
     cards.push_back(std::make_unique<Device>(*this, index));

@@ -52,14 +52,17 @@ struct Instance : BackendInstance {
   std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
   std::unique_ptr<Layouts> layouts;             // NULL if nothing is in tiles.
   std::unique_ptr<Compiler> compiler;
-  std::vector<bp_kernel> program_kernels;  // The kernels that programs run, which take strides.
+  // What programs run besides `kernels`, if these take tiles alone: kernels by strides, and copies
+  // between strides and tiles.
+  std::vector<bp_kernel> program_kernels;
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 
 // Each function makes one of the optional tables. put_captures() replaces entries of the tables of
 // streams, events and memory; tables that are made before it use the entries without captures.
-// make_layouts() also replaces functions of the kernels that take layouts.
+// make_layouts() also replaces functions of the kernels that take layouts, so make_compiler() comes
+// after it.
 void make_layouts(Instance& instance);
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);

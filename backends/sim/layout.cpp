@@ -218,6 +218,10 @@ void run_conversion(const Extents& extents, const Side& dst, const Side& src) {
 void make_layouts(Instance& i) {
   if (i.options.layouts == LayoutMode::kNone) return;
   offer_layouts<LayoutTraits>(i, "backplane.sim 0.1.0, tiles 1");
+  if (takes_tiles_alone(i)) {
+    i.program_kernels = i.kernels;
+    i.program_kernels.push_back(copy_between_layouts(i));
+  }
   for (bp_kernel& kernel : i.kernels) {
     if (tiled_arguments(i, kernel.op) != 0) put_tiles(i, kernel);
   }

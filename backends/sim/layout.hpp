@@ -51,4 +51,8 @@ void run_conversion(const Extents& extents, const Side& dst, const Side& src);
 // that take tiles alone. The kernel claims these layouts.
 void put_tiles(const Instance& instance, bp_kernel& kernel);
 
+// Returns a kernel of `copy` that converts: between strides and tiles, and from blocks. It is for
+// programs, whose compiler copies a value where a kernel does not take it as it lies.
+bp_kernel copy_between_layouts(const Instance& instance);
+
 }  // namespace bp::sim

@@ -45,7 +45,10 @@ constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 void make_compiler(Instance& i) {
-  offer_compiler<Traits>(i, i.program_kernels, "backplane.sim 0.1.0, programs 1",
+  std::vector<const bp_kernel*> kernels;
+  for (const bp_kernel& kernel : i.kernels) kernels.push_back(&kernel);
+  for (const bp_kernel& kernel : i.program_kernels) kernels.push_back(&kernel);
+  offer_compiler<Traits>(i, std::move(kernels), "backplane.sim 0.1.0, programs 1",
                          read_limits(*i.host), i.layouts.get(), false);
 }
 

@@ -13,6 +13,7 @@
 #include "backends/sim/backend.hpp"
 #include "backends/sim/layout.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/args_size.hpp"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/layout_front.hpp"
 #include "backplane/shell/shape.hpp"
@@ -235,15 +236,25 @@ class TiledCall {
 constexpr int64_t kTileShape[2] = {kPreferredTiles.extent, kPreferredTiles.extent},
                   kOnlyTileShape[2] = {kOnlyTiles.extent, kOnlyTiles.extent};
 
-// The claims of every kernel of a device that takes tiles alone.
-constexpr bp_layout_claim kOnlyClaim{.struct_size = sizeof(bp_layout_claim),
-                                     .struct_type = BP_STRUCT_LAYOUT_CLAIM,
-                                     .arguments = UINT64_MAX,
-                                     .block_shape = kOnlyTileShape,
-                                     .block_ndim = 2,
-                                     .kind = BP_LAYOUT_KIND_TILED,
-                                     .flags = BP_LAYOUT_CLAIM_REQUIRED};
-constexpr const bp_layout_claim* kOnlyClaims[] = {&kOnlyClaim};
+constexpr bp_layout_claim only_tiles(bp_layout_claim_flags flags) {
+  return {.struct_size = sizeof(bp_layout_claim),
+          .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+          .arguments = UINT64_MAX,
+          .block_shape = kOnlyTileShape,
+          .block_ndim = 2,
+          .kind = BP_LAYOUT_KIND_TILED,
+          .flags = flags};
+}
+
+// The claims of every kernel of a device that takes tiles alone, and of its copies for programs.
+constexpr bp_layout_claim kOnlyClaim = only_tiles(BP_LAYOUT_CLAIM_REQUIRED),
+                          kCopiedTiles = only_tiles(0),
+                          kCopiedBlocks{.struct_size = sizeof(bp_layout_claim),
+                                        .struct_type = BP_STRUCT_LAYOUT_CLAIM,
+                                        .arguments = 0b1,  // x
+                                        .kind = BP_LAYOUT_KIND_QUANTIZED};
+constexpr const bp_layout_claim *kOnlyClaims[] = {&kOnlyClaim},
+                                *kCopyClaims[] = {&kCopiedTiles, &kCopiedBlocks};
 
 // The claims of the kernels of one op on a device whose kernels take strides too.
 struct Claims {
@@ -306,7 +317,25 @@ struct TiledTraits {
   }
 };
 
+bp_reason copies_between_layouts(const bp_kernel*, bp_device*, bp_launch_flags, const void* args) {
+  const auto& a = *static_cast<const bp_copy_args*>(args);
+  const bool is_alike = a.x->dtype == a.y->dtype && std::equal(a.x->shape, a.x->shape + a.x->ndim,
+                                                               a.y->shape, a.y->shape + a.y->ndim);
+  return is_alike ? nullptr : "x and y of different dtypes or shapes are not converted";
+}
+
 }  // namespace
+
+bp_kernel copy_between_layouts(const Instance& i) {
+  bp_kernel kernel = i.layouts->conversion_kernel;
+  kernel.spec_revision = kSpecRevision;
+  kernel.flags |= BP_KERNEL_DETERMINISTIC;
+  kernel.layouts = BP_LAYOUT_ANY;
+  kernel.layout_claims = kCopyClaims;
+  kernel.layout_claim_count = std::size(kCopyClaims);
+  kernel.supports = copies_between_layouts;
+  return kernel;
+}
 
 void put_tiles(const Instance& i, bp_kernel& kernel) {
   LayoutKernel<TiledTraits>::put(kernel, takes_tiles_alone(i));
