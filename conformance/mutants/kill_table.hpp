@@ -151,6 +151,7 @@ inline constexpr KillRow kRuntimeKillTable[] = {
      "LAYOUT-5"},
     {"42:rounds", "shapes rounded down to blocks", "layout.descr*", "*", "*", true, "LAYOUT-8"},
     {"42:reference", "references not counted", "layout.*", "*", "*", true, "LAYOUT-3"},
+    {"57", "two tiles exchanged", BP_LAID_LAUNCHES, "*", "values", true, "LAYOUT-2"},
     {"45", "sends pair up backwards", "collective.letters*", "*", "values", false, "COLLECTIVE-13"},
     {"45:options", "options of a group ignored", "collective.options*", "*", "*", false,
      "COLLECTIVE-15"},

@@ -12,15 +12,8 @@
 
 namespace bp::mutants {
 
-View::View(const bp_tensor& tensor) : tensor_(tensor) {
-  std::copy_n(tensor.shape, tensor.ndim, shape_.begin());
-  std::copy_n(tensor.strides, tensor.ndim, strides_.begin());
-  tensor_.shape = shape_.data();
-  tensor_.strides = strides_.data();
-}
-
-int64_t View::item_size_bytes() const {
-  switch (tensor_.dtype) {
+int64_t item_size_bytes(bp_dtype dtype) {
+  switch (dtype) {
     case BP_F64:
     case BP_I64:
     case BP_U64:
@@ -38,6 +31,15 @@ int64_t View::item_size_bytes() const {
       return 1;
   }
 }
+
+View::View(const bp_tensor& tensor) : tensor_(tensor) {
+  std::copy_n(tensor.shape, tensor.ndim, shape_.begin());
+  std::copy_n(tensor.strides, tensor.ndim, strides_.begin());
+  tensor_.shape = shape_.data();
+  tensor_.strides = strides_.data();
+}
+
+int64_t View::item_size_bytes() const { return mutants::item_size_bytes(tensor_.dtype); }
 
 void View::advance(int64_t elements) {
   tensor_.byte_offset += static_cast<uint64_t>(elements * item_size_bytes());

@@ -76,6 +76,9 @@ struct Wrapped {
   mutable std::deque<Kept> kept;  // Guarded by mutex; the newest is the last.
 };
 
+// Returns the bytes of one element. An element of less than a byte counts as a byte.
+int64_t item_size_bytes(bp_dtype dtype);
+
 // A copy of a tensor whose shape, strides and offset can be changed.
 class View {
  public:

@@ -131,6 +131,47 @@ void bend_layouts(Runtime& r) {
   }
 }
 
+// ---- 57: conversions that take two tiles for each other -----------------------------------------
+
+// Exchanges the first two tiles of a tensor, if it has so many.
+bp_status exchange_tiles(Runtime& r, bp_stream* stream, const bp_tensor& laid) {
+  const bp_layout_desc& desc = *laid.layout->desc;
+  auto tile_bytes = static_cast<uint64_t>(item_size_bytes(laid.dtype));
+  for (uint32_t axis = 0; axis < desc.ndim; ++axis) {
+    tile_bytes *= static_cast<uint64_t>(desc.block_shape[axis]);
+  }
+  const bp_buffer_ref both{laid.buffer, laid.byte_offset, 2 * tile_bytes};
+  if (both.size_bytes > laid.layout->physical_size_bytes) return BP_OK;
+  std::vector<std::byte> bytes(both.size_bytes);
+  const bp_allocator_ops& m = r.good.allocator;
+  const bp_status status =
+      m.copy_to_host(m.self, stream, bytes.data(), &both, BP_BORROW_DURING_CALL, UINT64_MAX);
+  if (status != BP_OK) return status;
+  std::ranges::rotate(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(tile_bytes));
+  return m.copy_from_host(m.self, stream, &both, bytes.data(), BP_BORROW_DURING_CALL);
+}
+
+bool is_tiled(const bp_tensor* tensor) {
+  return tensor != nullptr && tensor->layout != nullptr && tensor->layout->desc != nullptr &&
+         tensor->layout->kind == BP_LAYOUT_KIND_TILED;
+}
+
+// Exchanges them in both directions, so that a conversion there and back changes nothing.
+bp_status convert_exchanged(void* self, bp_stream* stream, const bp_tensor* dst,
+                            const bp_tensor* src) {
+  Runtime& r = runtime_of(self);
+  const bp_layout_ops& good = r.good.layouts;
+  const bool is_to = is_tiled(dst), is_from = is_tiled(src);
+  bp_status status = BP_OK;
+  if (is_from && !is_to) status = exchange_tiles(r, stream, *src);
+  if (status == BP_OK) status = good.convert(good.self, stream, dst, src);
+  if (status == BP_OK && is_to && !is_from) status = exchange_tiles(r, stream, *dst);
+  if (status == BP_OK && is_from && !is_to) status = exchange_tiles(r, stream, *src);
+  return status;
+}
+
+void bend_tiles(Runtime& r) { r.bent.layouts.convert = convert_exchanged; }
+
 // ---- 45: process groups that pair up calls in another order, or ignore what was asked for -------
 
 bp_status submit_backwards(void* self, uint64_t call_count, const bp_collective_call* calls,
@@ -238,6 +279,7 @@ void bend_semaphores(Runtime& r) {
 
 constexpr RuntimeMutant kTable[] = {
     {.id = "42", .bend = bend_layouts, .has_layouts = true},
+    {.id = "57", .bend = bend_tiles, .has_layouts = true},
     {.id = "45", .bend = bend_groups, .has_groups = true},
     {.id = "47", .bend = bend_semaphores, .has_semaphores = true},
 };
