@@ -174,9 +174,8 @@ TEST_F(FingerprintTest, SaysWhyBytesAreNotValid) {
   changed.back() ^= std::byte{1};
   EXPECT_EQ(refusal(changed), "validate: the checksum does not match; the bytes were changed");
   changed.resize(good.size() - 8);
-  EXPECT_EQ(refusal(changed), "validate: what was written has " +
-                                  std::to_string(good.size()) + " bytes, and " +
-                                  std::to_string(changed.size()) + " are given");
+  EXPECT_EQ(refusal(changed), "validate: what was written has " + std::to_string(good.size()) +
+                                  " bytes, and " + std::to_string(changed.size()) + " are given");
   changed.resize(7);
   EXPECT_EQ(refusal(changed), "validate: the 7 bytes are not what this compiler writes");
   device.name = "Acme X2";
