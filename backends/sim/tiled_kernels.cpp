@@ -219,7 +219,9 @@ class TiledCall {
     const bp_status status =
         submit_work(stream, name, {pair.plain, pair.tiled},
                     [extents = pair.extents, dst, src] { run_conversion(extents, dst, src); });
-    if (status != BP_OK) throw StatusError(status, op_text() + ": the stream has failed");
+    // The kernel may have failed already, because of bad data. Its launch was submitted even so.
+    if (status == BP_OK || !is_in) return;
+    throw StatusError(status, op_text() + ": the stream has failed");
   }
 
   const Instance& instance_;
