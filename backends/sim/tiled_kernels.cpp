@@ -220,7 +220,7 @@ class TiledCall {
         submit_work(stream, name, {pair.plain, pair.tiled},
                     [extents = pair.extents, dst, src] { run_conversion(extents, dst, src); });
     // The kernel may have failed already, because of bad data. Its launch was submitted even so.
-    if (status == BP_OK || !is_in) return;
+    if (status == BP_OK || (!is_in && status == BP_STREAM_FAILED)) return;
     throw StatusError(status, op_text() + ": the stream has failed");
   }
 

@@ -205,6 +205,15 @@ class LaidFrame {
   std::deque<std::vector<const bp_tensor*>> lists_;
 };
 
+// Converts the results of a kernel that was submitted. If it has failed already, because of bad
+// data, its stream says so, and the launch stands.
+bp_status results_of(const LaidFrame& laid, const Launch& l) {
+  const bp_status status = laid.convert_outputs(l);
+  if (status != BP_STREAM_FAILED) return status;
+  static_cast<void>(take_error());
+  return BP_OK;
+}
+
 }  // namespace
 
 bool needs_layouts(const OpRow& row, const bp_kernel& kernel, const Key& key) {
@@ -269,7 +278,7 @@ bp_status call_with_layouts(const Launch& l, const void* frame) {
   status = check_not_capturing(l, "its tensors in other layouts");
   if (status == BP_OK) status = laid.convert_inputs(l);
   if (status == BP_OK) status = call_in_place(l, laid.data());
-  if (status == BP_OK) status = laid.convert_outputs(l);
+  if (status == BP_OK) status = results_of(laid, l);
   if (status != BP_OK) return status;
   l.target.counts[l.row.index].laid_out.fetch_add(1, std::memory_order_relaxed);
   count_call(reason_of_layouts(l.target, l.row, l.kernel));
