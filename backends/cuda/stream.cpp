@@ -85,11 +85,11 @@ bp_status submit_host_work(const Stream& s, HostWork work, const char* call) {
   Lane& lane = *s.lane;
   lane.device().sweep();
   auto attempt = std::make_shared<Attempt>();
-  const bp_status status =
-      lane.submit_always([&lane, attempt, work = std::move(work)](const Outcome& before) {
-        submit_callback(lane, *attempt,
-                        std::make_unique<Callback>(lane.shared_from_this(), work, before));
-      });
+  const bp_status status = lane.submit_always([&lane, attempt,
+                                               work = std::move(work)](const Outcome& before) {
+    submit_callback(lane, *attempt,
+                    std::make_unique<Callback>(Callback{lane.shared_from_this(), work, before}));
+  });
   const std::lock_guard lock(attempt->mutex);
   attempt->has_returned = true;
   if (status != BP_OK || attempt->error.status == BP_OK) return status;

@@ -147,7 +147,7 @@ bp_status exchange_tiles(Runtime& r, bp_stream* stream, const bp_tensor& laid) {
   const bp_status status =
       m.copy_to_host(m.self, stream, bytes.data(), &both, BP_BORROW_DURING_CALL, UINT64_MAX);
   if (status != BP_OK) return status;
-  std::ranges::rotate(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(tile_bytes));
+  std::rotate(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(tile_bytes), bytes.end());
   return m.copy_from_host(m.self, stream, &both, bytes.data(), BP_BORROW_DURING_CALL);
 }
 

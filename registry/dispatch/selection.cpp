@@ -64,7 +64,7 @@ std::string own_kernels_refusal(const OpRow& row, const Key& key) {
 // Returns why the decomposition of the op is not a candidate, or "" if it is one.
 std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (services::decomposition(row) == nullptr) return "the op has none";
-  const std::string refusal = own_kernels_refusal(row, key);
+  std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
@@ -73,7 +73,7 @@ std::string decomposition_refusal(const Target& target, const OpRow& row, const 
 // Returns why the host does not run the call on other tensors: in another dtype or at other
 // offsets, or "" if it does.
 std::string copies_refusal(const Target& target, const OpRow& row, const Key& key) {
-  const std::string refusal = own_kernels_refusal(row, key);
+  std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "the flags of the registry forbid it" : "";
@@ -94,7 +94,7 @@ std::string realigning_refusal(const Target& target, const OpRow& row, const Key
 
 std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
   if (host_fallback(row) == nullptr) return "the op has none";
-  const std::string refusal = own_kernels_refusal(row, key);
+  std::string refusal = own_kernels_refusal(row, key);
   if (!refusal.empty()) return refusal;
   if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
     return "the flags of the registry forbid it";
@@ -121,8 +121,9 @@ std::vector<const bp_kernel*> ordered_kernels(const Target& target, const OpRow&
                                               const Key& key) {
   const auto& of_op = target.kernels.of(row);
   std::vector<const bp_kernel*> kernels(of_op.begin(), of_op.end());
-  std::ranges::stable_partition(
-      kernels, [&](const bp_kernel* kernel) { return !needs_layouts(row, *kernel, key); });
+  // clang 14 cannot compile std::ranges::stable_partition() of the library of g++ 12.
+  std::stable_partition(kernels.begin(), kernels.end(),
+                        [&](const bp_kernel* kernel) { return !needs_layouts(row, *kernel, key); });
   return kernels;
 }
 
