@@ -25,6 +25,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/calls/op_rows.hpp"
 #include "registry/services/caching_allocator.hpp"
+#include "registry/services/capturing.hpp"
 #include "registry/services/service_kernels.hpp"
 #include "registry/state/state.hpp"
 #include "registry/tensors/strides.hpp"
@@ -153,12 +154,7 @@ class Run {
   // Refuses the call if the caller's stream has failed or captures, also if there is nothing to
   // copy.
   bp_status admit() const {
-    const bp_stream_ops& streams = *target_.streams;
-    uint32_t is_capturing = 0;
-    if (streams.is_capturing(streams.self, stream_, &is_capturing) != BP_OK) {
-      static_cast<void>(take_error());  // The device has no captures.
-    }
-    if (is_capturing != 0) {
+    if (services::is_capturing(target_, stream_)) {
       return fail(BP_INVALID_ARGUMENT,
                   std::string(row_.name) + ": the stream captures, and " + target_.name +
                       " has no kernel for this call that a capture takes; the call would run on " +
@@ -166,6 +162,7 @@ class Run {
                       "; a capture records no work of another device, so submit this call before "
                       "or after the capture");
     }
+    const bp_stream_ops& streams = *target_.streams;
     const bp_status failure = streams.status(streams.self, stream_);
     if (failure == BP_OK || classify(impl(&target_), failure) == BP_DEVICE_LOST) return failure;
     return fail(BP_STREAM_FAILED,

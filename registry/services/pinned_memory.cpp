@@ -7,6 +7,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/capturing.hpp"
 
 namespace bp::services {
 namespace {
@@ -119,11 +120,7 @@ bp_status PinnedMemory::record(Piece& piece, bp_stream* stream) {
 bp_status PinnedMemory::record_stream(void* memory, bp_stream* stream) {
   const Owner piece = find_piece(memory);
   if (piece == nullptr) return not_pinned("record_stream");
-  const bp_stream_ops& streams = *target_.streams;
-  uint32_t is_capturing = 0;
-  if (streams.is_capturing(streams.self, stream, &is_capturing) != BP_OK) {
-    core::set_error(nullptr, BP_OK, "");  // The device has no captures.
-  } else if (is_capturing != 0) {
+  if (is_capturing(target_, stream)) {
     return fail(BP_INVALID_ARGUMENT,
                 std::string("pinned.record_stream: the stream captures on ") + target_.name +
                     "; free memory that a graph uses after the graph has ended");

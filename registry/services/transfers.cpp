@@ -5,6 +5,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/capturing.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::services {
@@ -52,16 +53,6 @@ constexpr uint64_t kLeastPinned = 64u << 10, kMostPinned = 32u << 20;
 PinnedMemory::Place find_pinned(const DevicePlace& place, const void* memory) {
   if (place.pinned == nullptr) return {};
   return place.pinned->find(memory, place.range.size_bytes);
-}
-
-bool is_capturing(const bp_target& target, bp_stream* stream) {
-  const bp_stream_ops& streams = *target.streams;
-  uint32_t is_capturing = 0;
-  if (streams.is_capturing(streams.self, stream, &is_capturing) == BP_OK) {
-    return is_capturing != 0;
-  }
-  core::set_error(nullptr, BP_OK, "");  // The device has no captures.
-  return false;
 }
 
 // Takes pinned memory for a copy. Returns NULL if the copy goes another way.
