@@ -37,8 +37,8 @@ Device::Device(const bp_host& host, const Options& options)
       name_(first_value("/proc/cpuinfo", "model name")),
       thread_count_(options.thread_count != 0 ? options.thread_count : processor_count()) {
   if (name_.empty()) name_ = "host processor";
-  heap_ = make_heap(physical_bytes(),
-                    BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+  heap_ = make_heap(physical_bytes(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE |
+                                          BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CACHED);
   properties_ = make_properties(name_.c_str(), BP_DEVICE_HOST, {&heap_, 1}, kQuantizedDeviceDtypes);
   write_uuid("backplane.cpu", name_, properties_.uuid);
   properties_.compute_unit_count = static_cast<uint32_t>(processor_count());

@@ -78,8 +78,9 @@ void Device::set_properties(const cudaDeviceProp& p) {
   has_pool_ = instance_.options.has_pool && p.memoryPoolsSupported != 0;
   // Kernels check the alignment of 128-bit accesses, so any offset is allowed.
   heaps_[0] = make_heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
-  heaps_[1] = make_heap(host_bytes(_SC_PHYS_PAGES),
-                        BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
+  heaps_[1] =
+      make_heap(host_bytes(_SC_PHYS_PAGES), BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT |
+                                                BP_HEAP_HOST_CONCURRENT | BP_HEAP_HOST_CACHED);
   properties_ =
       make_properties(name_.c_str(), p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE,
                       heaps_, kDeviceDtypes);

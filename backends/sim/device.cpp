@@ -56,17 +56,18 @@ Device::~Device() {
 }
 
 size_t Device::set_heaps() {
+  // A map shows the host memory of its own, which its caches hold.
+  constexpr bp_heap_flags kVisible = BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_CACHED;
   switch (options().heaps) {
     case HeapMode::kCoherent:
       heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL);
-      heaps_[1] = make_heap(options(), BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+      heaps_[1] = make_heap(options(), kVisible | BP_HEAP_HOST_COHERENT);
       return 2;
     case HeapMode::kNoncoherent:
-      heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE);
+      heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL | kVisible);
       return 1;
     case HeapMode::kIntegrated:
-      heaps_[0] =
-          make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+      heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL | kVisible | BP_HEAP_HOST_COHERENT);
       return 1;
   }
   return 0;

@@ -72,11 +72,13 @@ bp_heap_flags heap_flags(VkMemoryPropertyFlags flags) {
   if ((flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0) {
     ours |= BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT;
   }
+  if ((flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0) ours |= BP_HEAP_HOST_CACHED;
   return ours;
 }
 
-// Returns one heap for each set of flags, with device-local heaps first. Of the memory types with
-// the same flags it takes the largest, and of equal ones the one that the host reads fastest.
+// Returns one heap for each set of flags, with device-local heaps first, and among those the larger
+// ones, and the ones that the host reads fast. Of the memory types with the same flags it takes the
+// largest.
 std::vector<PhysicalHeap> read_heaps(const VulkanInstance& instance, VkPhysicalDevice device) {
   VkPhysicalDeviceMemoryProperties2 properties{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
@@ -90,19 +92,19 @@ std::vector<PhysicalHeap> read_heaps(const VulkanInstance& instance, VkPhysicalD
     const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
     if ((flags & kUnfit) != 0 || heap_flags(flags) == 0) continue;
     const uint32_t heap = memory.memoryTypes[type].heapIndex;
-    const PhysicalHeap found{type, heap, memory.memoryHeaps[heap].size, heap_flags(flags),
-                             (flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0};
+    const PhysicalHeap found{type, heap, memory.memoryHeaps[heap].size, heap_flags(flags)};
     const auto same = std::ranges::find(heaps, found.flags, &PhysicalHeap::flags);
     if (same == heaps.end()) {
       heaps.push_back(found);
-    } else if (std::pair(same->size_bytes, same->is_cached) <
-               std::pair(found.size_bytes, found.is_cached)) {
+    } else if (same->size_bytes < found.size_bytes) {
       *same = found;
     }
   }
   std::ranges::stable_sort(heaps, [](const PhysicalHeap& a, const PhysicalHeap& b) {
     const auto rank = [](const PhysicalHeap& heap) {
-      return (heap.flags & BP_HEAP_DEVICE_LOCAL) != 0 ? heap.size_bytes : 0;
+      const bool is_local = (heap.flags & BP_HEAP_DEVICE_LOCAL) != 0;
+      return std::pair(is_local ? heap.size_bytes : 0,
+                       is_local && (heap.flags & BP_HEAP_HOST_CACHED) != 0);
     };
     return rank(a) > rank(b);
   });

@@ -20,7 +20,6 @@ struct PhysicalHeap {
   uint32_t vulkan_heap = 0;
   uint64_t size_bytes = 0;
   bp_heap_flags flags = 0;
-  bool is_cached = false;  // The host can read it fast.
 };
 
 struct Physical {

@@ -11,7 +11,7 @@ size_t choose_heap(const Physical& physical, bool is_read_by_host) {
   const auto rank = [&](const PhysicalHeap& heap) {
     if ((heap.flags & BP_HEAP_HOST_COHERENT) == 0) return 0;
     const bool is_local = (heap.flags & BP_HEAP_DEVICE_LOCAL) != 0;
-    return is_read_by_host ? (heap.is_cached ? 3 : 1) : (is_local ? 1 : 2);
+    return is_read_by_host ? ((heap.flags & BP_HEAP_HOST_CACHED) != 0 ? 3 : 1) : (is_local ? 1 : 2);
   };
   const auto best = std::ranges::max_element(physical.heaps, {}, rank);
   return static_cast<size_t>(best - physical.heaps.begin());

@@ -63,15 +63,15 @@ static bp_status generation(void* self, bp_device* handle, uint64_t* out_generat
 
 void init_device(instance* i) {
   static const uint8_t uuid[16] = {0xac, 0x3e, 1}; /* Ask your hardware for its UUID. */
-  i->device.heap =
-      (bp_heap){.struct_size = sizeof(bp_heap),
-                .struct_type = BP_STRUCT_HEAP,
-                .size_bytes = HEAP_BYTES,
-                .max_allocation_bytes = HEAP_BYTES,
-                .tensor_offset_alignment_bytes = 1,
-                .suballocation_granularity_bytes = 1,
-                .map_granularity_bytes = 1,
-                .flags = BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT};
+  i->device.heap = (bp_heap){.struct_size = sizeof(bp_heap),
+                             .struct_type = BP_STRUCT_HEAP,
+                             .size_bytes = HEAP_BYTES,
+                             .max_allocation_bytes = HEAP_BYTES,
+                             .tensor_offset_alignment_bytes = 1,
+                             .suballocation_granularity_bytes = 1,
+                             .map_granularity_bytes = 1,
+                             .flags = BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE |
+                                      BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CACHED};
   i->device.properties = (bp_device_properties){.struct_size = sizeof(bp_device_properties),
                                                 .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
                                                 .name = "Acme npu",

@@ -1,6 +1,7 @@
 #include "registry/boundary/served_abi.hpp"
 
-#include "backplane/base.h"
+#include "backplane/host.h"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::core {
 
@@ -27,3 +28,11 @@ std::string served_abi_text() {
 }
 
 }  // namespace bp::core
+
+bp_status bp_abi_version(uint32_t* out_major, uint32_t* out_minor) {
+  if (out_major == nullptr) return bp::is_null("bp_abi_version: out_major");
+  if (out_minor == nullptr) return bp::is_null("bp_abi_version: out_minor");
+  *out_major = bp::core::kServedAbi.major;
+  *out_minor = bp::core::kServedAbi.minor;
+  return BP_OK;
+}

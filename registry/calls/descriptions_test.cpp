@@ -48,6 +48,20 @@ TEST(Descriptions, HaveEachArgumentOfOpsDefInItsOrder) {
   }
 }
 
+TEST(Descriptions, AreListedInTheOrderOfTheirNumbers) {
+  uint32_t op = 0;
+  size_t count = 0;
+  for (uint32_t next = bp_op_next(0); next != 0; next = bp_op_next(next), ++count) {
+    EXPECT_GT(next, op);
+    op = next;
+    EXPECT_EQ(described(op).op, op);
+  }
+  EXPECT_GE(count, op_rows().size());
+  for (const OpRow& row : op_rows()) EXPECT_EQ(bp_op_next(row.op - 1), row.op) << row.name;
+  EXPECT_EQ(bp_op_next(op), 0u);
+  EXPECT_EQ(bp_op_next(UINT32_MAX), 0u);
+}
+
 TEST(Descriptions, SayWhichArgumentsAreFree) {
   for (const OpRow& row : op_rows()) {
     const bp_op_desc& desc = described(row.op);

@@ -27,6 +27,17 @@ const char* bp_op_name(uint32_t op) {
   return row == nullptr ? bp::core::runtime_op_name(op) : row->name;
 }
 
+uint32_t bp_op_next(uint32_t op) {
+  uint32_t next = 0;
+  const auto consider = [&](const bp::core::OpRow& row) {
+    if (row.op > op && (next == 0 || row.op < next)) next = row.op;
+  };
+  for (const bp::core::OpRow& row : bp::core::op_rows()) consider(row);
+  if (next != 0) return next;
+  for (const bp::core::OpRow* row : bp::core::runtime_op_rows()) consider(*row);
+  return next;
+}
+
 uint32_t bp_kernel_op(const bp_kernel* kernel) {
   return kernel == nullptr ? 0 : bp::core::op_of(*kernel);
 }

@@ -95,6 +95,24 @@ TEST(RuntimeOps, AreNotFoundWithoutAnOwner) {
   EXPECT_STREQ(desc->name, "acme.orphan") << "a description is never freed";
 }
 
+TEST(RuntimeOps, AreListedWhileTheyHaveAnOwner) {
+  OwnedOps first, second;
+  const uint32_t orphan = added(first, TestOp("acme.listed_first").desc());
+  const uint32_t op = added(second, TestOp("acme.listed_second").desc());
+  const auto is_listed = [](uint32_t wanted) {
+    for (uint32_t next = bp_op_next(0); next != 0; next = bp_op_next(next)) {
+      if (next == wanted) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(is_listed(orphan));
+  EXPECT_TRUE(is_listed(op));
+  EXPECT_EQ(bp_op_next(op_rows().back().op), bp_op_next(kFirstRuntimeOp - 1));
+  first.end();
+  EXPECT_FALSE(is_listed(orphan));
+  EXPECT_EQ(bp_op_next(orphan), op);
+}
+
 TEST(RuntimeOps, AreCopied) {
   OwnedOps owned;
   uint32_t op = 0;

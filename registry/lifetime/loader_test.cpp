@@ -134,6 +134,10 @@ TEST(Loader, TakesOnlyNamesOfAVendorAndABackend) {
 }
 
 TEST(Loader, EndsAnInstanceOfAnAbiThatWasNotOfferedWithoutACall) {
+  uint32_t major = 99, served = 99;
+  ASSERT_EQ(bp_abi_version(&major, &served), BP_OK);
+  EXPECT_EQ(major, uint32_t{BP_ABI_MAJOR});
+  EXPECT_EQ(served, uint32_t{BP_ABI_MINOR});
   for (const uint32_t minor : {uint32_t{0}, uint32_t{BP_ABI_MINOR + 1}}) {
     TestRegistry r;
     FakeBackend fake;

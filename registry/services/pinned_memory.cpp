@@ -12,16 +12,24 @@
 namespace bp::services {
 namespace {
 
-std::optional<uint64_t> host_heap(const bp_target& target) {
+// How well a heap serves: 0 if it does not.
+int rank_of(const bp_heap& heap) {
   constexpr bp_heap_flags kHost = BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT;
-  std::optional<uint64_t> local;
+  if (heap.struct_size == 0 || (heap.flags & kHost) != kHost) return 0;
+  if ((heap.flags & BP_HEAP_DEVICE_LOCAL) != 0) return 1;
+  return (heap.flags & BP_HEAP_HOST_CACHED) == 0 ? 2 : 3;
+}
+
+std::optional<uint64_t> host_heap(const bp_target& target) {
+  std::optional<uint64_t> best;
+  int best_rank = 0;
   for (uint64_t i = 0; i < target.properties->heap_count; ++i) {
-    const bp_heap& heap = heap_at(target, i);
-    if (heap.struct_size == 0 || (heap.flags & kHost) != kHost) continue;
-    if ((heap.flags & BP_HEAP_DEVICE_LOCAL) == 0) return i;
-    if (!local) local = i;
+    const int rank = rank_of(heap_at(target, i));
+    if (rank <= best_rank) continue;
+    best = i;
+    best_rank = rank;
   }
-  return local;
+  return best;
 }
 
 bp_status not_pinned(const char* call) {

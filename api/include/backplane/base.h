@@ -17,7 +17,9 @@
  *               valid only if its tail is zero, so that nothing that was asked for is ever ignored
  *               silently.
  *
- * In a _desc, and in members appended to a frame, zero means "not given".
+ * In a _desc, and in members appended to a frame, zero means "not given". A member that is named
+ * `reserved` is padding: its writer sets it to 0, and no version of the ABI gives it a meaning. A
+ * reader of a request may refuse another value.
  *
  * The list of frozen structs is: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
  * bp_add_result, bp_option, bp_op_output, bp_extent_binding and bp_program_alias; in host.h

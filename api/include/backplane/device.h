@@ -27,14 +27,16 @@ enum {
   BP_DEVICE_SIMULATED = 5
 };
 
-/* What the memory of a heap can do. The bits 24 to 31 are the backend's own. */
+/* What the memory of a heap can do. The bits 24 to 31 are the backend's own. [HEAP-6] A heap that
+ * is host_coherent, host_concurrent or host_cached is also host_visible. */
 typedef uint32_t bp_heap_flags;
 enum {
   BP_HEAP_DEVICE_LOCAL = 1u << 0,    /* Fastest for the device. */
   BP_HEAP_HOST_VISIBLE = 1u << 1,    /* map() works. */
   BP_HEAP_HOST_COHERENT = 1u << 2,   /* Needs no flush() and invalidate(). */
   BP_HEAP_HOST_CONCURRENT = 1u << 3, /* The host may touch it while the device works on it. */
-  BP_HEAP_MIGRATES = 1u << 4         /* Pages move to where they are used. */
+  BP_HEAP_MIGRATES = 1u << 4,        /* Pages move to where they are used. */
+  BP_HEAP_HOST_CACHED = 1u << 5      /* The host reads it as fast as memory of its own. */
 };
 
 /* One kind of memory. An offer. */

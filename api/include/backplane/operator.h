@@ -147,7 +147,8 @@ typedef struct bp_op_desc {
   /* Optional, for bp_registrar::add_ops; NULL in what the host lends. Infers dtype and shape of the
    * outputs that are no lists, in the order of the frame, where shape_rules cannot say them. The
    * host has checked the inputs, and bp_op_output::dtype by dtype_rule. It sets the host's error
-   * text for a failure, and calls nothing else of the host. */
+   * text for a failure, and calls nothing else of the host. The host calls it on any thread, also
+   * on several at once, until the owner of the description has ended. It never waits. */
   bp_status (*infer)(void* state, const void* args, uint32_t output_count,
                      bp_op_output* out_outputs);
   void* state;

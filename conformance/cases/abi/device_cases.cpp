@@ -87,6 +87,10 @@ void limits_are_within_the_abi(Context& t) {
         "map_granularity_bytes is a power of two, or 0 where the heap is not host_visible");
     t.expect(!is_visible || !is_coherent || h.map_granularity_bytes == 1,
              "map_granularity_bytes is 1 where the heap is host_coherent");
+    constexpr bp_heap_flags kForHost =
+        BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT | BP_HEAP_HOST_CACHED;
+    t.expect(is_visible || (h.flags & kForHost) == 0,
+             "a heap that is host_coherent, host_concurrent or host_cached is host_visible");
     t.expect(h.max_allocation_bytes <= h.size_bytes, "max_allocation_bytes is within the heap");
   }
 }
@@ -209,7 +213,7 @@ void add_device_cases(std::vector<Case>& cases) {
           {"probe_counts_the_devices", {"DEVICE-4"}, probe_counts_the_devices},
           {"identities_are_unique", {"DEVICE-1"}, identities_are_unique},
           {"limits_are_within_the_abi",
-           {"DEVICE-2", "DEVICE-3", "HEAP-2", "HEAP-3"},
+           {"DEVICE-2", "DEVICE-3", "HEAP-2", "HEAP-3", "HEAP-6"},
            limits_are_within_the_abi},
           {"memory_info_is_of_a_heap", {"DEVICE-6", "ERROR-2"}, memory_info_is_of_a_heap},
           {"unknown_option_is_not_found", {"DEVICE-7"}, unknown_option_is_not_found},

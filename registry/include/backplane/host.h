@@ -75,6 +75,13 @@ BP_API bp_status bp_dtype_add(const char* name, uint32_t bits, bp_dtype* out_dty
 BP_API const char* bp_op_name(uint32_t op);
 BP_API uint32_t bp_op_from_name(const char* name);
 
+/* ---- Version -------------------------------------------------------------------------------- */
+
+/* Gives the version of the headers that this library was built with. A program that was built with
+ * headers of a newer minor asks before it calls what came later: an entry of a table that this
+ * library does not know lies behind the end of the table. */
+BP_API bp_status bp_abi_version(uint32_t* out_major, uint32_t* out_minor);
+
 /* ---- Environment ---------------------------------------------------------------------------- */
 
 /* Returns the value of an environment variable whose name begins with "BACKPLANE_", or NULL: also
@@ -266,6 +273,15 @@ BP_API uint32_t bp_target_has_table(const bp_target* target, uint32_t struct_typ
 /* Lends the description of an op (backplane/operator.h): the same members for every op, so that
  * bridges and tools know none by name. An unknown op is BP_NOT_FOUND. */
 BP_API bp_status bp_op_describe(uint32_t op, const bp_op_desc** out_desc);
+
+/* Returns the smallest number above `op` that is the number of an op, or 0 if there is none. This
+ * loop visits each op once, those of backplane/ops.h first:
+ *
+ *   for (op = bp_op_next(0); op != 0; op = bp_op_next(op)) { bp_op_describe(op, &desc); ... }
+ *
+ * An op that was described at run time is an op while somebody who describes it is loaded. Another
+ * thread may unload that plugin between two calls; then bp_op_describe() returns BP_NOT_FOUND. */
+BP_API uint32_t bp_op_next(uint32_t op);
 
 /* Checks the inputs and attributes in the frame of `op`, and infers dtype and shape of its outputs,
  * in the order of the frame. Reads no buffers and nothing of outputs, except of those whose shape

@@ -22,11 +22,12 @@
 extern "C" {
 #endif
 
-/* Gives `size_bytes` of host memory with undefined content; NULL for 0 bytes. It comes from the
- * lowest heap that is host_visible and host_coherent, first of those that are not device_local. If
- * memory runs out, the call waits for the work that freed memory waits for, and tries again. The
- * caller ends it with bp_pinned_free(). The program does not use it after a reset of the device, or
- * after the unload, which end it.
+/* Gives `size_bytes` of host memory with undefined content; NULL for 0 bytes. It comes from
+ * the lowest heap that is host_visible and host_coherent, first of those that are host_cached and
+ * not device_local, then of the others that are not device_local. If memory runs out, the call
+ * waits for the work that freed memory waits for, and tries again. The caller ends it with
+ * bp_pinned_free(). The program does not use it after a reset of the device, or after the unload,
+ * which end it.
  *
  * The memory is mapped (bp_allocator_ops::map) until it is freed. If its heap is host_concurrent,
  * the copies of transfers.h are copies on the device, else copies of host memory.
