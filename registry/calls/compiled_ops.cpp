@@ -4,9 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -17,30 +15,12 @@
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/calls/claims.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/calls/one_node.hpp"
+#include "registry/calls/runtime_op.hpp"
+#include "registry/calls/runtime_ops.hpp"
 
 namespace bp::core {
 namespace {
-
-// Returns the tensors of a frame in its order, with the tensors of a list one after the other. An
-// absent tensor is NULL.
-std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args) {
-  std::vector<const bp_tensor*> tensors;
-  for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    const TensorArgument& argument = row.tensors[i];
-    if (!argument.is_list()) {
-      tensors.push_back(tensor_at(args, argument));
-      continue;
-    }
-    const TensorList list = list_at(args, argument);
-    tensors.insert(tensors.end(), list.items, list.items + list.count);
-  }
-  return tensors;
-}
-
-bool is_written(Kind kind) {
-  return kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list ||
-         kind == Kind::inout || kind == Kind::inout_list;
-}
 
 // Returns the flags with which a program is compiled for launches with `flags`. Every program is
 // deterministic, so launches with and without that flag share one program.
@@ -73,35 +53,6 @@ class LaunchedFrame {
   bp_tensor views_[kMaxTensors];
 };
 
-// Returns whether the two are one tensor, as in a call in place.
-bool is_same(const bp_tensor& a, const bp_tensor& b) {
-  return a.buffer != nullptr && a.buffer == b.buffer && a.byte_offset == b.byte_offset &&
-         a.dtype == b.dtype && a.ndim == b.ndim && a.layout == b.layout &&
-         std::equal(a.shape, a.shape + a.ndim, b.shape) &&
-         (a.layout != nullptr || std::equal(a.strides, a.strides + a.ndim, b.strides));
-}
-
-// Returns, for each tensor, the index of the first tensor that is the same. This is its own index
-// if no earlier tensor is the same. Only tensors that begin at the same byte are compared, so that
-// lists of thousands of tensors stay cheap.
-std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {
-  std::vector<uint32_t> originals(tensors.size());
-  std::iota(originals.begin(), originals.end(), 0u);
-  std::map<std::pair<const bp_buffer*, uint64_t>, std::vector<uint32_t>> by_place;
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i] == nullptr || tensors[i]->buffer == nullptr) continue;
-    std::vector<uint32_t>& distinct = by_place[{tensors[i]->buffer, tensors[i]->byte_offset}];
-    const auto found = std::ranges::find_if(
-        distinct, [&](uint32_t earlier) { return is_same(*tensors[i], *tensors[earlier]); });
-    if (found != distinct.end()) {
-      originals[i] = *found;
-    } else {
-      distinct.push_back(i);
-    }
-  }
-  return originals;
-}
-
 // Appends what the description of a layout says beside the dtype and shape of the tensor. A later
 // layout may get the address of one that ended, so an address does not name a layout.
 void add_layout_words(const bp_tensor* tensor, std::vector<uint64_t>& words) {
@@ -129,131 +80,6 @@ constexpr bp_layout_claim kQuantized{.struct_size = sizeof(bp_layout_claim),
                                      .kind = BP_LAYOUT_KIND_QUANTIZED};
 constexpr const bp_layout_claim* kLayoutClaims[] = {&kTiled, &kQuantized};
 
-// A program of one node, and the data that it points to.
-class OneNode {
- public:
-  OneNode(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors)
-      : frame_(row.frame_size_bytes / sizeof(uint64_t) + 1) {
-    std::memcpy(frame_.data(), args, row.frame_size_bytes);
-    const auto size_bytes = static_cast<uint32_t>(row.frame_size_bytes);
-    std::memcpy(frame_.data(), &size_bytes, sizeof(size_bytes));
-    add_values(row, args, tensors);
-    put_views(row, args, tensors);
-    node_ = {.struct_size = sizeof(node_),
-             .struct_type = BP_STRUCT_PROGRAM_NODE,
-             .next = nullptr,
-             .args = frame_.data(),
-             .values = value_of_.data(),
-             .value_count = value_of_.size(),
-             .op = row.op,
-             .reserved = 0};
-    program_ = {.struct_size = sizeof(program_),
-                .struct_type = BP_STRUCT_PROGRAM,
-                .next = nullptr,
-                .values = values_.data(),
-                .value_count = values_.size(),
-                .value_stride_bytes = sizeof(bp_program_value),
-                .nodes = &node_,
-                .node_count = 1,
-                .node_stride_bytes = sizeof(bp_program_node)};
-  }
-  OneNode(const OneNode&) = delete;
-
-  bp_compile_desc desc(bp_launch_flags flags) const {
-    return {.struct_size = sizeof(bp_compile_desc),
-            .struct_type = BP_STRUCT_COMPILE_DESC,
-            .next = nullptr,
-            .format = "backplane.graph",
-            .data = &program_,
-            .size_bytes = sizeof(program_),
-            .flags = flags,
-            .reserved = 0};
-  }
-
-  // Returns, for each tensor of the program's frame, the inputs first, its place among the tensors
-  // of the op.
-  std::vector<uint32_t> order() const {
-    std::vector<uint32_t> order;
-    for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
-      for (uint32_t value = 0; value < values_.size(); ++value) {
-        if (values_[value].role == role) order.push_back(tensor_of_[value]);
-      }
-    }
-    return order;
-  }
-
- private:
-  void add_values(const OpRow& row, const void* args,
-                  const std::vector<const bp_tensor*>& tensors) {
-    const std::vector<uint32_t> originals = originals_of(tensors);
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < row.tensor_count; ++i) {
-      const TensorArgument& argument = row.tensors[i];
-      const uint64_t count = argument.is_list() ? list_at(args, argument).count : 1;
-      for (uint64_t n = 0; n < count; ++n, ++k) {
-        value_of_.push_back(add_value(tensors, originals, k, is_written(argument.kind)));
-      }
-    }
-  }
-
-  uint32_t add_value(const std::vector<const bp_tensor*>& tensors,
-                     const std::vector<uint32_t>& originals, uint32_t k, bool written) {
-    if (tensors[k] == nullptr) return BP_NO_VALUE;
-    const bp_value_role role = written ? BP_VALUE_OUTPUT : BP_VALUE_INPUT;
-    if (originals[k] != k) {
-      const uint32_t value = value_of_[originals[k]];
-      values_[value].role = std::max(values_[value].role, role);
-      return value;
-    }
-    const bp_tensor& t = *tensors[k];
-    values_.push_back({.struct_size = sizeof(bp_program_value),
-                       .struct_type = BP_STRUCT_PROGRAM_VALUE,
-                       .next = nullptr,
-                       .shape = t.shape,
-                       .strides = t.layout == nullptr ? t.strides : nullptr,
-                       .data = nullptr,
-                       .dtype = t.dtype,
-                       .ndim = t.ndim,
-                       .role = role,
-                       .reserved = 0,
-                       .layout = t.layout == nullptr ? nullptr : t.layout->desc});
-    tensor_of_.push_back(k);
-    return static_cast<uint32_t>(values_.size() - 1);
-  }
-
-  // Replaces the tensors of the frame by tensors without buffers, in the layouts of their values.
-  void put_views(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors) {
-    for (const bp_tensor* tensor : tensors) {
-      bp_tensor& view = views_.emplace_back(tensor == nullptr ? bp_tensor{} : *tensor);
-      view.buffer = nullptr;
-      view.byte_offset = 0;
-      view.layout = nullptr;
-      view.next = nullptr;  // A program keeps no links.
-      pointers_.push_back(tensor == nullptr ? nullptr : &view);
-    }
-    auto* const bytes = reinterpret_cast<std::byte*>(frame_.data());
-    const bp_tensor* const* next = pointers_.data();
-    for (uint32_t i = 0; i < row.tensor_count; ++i) {
-      const TensorArgument& argument = row.tensors[i];
-      if (argument.is_list()) {
-        std::memcpy(bytes + argument.offset, &next, sizeof(const bp_tensor* const*));
-        next += list_at(args, argument).count;
-      } else {
-        std::memcpy(bytes + argument.offset, next++, sizeof(const bp_tensor*));
-      }
-    }
-  }
-
-  std::vector<uint64_t> frame_;
-  std::vector<bp_program_value> values_;
-  std::vector<uint32_t> tensor_of_;  // The index of a tensor for each value.
-  std::vector<uint32_t> value_of_;   // The index of a value for each tensor.
-  std::deque<bp_tensor> views_;
-  std::vector<const bp_tensor*> pointers_;
-  bp_program_node node_{};
-  bp_program program_{};
-};
-
 }  // namespace
 
 struct CompiledOps::Program {
@@ -273,19 +99,37 @@ struct CompiledOps::Program {
 };
 
 CompiledOps::CompiledOps(const bp_compiler_ops& compiler, bp_device* device)
-    : compiler_(compiler), device_(device), launch_counts_(op_rows().size()) {
+    : compiler_(compiler), device_(device), launch_counts_(op_rows().size() + kMaxRuntimeOps) {
   for (const OpRow& row : op_rows()) ops_.push_back({this, &row});
   for (const Op& op : ops_) kernels_.push_back(make_kernel(op));
 }
 
+const bp_kernel* CompiledOps::kernel(const OpRow& row) {
+  return is_runtime_op(row) ? runtime_kernels(row).front() : &kernels_[row.index];
+}
+
+// A description that extends an earlier one has a row of its own, and so a kernel of its own.
+const std::vector<const bp_kernel*>& CompiledOps::runtime_kernels(const OpRow& row) {
+  const std::lock_guard lock(mutex_);
+  RuntimeKernel& made = runtime_kernels_[&row];
+  if (made.list.empty()) {
+    made.op = {this, &row};
+    made.kernel = make_kernel(made.op);
+    made.list.push_back(&made.kernel);
+  }
+  return made.list;
+}
+
 bp_kernel CompiledOps::make_kernel(const Op& op) const {
+  const bool is_runtime = is_runtime_op(*op.row);
   bp_kernel kernel{};
   kernel.struct_size = sizeof(kernel);
   kernel.struct_type = BP_STRUCT_KERNEL;
   kernel.state = const_cast<Op*>(&op);
   kernel.name = "program";
-  kernel.op = op.row->op;
-  kernel.spec_revision = BP_OPS_REVISION;
+  kernel.op = is_runtime ? 0 : op.row->op;
+  kernel.op_name = is_runtime ? op.row->name : nullptr;
+  kernel.spec_revision = is_runtime ? runtime_op(*op.row).revision : BP_OPS_REVISION;
   kernel.args_size_bytes = op.row->frame_size_bytes;
   kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE |
                  BP_KERNEL_TAKES_ACC_OPERAND;

@@ -30,7 +30,13 @@ class CompiledOps {
   // Returns the kernel of an op, which counts as a kernel of the backend. It takes inline scalars
   // as tensors, an operand in acc(x). They are inputs of the program, so one program serves every
   // value.
-  const bp_kernel* kernel(const OpRow& row) const { return &kernels_[row.index]; }
+  const bp_kernel* kernel(const OpRow& row);
+
+  // Returns that kernel alone, for an op that was described at run time.
+  const std::vector<const bp_kernel*>& runtime_kernels(const OpRow& row);
+
+  // Returns whether kernel() gave this kernel.
+  static bool is_own(const bp_kernel& kernel) { return kernel.launch == launch; }
 
   // Returns how many launches of an op were submitted.
   uint64_t launch_count(const OpRow& row) const {
@@ -53,8 +59,14 @@ class CompiledOps {
 
   // The state by which the kernel of an op finds its op.
   struct Op {
-    CompiledOps* owner;
-    const OpRow* row;
+    CompiledOps* owner = nullptr;
+    const OpRow* row = nullptr;
+  };
+
+  struct RuntimeKernel {
+    Op op;
+    bp_kernel kernel{};
+    std::vector<const bp_kernel*> list;
   };
 
   static const Op& op_of(const bp_kernel* kernel) { return *static_cast<const Op*>(kernel->state); }
@@ -90,7 +102,9 @@ class CompiledOps {
   std::vector<std::atomic<uint64_t>> launch_counts_;  // The same.
 
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<const Program>> programs_;  // mutex_ guards it.
+  // mutex_ guards both.
+  std::map<Key, std::shared_ptr<const Program>> programs_;
+  std::map<const OpRow*, RuntimeKernel> runtime_kernels_;
 };
 
 }  // namespace bp::core

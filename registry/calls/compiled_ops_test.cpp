@@ -11,6 +11,7 @@
 
 #include "registry/boundary/fail.hpp"
 #include "registry/tests/fake_backend.hpp"
+#include "registry/tests/runtime_op_desc.hpp"
 
 namespace bp::core {
 namespace {
@@ -36,6 +37,7 @@ class FakeCompiler {
 
   bp_compiler_ops ops{.struct_size = sizeof(ops), .struct_type = BP_STRUCT_COMPILER_OPS};
   bp_reason reason = nullptr;  // The reason that query() gives.
+  uint32_t refused_op = 0;     // An op for which query() gives a reason of its own.
   bp_status compile_status = BP_OK;
   uint64_t workspace_bytes = 0, strict_workspace_bytes = 0;
   std::atomic<int> queries = 0, compiles = 0, releases = 0;
@@ -45,11 +47,13 @@ class FakeCompiler {
 
   FakeCompiler() {
     ops.self = this;
-    ops.query = [](void* self, bp_device*, const bp_compile_desc*, uint64_t capacity,
+    ops.query = [](void* self, bp_device*, const bp_compile_desc* desc, uint64_t capacity,
                    uint32_t* out_partitions, bp_reason* out, uint64_t* out_count) -> bp_status {
       ++from(self).queries;
       EXPECT_EQ(capacity, 1u);
       *out = from(self).reason;
+      const uint32_t op = static_cast<const bp_program*>(desc->data)->nodes->op;
+      if (op == from(self).refused_op) *out = "no kernel takes the op";
       *out_count = *out == nullptr ? 1 : 0;
       *out_partitions = *out == nullptr ? 0 : BP_NO_PARTITION;
       return BP_OK;
@@ -366,6 +370,76 @@ TEST_F(CompiledOpsTest, DescribeTheLayoutsOfTheirTensors) {
   expect_launched(laid_out, 1, "the same again");
   block[1] = 1;
   expect_launched(laid_out, 2, "another layout at the address of the first");
+}
+
+// The frame of TestOp in revision 2.
+struct VendorArgs {
+  uint32_t struct_size = 40, flags = 0;
+  const bp_tensor* x = nullptr;
+  const bp_tensor* weight = nullptr;
+  const bp_tensor* y = nullptr;
+  uint32_t mode = 1;
+  int32_t axis = 0;
+  const bp_tensor* bias = nullptr;
+};
+
+uint32_t describe(bp_registry* registry, TestOp& op) {
+  const bp_op_desc desc = op.desc();
+  uint32_t number = 0;
+  EXPECT_EQ(bp_registry_add_ops(registry, 1, &desc, sizeof(desc), &number, nullptr), BP_OK);
+  return number;
+}
+
+TEST_F(CompiledOpsTest, RunOpsThatWereDescribedAtRunTime) {
+  TestOp op("acme.compiled");
+  const uint32_t number = describe(r_.registry, op);
+  VendorArgs args{.x = &call_.a, .weight = &call_.b, .y = &call_.y};
+  const auto launched = [&] { return bp_op_launch(target_, nullptr, 0, number, &args); };
+  ASSERT_EQ(launched(), BP_OK) << bp_error_text();
+  ASSERT_EQ(launched(), BP_OK) << bp_error_text();
+  ASSERT_EQ(compiler_.compiles, 1);
+  EXPECT_EQ(compiler_.executables[0].op, number);
+  EXPECT_EQ(compiler_.executables[0].node_values, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(compiler_.launches.back().tensors[2].buffer, call_.y.buffer);
+  bp_dispatch_statistics seen{.struct_size = sizeof(seen)};
+  ASSERT_EQ(bp_target_statistics(target_, number, &seen), BP_OK);
+  EXPECT_EQ(seen.compiled_count, 2u);
+  EXPECT_EQ(seen.native_count, 2u);
+  EXPECT_EQ(bp_target_reason_count(target_), 1u) << "compiled calls have a reason";
+  args.axis = 1;
+  ASSERT_EQ(launched(), BP_OK) << bp_error_text();
+  EXPECT_EQ(compiler_.compiles, 2) << "another attribute";
+  op.append_bias();
+  EXPECT_EQ(describe(r_.registry, op), number);
+  args.struct_size = sizeof(args);
+  args.bias = &call_.a;
+  ASSERT_EQ(launched(), BP_OK) << bp_error_text();
+  EXPECT_EQ(compiler_.executables.back().node_values, (std::vector<uint32_t>{0, 1, 2, 0}));
+}
+
+TEST_F(CompiledOpsTest, LeaveOpsOfRunTimeThatTheCompilerRefusesToTheirDecompositions) {
+  TestOp op("acme.refused");
+  op.decomposition = "y = add(x, weight)";
+  const uint32_t number = describe(r_.registry, op);
+  const VendorArgs args{.x = &call_.a, .weight = &call_.b, .y = &call_.y};
+  compiler_.refused_op = number;
+  ASSERT_EQ(bp_op_launch(target_, nullptr, 0, number, &args), BP_OK) << bp_error_text();
+  ASSERT_EQ(compiler_.executables.size(), 1u);
+  EXPECT_EQ(compiler_.executables[0].op, uint32_t{BP_OP_ADD});
+}
+
+TEST_F(UnaskedTest, PreparedOpsOfRunTimeAreCompiledWhenTheyArePrepared) {
+  TestOp op("acme.prepared");
+  const uint32_t number = describe(r_.registry, op);
+  const VendorArgs args{.x = &call_.a, .weight = &call_.b, .y = &call_.y};
+  EXPECT_EQ(bp_op_launch(target_, nullptr, 0, number, &args), BP_UNSUPPORTED);
+  EXPECT_EQ(compiler_.compiles, 0);
+  bp_prepared* prepared = nullptr;
+  ASSERT_EQ(bp_op_prepare(target_, nullptr, 0, number, &args, nullptr, 0, &prepared), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(compiler_.compiles, 1);
+  EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 
 TEST_F(CompiledOpsTest, ReleaseEachExecutableOnceAtTheUnload) {

@@ -82,7 +82,7 @@ void add_counts(const Target& target, const OpRow& row, bp_dispatch_statistics& 
   sum.copied_scalar_count += counts.copied_scalars;
   sum.realigned_count += counts.realigned;
   sum.laid_out_count += counts.laid_out;
-  if (target.compiled == nullptr || is_runtime_op(row)) return;
+  if (target.compiled == nullptr) return;
   sum.compiled_count += target.compiled->launch_count(row);
 }
 
@@ -203,7 +203,7 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     const bp_status launched = submit(l, needs_scalar_tensors(*r.row, *kernel, r.key), r.frame);
     if (launched != BP_OK) return launched;
     count(t, *r.row, source);
-    if (has_reason(t, *r.row, *kernel, source)) count_call(reason_of(t, r, *kernel, source));
+    if (has_reason(*kernel, source)) count_call(reason_of(t, r, *kernel, source));
     return BP_OK;
   });
 }

@@ -219,7 +219,6 @@ bp_status make_plan(Prepared& p, const void* frame) {
 // of the op then.
 bool compiles(Prepared& p, const Reading& r) {
   if (p.target->compiled == nullptr || !p.target->kernels.of(*r.row).empty()) return false;
-  if (is_runtime_op(*r.row)) return false;  // No program names such an op.
   const bp_kernel* const kernel = p.target->compiled->kernel(*r.row);
   if (!claims_refusal(*r.row, *kernel, r.key).empty()) return false;
   if (!accepts(*p.target, *r.row, *kernel, r.key, r.frame)) return false;
@@ -275,7 +274,7 @@ bp_status prepare(Prepared& p, const Reading& r) {
   if (status == BP_OK) status = choose_kernel(p, r);
   if (status == BP_OK) status = retain_layouts(p, own_frame);
   if (status != BP_OK) return status;
-  if (has_reason(*p.target, *p.row, *p.kernel, p.source)) {
+  if (has_reason(*p.kernel, p.source)) {
     p.reason = &reason_of(*p.target, r, *p.kernel, p.source);
   }
   p.words = frame_words(*p.row, own_frame, p.constant_args);

@@ -7,11 +7,8 @@ namespace bp::core {
 
 // Returns whether calls of the op that `kernel` serves have a reason: it is not a kernel of the
 // device, or it compiles programs of one op.
-inline bool has_reason(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                       bp_kernel_sources source) {
-  if (source != BP_KERNEL_NATIVE) return true;
-  return target.compiled != nullptr && !is_runtime_op(row) &&
-         &kernel == target.compiled->kernel(row);
+inline bool has_reason(const bp_kernel& kernel, bp_kernel_sources source) {
+  return source != BP_KERNEL_NATIVE || CompiledOps::is_own(kernel);
 }
 
 // Returns the reason why `kernel`, for which has_reason() holds, serves a call. `refusal` is what a

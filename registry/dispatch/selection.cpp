@@ -149,7 +149,7 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
     }
     choices->candidates.push_back({kernel, BP_KERNEL_NATIVE, asks,
                                    needs_scalar_tensors(row, *kernel, key),
-                                   has_reason(target, row, *kernel, BP_KERNEL_NATIVE)});
+                                   has_reason(*kernel, BP_KERNEL_NATIVE)});
   }
   const auto add_service = [&](const bp_kernel* kernel, bp_kernel_sources source) {
     choices->candidates.push_back({kernel, source, !is_rememberable(row, *kernel),

@@ -119,6 +119,7 @@ void add_kernels(const Registration& r, Target& target) {
     target.is_compile_only = target.kernels.all.empty();
     return;
   }
+  target.kernels.compiled = target.compiled.get();
   for (const OpRow& row : op_rows()) {
     auto& kernels = target.kernels.by_op[row.index];
     if (kernels.empty()) kernels.push_back(target.compiled->kernel(row));
@@ -343,6 +344,7 @@ bp_status end_plugin(Plugin& plugin) {
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
     end_captured_graphs(*target);
     end_prepared(*target);
+    target->kernels.compiled = nullptr;
     target->compiled.reset();
     end_fallback_streams(*target);
     target->pinned.reset();

@@ -71,6 +71,8 @@ struct KernelTable {
   std::vector<std::vector<const bp_kernel*>> by_op;                           // By OpRow::index.
   std::map<std::string, std::vector<const bp_kernel*>, std::less<>> by_name;  // By op_name.
   std::vector<const bp_kernel*> all;
+  // Serves the ops of run time that no kernel names. It is NULL unless the registry compiles ops.
+  CompiledOps* compiled = nullptr;
 
   // Returns the kernels of an op. Those of an op that was described at run time were added by its
   // name, and perhaps before the description: revision_defect() tells which of them fit.
@@ -78,7 +80,8 @@ struct KernelTable {
     static const std::vector<const bp_kernel*> none;
     if (!is_runtime_op(row)) return row.index < by_op.size() ? by_op[row.index] : none;
     const auto found = by_name.find(std::string_view(row.name));
-    return found == by_name.end() ? none : found->second;
+    if (found != by_name.end()) return found->second;
+    return compiled == nullptr ? none : compiled->runtime_kernels(row);
   }
 };
 
