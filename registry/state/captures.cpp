@@ -95,46 +95,57 @@ struct CapturedGraph {
 
 namespace {
 
-// The captures that have not ended, by their handles. A handle is a number that is never given
-// again, so that each use of an old handle is noticed.
-class OpenCaptures {
+// What has not ended, by its handle. A handle is a number that is never given again, so that each
+// use of an old handle is noticed.
+template <typename Face, typename Own>
+class Handles {
  public:
-  bp_capture* add(std::unique_ptr<Capture> capture) {
+  Face* add(std::unique_ptr<Own> own) {
     const std::lock_guard lock(mutex_);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody reads through a handle.
-    auto* const handle = reinterpret_cast<bp_capture*>(++last_);
-    captures_.emplace(handle, std::move(capture));
+    auto* const handle = reinterpret_cast<Face*>(++last_);
+    owned_.emplace(handle, std::move(own));
     return handle;
   }
 
-  // Removes a capture from the list. Returns NULL if there is no such capture.
-  std::unique_ptr<Capture> take(bp_capture* handle) {
+  // Returns NULL if there is no such handle.
+  Own* find(const Face* handle) {
     const std::lock_guard lock(mutex_);
-    const auto found = captures_.find(handle);
-    if (found == captures_.end()) return nullptr;
-    std::unique_ptr<Capture> capture = std::move(found->second);
-    captures_.erase(found);
-    return capture;
+    const auto found = owned_.find(handle);
+    return found == owned_.end() ? nullptr : found->second.get();
+  }
+
+  // Removes what a handle stands for from the list. Returns NULL if there is no such handle.
+  std::unique_ptr<Own> take(const Face* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owned_.find(handle);
+    if (found == owned_.end()) return nullptr;
+    std::unique_ptr<Own> own = std::move(found->second);
+    owned_.erase(found);
+    return own;
   }
 
  private:
   std::mutex mutex_;  // It guards the members below.
   uintptr_t last_ = 0;
-  std::map<bp_capture*, std::unique_ptr<Capture>> captures_;
+  std::map<const Face*, std::unique_ptr<Own>> owned_;
 };
 
-// The list is never freed: a capture that nobody ends must not call its backend when the process
-// exits.
-OpenCaptures& open_captures() {
-  static auto& captures = *new OpenCaptures;
+// The lists are never freed: a capture or a graph that nobody ends must not call its backend when
+// the process exits.
+Handles<bp_capture, Capture>& open_captures() {
+  static auto& captures = *new Handles<bp_capture, Capture>;
   return captures;
+}
+
+Handles<bp_captured_graph, CapturedGraph>& captured_graphs() {
+  static auto& graphs = *new Handles<bp_captured_graph, CapturedGraph>;
+  return graphs;
 }
 
 constexpr uint32_t kFirstDesc = offsetof(bp_capture_desc, slot_count) + sizeof(uint64_t);
 // The size of the struct in the first release. It stays the same when members are added.
 constexpr uint32_t kFirstInfo = offsetof(bp_captured_graph_info, graph) + sizeof(void*);
-
-CapturedGraph& own(bp_captured_graph* graph) { return *reinterpret_cast<CapturedGraph*>(graph); }
 
 bp_status was_lost(const char* call) {
   return fail(BP_DEVICE_LOST, std::string(call) +
@@ -142,11 +153,18 @@ bp_status was_lost(const char* call) {
                                   "what was captured; capture it anew");
 }
 
+bp_status is_no_graph(const char* call) {
+  return fail(BP_INVALID_ARGUMENT,
+              std::string(call) + ": graph is no captured graph, or was destroyed before");
+}
+
 // Gives the graph, or says why it cannot be used any more.
-bp_status find_graph(bp_captured_graph* graph, const char* call, CapturedGraph*& out_graph) {
+bp_status find_graph(const bp_captured_graph* graph, const char* call, CapturedGraph*& out_graph) {
   if (graph == nullptr) return is_null("graph");
-  if (own(graph).target == nullptr || own(graph).is_lost) return was_lost(call);
-  out_graph = &own(graph);
+  CapturedGraph* const found = captured_graphs().find(graph);
+  if (found == nullptr) return is_no_graph(call);
+  if (found->target == nullptr || found->is_lost) return was_lost(call);
+  out_graph = found;
   return BP_OK;
 }
 
@@ -214,7 +232,7 @@ bp_status end(Capture& capture, bp_captured_graph** out_graph) {
   }
   const std::lock_guard lock(target.captures_mutex);
   target.captured_graphs.push_back(made.get());
-  *out_graph = reinterpret_cast<bp_captured_graph*>(made.release());
+  *out_graph = captured_graphs().add(std::move(made));
   return BP_OK;
 }
 
@@ -343,16 +361,16 @@ bp_status bp_captured_graph_get_info(const bp_captured_graph* graph,
                                      bp_captured_graph_info* out_info) {
   return guarded([&]() -> bp_status {
     CapturedGraph* found = nullptr;
-    const bp_status status =
-        find_graph(const_cast<bp_captured_graph*>(graph), "captured_graph.get_info", found);
+    const bp_status status = find_graph(graph, "captured_graph.get_info", found);
     return status == BP_OK ? write_out(info_of(*found), out_info, kFirstInfo, "out_info") : status;
   });
 }
 
 bp_status bp_captured_graph_destroy(bp_captured_graph* graph) {
   if (graph == nullptr) return BP_OK;
-  return guarded([&] {
-    const std::unique_ptr<CapturedGraph> owned(&own(graph));
+  return guarded([&]() -> bp_status {
+    const std::unique_ptr<CapturedGraph> owned = captured_graphs().take(graph);
+    if (owned == nullptr) return is_no_graph("captured_graph.destroy");
     if (Target* const target = owned->target; target != nullptr) {
       const std::lock_guard lock(target->captures_mutex);
       std::erase(target->captured_graphs, owned.get());

@@ -64,6 +64,29 @@ TEST_F(CaptureTest, EndsAHandleOnceAlsoAfterAReset) {
   EXPECT_EQ(bp_capture_end(capture, nullptr), BP_INVALID_ARGUMENT);
 }
 
+TEST_F(CaptureTest, RefusesAGraphThatWasDestroyed) {
+  bp_captured_graph* const first = end(begin());
+  bp_captured_graph* const second = end(begin());
+  destroy(first);
+  const bp_captured_graph* const third = end(begin());
+  EXPECT_NE(first, third) << "a handle is never given again";
+  const bp_buffer_ref range{};
+  bp_captured_graph_info its{};
+  its.struct_size = sizeof(its);
+  its.struct_type = BP_STRUCT_CAPTURED_GRAPH_INFO;
+  for (bp_captured_graph* const stale : {first, reinterpret_cast<bp_captured_graph*>(&its)}) {
+    EXPECT_EQ(bp_captured_graph_launch(stale, nullptr), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(refusal(),
+              "captured_graph.launch: graph is no captured graph, or was destroyed before");
+    EXPECT_EQ(bp_captured_graph_bind(stale, 0, &range), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(bp_captured_graph_get_info(stale, &its), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(bp_captured_graph_destroy(stale), BP_INVALID_ARGUMENT);
+  }
+  replay(second);
+  destroy(second);
+  destroy(const_cast<bp_captured_graph*>(third));
+}
+
 // A device that has a compiler and no kernels.
 class CaptureOfPrograms : public CaptureTest {
  protected:

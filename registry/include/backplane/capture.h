@@ -90,7 +90,8 @@ BP_API bp_status bp_captured_graph_get_info(const bp_captured_graph* graph,
 
 /* Ends the graph. Replays that were submitted complete, and the memory of the pool is reused only
  * behind them. NULL is a no-op. The unload of its plugin ends it too: then the call only frees the
- * handle, and every other one is BP_DEVICE_LOST. */
+ * handle, and every other one is BP_DEVICE_LOST. A handle is never given again: from then on each
+ * call with this one is BP_INVALID_ARGUMENT and changes nothing. */
 BP_API bp_status bp_captured_graph_destroy(bp_captured_graph* graph);
 
 #ifdef __cplusplus
