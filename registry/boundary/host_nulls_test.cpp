@@ -54,6 +54,7 @@ constexpr Row kRows[] = {
     {"bp_dtype_add", kRefused, with_zeros<bp_dtype_add>},
     {"bp_op_name", BP_OK, with_zeros<bp_op_name>},
     {"bp_op_from_name", BP_OK, with_zeros<bp_op_from_name>},
+    {"bp_decomposed_program_reason", kRefused, with_zeros<bp_decomposed_program_reason>},
     {"bp_op_next", BP_OK, with_zeros<bp_op_next>},
     {"bp_abi_version", kRefused, with_zeros<bp_abi_version>},
     {"bp_op_describe", kRefused, with_zeros<bp_op_describe>},

@@ -162,6 +162,130 @@ TEST_F(DecomposedPrograms, ComputeWhatTheDecompositionsCompute) {
   EXPECT_EQ(bp_decomposed_program_release(made), BP_OK);
 }
 
+// ---- Attributes with bindings -------------------------------------------------------------------
+
+// The program has an extent from 0 to 1, which the first axis of one more input gives.
+struct BoundPrograms : DecomposedPrograms {
+  BoundPrograms() {
+    extent.struct_size = sizeof(extent);
+    extent.struct_type = BP_STRUCT_PROGRAM_EXTENT;
+    extent.kind = BP_EXTENT_RANGE;
+    extent.max = 1;
+    bp_program_value value = values[0];
+    value.shape = length;
+    value.ndim = 1;
+    values.push_back(value);
+    nodes[0].bindings = &binding;
+    nodes[0].binding_count = 1;
+    program.extents = &extent;
+    program.extent_count = 1;
+    program.extent_stride_bytes = sizeof(extent);
+  }
+
+  // Decomposes the program, and returns its nodes until the next call.
+  std::vector<bp_program_node> decomposed() {
+    EXPECT_EQ(bp_decomposed_program_release(made), BP_OK);
+    made = nullptr;
+    EXPECT_EQ(bp_program_decompose(host, &desc(), &made), BP_OK) << bp_error_text();
+    if (made == nullptr || bp_decomposed_program_desc(made, &whole) != BP_OK) return {};
+    const auto& its = *static_cast<const bp_program*>(whole->data);
+    return {its.nodes, its.nodes + its.node_count};
+  }
+
+  std::string reason(uint64_t node) const {
+    const char* text = nullptr;
+    EXPECT_EQ(bp_decomposed_program_reason(made, node, &text), BP_OK) << bp_error_text();
+    return text == nullptr ? "" : text;
+  }
+
+  void TearDown() override { EXPECT_EQ(bp_decomposed_program_release(made), BP_OK); }
+
+  const int64_t length[1] = {-1};
+  bp_program_extent extent{};
+  bp_extent_binding binding{.member_offset = offsetof(Args, axis), .extent = 0, .element = 0};
+  bp_decomposed_program* made = nullptr;
+  const bp_compile_desc* whole = nullptr;
+};
+
+TEST_F(BoundPrograms, HandTheBindingToTheOpsThatTakeTheAttribute) {
+  core::TestOp op("acme.bound");
+  op.decomposition = "y = mul(softmax(x, axis=axis), weight)";
+  nodes[0].op = describe(op);
+  args.axis = 77;  // Nobody reads it.
+  const std::vector<bp_program_node> its = decomposed();
+  ASSERT_EQ(its.size(), 3u);
+  EXPECT_EQ(its[0].op, uint32_t{BP_OP_SOFTMAX});
+  ASSERT_EQ(its[0].binding_count, 1u);
+  EXPECT_EQ(its[0].bindings[0].member_offset, offsetof(bp_softmax_args, axis));
+  EXPECT_EQ(its[0].bindings[0].extent, 0u);
+  EXPECT_EQ(its[1].binding_count, 0u);
+  EXPECT_EQ(reason(0), "");
+  EXPECT_EQ(reasons_of(*whole), "");
+}
+
+TEST_F(BoundPrograms, HandItThroughDecompositionsThatNest) {
+  core::TestOp inner("acme.bound_inner"), outer("acme.bound_outer");
+  inner.decomposition = "y = mul(softmax(x, axis=axis), weight)";
+  outer.decomposition = "y = acme.bound_inner(x, weight, mode=mode, axis=axis)";
+  describe(inner);
+  nodes[0].op = describe(outer);
+  const std::vector<bp_program_node> its = decomposed();
+  ASSERT_EQ(its.size(), 3u);
+  EXPECT_EQ(its[0].op, uint32_t{BP_OP_SOFTMAX});
+  EXPECT_EQ(its[0].binding_count, 1u);
+}
+
+TEST_F(BoundPrograms, GiveAnExtentOfOneNumberThisNumber) {
+  core::TestOp op("acme.bound_to_one");
+  op.decomposition = "y = mul(softmax(x, axis=axis), weight) if axis == 1 else x";
+  nodes[0].op = describe(op);
+  extent.min = extent.preferred = 1;
+  args.axis = 77;
+  const std::vector<bp_program_node> its = decomposed();
+  ASSERT_EQ(its.size(), 3u);
+  EXPECT_EQ(its[0].binding_count, 0u);
+  EXPECT_EQ(static_cast<const bp_softmax_args*>(its[0].args)->axis, 1);
+}
+
+TEST_F(BoundPrograms, KeepNodesWhoseFormulasComputeWithTheAttribute) {
+  const std::string computes = "the decomposition computes with axis, which is bound to an extent";
+  const char* const formulas[] = {
+      "y = mul(softmax(x, axis=axis), weight) if axis == 0 else x",
+      "y = mul(softmax(x, axis=axis + 0), weight)",
+      "y = mul(mul(x, axis), weight)",
+  };
+  int number = 0;
+  for (const char* const formula : formulas) {
+    core::TestOp op("acme.bound_refused" + std::to_string(number++));
+    op.decomposition = formula;
+    nodes[0].op = describe(op);
+    const std::vector<bp_program_node> its = decomposed();
+    ASSERT_EQ(its.size(), 2u) << formula;
+    EXPECT_EQ(its[0].op, nodes[0].op);
+    EXPECT_EQ(its[0].binding_count, 1u) << "the node is as it was";
+    EXPECT_EQ(reason(0), computes) << formula;
+    EXPECT_EQ(reason(1), "") << "the compiler takes the second node";
+  }
+  core::TestOp op("acme.bound_condition");
+  op.decomposition = "y = mul(softmax(x, axis=axis), weight)";
+  op.condition = "axis == 0";
+  nodes[0].op = describe(op);
+  EXPECT_EQ(decomposed().size(), 2u);
+  EXPECT_EQ(reason(0), computes);
+  const char* text = nullptr;
+  EXPECT_EQ(bp_decomposed_program_reason(made, 2, &text), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "bp_decomposed_program_reason: node is 2, and the program has 2 nodes");
+}
+
+TEST_F(BoundPrograms, KeepNodesWhoseShapesFollowTheAttribute) {
+  core::TestOp op("acme.bound_shape");
+  op.decomposition = "y = mul(expand(sum(x, axes=[0], keepdims=axis), x.shape), weight)";
+  nodes[0].op = describe(op);
+  EXPECT_EQ(decomposed().size(), 2u);
+  EXPECT_NE(reason(0), "");
+}
+
 TEST_F(DecomposedPrograms, KeepNodesThatNothingServes) {
   core::TestOp bare("acme.program_bare"), bent("acme.program_conditional");
   bent.decomposition = "y = mul(x, weight)";

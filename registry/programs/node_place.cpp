@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "registry/calls/call.hpp"
+#include "registry/calls/frame_words.hpp"
 
 namespace bp::core {
 
@@ -53,6 +54,34 @@ const bp_tensor* NodeFrame::own(const bp_tensor* theirs) {
   return tensors_.emplace_back(&ours);
 }
 
+bool NodeFrame::bind(const bp_extent_binding& binding, int64_t number) {
+  for (const FrameMember& found : frame_members(row_)) {
+    if (found.is_tensor || found.offset != binding.member_offset) continue;
+    switch (found.kind) {
+      case Kind::i32:
+        if (number > INT32_MAX || binding.element != 0) return false;
+        set(found.offset, static_cast<int32_t>(number));
+        return true;
+      case Kind::i64:
+      case Kind::u64:
+        if (binding.element != 0) return false;
+        set(found.offset, number);
+        return true;
+      case Kind::i64_list: {
+        const auto count = *static_cast<const uint64_t*>(member(data(), found.offset - 8));
+        if (binding.element >= count) return false;
+        // The list is a copy that this frame owns.
+        auto* const list = *static_cast<int64_t* const*>(member(data(), found.offset));
+        list[binding.element] = number;
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+  return false;
+}
+
 void NodePlace::place(bp_tensor& tensor) {
   tensor.buffer = ProgramValues::buffer_of(values_.add_temporary(tensor));
 }
@@ -60,11 +89,11 @@ void NodePlace::place(bp_tensor& tensor) {
 void NodePlace::launch(uint32_t op, const void* args) {
   MadeNode& node = nodes.emplace_back();
   node.frame = std::make_unique<NodeFrame>(*find_op(op), args);
-  node.frame->visit_tensors([&](bp_tensor* tensor) {
+  for (bp_tensor* const tensor : node.frame->tensors()) {
     node.values.push_back(tensor == nullptr ? BP_NO_VALUE
                                             : ProgramValues::value_of(tensor->buffer));
     if (tensor != nullptr) tensor->buffer = nullptr;
-  });
+  }
 }
 
 }  // namespace bp::core

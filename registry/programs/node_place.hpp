@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "backplane/compiler.h"
@@ -41,12 +42,12 @@ class NodeFrame {
   const void* data() const { return words_.data(); }
   const OpRow& row() const { return row_; }
 
-  // Calls visit(tensor, is_given) for each tensor in the order of the frame. A tensor that is
-  // absent counts too, and is NULL.
-  template <typename Visit>
-  void visit_tensors(Visit&& visit) {
-    for (bp_tensor* const tensor : tensors_) visit(tensor);
-  }
+  // Returns the tensors in the order of the frame. A tensor that is absent counts too, and is NULL.
+  const std::vector<bp_tensor*>& tensors() const { return tensors_; }
+
+  // Gives an integer attribute a number. Returns false if there is no such attribute or element, or
+  // if it cannot hold the number.
+  bool bind(const bp_extent_binding& binding, int64_t number);
 
  private:
   const bp_tensor* own(const bp_tensor* theirs);
@@ -69,6 +70,7 @@ class NodeFrame {
 struct MadeNode {
   std::unique_ptr<NodeFrame> frame;
   std::vector<uint32_t> values;
+  std::vector<bp_extent_binding> bindings;
 };
 
 class NodePlace final : public services::DecompositionPlace {

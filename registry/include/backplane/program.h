@@ -29,9 +29,12 @@ typedef struct bp_decomposed_program bp_decomposed_program;
  * values of the program, so the frame of the program stays the same. The launches compute what
  * bp_op_launch() would compute by decompositions.
  *
- * A node stays as it is if the compiler takes it, if it names extents, if its frame is not legal
- * (bp_op_check), or if no decomposition serves it. query() of the result says why the compiler does
- * not take such a node. Nothing is compiled.
+ * A node stays as it is if the compiler takes it, if a tensor of it names an extent, if its frame
+ * is not legal (bp_op_check), or if no decomposition serves it. An attribute with a binding is
+ * bound in the nodes of the decomposition if the formula only hands it on to other ops, as in
+ * "softmax(x, axis=axis)"; a node with another binding stays as it is. query() of the result says
+ * why the compiler does not take a node, and bp_decomposed_program_reason() why no decomposition
+ * stands for it. Nothing is compiled.
  *
  * The result points into `desc`, which the caller keeps until the release. Returns what query()
  * returns, and BP_UNSUPPORTED if the device has no compiler or the format is another one. */
@@ -42,6 +45,11 @@ BP_API bp_status bp_program_decompose(const bp_target* target, const bp_compile_
  * `data`. */
 BP_API bp_status bp_decomposed_program_desc(const bp_decomposed_program* program,
                                             const bp_compile_desc** out_desc);
+
+/* Lends why node `node` of the result, which the compiler does not take, stayed as it is, until the
+ * release. Gives NULL for every other node. */
+BP_API bp_status bp_decomposed_program_reason(const bp_decomposed_program* program, uint64_t node,
+                                              const char** out_reason);
 
 /* Ends the program. Executables that were compiled from it stay. NULL is a no-op. */
 BP_API bp_status bp_decomposed_program_release(bp_decomposed_program* program);
