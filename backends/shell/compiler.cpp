@@ -283,9 +283,10 @@ bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t si
   const CompileTarget on = target_of_device(backend_, device);
   const std::vector<uint64_t> words = bytes_without_head(on.names, data, size_bytes, "deserialize");
   size_t position = 0;
-  const CompileRequest request(words, position);
+  CompileRequest request(words, position);
+  request.call = "deserialize";
   Program program(words, position, backend_.host);
-  program.give_constants(constants);
+  program.give_constants(constants, request.call);
   *out_executable = add(
       std::make_unique<Executable>(backend_, shared_, on, request,
                                    laid_out(on, request.flags, std::move(program), "deserialize")));

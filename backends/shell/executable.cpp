@@ -41,6 +41,7 @@ Executable::Executable(const CompilerBackend& backend, SharedConstants& shared,
     throw;
   }
   request_.should_stop = nullptr;
+  request_.call = "launch";
   make_kernel();
 }
 
@@ -94,14 +95,14 @@ void Executable::resolve() {
   for (size_t i = 0; i < program_.nodes.size(); ++i) {
     const bp_reason refusal = target_.limits.refusal_of_ranges;
     if (refusal == nullptr || !program_.names_extents(i)) continue;
-    throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(i) + ": " + refusal);
+    throw StatusError(BP_UNSUPPORTED, named("node " + std::to_string(i) + ": " + refusal));
   }
   const ExtentNumbers bounds = program_.extents.bounds();
   const Program largest = program_.at(bounds);
   const std::vector<uint64_t> sizes_bytes = sizes_of_values(largest);
   constexpr uint64_t kMostBytes = uint64_t{1} << 60;
   if (std::ranges::any_of(sizes_bytes, [](uint64_t bytes) { return bytes > kMostBytes; })) {
-    throw StatusError(BP_UNSUPPORTED, "compile: the largest extents make a value too large");
+    throw StatusError(BP_UNSUPPORTED, named("the largest extents make a value too large"));
   }
   most_ = place_temporaries(largest, sizes_bytes);
   check_chip_memory();
@@ -120,9 +121,9 @@ void Executable::check_chip_memory() const {
   const uint64_t chip_bytes = target_.limits.chip_memory_bytes;
   if (chip_bytes == 0 || most_.size_bytes <= chip_bytes) return;
   throw StatusError(BP_UNSUPPORTED,
-                    "compile: the temporaries of the program need " +
-                        std::to_string(most_.size_bytes) + " bytes, and the chip memory has " +
-                        std::to_string(chip_bytes) + "; compile a smaller part of the program");
+                    named("the temporaries of the program need " +
+                          std::to_string(most_.size_bytes) + " bytes, and the chip memory has " +
+                          std::to_string(chip_bytes) + "; compile a smaller part of the program"));
 }
 
 void Executable::make_kernel() {
@@ -131,7 +132,7 @@ void Executable::make_kernel() {
   kernel_.state = this;
   kernel_.name = "program";
   kernel_.spec_revision = kSpecRevision;
-  kernel_.args_size_bytes = sizeof(bp_program_args);
+  kernel_.args_size_bytes = kProgramArgsBytes;
   kernel_.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC;
   kernel_.flags &= preferred_->kernel_flags();
   for (const auto& resolved : recent_) kernel_.flags &= resolved->kernel_flags();

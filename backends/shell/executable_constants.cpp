@@ -8,14 +8,11 @@
 #include "backplane/shell/workspace.hpp"
 
 namespace bp {
-namespace {
 
 // Throws StatusError if an entry of the backend's tables fails. The text stays in the error slot.
-void require(bp_status status, const char* what) {
-  if (status != BP_OK) throw StatusError(status, std::string("compile: ") + what + " failed");
+void Executable::require(bp_status status, const char* what) const {
+  if (status != BP_OK) throw StatusError(status, named(std::string(what) + " failed"));
 }
-
-}  // namespace
 
 bp_buffer* Executable::allocate(uint64_t size_bytes) {
   bp_allocate_desc desc{};
@@ -106,7 +103,7 @@ void Executable::place_constant(size_t index, bp_stream* stream) {
 // Checks a buffer of the caller.
 void Executable::check_lent(const bp_buffer_ref& range, size_t value) const {
   if (backend_.memory.buffer_info == nullptr) return;
-  const std::string name = "compile: value " + std::to_string(value) + ": buffer";
+  const std::string name = named("value " + std::to_string(value) + ": buffer");
   bp_buffer_info info{};
   info.struct_size = sizeof(info);
   info.struct_type = BP_STRUCT_BUFFER_INFO;
@@ -124,7 +121,7 @@ void Executable::check_lent(const bp_buffer_ref& range, size_t value) const {
 // Finds a constant with a key, or writes it.
 void Executable::share_constant(size_t index, bp_stream* stream) {
   const ProgramValue& value = program_.values[index];
-  const std::string name = "compile: value " + std::to_string(index);
+  const std::string name = named("value " + std::to_string(index));
   const auto constant = held_.emplace_back(shared_.find(device_, generation_, value, name));
   const std::lock_guard lock(constant->mutex);
   const uint64_t size_bytes = constant->size_bytes;

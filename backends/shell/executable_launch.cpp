@@ -50,11 +50,11 @@ bool equals(const bp_tensor& tensor, const ProgramValue& value) {
 }  // namespace
 
 void Executable::check_head(const bp_program_args& args) const {
-  if (args.struct_size < sizeof(bp_program_args) || args.flags != 0) {
+  if (args.struct_size < kProgramArgsBytes || args.flags != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: the frame has " + std::to_string(args.struct_size) +
                                           " bytes and flags " + std::to_string(args.flags) +
                                           "; it needs at least " +
-                                          std::to_string(sizeof(bp_program_args)) +
+                                          std::to_string(kProgramArgsBytes) +
                                           " bytes and no flags");
   }
   if (args.tensor_count != argument_count_) {
@@ -170,7 +170,7 @@ std::shared_ptr<Resolved> Executable::resolved_for(const bp_program_args& args) 
 
 uint64_t Executable::workspace_bytes_for(const bp_program_args* args) {
   const std::shared_lock lock(residence_);
-  const bool has_shapes = args != nullptr && args->struct_size >= sizeof(bp_program_args) &&
+  const bool has_shapes = args != nullptr && args->struct_size >= kProgramArgsBytes &&
                           args->tensors != nullptr && !program_.extents.empty();
   if (!has_shapes) return workspace_bytes_;
   check_head(*args);

@@ -53,7 +53,8 @@ void Executable::load(const bp_program* constants) {
   check_here("load");
   const std::unique_lock lock(residence_);
   if (is_loaded_) return;
-  program_.give_constants(constants);
+  program_.give_constants(constants, "load");
+  request_.call = "load";
   try {
     {
       const std::lock_guard guard(mutex_);
@@ -64,8 +65,10 @@ void Executable::load(const bp_program* constants) {
     is_loaded_ = true;
   } catch (...) {
     free_memory();
+    request_.call = "launch";
     throw;
   }
+  request_.call = "launch";
 }
 
 // A launch of another thread ends first, so that its use of the memory is known.

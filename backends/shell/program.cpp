@@ -142,7 +142,7 @@ Program::Program(const bp_program* theirs, const bp_host* host) {
     invalid("it has no values or no nodes");
   }
   extents = ProgramExtents(ours);
-  read_values(ours);
+  read_values(ours, "compile");
   if (ours.node_stride_bytes < kFirstSize<bp_program_node>) {
     invalid("node_stride_bytes is smaller than the struct of a node");
   }
@@ -156,38 +156,41 @@ Program::Program(const bp_program* theirs, const bp_host* host) {
   check();
 }
 
-void Program::read_values(const bp_program& theirs) {
+void Program::read_values(const bp_program& theirs, const char* call) {
   if (theirs.value_stride_bytes < kFirstSize<bp_program_value>) {
     invalid("value_stride_bytes is smaller than the struct of a value");
   }
   for (size_t i = 0; i < theirs.value_count; ++i) {
     const bp_program_value* const value = element(theirs.values, theirs.value_stride_bytes, i);
     check_stride(value, theirs.value_stride_bytes, "program: value_stride_bytes");
-    read_value(value, i);
+    read_value(value, i, call);
   }
 }
 
-void Program::give_constants(const bp_program* theirs) {
+void Program::give_constants(const bp_program* theirs, const char* call) {
   if (theirs == nullptr) return;
-  const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, "deserialize");
-  if (ours.values == nullptr && ours.value_count != 0) invalid("values is NULL");
+  const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, call);
+  const std::string name = std::string(call) + ": constants: ";
+  if (ours.values == nullptr && ours.value_count != 0) {
+    throw StatusError(BP_INVALID_ARGUMENT, name + "values is NULL");
+  }
   Program given;
-  if (ours.value_count != 0) given.read_values(ours);
+  if (ours.value_count != 0) given.read_values(ours, call);
   for (ProgramValue& value : values) {
     if (value.key.empty()) continue;
     const auto found = std::ranges::find(given.values, value.key, &ProgramValue::key);
     if (found == given.values.end()) continue;
     if (!found->is_like(value)) {
-      invalid("key \"" + value.key + "\" is given with another dtype, shape or layout");
+      throw StatusError(BP_INVALID_ARGUMENT, name + "key \"" + value.key +
+                                                 "\" is given with another dtype, shape or layout");
     }
     value.source = found->source;
     value.buffer = found->buffer;
   }
 }
 
-void Program::read_value(const bp_program_value* theirs, size_t index) {
-  const auto ours =
-      read_desc(theirs, kFirstSize<bp_program_value>, BP_STRUCT_PROGRAM_VALUE, "compile");
+void Program::read_value(const bp_program_value* theirs, size_t index, const char* call) {
+  const auto ours = read_desc(theirs, kFirstSize<bp_program_value>, BP_STRUCT_PROGRAM_VALUE, call);
   const std::string name = numbered("value", index);
   if (ours.role < BP_VALUE_INPUT || ours.role > BP_VALUE_CONSTANT || ours.reserved != 0) {
     invalid(name + ": role is " + std::to_string(ours.role) + ", or reserved is not 0");

@@ -17,7 +17,7 @@ uint64_t rounded_for_workspace(uint64_t size_bytes) {
 
 void CompileRequest::begin_step() const {
   if (should_stop == nullptr || should_stop(user_data) == 0) return;
-  throw StatusError(BP_ABORTED, "compile: should_stop() stopped it");
+  throw StatusError(BP_ABORTED, std::string(call) + ": should_stop() stopped it");
 }
 
 CompileRequest::CompileRequest(const std::vector<uint64_t>& words, size_t& position)
@@ -110,13 +110,14 @@ void Resolved::choose(const CompilerBackend& backend, bp_device* device,
                       const CompileRequest& request, size_t index) {
   request.begin_step();
   Node& node = nodes_.emplace_back();
-  node.kernel = &kernel_for_node(backend, device, request.flags, program_, index, "compile");
+  node.kernel = &kernel_for_node(backend, device, request.flags, program_, index, request.call);
   node.frame = program_.nodes[index].frame.fitted(node.kernel->args_size_bytes);
   if (node.kernel->workspace_size == nullptr) return;
   uint64_t required = 0, preferred = 0;
   const bp_status status = node.kernel->workspace_size(node.kernel, device, request.flags,
                                                        node.frame.data(), &required, &preferred);
-  if (status != BP_OK) throw StatusError(status, "compile: workspace_size failed");
+  if (status != BP_OK)
+    throw StatusError(status, std::string(request.call) + ": workspace_size failed");
   node.workspace_bytes = std::max(required, preferred);
 }
 

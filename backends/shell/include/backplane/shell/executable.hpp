@@ -8,6 +8,7 @@
 // for nodes that name no extents.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,10 @@
 #include "backplane/shell/shared_constants.hpp"
 
 namespace bp {
+
+// The size of the frame of a program in this revision. ops.h has no constant for it.
+inline constexpr uint32_t kProgramArgsBytes =
+    offsetof(bp_program_args, tensor_count) + sizeof(uint64_t);
 
 class Executable {
  public:
@@ -69,6 +74,12 @@ class Executable {
   void upload_constants();
   void place_constant(size_t value, bp_stream* stream);
   void check_lent(const bp_buffer_ref& range, size_t value) const;
+  void require(bp_status status, const char* what) const;
+
+  // Puts the name of the entry that runs before a text.
+  std::string named(const std::string& text) const {
+    return std::string(request_.call) + ": " + text;
+  }
   void share_constant(size_t value, bp_stream* stream);
   void copy_constant(const bp_buffer_ref& to, const void* data, bp_stream* stream) const;
   void write_constant(const ProgramValue& value, const bp_buffer_ref& to, const void* data,

@@ -90,7 +90,7 @@ struct Program {
 
   // Gives the constants with keys the bytes and buffers that the values of `theirs` have under
   // their keys. NULL gives none.
-  void give_constants(const bp_program* theirs);
+  void give_constants(const bp_program* theirs, const char* call);
 
   // Returns the program of a launch whose extents have these numbers. It names no extents, and it
   // has no content of constants. Throws StatusError of BP_INVALID_ARGUMENT if an attribute cannot
@@ -111,9 +111,9 @@ struct Program {
 
  private:
   Program() = default;
-  void read_values(const bp_program& theirs);
+  void read_values(const bp_program& theirs, const char* call);
   void read_words(const std::vector<uint64_t>& words, size_t& position, const bp_host* host);
-  void read_value(const bp_program_value* theirs, size_t index);
+  void read_value(const bp_program_value* theirs, size_t index, const char* call);
   void read_node(const bp_program_node* theirs, size_t index, const bp_host* host);
   void read_layout(const bp_program_value& theirs, size_t index);
   void check_whole(const bp_tensor& tensor, size_t value, const std::string& name) const;

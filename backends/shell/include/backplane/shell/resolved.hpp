@@ -58,6 +58,7 @@ struct CompileRequest {
   bool makes_plans = true;                   // The option "plans".
   bp_should_stop_fn* should_stop = nullptr;  // Not NULL only during the constructor.
   void* user_data = nullptr;
+  const char* call = "compile";  // The entry that runs. The texts of failures begin with it.
 
   // Begins a step. Throws StatusError of BP_ABORTED if the host stops the compilation.
   void begin_step() const;
