@@ -1,8 +1,7 @@
 // Mutants of compilers. The numbers are those of the kill table.
-#include <map>
-#include <optional>
 #include <vector>
 
+#include "conformance/mutants/bent_compiler.hpp"
 #include "conformance/mutants/mutant.hpp"
 #include "conformance/mutants/runtime.hpp"
 
@@ -10,20 +9,6 @@ namespace bp::mutants {
 namespace {
 
 // ---- 50: compilations that ignore what was asked for --------------------------------------------
-
-// Compiles with a changed copy of the desc.
-template <typename Change>
-bp_status compile_changed(Runtime& r, bp_device* device, const bp_compile_desc* desc,
-                          bp_executable** out_executable, const Change& change) {
-  const bp_compiler_ops& good = r.good.compiler;
-  if (desc == nullptr || desc->struct_size < sizeof(bp_compile_desc)) {
-    return good.compile(good.self, device, desc, out_executable);
-  }
-  bp_compile_desc changed = *desc;
-  changed.struct_size = sizeof(changed);
-  change(changed);
-  return good.compile(good.self, device, &changed, out_executable);
-}
 
 bp_status compile_without_options(void* self, bp_device* device, const bp_compile_desc* desc,
                                   bp_executable** out_executable) {
@@ -108,16 +93,9 @@ void bend_constants(Runtime& r) { r.bent.compiler.compile = compile_without_keys
 
 // ---- 53: launches that are taken for the first one ----------------------------------------------
 
-// The kernel of an executable, whose workspace is that of its first launch.
-struct FirstWorkspace {
-  bp_kernel kernel;  // The first member: the host has its address.
-  const bp_kernel* good = nullptr;
-  std::optional<uint64_t> required_bytes = {};
-};
-
 bp_status workspace_of_first(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                              const void* args, uint64_t* out_required, uint64_t* out_preferred) {
-  auto& first = *reinterpret_cast<FirstWorkspace*>(const_cast<bp_kernel*>(self));
+  LentKernel& first = lent_kernel(self);
   if (!first.required_bytes) {
     uint64_t required = 0, preferred = 0;
     const bp_status status =
@@ -131,36 +109,9 @@ bp_status workspace_of_first(const bp_kernel* self, bp_device* device, bp_launch
 
 bp_status lend_kernel_of_first(void* self, bp_executable* executable,
                                const bp_kernel** out_kernel) {
-  Runtime& r = runtime_of(self);
-  const bp_kernel* good = nullptr;
-  const bp_status status =
-      r.good.compiler.executable_kernel(r.good.compiler.self, executable, &good);
-  if (status != BP_OK || good->workspace_size == nullptr) {
-    if (status == BP_OK) *out_kernel = good;
-    return status;
-  }
-  const std::lock_guard lock(r.mutex);
-  auto& lent = r.state_as<std::map<const bp_kernel*, FirstWorkspace>>();
-  FirstWorkspace& first = lent[good];
-  if (first.good == nullptr) {
-    first.kernel = *good;
-    first.kernel.workspace_size = workspace_of_first;
-    first.good = good;
-  }
-  *out_kernel = &first.kernel;
-  return BP_OK;
-}
-
-// A later executable may have the address of one that ended.
-bp_status forget_and_release(void* self, bp_executable* executable) {
-  Runtime& r = runtime_of(self);
-  const bp_compiler_ops& good = r.good.compiler;
-  const bp_kernel* kernel = nullptr;
-  if (executable != nullptr && good.executable_kernel(good.self, executable, &kernel) == BP_OK) {
-    const std::lock_guard lock(r.mutex);
-    r.state_as<std::map<const bp_kernel*, FirstWorkspace>>().erase(kernel);
-  }
-  return good.release(good.self, executable);
+  return lend_kernel(runtime_of(self), executable, out_kernel, [](bp_kernel& kernel) {
+    if (kernel.workspace_size != nullptr) kernel.workspace_size = workspace_of_first;
+  });
 }
 
 bp_status compile_without_bindings(void* self, bp_device* device, const bp_compile_desc* desc,
@@ -188,7 +139,7 @@ void bend_ranges(Runtime& r) {
   if (r.strength == "bindings") {
     bent.compile = compile_without_bindings;
   } else {
-    static_cast<void>(r.state_as<std::map<const bp_kernel*, FirstWorkspace>>());
+    static_cast<void>(r.state_as<LentKernels>());
     bent.executable_kernel = lend_kernel_of_first;
     bent.release = forget_and_release;
   }

@@ -227,6 +227,12 @@ bp_status add_compiler(void* self, uint64_t count, bp_device* const* devices,
                             out_result);
 }
 
+bp_status add_graph(void* self, uint64_t count, bp_device* const* devices,
+                    const bp_graph_ops* graphs, bp_add_result* out_result) {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_graph(host.self, count, devices, graphs, out_result);
+}
+
 bp_status add_dtype(void* self, const char* name, uint32_t bits, bp_dtype* out_dtype) {
   const bp_registrar& host = *static_cast<Registration*>(self)->host;
   return host.add_dtype(host.self, name, bits, out_dtype);
@@ -257,6 +263,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   const bool has_semaphores =
       instance.runtime != nullptr && instance.runtime->mutant.has_semaphores;
   const bool has_compiler = instance.runtime != nullptr && instance.runtime->mutant.has_compiler;
+  const bool has_graphs = instance.runtime != nullptr && instance.runtime->mutant.has_graphs;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -267,6 +274,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_streams = add_streams,
       .add_kernels = add_kernels,
       .add_layout = has_layouts ? add_layout : nullptr,
+      .add_graph = has_graphs ? add_graph : nullptr,
       .add_compiler = has_compiler ? add_compiler : nullptr,
       .add_process_group = has_groups ? add_groups : nullptr,
       .add_semaphore = has_semaphores ? add_semaphores : nullptr,

@@ -46,6 +46,7 @@ struct RuntimeMutant {
   bool has_groups = false;                    // The host sees the table of process groups too.
   bool has_semaphores = false;                // The host sees the table of semaphores too.
   bool has_compiler = false;                  // The host sees the compiler too.
+  bool has_graphs = false;                    // The host sees the good table of graphs too.
 };
 
 struct Runtime {
@@ -79,13 +80,14 @@ void take(Runtime& runtime, const bp_semaphore_ops& table);
 void take(Runtime& runtime, const bp_compiler_ops& table);
 
 // Return the tables: mutants of order and failures, of memory, of the whole instance, of optional
-// tables, and of compilers.
+// tables, of compilers, and of memory that executables hold and share.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
 std::span<const RuntimeMutant> instance_mutants();
 std::span<const RuntimeMutant> table_mutants();
 std::span<const RuntimeMutant> compiler_mutants();
+std::span<const RuntimeMutant> residence_mutants();
 
 // Returns NULL if no mutant has this id.
 const RuntimeMutant* find_runtime_mutant(std::string_view id);
