@@ -23,6 +23,7 @@ class ProgramValues {
 
   // Returns what stands for the memory of a value.
   static bp_buffer* buffer_of(uint32_t value) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody reads through it.
     return reinterpret_cast<bp_buffer*>(uintptr_t{value} + 1);
   }
   static uint32_t value_of(const bp_buffer* buffer) {
