@@ -7,6 +7,7 @@
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/deadline.hpp"
+#include "backplane/shell/layout.hpp"
 #include "backplane/shell/plugin.hpp"
 
 namespace bp::cuda {
@@ -34,6 +35,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   add_kernels(kernel_list());
   put_captures(*this);
   make_compiler(*this);
+  make_layouts(*this);
 }
 
 bool Instance::wait_for_work(uint64_t timeout_ns) {

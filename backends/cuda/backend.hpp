@@ -15,6 +15,7 @@ namespace bp {
 
 class Captures;
 class Compiler;
+class Layouts;
 
 }  // namespace bp
 
@@ -41,6 +42,7 @@ struct Instance : BackendInstance {
   std::vector<std::unique_ptr<Device>> cards;
   std::unique_ptr<Engines> engines;          // It ends before the devices.
   std::unique_ptr<Collectives> collectives;  // It ends before both.
+  std::unique_ptr<Layouts> layouts;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
 };
@@ -54,6 +56,7 @@ std::span<const bp_kernel* const> kernel_list();
 // before it use the entries without captures.
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
+void make_layouts(Instance& instance);
 
 // Answers the host's request with an instance on `driver`. bp_backend_entry() passes the real
 // driver.

@@ -83,7 +83,7 @@ void Device::set_properties(const cudaDeviceProp& p) {
                                                 BP_HEAP_HOST_CONCURRENT | BP_HEAP_HOST_CACHED);
   properties_ =
       make_properties(name_.c_str(), p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE,
-                      heaps_, kDeviceDtypes);
+                      heaps_, kQuantizedDeviceDtypes);
   properties_.bus_id = bus_id_.empty() ? nullptr : bus_id_.c_str();
   static_assert(sizeof(properties_.uuid) == sizeof(p.uuid));
   std::memcpy(properties_.uuid, &p.uuid, sizeof(p.uuid));

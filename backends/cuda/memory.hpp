@@ -11,6 +11,7 @@
 #include "backends/cuda/stream.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/buffers.hpp"
+#include "backplane/shell/layout.hpp"
 #include "backplane/shell/lookup.hpp"
 
 namespace bp::cuda {
@@ -103,6 +104,7 @@ struct MemoryTraits : Cards<Instance, Device> {
   static bp_status deallocate(const Instance& i, Buffer& buffer, const Stream* stream);
   static uint64_t address_of(const Buffer& b) { return b.address; }
   static uint64_t heap_of(const Buffer& b);
+  static const Layouts* layouts_of(const Instance& i);
   static bool is_wrapped(const Buffer& b) { return b.kind == BufferKind::kWrapped; }
   static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
   static void check_map(const Buffer& b);

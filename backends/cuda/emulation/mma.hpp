@@ -69,6 +69,37 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   }
 }
 
+template <typename T>
+int64_t byte_number(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <typename A, typename B>
+void mma_bytes(uint32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  struct Four {
+    uint32_t at[4];
+  };
+  struct Two {
+    uint32_t at[2];
+  };
+  const unsigned lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
+  std::byte rows[4][16];  // Of the lanes with the rows g and g + 8.
+  std::memcpy(rows, exchange(Four{{a[0], a[1], a[2], a[3]}}) + size_t{g} * 64, sizeof(rows));
+  const std::byte* const columns = exchange(Two{{b0, b1}});
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned is_lower = i / 2, column = 2 * t + i % 2;
+    int64_t sum = 0;
+    for (unsigned k = 0; k < 32; ++k) {
+      const unsigned owner = k % 16 / 4, byte = k % 4, is_late = k / 16;
+      sum += byte_number<A>(&rows[owner][(2 * is_late + is_lower) * 4 + byte]) *
+             byte_number<B>(columns + size_t{column * 4 + owner} * 16 + is_late * 4 + byte);
+    }
+    c[i] += static_cast<uint32_t>(sum);
+  }
+}
+
 template <bool kIsTransposed>
 void load(uint32_t (&to)[4], SharedAddress row) {
   const std::byte* const rows = exchange(row);

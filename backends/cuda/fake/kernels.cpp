@@ -104,6 +104,10 @@ constexpr const bp_kernel* kKernels[] = {&kAdd, &kGather};
 
 }  // namespace
 
+// The device has no layouts, because no kernel converts them.
+const Layouts* MemoryTraits::layouts_of(const Instance&) { return nullptr; }
+void make_layouts(Instance&) {}
+
 std::span<const bp_kernel* const> kernel_list() {
   add_kernel(add_elements<int32_t>);
   add_kernel(add_elements<float>);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
+#include "backplane/ops.h"
 
 namespace bp::cuda {
 
@@ -117,5 +118,20 @@ struct GeluTanhBackward {
     return grad_y * times_sigmoid(C{1} + Sigmoid()(-v) * (capped * slope), v);
   }
 };
+
+// Returns the activation of a product (BP_LINEAR_ACTIVATION_NONE and so on) of its sum x.
+template <typename Sum>
+__device__ __forceinline__ Sum activate(uint32_t activation, Sum x) {
+  switch (activation) {
+    case BP_LINEAR_ACTIVATION_RELU:
+      return x < 0 ? Sum{0} : x;
+    case BP_LINEAR_ACTIVATION_GELU:
+      return Gelu()(x);
+    case BP_LINEAR_ACTIVATION_SILU:
+      return Silu()(x);
+    default:
+      return x;
+  }
+}
 
 }  // namespace bp::cuda

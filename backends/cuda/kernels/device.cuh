@@ -191,10 +191,17 @@ __host__ __device__ __forceinline__ C infinity() {
   return std::numeric_limits<C>::infinity();
 }
 
-// Returns a * b, rounded. The compiler cannot fuse it with an addition.
+// Return a * b, rounded. The compiler cannot fuse it with an addition.
 __host__ __device__ __forceinline__ double product_of(double a, double b) {
 #if defined(__CUDA_ARCH__)
   return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+__host__ __device__ __forceinline__ float product_of(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
 #else
   return a * b;
 #endif

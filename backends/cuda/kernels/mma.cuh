@@ -9,6 +9,11 @@
 //   b0    rows 2t, 2t + 1 of column g            b1    rows 2t + 8, 2t + 9 of column g
 //   c[0], c[1]  row g, columns 2t, 2t + 1        c[2], c[3]  row g + 8, the same columns
 //
+// mma_bytes() multiplies a (16, 32) by b (32, 8), bytes with or without a sign, and adds to c (16,
+// 8) of 32 bits, which wraps. A register has four neighbours in place of two, so that a lane has
+// columns 4t to 4t + 3 of a where the picture has 2t, and columns 4t + 16 to 4t + 19 where it has
+// 2t + 8; the rows of b in the same way.
+//
 // So the sums of one product can be the factor a of the next one without leaving their lanes. All
 // lanes of a warp call these functions together, except copy_async() and its two companions.
 //
@@ -79,6 +84,7 @@ using emulation::exp2_fast;
 using emulation::load_matrices;
 using emulation::load_transposed;
 using emulation::mma;
+using emulation::mma_bytes;
 using emulation::shared_address;
 using emulation::SharedAddress;
 using emulation::wait_for_copies;
@@ -107,6 +113,27 @@ __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint3
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
+}
+
+// Adds a b to c, with elements of A and B: int8_t or uint8_t.
+template <typename A, typename B>
+__device__ __forceinline__ void mma_bytes(uint32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                          uint32_t b1) {
+#define BP_MMA_BYTES(types)                                                  \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." types                         \
+      ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                       \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+  if constexpr (std::is_signed_v<A> && std::is_signed_v<B>) {
+    BP_MMA_BYTES("s8.s8");
+  } else if constexpr (std::is_signed_v<A>) {
+    BP_MMA_BYTES("s8.u8");
+  } else if constexpr (std::is_signed_v<B>) {
+    BP_MMA_BYTES("u8.s8");
+  } else {
+    BP_MMA_BYTES("u8.u8");
+  }
+#undef BP_MMA_BYTES
 }
 
 // Loads four matrices of (8, 8) elements of 16 bits. Lane 8 * i + r says where row r of matrix i

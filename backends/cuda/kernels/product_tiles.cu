@@ -25,8 +25,6 @@ struct TileMatrix {
   int64_t row_stride = 0, col_stride = 0;
 };
 
-constexpr int kA = 0, kB = 1, kY = 2, kPreactivation = 3;
-
 struct TilesPlan {
   int64_t rows = 0, cols = 0, depth = 0;
   int64_t block = 0;  // The depth that is summed at a time.
@@ -37,20 +35,6 @@ struct TilesPlan {
   uint32_t activation = 0;
   Axes<4> batch;
 };
-
-template <typename Sum>
-__device__ __forceinline__ Sum activate(uint32_t activation, Sum x) {
-  switch (activation) {
-    case BP_LINEAR_ACTIVATION_RELU:
-      return x < 0 ? Sum{0} : x;
-    case BP_LINEAR_ACTIVATION_GELU:
-      return Gelu()(x);
-    case BP_LINEAR_ACTIVATION_SILU:
-      return Silu()(x);
-    default:
-      return x;
-  }
-}
 
 // Copies kTile lines of kDepth elements to shared memory, as to[depth][line], with zeros beyond the
 // ends. Neighbouring threads read neighbours in memory.
@@ -77,12 +61,12 @@ __device__ __forceinline__ void store_sum(const TilesPlan& p, const int64_t (&at
                                           int64_t col, Sum sum) {
   if (p.bias != nullptr) sum += load_as<Sum>(p.bias, p.y.kind, col * p.bias_stride);
   if (p.preactivation.address != nullptr) {
-    store_as(
-        p.preactivation.address, p.y.kind,
-        at[kPreactivation] + row * p.preactivation.row_stride + col * p.preactivation.col_stride,
-        sum);
+    store_as(p.preactivation.address, p.y.kind,
+             at[kAxesPreactivation] + row * p.preactivation.row_stride +
+                 col * p.preactivation.col_stride,
+             sum);
   }
-  store_as(p.y.address, p.y.kind, at[kY] + row * p.y.row_stride + col * p.y.col_stride,
+  store_as(p.y.address, p.y.kind, at[kAxesY] + row * p.y.row_stride + col * p.y.col_stride,
            activate(p.activation, sum));
 }
 
@@ -102,8 +86,10 @@ __global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
       Sum sums[kPerThread][kPerThread] = {};
       for (int64_t k = begin; k < end; k += kDepth) {
         __syncthreads();
-        load_tile(p.a, at[kA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth, a);
-        load_tile(p.b, at[kB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth, b);
+        load_tile(p.a, at[kAxesA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth,
+                  a);
+        load_tile(p.b, at[kAxesB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth,
+                  b);
         __syncthreads();
         BP_UNROLL for (int d = 0; d < kDepth; ++d) {
           BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
@@ -131,20 +117,6 @@ __global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
 template <typename Sum>
 TileMatrix matrix(const ProductOperand& o) {
   return {o.address, mixed_kind<Sum>(o.dtype), o.row_stride, o.col_stride};
-}
-
-Axes<4> batch_axes(const Product& p) {
-  Axes<4> axes;
-  axes.rank = p.batch_ndim == 0 ? 1 : static_cast<int>(p.batch_ndim);
-  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
-    const uint32_t from = p.batch_ndim - 1 - i;
-    axes.extents[i] = Divider(static_cast<uint32_t>(p.batch[from]));
-    axes.strides[kA][i] = p.a.batch_strides[from];
-    axes.strides[kB][i] = p.b.batch_strides[from];
-    axes.strides[kY][i] = p.y.batch_strides[from];
-    axes.strides[kPreactivation][i] = p.preactivation.batch_strides[from];
-  }
-  return axes;
 }
 
 // ---- Steps beside cuBLASLt ----------------------------------------------------------------------
@@ -212,6 +184,20 @@ bp_status launch_tiles(const Product& product, Launch& launch) {
 }
 
 }  // namespace
+
+Axes<4> batch_axes(const Product& p) {
+  Axes<4> axes;
+  axes.rank = p.batch_ndim == 0 ? 1 : static_cast<int>(p.batch_ndim);
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    const uint32_t from = p.batch_ndim - 1 - i;
+    axes.extents[i] = Divider(static_cast<uint32_t>(p.batch[from]));
+    axes.strides[kAxesA][i] = p.a.batch_strides[from];
+    axes.strides[kAxesB][i] = p.b.batch_strides[from];
+    axes.strides[kAxesY][i] = p.y.batch_strides[from];
+    axes.strides[kAxesPreactivation][i] = p.preactivation.batch_strides[from];
+  }
+  return axes;
+}
 
 bp_status launch_product_tiles(const Product& product, Launch& launch) {
   if (product.is_empty()) return BP_OK;

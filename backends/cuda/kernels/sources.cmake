@@ -3,6 +3,7 @@ set(cuda_kernel_sources
   kernels/activation.cu
   kernels/argmax.cu
   kernels/avg_pool.cu
+  kernels/blocks.cu
   kernels/cast.cu
   kernels/cat.cu
   kernels/convolution.cpp
@@ -14,6 +15,8 @@ set(cuda_kernel_sources
   kernels/linear.cpp
   kernels/loop.cu
   kernels/matmul.cpp
+  kernels/matmul_integers.cu
+  kernels/matmul_scaled.cu
   kernels/max_pool.cu
   kernels/movement.cu
   kernels/norm.cu
@@ -21,6 +24,7 @@ set(cuda_kernel_sources
   kernels/product.cpp
   kernels/product_library.cpp
   kernels/product_tiles.cu
+  kernels/quantization.cu
   kernels/random.cu
   kernels/reduce.cu
   kernels/reduction.cu
