@@ -7,6 +7,7 @@
 #include "backends/vulkan/kernels/blocks.hpp"
 #include "backends/vulkan/memory.hpp"
 #include "backends/vulkan/stream.hpp"
+#include "backplane/shell/block_product.hpp"
 #include "backplane/shell/layout_front.hpp"
 
 namespace bp::vulkan {

@@ -2,17 +2,9 @@
 #pragma once
 
 #include "backends/vulkan/kernels/submit.hpp"
-#include "backplane/layout.h"
 #include "backplane/shell/block_layout.hpp"
 
 namespace bp::vulkan {
-
-// The claim of a kernel whose argument 1, the weight, may lie in blocks of any format.
-inline constexpr bp_layout_claim kBlocksOfWeight{.struct_size = sizeof(bp_layout_claim),
-                                                 .struct_type = BP_STRUCT_LAYOUT_CLAIM,
-                                                 .arguments = 0b10,
-                                                 .kind = BP_LAYOUT_KIND_QUANTIZED};
-inline constexpr const bp_layout_claim* kWeightInBlocks[] = {&kBlocksOfWeight};
 
 // Returns the format of a tensor in blocks, or NULL if its layout is no such layout of this
 // backend.

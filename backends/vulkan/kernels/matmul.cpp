@@ -1,12 +1,11 @@
 // matmul, of floats and of integers, for tensors of every layout (matmul.comp,
 // matmul_subgroup.comp).
 #include <algorithm>
-#include <array>
-#include <iterator>
 #include <string>
 
 #include "backends/vulkan/kernels/product.hpp"
 #include "backplane/shell/product.hpp"
+#include "backplane/shell/quantized.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -71,20 +70,6 @@ bp_status integers_launch(const bp_matmul_args& args, Launch& launch) {
   return submit_matmul(args, launch);
 }
 
-constexpr bp_dtype kIntegers[] = {BP_I8, BP_U8, BP_I16, BP_I32, BP_I64};
-
-// Every dtype of integers for each of a, b and y.
-constexpr auto kIntegerRows = [] {
-  constexpr size_t kCount = std::size(kIntegers);
-  std::array<bp_dtype, 3 * kCount * kCount * kCount> rows{};
-  for (size_t row = 0; row < kCount * kCount * kCount; ++row) {
-    rows[3 * row] = kIntegers[row / kCount / kCount];
-    rows[3 * row + 1] = kIntegers[row / kCount % kCount];
-    rows[3 * row + 2] = kIntegers[row % kCount];
-  }
-  return rows;
-}();
-
 }  // namespace
 
 constinit const bp_kernel kMatmul =
@@ -92,6 +77,6 @@ constinit const bp_kernel kMatmul =
         kernel_row("matmul", BP_OP_MATMUL, {kShaderProductDtypes, 3}));
 constinit const bp_kernel kMatmulIntegers =
     make_kernel<bp_matmul_args, integers_launch, integers_supports>(
-        kernel_row("matmul.integers", BP_OP_MATMUL, {kIntegerRows, 3}));
+        kernel_row("matmul.integers", BP_OP_MATMUL, {kIntegerProductDtypes, 3}));
 
 }  // namespace bp::vulkan

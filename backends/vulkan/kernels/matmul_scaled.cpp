@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <iterator>
 #include <string>
 
 #include "backends/vulkan/kernels/blocks.hpp"
 #include "backends/vulkan/kernels/product.hpp"
-#include "backends/vulkan/kernels/quantized.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
-#include "backplane/shell/product.hpp"
+#include "backplane/shell/block_product.hpp"
+#include "backplane/shell/quantized.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -177,66 +176,12 @@ bp_status matmul_scaled_launch(const bp_matmul_scaled_args& args, Launch& launch
                         Ranges(launch, {args.y})});
 }
 
-// The dtypes of (a, b, b_scale, a_scale, y). An a of floats has no scale, and one row fits that.
-// NOLINTNEXTLINE(readability-function-cognitive-complexity): the loops are one product of lists.
-constexpr auto make_rows() {
-  constexpr size_t kFloats = std::size(kF32Dtypes), kCodes = std::size(kCodeDtypes);
-  constexpr size_t kScales = std::size(kScaleDtypes);
-  std::array<bp_dtype, 5 * (kFloats + kCodes * kScales) * kCodes * kScales * kFloats> rows{};
-  size_t at = 0;
-  const auto add = [&](bp_dtype a, bp_dtype a_scale) {
-    for (const bp_dtype b : kCodeDtypes) {
-      for (const bp_dtype b_scale : kScaleDtypes) {
-        for (const bp_dtype y : kF32Dtypes) {
-          for (const bp_dtype dtype : {a, b, b_scale, a_scale, y}) rows[at++] = dtype;
-        }
-      }
-    }
-  };
-  for (const bp_dtype a : kF32Dtypes) add(a, BP_F32);
-  for (const bp_dtype a : kCodeDtypes) {
-    for (const bp_dtype a_scale : kScaleDtypes) add(a, a_scale);
-  }
-  return rows;
-}
-constexpr auto kRows = make_rows();
-
 // ---- Weights in blocks --------------------------------------------------------------------------
-
-// The operands of linear and matmul. `n` and `k` are the axes of the weight's columns and depth.
-struct BlockProduct {
-  const bp_tensor &x, &weight, &y;
-  const bp_tensor* bias;
-  uint32_t activation;
-  uint32_t n, k;
-};
-
-BlockProduct operands_of(const bp_linear_args& args) {
-  return {*args.x, *args.weight, *args.y, args.bias, args.activation, 0, 1};
-}
-BlockProduct operands_of(const bp_matmul_args& args) {
-  return {*args.a, *args.b, *args.y, nullptr, BP_LINEAR_ACTIVATION_NONE, 1, 0};
-}
-
-bp_reason own_reason(const bp_linear_args& args) {
-  if (args.activation < BP_LINEAR_ACTIVATION_NONE || args.activation > BP_LINEAR_ACTIVATION_SILU) {
-    return "the activation is not known";
-  }
-  return args.preactivation != nullptr ? "there is a preactivation" : nullptr;
-}
-bp_reason own_reason(const bp_matmul_args& args) {
-  return args.b->ndim != 2 ? "b in blocks is not one matrix" : nullptr;
-}
 
 template <typename Args>
 bp_reason blocks_supports(const Args& args, const Env& env) {
-  if (const bp_reason reason = own_reason(args)) return reason;
-  if (const bp_reason reason = scaled_sum_reason(args)) return reason;
-  const BlockProduct p = operands_of(args);
-  const bool has_others = p.x.layout != nullptr || p.y.layout != nullptr ||
-                          (p.bias != nullptr && p.bias->layout != nullptr);
-  if (has_others) return "only the weight may have a layout";
-  if (format_of(env, p.weight) == nullptr) return "the weight is not in the blocks of a format";
+  const BlockProduct p = block_product_of(args);
+  if (const bp_reason reason = block_product_reason(args, format_of(env, p.weight))) return reason;
   return extents_reason(p.x, p.y);
 }
 
@@ -245,7 +190,7 @@ bp_status blocks_launch(const Args& args, Launch& launch) {
   if (const bp_reason reason = blocks_supports(args, launch)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("product with a weight in blocks: ") + reason);
   }
-  const BlockProduct p = operands_of(args);
+  const BlockProduct p = block_product_of(args);
   if (element_count(p.y) == 0) return BP_OK;
   ScaledRecord record{};
   ScaledConstants constants;
@@ -264,27 +209,17 @@ bp_status blocks_launch(const Args& args, Launch& launch) {
                        {Ranges(launch, {&p.x, &p.weight, p.bias}), Ranges(launch, {&p.y})});
 }
 
-// A weight in blocks has dtype f32.
-constexpr bp_dtype kBlockProductDtypes[] = {
-    BP_F32, BP_F32,  BP_F32, BP_F16,  BP_F32,  BP_F16, BP_F16, BP_F32,
-    BP_F32, BP_BF16, BP_F32, BP_BF16, BP_BF16, BP_F32, BP_F32,
-};
-
 template <typename Args>
 constexpr bp_kernel block_kernel(const char* name, uint32_t op) {
-  bp_kernel row = kernel_row(name, op, {kBlockProductDtypes, 3});
-  row.layout_claims = kWeightInBlocks;
-  row.layout_claim_count = std::size(kWeightInBlocks);
-  // The arguments of a launch with a plan have strides, so there are no plans.
   return planned_kernel<Launcher, Args, blocks_launch<Args>, blocks_supports<Args>, nullptr, void>(
-      row);
+      block_product_row(name, op));
 }
 
 }  // namespace
 
 constinit const bp_kernel kMatmulScaled =
     make_kernel<bp_matmul_scaled_args, matmul_scaled_launch, matmul_scaled_supports>(
-        kernel_row("matmul_scaled", BP_OP_MATMUL_SCALED, {kRows, 5}));
+        kernel_row("matmul_scaled", BP_OP_MATMUL_SCALED, {kScaledProductDtypes, 5}));
 constinit const bp_kernel kLinearBlocks =
     block_kernel<bp_linear_args>("linear.blocks", BP_OP_LINEAR);
 constinit const bp_kernel kMatmulBlocks =

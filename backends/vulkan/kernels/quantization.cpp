@@ -2,11 +2,10 @@
 // bits are only written to tensors without gaps, because two invocations must not write one byte.
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <string>
 
-#include "backends/vulkan/kernels/quantized.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
+#include "backplane/shell/quantized.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -94,29 +93,12 @@ bp_status dequantize_launch(const bp_dequantize_args& args, Launch& launch) {
                              {*args.y, *args.x, *args.scale, args.zero, args.tensor_scale});
 }
 
-// Returns the rows of dtypes that claim each of `first` with each scale and each of `last`.
-template <size_t kFirst, size_t kLast>
-constexpr auto rows_of(const bp_dtype (&first)[kFirst], const bp_dtype (&last)[kLast]) {
-  std::array<bp_dtype, 3 * std::size(kScaleDtypes) * kFirst * kLast> rows{};
-  size_t at = 0;
-  for (const bp_dtype a : first) {
-    for (const bp_dtype scale : kScaleDtypes) {
-      for (const bp_dtype b : last) {
-        for (const bp_dtype dtype : {a, scale, b}) rows[at++] = dtype;
-      }
-    }
-  }
-  return rows;
-}
-constexpr auto kToCodes = rows_of(kF32Dtypes, kCodeDtypes);
-constexpr auto kFromCodes = rows_of(kCodeDtypes, kF32Dtypes);
-
 }  // namespace
 
 constinit const bp_kernel kQuantize =
     make_kernel<bp_quantize_args, quantize_launch, quantize_supports>(
-        kernel_row("quantize", BP_OP_QUANTIZE, {kToCodes, 3}));
+        kernel_row("quantize", BP_OP_QUANTIZE, {kQuantizeDtypes, 3}));
 constinit const bp_kernel kDequantize = make_kernel<bp_dequantize_args, dequantize_launch>(
-    kernel_row("dequantize", BP_OP_DEQUANTIZE, {kFromCodes, 3}));
+    kernel_row("dequantize", BP_OP_DEQUANTIZE, {kDequantizeDtypes, 3}));
 
 }  // namespace bp::vulkan
