@@ -27,6 +27,9 @@ void forget_handles(Target& target) {
 bp_status reset(void* self, bp_device* device) {
   const Target& target = target_of(self);
   const bp_device_ops& next = target.next_devices;
+  for (const auto& one : target.owner().targets) {
+    if (one->device == device && one->pinned != nullptr) one->pinned->wait_for_others();
+  }
   const bp_status status = next.reset(next.self, device);
   if (status != BP_OK) return status;
   for (const auto& one : target.owner().targets) {

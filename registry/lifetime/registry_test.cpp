@@ -604,14 +604,33 @@ TEST(Registry, LetsBlocksAndPoolsEndAfterIt) {
   for (bp_block* const block : blocks) EXPECT_EQ(bp_block_free(block), BP_OK);
 }
 
-TEST(Registry, EndsPinnedMemoryAtTheUnload) {
-  FakeBackend fake;
+void give_host_heap(FakeBackend& fake) {
   fake.heap.flags = BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT;
   fake.allocator.map = [](void*, const bp_buffer_ref* range, void** out) -> bp_status {
     *out = fake_bytes(*range);
     return BP_OK;
   };
   fake.allocator.unmap = [](void*, bp_buffer*, void*) -> bp_status { return BP_OK; };
+}
+
+TEST(Registry, GivesPinnedMemoryBackWithTheCache) {
+  FakeBackend fake;
+  give_host_heap(fake);
+  TestRegistry r;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  void* memory = nullptr;
+  ASSERT_EQ(bp_pinned_allocate(r.target(), 4096, &memory), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_cache_empty(r.target()), BP_OK) << bp_error_text();
+  EXPECT_EQ(fake.devices[0].live_buffers, 1) << "it is held";
+  EXPECT_EQ(bp_pinned_free(r.target(), memory), BP_OK);
+  EXPECT_EQ(bp_cache_empty(r.target()), BP_OK) << bp_error_text();
+  EXPECT_EQ(fake.devices[0].live_buffers, 0);
+}
+
+TEST(Registry, EndsPinnedMemoryAtTheUnload) {
+  FakeBackend fake;
+  give_host_heap(fake);
   TestRegistry r;
   const bp_plugin* plugin = nullptr;
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();

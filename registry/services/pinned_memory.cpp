@@ -48,10 +48,13 @@ PinnedMemory::PinnedMemory(const bp_target& target, CacheSet& caches)
   is_direct_ = has_heap_ && (heap_at(target, *heap).flags & BP_HEAP_HOST_CONCURRENT) != 0;
 }
 
-// All work of the device has ended.
+// All work of the device has ended, but callbacks may still run.
 PinnedMemory::~PinnedMemory() {
   for (const auto& [address, piece] : held_) end(*piece);
-  for (const Owner& piece : freed_) end(*piece);
+  for (const Owner& piece : freed_) {
+    if (piece->loan != nullptr) piece->loan->wait();
+    end(*piece);
+  }
   static_cast<void>(end_pool(pool_));
 }
 
@@ -144,12 +147,13 @@ void PinnedMemory::use(void* memory, bp_stream* stream) {
   core::set_error(nullptr, BP_OK, "");  // A failure of the stream stays there.
 }
 
-bp_status PinnedMemory::free(void* memory) {
+bp_status PinnedMemory::free_behind(void* memory, std::shared_ptr<const Loan> loan) {
   if (memory == nullptr) return BP_OK;
   {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(reinterpret_cast<uintptr_t>(memory));
     if (found == held_.end()) return not_pinned("free");
+    found->second->loan = std::move(loan);
     freed_.push_back(found->second);
     held_.erase(found);
   }
@@ -157,16 +161,30 @@ bp_status PinnedMemory::free(void* memory) {
   return BP_OK;
 }
 
-// If a query fails, the work counts as running.
+// query() may fail because the event carries the failure of its stream. Then synchronize() says
+// whether the work has ended, because it returns BP_TIMEOUT as long as the work runs. The work of a
+// lost device counts as running until the reset.
+bool PinnedMemory::has_ended(bp_event* event) const {
+  const bp_event_ops& ops = *target_.events;
+  uint32_t done = 0;
+  bp_status status = ops.query(ops.self, event, &done);
+  if (status == BP_OK) return done != 0;
+  if (status != BP_DEVICE_LOST) status = ops.synchronize(ops.self, event, 0);
+  return status != BP_TIMEOUT && status != BP_DEVICE_LOST;
+}
+
 bool PinnedMemory::has_ended(const Piece& piece, bool waits) const {
   const bp_event_ops& ops = *target_.events;
+  if (piece.loan != nullptr) {
+    if (waits) piece.loan->wait();
+    if (!piece.loan->has_ended()) return false;
+  }
   return std::ranges::all_of(piece.events, [&](bp_event* event) {
     if (waits) {
       static_cast<void>(ops.synchronize(ops.self, event, UINT64_MAX));
       return true;
     }
-    uint32_t done = 0;
-    return ops.query(ops.self, event, &done) == BP_OK && done != 0;
+    return has_ended(event);
   });
 }
 
@@ -200,6 +218,17 @@ void PinnedMemory::sweep(bool waits) {
 bp_status PinnedMemory::trim() {
   sweep(false);
   return caches_.trim(*pool_);
+}
+
+void PinnedMemory::wait_for_others() const {
+  std::vector<std::shared_ptr<const Loan>> loans;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Owner& piece : freed_) {
+      if (piece->loan != nullptr) loans.push_back(piece->loan);
+    }
+  }
+  for (const auto& loan : loans) loan->wait_for_writing();
 }
 
 void PinnedMemory::forget() {

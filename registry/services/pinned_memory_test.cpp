@@ -79,6 +79,32 @@ TEST_F(Pinned, WaitsForFreedMemoryIfMemoryRunsOut) {
   EXPECT_EQ(pinned->free(again), BP_OK);
 }
 
+TEST_F(Pinned, IsUsedAgainBehindAFailedStreamWhoseWorkHasEnded) {
+  static bp_status of_wait = BP_TIMEOUT;
+  of_wait = BP_TIMEOUT;
+  fake.events.query = [](void*, bp_event*, uint32_t*) -> bp_status { return BP_DATA_FAILURE; };
+  fake.events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return of_wait; };
+  void* const memory = take(4096);
+  EXPECT_EQ(pinned->record_stream(memory, FakeMemory::stream(1)), BP_OK);
+  EXPECT_EQ(pinned->free(memory), BP_OK);
+  void* const other = take(4096);
+  EXPECT_NE(other, memory) << "the work has not ended";
+  of_wait = BP_DATA_FAILURE;
+  EXPECT_EQ(take(4096), memory);
+  EXPECT_EQ(pinned->free(memory), BP_OK);
+  EXPECT_EQ(pinned->free(other), BP_OK);
+}
+
+TEST_F(Pinned, IsNotUsedAgainOnALostDevice) {
+  fake.events.query = [](void*, bp_event*, uint32_t*) -> bp_status { return BP_DEVICE_LOST; };
+  void* const memory = take(4096);
+  EXPECT_EQ(pinned->record_stream(memory, FakeMemory::stream(1)), BP_OK);
+  EXPECT_EQ(pinned->free(memory), BP_OK);
+  void* const other = take(4096);
+  EXPECT_NE(other, memory);
+  EXPECT_EQ(pinned->free(other), BP_OK);
+}
+
 TEST_F(Pinned, RefusesMemoryThatItDidNotGive) {
   auto* const memory = static_cast<unsigned char*>(take(4096));
   EXPECT_EQ(pinned->free(memory + 1), BP_INVALID_ARGUMENT);
@@ -172,6 +198,99 @@ TEST_F(Pinned, IsCopiedFromAndToWithoutMemoryBetween) {
   Cache::free(block);
 }
 
+TEST_F(Pinned, ServesDownloadsToOtherMemory) {
+  bp_block* const block = fake.take(kSize);
+  std::vector<unsigned char> bytes(kSize);
+  std::iota(FakeMemory::bytes(block->ref), FakeMemory::bytes(block->ref) + kSize, uint8_t{1});
+  struct End {
+    const std::vector<unsigned char>& bytes;
+    unsigned char last = 0;
+    bp_status status = -1;
+  } end{bytes};
+  const auto call = [](void* self, bp_status status) {
+    auto& it = *static_cast<End*>(self);
+    it.last = it.bytes.back();
+    it.status = status;
+  };
+  EXPECT_EQ(download(bytes.data(), place(block), {call, &end}), BP_OK);
+  EXPECT_EQ(fake.copies, 1);
+  EXPECT_EQ(allocated(), kSize) << "the copy still uses it";
+  fake.run();
+  EXPECT_EQ(end.status, BP_OK);
+  EXPECT_EQ(end.last, static_cast<unsigned char>(kSize)) << "it is called behind the last byte";
+  EXPECT_EQ(bytes[0], 1);
+  EXPECT_EQ(pinned->trim(), BP_OK);
+  EXPECT_EQ(allocated(), 0u);
+  Cache::free(block);
+}
+
+TEST_F(Pinned, ServesDownloadsOfDevicesWithoutCallbacks) {
+  fake.streams.add_callback = [](void*, bp_stream*, bp_stream_callback_fn*, void*) -> bp_status {
+    return BP_UNSUPPORTED;
+  };
+  bp_block* const block = fake.take(kSize);
+  std::vector<unsigned char> bytes(kSize);
+  std::memset(FakeMemory::bytes(block->ref), 9, kSize);
+  EXPECT_EQ(download(bytes.data(), place(block), {}), BP_OK);
+  EXPECT_EQ(fake.copies, 1);
+  EXPECT_EQ(bytes.back(), 9);
+  EXPECT_EQ(pinned->trim(), BP_OK);
+  EXPECT_EQ(allocated(), 0u);
+  Cache::free(block);
+}
+
+TEST_F(Pinned, LeavesDownloadsOfAFailedStreamAsTheyAre) {
+  fake.streams.add_callback = [](void* self, bp_stream* on, bp_stream_callback_fn* callback,
+                                 void* user_data) -> bp_status {
+    FakeMemory::from(self).submit(on, [=] { return callback(user_data, BP_DATA_FAILURE), true; });
+    return BP_OK;
+  };
+  bp_block* const block = fake.take(kSize);
+  std::vector<unsigned char> bytes(kSize, 3);
+  bp_status ended = BP_OK;
+  const Completion end{
+      [](void* self, bp_status status) { *static_cast<bp_status*>(self) = status; }, &ended};
+  EXPECT_EQ(download(bytes.data(), place(block), end), BP_OK);
+  fake.run();
+  EXPECT_EQ(ended, BP_DATA_FAILURE);
+  EXPECT_EQ(bytes.back(), 3);
+  Cache::free(block);
+}
+
+TEST_F(Pinned, ServesCopiesFromAnotherDevice) {
+  FakeMemory other;
+  const bp_plugin plugins[2] = {};
+  fake.target.plugin = &plugins[0];
+  other.target.plugin = &plugins[1];
+  bp_block *const from = other.take(kSize), *const to = fake.take(kSize);
+  std::memset(FakeMemory::bytes(from->ref), 6, kSize);
+  const auto shape = static_cast<int64_t>(kSize), stride = int64_t{1};
+  const auto tensor = [&](const bp_block* block) {
+    return bp_tensor{.buffer = block->ref.buffer,
+                     .byte_offset = block->ref.byte_offset,
+                     .shape = &shape,
+                     .strides = &stride,
+                     .ndim = 1,
+                     .dtype = BP_U8};
+  };
+  const bp_tensor src = tensor(from), dst = tensor(to);
+  const CopySide src_side{&other.target, other.first, FakeMemory::stream(1), &src};
+  const CopySide dst_side{&fake.target, fake.first, FakeMemory::stream(2), &dst, pinned.get()};
+  EXPECT_EQ(copy_tensor(dst_side, src_side, {}, nullptr), BP_OK) << bp_error_text();
+  EXPECT_EQ(fake.copies, 1) << "the device copies from pinned memory";
+  EXPECT_EQ(allocated(), kSize);
+  fake.run();
+  EXPECT_EQ(allocated(), kSize) << "the other device has not written it";
+  other.run();
+  fake.run();
+  pinned->wait_for_others();
+  EXPECT_EQ(pinned->trim(), BP_OK);
+  EXPECT_EQ(allocated(), 0u);
+  EXPECT_EQ(FakeMemory::bytes(to->ref)[kSize - 1], 6);
+  Cache::free(from);
+  Cache::free(to);
+}
+
 TEST_F(Pinned, LeavesSmallUploadsAndThoseOfCapturesToTheBackend) {
   bp_block* const block = fake.take(kSize);
   const std::vector<unsigned char> bytes(kSize, 5);
@@ -183,6 +302,9 @@ TEST_F(Pinned, LeavesSmallUploadsAndThoseOfCapturesToTheBackend) {
     return BP_OK;
   };
   EXPECT_EQ(upload(place(block), bytes.data(), {}), BP_OK);
+  std::vector<unsigned char> back(kSize);
+  EXPECT_EQ(download(back.data(), few, {}), BP_OK);
+  EXPECT_EQ(download(back.data(), place(block), {}), BP_OK);
   EXPECT_EQ(fake.copies, 0);
   Cache::free(block);
 }

@@ -12,9 +12,19 @@
 namespace bp::services {
 namespace {
 
-// One copy. The callbacks of both streams own it together.
+// One copy. The callbacks of both streams own it together, so that it ends behind both. The bytes
+// lie in pinned memory of the second device where that can copy from it beside the host.
 struct Staging {
-  std::vector<unsigned char> bytes;
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  ~Staging() {
+    if (loan != nullptr) loan->end();
+  }
+
+  std::vector<unsigned char> own_bytes;  // Empty if `loan` is not NULL.
+  unsigned char* bytes = nullptr;
+  bp_buffer_ref pinned{};      // The same for work of the second device, or no buffer.
+  std::shared_ptr<Loan> loan;  // Of pinned memory.
   const bp_event_ops* events;  // Of the second device.
   std::shared_ptr<StagedEvent> event;
   Completion completion;
@@ -25,6 +35,7 @@ using Owner = std::shared_ptr<Staging>;
 void on_written(void* user_data, bp_status status) {
   const std::unique_ptr<Owner> owner(static_cast<Owner*>(user_data));
   Staging& staging = **owner;
+  if (staging.loan != nullptr) staging.loan->end_writing();
   static_cast<void>(staging.events->signal(staging.events->self, staging.event->event, status));
   staging.event->is_signalled = true;
   if (staging.completion.call != nullptr) {
@@ -39,12 +50,11 @@ void on_read(void* user_data, bp_status) { delete static_cast<Owner*>(user_data)
 bp_status copy_in_turn(const CopySide& dst_side, const bp_buffer_ref& dst, const CopySide& src_side,
                        const bp_buffer_ref& src, Staging& staging) {
   const bp_allocator_ops& from = *src_side.target->allocator;
-  bp_status status = from.copy_to_host(from.self, src_side.stream, staging.bytes.data(), &src,
+  bp_status status = from.copy_to_host(from.self, src_side.stream, staging.bytes, &src,
                                        BP_BORROW_DURING_CALL, UINT64_MAX);
   if (status != BP_OK) return status;
   const bp_allocator_ops& to = *dst_side.target->allocator;
-  status = to.copy_from_host(to.self, dst_side.stream, &dst, staging.bytes.data(),
-                             BP_BORROW_DURING_CALL);
+  status = to.copy_from_host(to.self, dst_side.stream, &dst, staging.bytes, BP_BORROW_DURING_CALL);
   if (status == BP_OK && staging.completion.call != nullptr) {
     staging.completion.call(staging.completion.user_data, BP_OK);
   }
@@ -74,8 +84,23 @@ bp_status submit_read(const CopySide& side, const bp_buffer_ref& dst, Staging& s
   const bp_allocator_ops& memory = *side.target->allocator;
   const bp_status status = streams.wait_event(streams.self, side.stream, staging.event->event);
   if (status != BP_OK) return status;
-  return memory.copy_from_host(memory.self, side.stream, &dst, staging.bytes.data(),
+  if (staging.loan != nullptr) return memory.copy(memory.self, side.stream, &dst, &staging.pinned);
+  return memory.copy_from_host(memory.self, side.stream, &dst, staging.bytes,
                                BP_BORROW_UNTIL_COMPLETE);
+}
+
+// Gives the staging its memory.
+void make_bytes(const DevicePlace& dst, Staging& staging) {
+  void* const memory = staging.event == nullptr ? nullptr : take_pinned(dst);
+  if (memory == nullptr) {
+    staging.own_bytes.resize(dst.range.size_bytes);
+    staging.bytes = staging.own_bytes.data();
+    return;
+  }
+  staging.bytes = static_cast<unsigned char*>(memory);
+  staging.pinned = dst.pinned->find(memory, dst.range.size_bytes).ref;
+  staging.loan = std::make_shared<Loan>();
+  static_cast<void>(dst.pinned->free_behind(memory, staging.loan));
 }
 
 }  // namespace
@@ -84,14 +109,14 @@ bp_status copy_through_host(const CopySide& dst_side, const bp_buffer_ref& dst,
                             const CopySide& src_side, const bp_buffer_ref& src,
                             const Completion& completion) {
   const auto staging = std::make_shared<Staging>();
-  staging->bytes.resize(src.size_bytes);
   staging->events = dst_side.target->events;
   staging->completion = completion;
   staging->event = make_event(dst_side);
+  make_bytes(dst_side.place(dst), *staging);
   if (staging->event == nullptr) return copy_in_turn(dst_side, dst, src_side, src, *staging);
   auto written = std::make_unique<Owner>(staging), read = std::make_unique<Owner>(staging);
   const bp_allocator_ops& from = *src_side.target->allocator;
-  bp_status status = from.copy_to_host(from.self, src_side.stream, staging->bytes.data(), &src,
+  bp_status status = from.copy_to_host(from.self, src_side.stream, staging->bytes, &src,
                                        BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
   const bool is_written = status == BP_OK;
   if (is_written) status = submit_read(dst_side, dst, *staging);

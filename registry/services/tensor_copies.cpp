@@ -116,12 +116,8 @@ bp_status copy_to_host(const bp_tensor& dst, const CopySide& src, const Completi
   if (tensors::is_contiguous(dst)) {
     return download(host_bytes(dst), src.place(range), completion);
   }
-  std::vector<unsigned char> bytes(range.size_bytes);
-  const bp_allocator_ops& memory = *src.target->allocator;
-  status = memory.copy_to_host(memory.self, src.stream, bytes.data(), &range, BP_BORROW_DURING_CALL,
-                               UINT64_MAX);
+  status = download_to([&](const unsigned char* bytes) { scatter(bytes, dst); }, src.place(range));
   if (status != BP_OK) return status;
-  scatter(bytes.data(), dst);
   if (completion.call != nullptr) completion.call(completion.user_data, BP_OK);
   return BP_OK;
 }

@@ -1,7 +1,9 @@
 #include "registry/services/transfers.hpp"
 
 #include <cstring>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
@@ -55,17 +57,6 @@ PinnedMemory::Place find_pinned(const DevicePlace& place, const void* memory) {
   return place.pinned->find(memory, place.range.size_bytes);
 }
 
-// Takes pinned memory for a copy. Returns NULL if the copy goes another way.
-void* take_pinned(const DevicePlace& dst) {
-  const uint64_t size = dst.range.size_bytes;
-  if (dst.pinned == nullptr || !dst.pinned->is_direct()) return nullptr;
-  if (size < kLeastPinned || size > kMostPinned || is_capturing(dst.target, dst.stream))
-    return nullptr;
-  void* memory = nullptr;
-  if (dst.pinned->allocate(size, &memory) != BP_OK) core::set_error(nullptr, BP_OK, "");
-  return memory;
-}
-
 // Copies what fill(memory) writes to pinned memory, which the copy frees.
 template <typename Fill>
 bp_status copy_pinned(const DevicePlace& dst, void* pinned, Fill&& fill) {
@@ -76,6 +67,49 @@ bp_status copy_pinned(const DevicePlace& dst, void* pinned, Fill&& fill) {
   if (status == BP_OK) dst.pinned->use(pinned, dst.stream);
   static_cast<void>(dst.pinned->free(pinned));
   return status;
+}
+
+// Bytes of pinned memory that a callback of the stream copies to `dst`.
+struct Landing {
+  const void* pinned;
+  void* dst;
+  uint64_t size_bytes;
+  std::shared_ptr<Loan> loan;
+  Completion completion;
+};
+
+void on_landed(void* user_data, bp_status status) {
+  const std::unique_ptr<Landing> landing(static_cast<Landing*>(user_data));
+  if (status == BP_OK) std::memcpy(landing->dst, landing->pinned, landing->size_bytes);
+  landing->loan->end();
+  const Completion& completion = landing->completion;
+  if (completion.call != nullptr) completion.call(completion.user_data, status);
+}
+
+// Copies the range to pinned memory, which the copy frees, and from there to `dst` in a callback
+// that the stream waits for: `dst` is complete when the work of the stream has ended.
+bp_status land(void* dst, const DevicePlace& src, void* pinned, const Completion& completion) {
+  const bp_allocator_ops& memory = *src.target.allocator;
+  const bp_stream_ops& streams = *src.target.streams;
+  const PinnedMemory::Place to = find_pinned(src, pinned);
+  const auto loan = std::make_shared<Loan>();
+  auto landing =
+      std::make_unique<Landing>(Landing{pinned, dst, src.range.size_bytes, loan, completion});
+  const bp_status status = memory.copy(memory.self, src.stream, &to.ref, &src.range);
+  if (status != BP_OK) {
+    static_cast<void>(src.pinned->free(pinned));
+    return status;
+  }
+  loan->end_writing();  // The device itself writes.
+  static_cast<void>(src.pinned->free_behind(pinned, loan));
+  if (streams.add_callback(streams.self, src.stream, on_landed, landing.get()) == BP_OK) {
+    static_cast<void>(landing.release());
+    return BP_OK;
+  }
+  // The failure of the work stays on the stream.
+  on_landed(landing.release(), streams.synchronize(streams.self, src.stream, UINT64_MAX));
+  core::set_error(nullptr, BP_OK, "");
+  return BP_OK;
 }
 
 // Ends a copy of a block without memory.
@@ -105,6 +139,17 @@ bp_status check_not_capturing(const bp_target& target, bp_stream* stream) {
               std::string(target.name) +
                   ": the stream captures, so that the copy does not run now and `release` would be "
                   "called too early; give no release, and keep the memory as long as the graph");
+}
+
+void* take_pinned(const DevicePlace& place) {
+  const uint64_t size = place.range.size_bytes;
+  if (place.pinned == nullptr || !place.pinned->is_direct()) return nullptr;
+  if (size < kLeastPinned || size > kMostPinned || is_capturing(place.target, place.stream)) {
+    return nullptr;
+  }
+  void* memory = nullptr;
+  if (place.pinned->allocate(size, &memory) != BP_OK) core::set_error(nullptr, BP_OK, "");
+  return memory;
 }
 
 bp_status upload_filled(const DevicePlace& dst, const std::function<void(unsigned char*)>& fill) {
@@ -152,6 +197,11 @@ bp_status download(void* dst, const DevicePlace& src, const Completion& completi
   if (src.range.buffer == nullptr) return end_now(completion);
   const bp_allocator_ops& memory = *target.allocator;
   const PinnedMemory::Place to = find_pinned(src, dst);
+  if (to.memory == nullptr) {
+    if (void* const pinned = take_pinned(src); pinned != nullptr) {
+      return land(dst, src, pinned, completion);
+    }
+  }
   status = to.ref.buffer != nullptr ? memory.copy(memory.self, src.stream, &to.ref, &src.range)
                                     : memory.copy_to_host(memory.self, src.stream, dst, &src.range,
                                                           BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
@@ -159,6 +209,27 @@ bp_status download(void* dst, const DevicePlace& src, const Completion& completi
   if (to.memory != nullptr) src.pinned->use(to.memory, src.stream);
   call_when_done(target, src.stream, completion);
   return BP_OK;
+}
+
+bp_status download_to(const std::function<void(const unsigned char*)>& read,
+                      const DevicePlace& src) {
+  const bp_allocator_ops& memory = *src.target.allocator;
+  void* const pinned = take_pinned(src);
+  if (pinned == nullptr) {
+    std::vector<unsigned char> bytes(src.range.size_bytes);
+    const bp_status status = memory.copy_to_host(memory.self, src.stream, bytes.data(), &src.range,
+                                                 BP_BORROW_DURING_CALL, UINT64_MAX);
+    if (status == BP_OK) read(bytes.data());
+    return status;
+  }
+  const bp_stream_ops& streams = *src.target.streams;
+  const PinnedMemory::Place to = find_pinned(src, pinned);
+  bp_status status = memory.copy(memory.self, src.stream, &to.ref, &src.range);
+  if (status == BP_OK) status = streams.synchronize(streams.self, src.stream, UINT64_MAX);
+  if (status == BP_OK) read(static_cast<const unsigned char*>(pinned));
+  const std::string words = core::take_error();
+  static_cast<void>(src.pinned->free(pinned));
+  return status == BP_OK ? status : fail(status, words);
 }
 
 void gather(const bp_tensor& src, unsigned char* dst) {

@@ -41,6 +41,15 @@ bp_status download(void* dst, const DevicePlace& src, const Completion& completi
 // through the memory that the backend has for such copies.
 bp_status upload_filled(const DevicePlace& dst, const std::function<void(unsigned char*)>& fill);
 
+// Calls read(memory) with the bytes of the range, which it copies to the host in the same way, and
+// waits for the stream.
+bp_status download_to(const std::function<void(const unsigned char*)>& read,
+                      const DevicePlace& src);
+
+// Takes pinned memory of the target for a copy of the whole range. Returns NULL if the copy goes
+// another way.
+void* take_pinned(const DevicePlace& place);
+
 // One side of a copy of a tensor. `target` and `cache` are NULL for host memory.
 struct CopySide {
   const bp_target* target;

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "backplane/addresses.h"
+#include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
@@ -92,5 +93,11 @@ bp_status bp_cache_get_statistics(const bp_target* target, bp_cache_statistics* 
 bp_status bp_cache_empty(const bp_target* target) {
   bp_status status = BP_OK;
   bp::services::Cache* cache = cache_of(target, status);
-  return cache == nullptr ? status : guarded([&] { return impl(target).caches->empty(); });
+  if (cache == nullptr) return status;
+  return guarded([&] {
+    const bp_status first = impl(target).caches->empty();
+    const std::string words = bp::core::take_error();
+    const bp_status second = impl(target).pinned->trim();
+    return first == BP_OK ? second : bp::fail(first, words);
+  });
 }
