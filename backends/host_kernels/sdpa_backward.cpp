@@ -7,8 +7,9 @@
 //   grad_y
 //
 // If there is a soft cap, grad_s is multiplied by its slope, and if there is dropout, the p of
-// grad_v and the products grad_y v^T by what it keeps. sdpa_sinks.cpp computes the gradient of the
-// sinks.
+// grad_v and the products grad_y v^T by what it keeps. The product of a weight that dropout drops
+// is 0, and the weight adds nothing to grad_v, whatever v and grad_y are. sdpa_sinks.cpp computes
+// the gradient of the sinks.
 //
 // A row whose lse is -inf has no weights, and all its gradients are 0.
 //
@@ -67,7 +68,7 @@ class BlockBackward {
       keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
       values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
                                 part(scratch_.values));
-      const bool may_hide = a_.has_mask || a_.has_band;
+      const bool may_hide = a_.has_mask || a_.has_band || a_.has_dropout();
       is_finite_ = !may_hide || (are_rows_finite_ && is_finite(keys_, count, a_.width));
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
       is_finite_ ? add_to_key_sums(key, count) : add_seen(key, count);
@@ -147,7 +148,7 @@ class BlockBackward {
     Sum *const p = part(scratch_.scores) + first, *const grad = part(scratch_.grad_scores) + first;
     for (int64_t j = seen; j < count; ++j) {
       std::fill_n(p + j * kRowBlock, kPanel<Sum>, Sum{-0.0});
-      std::fill_n(grad + j * kRowBlock, kPanel<Sum>, Sum{0});
+      std::fill_n(grad + j * kRowBlock, kPanel<Sum>, Sum{-0.0});
     }
     if (seen == 0) return;
     multiply_panel<Read::kAlong, false>(seen, keys_.data, keys_.stride,
@@ -183,8 +184,8 @@ class BlockBackward {
     for (int64_t j = 0; j < count; ++j) std::fill_n(kept + j * kRowBlock, kPanel<Sum>, Sum{1});
   }
 
-  // Turns the scores of one vector of rows into p, which is -0 for a key that is not seen, and the
-  // gradients of p into those of the scores.
+  // Turns the scores of one vector of rows into p, and the gradients of p into those of the scores.
+  // Both are -0 for a key that is not seen, and p also for a weight that is dropped.
   template <bool kHasFactors>
   HWY_NOINLINE void differentiate(int64_t panel, int half, int64_t count, Sum scale,
                                   const LaneLimits<Sum>& limits) {
@@ -206,22 +207,24 @@ class BlockBackward {
       if constexpr (kHasFactors) {
         const auto kept = hn::LoadU(d, part(scratch_.kept) + first + j * kRowBlock);
         of_score = hn::Mul(p, hn::LoadU(d, part(scratch_.slopes) + first + j * kRowBlock));
-        product = hn::Mul(product, kept);
-        p = hn::Mul(p, kept);  // The weight of a key that is not seen stays -0.
+        const auto is_dropped = hn::Eq(kept, hn::Zero(d));
+        product = hn::IfThenZeroElse(is_dropped, hn::Mul(product, kept));
+        p = hn::IfThenElse(is_dropped, hn::Set(d, Sum{-0.0}), hn::Mul(p, kept));
       }
-      const auto change = hn::Sub(product, delta);
+      // A sum with 0 is never -0.
+      const auto gradient = hn::Add(hn::Mul(of_score, hn::Sub(product, delta)), hn::Zero(d));
       hn::StoreU(p, d, p_at + j * kRowBlock);
-      hn::StoreU(hn::IfThenElseZero(is_seen, hn::Mul(of_score, change)), d, to + j * kRowBlock);
+      hn::StoreU(hn::IfThenElse(is_seen, gradient, hn::Set(d, Sum{-0.0})), d, to + j * kRowBlock);
     }
   }
 
-  // Adds a tile to grad_q and to the sums, and skips keys that are not seen, because 0 times a
-  // value that is not finite is NaN.
+  // Adds a tile to grad_q and to the sums, and skips keys that are not seen and weights that are
+  // dropped, because 0 times a value that is not finite is NaN.
   void add_seen(int64_t key, int64_t count) {
     for (int64_t i = 0; i < count * kRowBlock; ++i) {
       const int64_t j = i / kRowBlock, r = i % kRowBlock;
       const Sum p = part(scratch_.scores)[i], grad = part(scratch_.grad_scores)[i];
-      if (r >= block_.count || (p == 0 && std::signbit(p))) continue;
+      if (r >= block_.count || (grad == 0 && std::signbit(grad))) continue;
       Sum* const grad_q =
           part(scratch_.y_panels) + r / kPanel<Sum> * kPanel<Sum> * a_.width + r % kPanel<Sum>;
       const Sum* const q = part(scratch_.q_rows) + r * padded_width(a_.width);
@@ -230,7 +233,8 @@ class BlockBackward {
         grad_q[c * kPanel<Sum>] += grad * keys_.data[j * keys_.stride + c];
         if (sums_.keys != nullptr) sums_.keys[(key + j) * sums_.key_stride + c] += grad * q[c];
       }
-      for (int64_t c = 0; c < a_.value_width && sums_.values != nullptr; ++c) {
+      if (sums_.values == nullptr || (p == 0 && std::signbit(p))) continue;
+      for (int64_t c = 0; c < a_.value_width; ++c) {
         sums_.values[(key + j) * sums_.value_stride + c] += p * grad_y[c];
       }
     }

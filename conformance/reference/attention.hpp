@@ -193,7 +193,7 @@ N weight_of(N score, N lse) {
 }
 
 // `y` and `lse` are the results of sdpa. A query without weights has no gradient, and adds nothing
-// to the others.
+// to the others. The value of a weight that dropout drops is never used, nor is grad_y for it.
 template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
                                     const Array<N>& y, const Array<N>& lse) {
@@ -209,9 +209,10 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
     for (const int64_t j : a.seen_keys(row)) {
       const int64_t key = a.key_row(row, j);
       const N p = weight_of(a.score(row, j), lse[row]), kept = a.kept(row, j);
-      const N product = kept * dot_rows(grad_y, row, a.v, key, a.value_width());
+      const bool is_kept = kept != N(0);
+      const N product = is_kept ? kept * dot_rows(grad_y, row, a.v, key, a.value_width()) : N(0);
       const N s = p * a.slope(row, j) * (product - delta);
-      for (int64_t c = 0; c < a.value_width(); ++c) {
+      for (int64_t c = 0; c < a.value_width() && is_kept; ++c) {
         grad_v.add(key * a.value_width() + c, p * kept * grad_y[row * a.value_width() + c]);
       }
       for (int64_t c = 0; c < a.width(); ++c) {

@@ -7,8 +7,9 @@
 //   grad_v   p^T grad_y                    query heads that share it, in order
 //
 // If there is a soft cap, grad_s is multiplied by its slope. Dropout multiplies the p of grad_v and
-// the products grad_y v^T. The gradient of a sink is the sum of -exp(sink - lse) * delta over the
-// rows of its head, by one warp.
+// the products grad_y v^T: the product of a weight that is dropped is 0, and the weight adds
+// nothing to grad_v, whatever v and grad_y are. The gradient of a sink is the sum of -exp(sink -
+// lse) * delta over the rows of its head, by one warp.
 //
 // No two blocks write the same element, so equal input gives equal bits.
 #include "backends/cuda/kernels/list.hpp"
@@ -71,7 +72,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan pl
 }
 
 // Computes the weight p of a row and a key, and grad_s. Both are -0 for a key that the row does not
-// see. A row has an lse of -inf if it sees no key, or if all its scores are -inf.
+// see, and p also if it is dropped, so that they add nothing. A row has an lse of -inf if it sees
+// no key, or if all its scores are -inf.
 template <typename T, typename C>
 __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const Problem& problem,
                                                uint32_t row, uint32_t key, C score, C product,
@@ -84,9 +86,9 @@ __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const P
   if (lse == -infinity<C>()) return;
   const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
   const C kept = kept_of<C>(plan.a, problem, row, key), p = exp(score - lse);
-  // They are never -0, because the row sees the key.
-  weight = p * kept + C{0};
-  gradient = p * slope * (product * kept - delta) + C{0};
+  // Other numbers are never -0, because a sum with 0 is not.
+  if (kept != 0) weight = p * kept + C{0};
+  gradient = p * slope * ((kept == 0 ? C{0} : product * kept) - delta) + C{0};
 }
 
 // The grid has (tiles of rows, problems, passes over the columns of q) blocks.

@@ -6,7 +6,8 @@
 //       the soft cap
 //   grad_q = scale * s k,  grad_k = scale * s^T q,  grad_v = p^T grad_y
 //
-// Dropout multiplies p by m: then s = p * (m * grad_y v^T - delta), and grad_v = (p * m)^T grad_y.
+// Dropout multiplies p by m: then s = p * (m * grad_y v^T - delta), and grad_v = (p * m)^T grad_y. If
+// m is 0, so is m * grad_y v^T, and the weight adds nothing to grad_v, whatever v and grad_y are.
 //
 // Both sides work in the same way: the rows are queries and the keys come in tiles, or the rows are
 // keys and the queries of all heads that share them come in tiles. Each side has a vector for the
@@ -28,7 +29,7 @@ shared float score_sums[kRows][kMostBackwardWidth];
 shared float value_sums[kRows][kMostBackwardWidth];
 shared float weights[kRows][kTile];
 shared float slopes[kRows][kTile];
-shared uint seen[kTile];
+shared uint seen[kTile];  // A bit for each row that is seen, and kRows above it if it is kept.
 
 uint64_t delta_of(uint64_t base, uint batch, uint head, uint query) {
   const uint row = (batch * record.heads + head) * record.queries + query;
@@ -119,13 +120,13 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       if (first + j >= count || !is_seen(p.batch, p.head, query, key)) continue;
       const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
       if (lse == -infinity()) continue;  // All scores are -inf, so the row sees no key.
-      bits |= 1u << r;
+      const float factor = factor_at(p.batch, p.head, query, key);
+      bits |= (factor == 0.0 ? 1u : 1u | 1u << kRows) << r;
       const float product = record.scale * scores[r], t = bent(product);
       const float score = capped(product) + bias_at(p.batch, p.head, query, key);
       const float weight = exp_f32(score - lse);
       const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
-      const float factor = factor_at(p.batch, p.head, query, key);
-      const float slope = factor * values[r];  // NaN where a value that was dropped is infinite.
+      const float slope = factor == 0.0 ? 0.0 : factor * values[r];
       weights[r][j] = weight * factor;
       slopes[r][j] = weight * (1.0 - t * t) * (slope - d);
     }
@@ -152,7 +153,8 @@ void add_tile(Place p, uint first) {
       [[unroll]] for (uint r = 0u; r < kRows; ++r) {
         if ((seen[j] >> r & 1u) == 0u) continue;
         by_score[r] += slopes[r][j] * score;
-        if (!rows_are_queries) by_value[r] += weights[r][j] * value;
+        if (rows_are_queries || (seen[j] >> (r + kRows) & 1u) == 0u) continue;
+        by_value[r] += weights[r][j] * value;
       }
     }
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {

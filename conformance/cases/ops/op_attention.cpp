@@ -75,6 +75,21 @@ void derive_bias(CallData& data, const Row& row) {
   }
 }
 
+// Makes the values infinite of every key that dropout drops for all queries that read it.
+void derive_dropped_values(CallData& data) {
+  const auto a = attention_of<double>(data);
+  HostTensor& v = data.tensor("v");
+  std::vector<bool> is_kept(v.data.size() / static_cast<size_t>(a.value_width()));
+  for (int64_t row = 0; row < a.row_count(); ++row) {
+    for (const int64_t j : a.seen_keys(row)) {
+      if (a.kept(row, j) != 0) is_kept[static_cast<size_t>(a.key_row(row, j))] = true;
+    }
+  }
+  for (size_t i = 0; i < v.data.size(); ++i) {
+    if (!is_kept[i / static_cast<size_t>(a.value_width())]) v.data[i] = DoubleDouble(HUGE_VAL);
+  }
+}
+
 // ---- Forward --------------------------------------------------------------------------------- //
 
 // The bounds of one query, from the exact scores of the keys that it sees.
@@ -134,6 +149,7 @@ Bounds bounds_of(const CallData& data, const Numerics& numerics) {
       // Products of subnormal values are rounded to whole multiples of the smallest number.
       double bound = static_cast<double>(query.seen.size()) * 2 * numerics.unit * smallest;
       for (size_t i = 0; i < query.seen.size(); ++i) {
+        if (a.kept(row, query.seen[i]) == 0) continue;
         const double v = std::fabs(a.v[a.key_row(row, query.seen[i]) * a.value_width() + c]);
         const double subnormal = smallest * a.kept(row, query.seen[i]);
         bound += query.weights[i] * v * query.bounds.relative[i] + subnormal * v;
@@ -301,6 +317,21 @@ void add_case(OpCases& cases, OpCase made) {
   cases.push_back(std::move(made));
 }
 
+// Adds cases in which dropout drops values that are infinite: they have no part in any result.
+void add_dropped_infinity(OpCases& cases, bp_dtype dtype) {
+  Row row{2, 4, 2, 3, 19, 8, 6};
+  row.dropout_p = 0.75;
+  for (OpCase made :
+       {make_forward(row, dtype, "random", {}), make_backward(row, dtype, "random", {})}) {
+    made.detail += "_dropped_infinity";
+    made.derive = [row, then = made.derive](CallData& data) {
+      derive_dropped_values(data);
+      if (then) then(data);
+    };
+    cases.push_back(std::move(made));
+  }
+}
+
 // Adds a case for each of the two gradients of keys and values.
 void add_partial_backward(OpCases& cases, bp_dtype dtype) {
   const Row row{2, 4, 2, 5, 9, 8, 6, attention::kBottomRight};
@@ -329,6 +360,7 @@ void add_attention(OpCases& cases) {
     }
     add_exact(cases, dtype);
     add_partial_backward(cases, dtype);
+    if (dtype == BP_F32 || dtype == BP_F16) add_dropped_infinity(cases, dtype);
   }
 }
 
