@@ -13,11 +13,15 @@
 #include "backends/cuda/kernels/philox.cuh"
 #include "backends/cuda/kernels/records.cuh"
 #include "backends/cuda/kernels/strides.cuh"
+#include "backends/cuda/memory.hpp"
 
 namespace bp::cuda {
 
-// The host side of the backend needs a list of kernels. These tests launch no kernel.
+// The host side of the backend needs a list of kernels, and layouts if the device has some. These
+// tests launch no kernel.
 std::span<const bp_kernel* const> kernel_list() { return {}; }
+const Layouts* MemoryTraits::layouts_of(const Instance&) { return nullptr; }
+void make_layouts(Instance&) {}
 
 namespace {
 
