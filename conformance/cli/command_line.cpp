@@ -318,8 +318,13 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->check(CLI::Range(0, 1000000));
   add_reports(*report, line);
 
-  CLI::App* explain = app.add_subcommand("explain", "show the sentence of a tag, and its cases");
-  explain->add_option("TAG", line.tag, "tag of a sentence, such as STREAM-3")->required();
+  CLI::App* explain = app.add_subcommand(
+      "explain",
+      "say what a word means: a tag, an op, an error class, a status, an outcome, a cause");
+  explain
+      ->add_option("WORD", line.tag,
+                   "such as STREAM-3, softmax, R1, BP_TIMEOUT, Missing or stride, in any case")
+      ->required();
 
   add_selftest(app, line, raw);
   CLI::App* fresh =

@@ -31,7 +31,7 @@ struct CommandLine {
   Verb verb = Verb::kRun;
   std::string plugin;  // The plugin; the name of the backend for new; "" for verbs without a
                        // plugin.
-  std::string tag;     // The tag for explain.
+  std::string tag;     // The word for explain.
 
   SelectionQuery selection;
   bool is_tier_given = false;

@@ -1,6 +1,5 @@
-// The verbs that run no case: list, info, explain.
+// The verbs that run no case: list and info.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -8,7 +7,6 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
 #include "conformance/report/summary.hpp"
-#include "conformance/tags.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
@@ -238,38 +236,6 @@ int info_verb(const CommandLine& line) {
     std::cout << "  finding: " << clean_text(finding->message, LineBreaks::kIndent) << "\n";
   }
   return exit_code;
-}
-
-int explain_verb(const CommandLine& line) {
-  std::string tag = line.tag;  // The tag as the headers write it: "stream-3" means STREAM-3.
-  std::ranges::transform(tag, tag.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  const TagRow* row = nullptr;
-  for (const TagRow& candidate : tag_rows()) {
-    if (candidate.tag == tag) row = &candidate;
-  }
-  if (row == nullptr) {
-    std::string known;
-    const std::string noun = tag.substr(0, tag.find('-'));
-    for (const TagRow& candidate : tag_rows()) {
-      if (candidate.tag.substr(0, candidate.tag.find('-')) == noun) {
-        known += (known.empty() ? "" : ", ") + std::string(candidate.tag);
-      }
-    }
-    throw NothingMatched("explain " + line.tag + ": no header has this tag" +
-                         (known.empty() ? "; tags look like STREAM-3" : "; there are " + known));
-  }
-  std::cout << "[" << row->tag << "] " << row->sentence << "\n  " << row->header << ":" << row->line
-            << "\n";
-  const CaseList cases = CaseList::whole_suite();
-  size_t count = 0;
-  for (const Case& which : cases.cases()) {
-    if (std::find(which.tags.begin(), which.tags.end(), tag) == which.tags.end()) continue;
-    if (++count <= 20) std::cout << "  case " << which.id << "\n";
-  }
-  if (count > 20) std::cout << "  ... and " << count - 20 << " more cases\n";
-  if (count == 0) std::cout << "  no case cites it; conformance/untestable.yaml says why\n";
-  return kExitOk;
 }
 
 }  // namespace bp::conformance

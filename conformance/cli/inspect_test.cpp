@@ -117,8 +117,41 @@ TEST_F(Inspection, ExplainNamesTheTagsOfTheSameNoun) {
   EXPECT_TRUE(near.starts_with("explain Stream-999: no header has this tag; there are STREAM-"))
       << near;
   EXPECT_EQ(near.find("KERNEL-"), std::string::npos) << near;
-  EXPECT_EQ(error_of<NothingMatched>(explain_verb, {"explain", "nothing"}),
-            "explain nothing: no header has this tag; tags look like STREAM-3");
+  EXPECT_EQ(
+      error_of<NothingMatched>(explain_verb, {"explain", "nothing"}),
+      "explain nothing: this is no tag (STREAM-3), op (softmax), class of errors (R1), status "
+      "(BP_TIMEOUT), outcome (Missing) or cause (stride)");
+}
+
+TEST_F(Inspection, ExplainDescribesAnOp) {
+  call(explain_verb, {"explain", "Softmax"});
+  EXPECT_TRUE(printed_.starts_with("op softmax: ")) << printed_;
+  for (const char* part : {"\n  x: tensor; dtype ", "\n  y: output", "\n  axis: i32", "cases\n  ",
+                           "class of errors R4; bp-conformance explain R4\n", "gradient\n"}) {
+    EXPECT_TRUE(has_printed(part)) << part << " is not in\n" << printed_;
+  }
+}
+
+TEST_F(Inspection, ExplainReadsTheRowsOfThePages) {
+  call(explain_verb, {"explain", "r1"});
+  EXPECT_TRUE(printed_.starts_with("class of errors R1, from conformance/docs/")) << printed_;
+  EXPECT_TRUE(has_printed("B = S * (m + ")) << "the section of the class follows\n" << printed_;
+  for (const char* word : {"BP_DATA_FAILURE", "data_failure"}) {
+    call(explain_verb, {"explain", word});
+    EXPECT_TRUE(printed_.starts_with("status BP_DATA_FAILURE, from api/docs/errors.md\n  means: "))
+        << printed_;
+  }
+  call(explain_verb, {"explain", "missing"});
+  EXPECT_TRUE(printed_.starts_with("outcome Missing, ")) << printed_;
+  EXPECT_TRUE(has_printed("\ncause missing, ")) << "both meanings are printed\n" << printed_;
+}
+
+TEST_F(Inspection, ExplainKnowsEveryOutcome) {
+  for (int i = 0; i <= static_cast<int>(Outcome::kHarnessError); ++i) {
+    const std::string name = outcome_name(static_cast<Outcome>(i));
+    EXPECT_EQ(call(explain_verb, {"explain", name}), kExitOk);
+    EXPECT_TRUE(has_printed("outcome " + name + ", ")) << printed_;
+  }
 }
 
 // ---- info ------------------------------------------------------------------------------------ //
