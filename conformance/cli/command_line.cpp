@@ -253,9 +253,9 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
   selftest->add_option("--mutant", line.mutant_filter, "run only the mutants that match this glob");
   selftest
       ->add_option("--part", line.mutant_part,
-                   "run only the mutants of ops, those that are judged by times, or those of the "
-                   "runtime")
-      ->check(CLI::IsMember({"ops", "timed", "runtime"}));
+                   "run only the mutants of ops, those that are judged by times, those of the "
+                   "runtime, or the benign ones")
+      ->check(CLI::IsMember({"ops", "timed", "runtime", "benign"}));
   selftest->add_option("--seeds", line.seeds, "run the benign mutants with this many seeds")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

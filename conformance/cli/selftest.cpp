@@ -11,6 +11,7 @@
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
+#include "conformance/mutants/benign_table.hpp"
 #include "conformance/mutants/kill_table.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/report/files.hpp"
@@ -179,6 +180,7 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
   add_part("ops", kKillTable);
   add_part("timed", kTimedKillTable);
   add_part("runtime", kRuntimeKillTable);
+  add_part("benign", kBenignTable);
   if (rows.empty()) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
   return rows;
 }

@@ -70,13 +70,6 @@ inline constexpr KillRow kKillTable[] = {
      true},
     {"packed", "first element in the high bits", "op.quantize.u4.*", "*", "values", true},
     {"packed:rest", "bits of no element are cleared", "op.quantize.u4.*", "*", "canary", true},
-    {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
-    {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
-    {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},
-    {"benign_aligned", "claims an alignment of 64 bytes", "op.add.f32.*", nullptr, ""},
-    {"benign_flush_declared", "declared flush to zero", "op.mul.f32.*", nullptr, ""},
-    {"benign_other_nan", "another NaN", "op.mul.f32.*", nullptr, ""},
-    {"benign_any_tie", "any index of a tie, declared", "op.argmax.f32.*", nullptr, ""},
 };
 
 // The mutants that are judged by times, which other work of the machine disturbs.
@@ -200,10 +193,6 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"abi_newer", "refuses a newer host", "abi.newer*", "*", "*", true, "ENTRY-1"},
     {"abi_majors", "says that it serves another major", "abi.majors*", "*", "*", true, "ENTRY-8"},
     {"abi_flags", "accepts unknown flags", "stream.unknown_flag*", "*", "*", true, "STREAM-1"},
-    {"benign_lazy", "work starts as late as it may", "stream.*:event.*:failure.*", nullptr, ""},
-    {"benign_reorder", "streams start in any order", "stream.*:event.*:failure.*", nullptr, ""},
-    {"benign_recycle", "handles of buffers come back", "stream.*:memory.*", nullptr, ""},
-    {"benign_guard", "a current device for each thread", "guard.*", nullptr, ""},
 };
 
 #undef BP_PROGRAMS

@@ -357,25 +357,4 @@ constexpr Mutant kTable[] = {
 
 std::span<const Mutant> layout_mutants() { return kTable; }
 
-const Mutant* find_mutant(std::string_view id) {
-  for (const std::span<const Mutant> table :
-       {layout_mutants(), arithmetic_mutants(), algorithm_mutants(), caching_mutants()}) {
-    const auto found = std::ranges::find(table, id, &Mutant::id);
-    if (found != table.end()) return &*found;
-  }
-  return nullptr;
-}
-
-std::string mutant_ids() {
-  std::string ids;
-  for (const std::span<const Mutant> table :
-       {layout_mutants(), arithmetic_mutants(), algorithm_mutants(), caching_mutants()}) {
-    for (const Mutant& mutant : table) {
-      if (!ids.empty()) ids += ", ";
-      ids += mutant.id;
-    }
-  }
-  return ids;
-}
-
 }  // namespace bp::mutants

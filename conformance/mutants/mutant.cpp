@@ -138,6 +138,7 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.kernel.launch = launch;
   w.kernel.struct_size = sizeof(bp_kernel);
   replace_plans(w);
+  if (w.mutant->declare != nullptr) w.mutant->declare(w.kernel);
   return &w.kernel;
 }
 
@@ -177,7 +178,8 @@ bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
 
 bool is_replaced(const Instance& instance, const bp_kernel& kernel) {
   if (instance.runtime != nullptr) return instance.runtime->mutant.launch_stream != nullptr;
-  return std::ranges::count(instance.mutant->ops, kernel.op) != 0;
+  const std::span<const uint32_t> ops = instance.mutant->ops;
+  return ops.empty() || std::ranges::count(ops, kernel.op) != 0;
 }
 
 bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uint64_t kernel_count,
@@ -309,6 +311,30 @@ bp_status get_extension(void* self, const char* name, uint32_t version,
 bp_status status_class(void* self, bp_status code, bp_status* out_class) {
   const bp_backend& good = *static_cast<Instance*>(self)->good;
   return good.status_class(good.self, code, out_class);
+}
+
+std::vector<const Mutant*> all_mutants() {
+  std::vector<const Mutant*> all;
+  for (const auto table : {layout_mutants(), arithmetic_mutants(), algorithm_mutants(),
+                           caching_mutants(), benign_kernels(), benign_algorithms()}) {
+    for (const Mutant& mutant : table) all.push_back(&mutant);
+  }
+  return all;
+}
+
+const Mutant* find_mutant(std::string_view id) {
+  for (const Mutant* mutant : all_mutants()) {
+    if (mutant->id == id) return mutant;
+  }
+  return nullptr;
+}
+
+std::string mutant_ids() {
+  std::string ids;
+  for (const Mutant* mutant : all_mutants()) {
+    ids += (ids.empty() ? "" : ", ") + std::string(mutant->id);
+  }
+  return ids;
 }
 
 // Reads `mutant=<id>[:strength]`.

@@ -32,7 +32,7 @@ struct Call {
 // One mutant. `strength` is the text behind the colon of its option: "" is the gross form.
 struct Mutant {
   std::string_view id;
-  std::span<const uint32_t> ops;  // The ops whose kernels it replaces.
+  std::span<const uint32_t> ops;  // The ops whose kernels it replaces; empty: every kernel.
   bp_status (*launch)(const Call& call, std::string_view strength, const void* args);
   uint64_t extra_workspace_bytes = 0;     // The workspace that it needs in addition to that of the
                                           // good kernel.
@@ -42,6 +42,7 @@ struct Mutant {
                                           // kernel.
   uint32_t link_type = 0;                 // The link that its kernels say they know; 0: none.
   bool spoils_packed = false;  // Only this mutant keeps plans; their packed memory is wrong.
+  void (*declare)(bp_kernel& kernel) = nullptr;  // Changes what its kernels say; NULL: nothing.
 };
 
 // Return the tables of mutants that change tensors, that change numbers, that compute in another
@@ -51,11 +52,10 @@ std::span<const Mutant> arithmetic_mutants();
 std::span<const Mutant> algorithm_mutants();
 std::span<const Mutant> caching_mutants();
 
-// Returns NULL if no mutant has this id.
-const Mutant* find_mutant(std::string_view id);
-
-// Returns "1, 2, 10, ...", for a message.
-std::string mutant_ids();
+// Return the tables of benign variants, on which no case may fail: of what kernels say, and of how
+// they compute.
+std::span<const Mutant> benign_kernels();
+std::span<const Mutant> benign_algorithms();
 
 // A launch that a mutant remembers for the next ones.
 struct Kept {
