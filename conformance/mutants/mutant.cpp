@@ -2,6 +2,10 @@
 #include "conformance/mutants/mutant.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -18,6 +22,37 @@ struct Close {
   void operator()(void* library) const { dlclose(library); }
 };
 
+// The counts of a fault, in a file that another process reads.
+class SharedSightings {
+ public:
+  SharedSightings() = default;
+  SharedSightings(const SharedSightings&) = delete;
+  ~SharedSightings() {
+    if (shared_ != nullptr) munmap(shared_, sizeof(faults::Sightings));
+  }
+
+  bool open(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return false;
+    struct stat status {};
+    constexpr size_t kBytes = sizeof(faults::Sightings);
+    void* mapped = MAP_FAILED;
+    if (fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= kBytes) {
+      mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    }
+    close(file);
+    if (mapped == MAP_FAILED) return false;
+    shared_ = static_cast<faults::Sightings*>(mapped);
+    return true;
+  }
+
+  faults::Sightings* get() { return shared_ != nullptr ? shared_ : &own_; }
+
+ private:
+  faults::Sightings* shared_ = nullptr;
+  faults::Sightings own_;
+};
+
 struct Instance {
   const bp_host* host = nullptr;
   std::unique_ptr<void, Close> library;
@@ -27,6 +62,8 @@ struct Instance {
   std::unique_ptr<Runtime> runtime;  // NULL for a mutant of ops.
   std::string strength;
   bp_allocator_ops allocator{};
+  bp_stream_ops streams{};
+  SharedSightings sightings;
   std::deque<Wrapped> kernels;
 };
 
@@ -88,7 +125,7 @@ bp_status plan_pack(const bp_kernel* self, const bp_launch* launch, const void* 
                     const bp_buffer_ref* packed) {
   const Wrapped& w = wrapped(self);
   const bp_status status = w.good->plan_pack(w.good, launch, args, packed);
-  if (status != BP_OK) return status;
+  if (status != BP_OK || !w.mutant->spoils_packed) return status;
   return Call{w, launch}.scribble({packed->buffer, packed->byte_offset, packed->size_bytes / 2});
 }
 
@@ -100,7 +137,8 @@ bp_status plan_release(const bp_kernel* self, bp_plan* plan) {
 // A plan belongs to the frame of prepare(), but most mutants change the frames of launches. So
 // plans are removed.
 void replace_plans(Wrapped& w) {
-  const bool has_plans = w.mutant->spoils_packed && w.kernel.prepare != nullptr;
+  const bool keeps_plans = w.mutant->spoils_packed || w.mutant->keeps_plans;
+  const bool has_plans = keeps_plans && w.kernel.prepare != nullptr;
   w.kernel.prepare = has_plans ? prepare : nullptr;
   w.kernel.plan_info = has_plans ? plan_info : nullptr;
   w.kernel.plan_pack = has_plans ? plan_pack : nullptr;
@@ -126,6 +164,9 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.runtime = instance.runtime.get();
   w.strength = instance.strength;
   w.allocator = &instance.allocator;
+  w.streams = &instance.streams;
+  w.host = instance.host;
+  w.sightings = instance.sightings.get();
   w.kernel.state = &w;
   if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
   if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
@@ -168,6 +209,8 @@ bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
                       const bp_stream_ops* streams, const bp_event_ops* events,
                       bp_add_result* out_result) {
   const auto& [instance, host] = *static_cast<Registration*>(self);
+  bp_struct_read(streams, sizeof(bp_struct_header), &instance->streams, sizeof(bp_stream_ops),
+                 nullptr);
   if (Runtime* runtime = instance->runtime.get()) {
     take(*runtime, *streams, *events);
     streams = &runtime->bent.streams;
@@ -178,8 +221,10 @@ bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
 
 bool is_replaced(const Instance& instance, const bp_kernel& kernel) {
   if (instance.runtime != nullptr) return instance.runtime->mutant.launch_stream != nullptr;
-  const std::span<const uint32_t> ops = instance.mutant->ops;
-  return ops.empty() || std::ranges::count(ops, kernel.op) != 0;
+  const Mutant& mutant = *instance.mutant;
+  const bool is_listed = std::ranges::count(mutant.ops, kernel.op) != 0;
+  if (mutant.replaces != nullptr) return is_listed || mutant.replaces(kernel.op, instance.strength);
+  return is_listed || mutant.ops.empty();
 }
 
 bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uint64_t kernel_count,
@@ -316,7 +361,8 @@ bp_status status_class(void* self, bp_status code, bp_status* out_class) {
 std::vector<const Mutant*> all_mutants() {
   std::vector<const Mutant*> all;
   for (const auto table : {layout_mutants(), arithmetic_mutants(), algorithm_mutants(),
-                           caching_mutants(), benign_kernels(), benign_algorithms()}) {
+                           caching_mutants(), benign_kernels(), benign_algorithms(),
+                           faults::faulty_kernels()}) {
     for (const Mutant& mutant : table) all.push_back(&mutant);
   }
   return all;
@@ -337,15 +383,29 @@ std::string mutant_ids() {
   return ids;
 }
 
+// Opens the file `sightings`, if the option is given. Else the counts are the plugin's own.
+bp_status open_sightings(const bp_host& host, SharedSightings& out) {
+  const std::string path(option(host, "sightings"));
+  if (path.empty()) return BP_OK;
+  return out.open(path) ? bp_status{BP_OK}
+                        : fail(host, BP_INVALID_ARGUMENT,
+                               "option sightings is '" + path + "'; allowed: a file of at least " +
+                                   std::to_string(sizeof(faults::Sightings)) + " bytes");
+}
+
 // Reads `mutant=<id>[:strength]`.
 bp_status choose(Instance& instance) {
   const std::string_view text = option(*instance.host, "mutant");
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string_view id = text.substr(0, colon);
   if (colon < text.size()) instance.strength = text.substr(colon + 1);
+  const bp_status status = open_sightings(*instance.host, instance.sightings);
+  if (status != BP_OK) return status;
   instance.mutant = find_mutant(id);
-  if (const RuntimeMutant* mutant = find_runtime_mutant(id)) {
+  if (const RuntimeMutant* mutant = find_runtime_mutant(id, instance.strength)) {
+    instance.mutant = nullptr;
     instance.runtime = std::make_unique<Runtime>(*mutant, instance.strength, *instance.host);
+    instance.runtime->sightings = instance.sightings.get();
   }
   if (instance.mutant == nullptr && instance.runtime == nullptr) {
     return fail(*instance.host, BP_INVALID_ARGUMENT,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "backplane/backend.h"
+#include "conformance/faults/fault.hpp"
 
 namespace bp::mutants {
 
@@ -41,8 +43,11 @@ struct Mutant {
   uint64_t alignment_bytes = 0;           // The alignment that it claims; 0: that of the good
                                           // kernel.
   uint32_t link_type = 0;                 // The link that its kernels say they know; 0: none.
-  bool spoils_packed = false;  // Only this mutant keeps plans; their packed memory is wrong.
+  bool spoils_packed = false;             // It keeps plans; their packed memory is wrong.
   void (*declare)(bp_kernel& kernel) = nullptr;  // Changes what its kernels say; NULL: nothing.
+  // Returns whether it replaces the kernels of an op besides `ops`; NULL: those of `ops` alone.
+  bool (*replaces)(uint32_t op, std::string_view strength) = nullptr;
+  bool keeps_plans = false;  // Launches with a plan get the frame of the plan.
 };
 
 // Return the tables of mutants that change tensors, that change numbers, that compute in another
@@ -71,9 +76,13 @@ struct Wrapped {
   const Mutant* mutant;
   std::string_view strength;
   const bp_allocator_ops* allocator;  // The allocator of the good backend.
-  Runtime* runtime;                   // NULL for mutants of ops.
+  const bp_stream_ops* streams;       // The streams of the good backend.
+  const bp_host* host;
+  faults::Sightings* sightings;
+  Runtime* runtime;  // NULL for mutants of ops.
   mutable std::mutex mutex;
-  mutable std::deque<Kept> kept;  // Guarded by mutex; the newest is the last.
+  mutable std::deque<Kept> kept;        // Guarded by mutex; the newest is the last.
+  mutable std::shared_ptr<void> state;  // What the mutant keeps. Guarded by mutex.
 };
 
 // Returns the bytes of one element. An element of less than a byte counts as a byte.

@@ -4,23 +4,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "conformance/faults/faulty_kernel.hpp"
+
 namespace bp::mutants {
 namespace {
-
-const bp_device_ops& good_of(const Runtime& r, const bp_device_ops*) { return r.good.devices; }
-const bp_allocator_ops& good_of(const Runtime& r, const bp_allocator_ops*) {
-  return r.good.allocator;
-}
-const bp_stream_ops& good_of(const Runtime& r, const bp_stream_ops*) { return r.good.streams; }
-const bp_event_ops& good_of(const Runtime& r, const bp_event_ops*) { return r.good.events; }
-const bp_layout_ops& good_of(const Runtime& r, const bp_layout_ops*) { return r.good.layouts; }
-const bp_process_group_ops& good_of(const Runtime& r, const bp_process_group_ops*) {
-  return r.good.groups;
-}
-const bp_semaphore_ops& good_of(const Runtime& r, const bp_semaphore_ops*) {
-  return r.good.semaphores;
-}
-const bp_compiler_ops& good_of(const Runtime& r, const bp_compiler_ops*) { return r.good.compiler; }
 
 template <auto slot, typename Type = decltype(slot)>
 struct Through;
@@ -147,7 +134,7 @@ std::vector<const RuntimeMutant*> all_runtime_mutants() {
   std::vector<const RuntimeMutant*> all;
   for (const auto table : {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(),
                            table_mutants(), compiler_mutants(), residence_mutants(),
-                           benign_tables()}) {
+                           benign_tables(), faults::faulty_tables()}) {
     for (const RuntimeMutant& mutant : table) all.push_back(&mutant);
   }
   return all;
@@ -155,9 +142,10 @@ std::vector<const RuntimeMutant*> all_runtime_mutants() {
 
 }  // namespace
 
-const RuntimeMutant* find_runtime_mutant(std::string_view id) {
+const RuntimeMutant* find_runtime_mutant(std::string_view id, std::string_view strength) {
   for (const RuntimeMutant* mutant : all_runtime_mutants()) {
-    if (mutant->id == id) return mutant;
+    const bool is_taken = mutant->takes == nullptr || mutant->takes(strength);
+    if (mutant->id == id && is_taken) return mutant;
   }
   return nullptr;
 }

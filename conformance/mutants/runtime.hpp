@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "backplane/backend.h"
+#include "conformance/faults/fault.hpp"
 
 namespace bp::mutants {
 
@@ -47,6 +48,8 @@ struct RuntimeMutant {
   bool has_semaphores = false;                // The host sees the table of semaphores too.
   bool has_compiler = false;                  // The host sees the compiler too.
   bool has_graphs = false;                    // The host sees the good table of graphs too.
+  bool (*takes)(std::string_view strength) = nullptr;  // Whether it is the mutant of this strength;
+                                                       // NULL: of each one.
 };
 
 struct Runtime {
@@ -57,8 +60,9 @@ struct Runtime {
   const std::string strength;
   const bp_host& host;
   Tables good{}, bent{};
-  std::mutex mutex;             // Guards `state` and all that the mutants keep in it.
-  std::shared_ptr<void> state;  // The mutant's state; the first access makes it.
+  faults::Sightings* sightings = nullptr;  // Never NULL once the plugin has chosen its mutant.
+  std::mutex mutex;                        // Guards `state` and all that the mutants keep in it.
+  std::shared_ptr<void> state;             // The mutant's state; the first access makes it.
 
   // Returns the state of the mutant. The first call, in bend(), makes it.
   template <typename State>
@@ -69,6 +73,30 @@ struct Runtime {
 };
 
 inline Runtime& runtime_of(void* self) { return *static_cast<Runtime*>(self); }
+
+// Return the table of the good backend that has the type of the second argument.
+inline const bp_device_ops& good_of(const Runtime& r, const bp_device_ops*) {
+  return r.good.devices;
+}
+inline const bp_allocator_ops& good_of(const Runtime& r, const bp_allocator_ops*) {
+  return r.good.allocator;
+}
+inline const bp_stream_ops& good_of(const Runtime& r, const bp_stream_ops*) {
+  return r.good.streams;
+}
+inline const bp_event_ops& good_of(const Runtime& r, const bp_event_ops*) { return r.good.events; }
+inline const bp_layout_ops& good_of(const Runtime& r, const bp_layout_ops*) {
+  return r.good.layouts;
+}
+inline const bp_process_group_ops& good_of(const Runtime& r, const bp_process_group_ops*) {
+  return r.good.groups;
+}
+inline const bp_semaphore_ops& good_of(const Runtime& r, const bp_semaphore_ops*) {
+  return r.good.semaphores;
+}
+inline const bp_compiler_ops& good_of(const Runtime& r, const bp_compiler_ops*) {
+  return r.good.compiler;
+}
 
 // Takes a table of the good backend, and puts the table that the host sees into `bent`.
 void take(Runtime& runtime, const bp_device_ops& table);
@@ -91,8 +119,8 @@ std::span<const RuntimeMutant> compiler_mutants();
 std::span<const RuntimeMutant> residence_mutants();
 std::span<const RuntimeMutant> benign_tables();
 
-// Returns NULL if no mutant has this id.
-const RuntimeMutant* find_runtime_mutant(std::string_view id);
+// Returns NULL if no mutant has this id, or takes the strength.
+const RuntimeMutant* find_runtime_mutant(std::string_view id, std::string_view strength);
 
 // Returns "24, 25, ...", for a message.
 std::string runtime_mutant_ids();
