@@ -127,7 +127,11 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   }
   if (line.verb == Verb::kReplay) interpret_replay(line);
   const bool runs_cases = line.verb == Verb::kRun || line.verb == Verb::kCoverage;
-  const std::string tier = !raw.tier.empty() ? raw.tier : runs_cases ? "quick" : "full";
+  const bool draws = line.verb == Verb::kSelftest;
+  const std::string tier = !raw.tier.empty() ? raw.tier
+                           : runs_cases      ? "quick"
+                           : draws           ? "smoke"
+                                             : "full";
   line.selection.tier = tier == "smoke"   ? Tier::kSmoke
                         : tier == "quick" ? Tier::kQuick
                                           : Tier::kFull;
@@ -259,6 +263,32 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
   selftest->add_option("--seeds", line.seeds, "run the benign mutants with this many seeds")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  const char* drawn = "Drawn mutants";
+  selftest
+      ->add_option("--random", line.random_count,
+                   "draw this many mutants by --seed, and print the share that the suite kills")
+      ->check(CLI::Range(1, 1000000))
+      ->excludes("--mutant")
+      ->group(drawn);
+  selftest
+      ->add_option("--fault", line.faults,
+                   "run the mutant with this fault, as --random prints it; may be repeated")
+      ->allow_extra_args(false)
+      ->excludes("--mutant")
+      ->group(drawn);
+  selftest->add_option("--only", line.family, "draw only mutants of this family")
+      ->needs("--random")
+      ->group(drawn);
+  selftest
+      ->add_option("--tier", raw.tier,
+                   "let drawn mutants meet the cases up to this tier: smoke, "
+                   "quick or full; default: smoke")
+      ->check(CLI::IsMember({"smoke", "quick", "full"}))
+      ->group(drawn);
+  selftest
+      ->add_flag("-v,--verbose", line.is_verbose,
+                 "show the shares by kind, place, condition and op too")
+      ->group(drawn);
   selftest->add_option("--json", line.json_file, "write the matrix to this file");
   selftest->add_flag("-q,--quiet", line.is_quiet, "show no progress");
   add_data(*selftest, line, raw);

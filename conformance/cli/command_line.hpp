@@ -49,14 +49,17 @@ struct CommandLine {
   std::string baseline;       // The baseline of perf.
   double max_regress = 0.05;  // The limit of perf for regressions.
   int perf_runs = 1;
-  bool wants_list = false;                                  // Makes perf only list its cases.
-  std::string folder, other_folder;                         // The folder of report and repro; both
-                                                            // folders of diff.
-  bool is_strict = false;                                   // A flag of diff.
-  std::string by = "layout";                                // A flag of coverage.
-  bool wants_probes = false;                                // A flag of info.
-  std::string mutants, mutant_filter, mutant_part;          // Flags of selftest.
-  int seeds = 1;                                            // A flag of selftest.
+  bool wants_list = false;                          // Makes perf only list its cases.
+  std::string folder, other_folder;                 // The folder of report and repro; both
+                                                    // folders of diff.
+  bool is_strict = false;                           // A flag of diff.
+  std::string by = "layout";                        // A flag of coverage.
+  bool wants_probes = false;                        // A flag of info.
+  std::string mutants, mutant_filter, mutant_part;  // Flags of selftest.
+  int seeds = 1;                                    // A flag of selftest.
+  size_t random_count = 0;                          // How many mutants selftest draws.
+  std::vector<std::string> faults;                  // The faults that selftest gives to mutants.
+  std::string family;  // The family of the mutants that selftest draws.
   bool as_tree = false, as_count = false, as_json = false;  // Flags of list and info.
 
   std::vector<std::string> environment;  // The variables that were read, in the form "NAME=value".

@@ -1,5 +1,7 @@
 // The verb selftest: runs the suite over backends that are broken on purpose, and over backends
 // that are right in unusual ways, and prints which case found which backend.
+#include "conformance/cli/selftest.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +19,25 @@
 #include "conformance/report/files.hpp"
 
 namespace bp::conformance {
+
+std::string mutant_plugin(const CommandLine& line) {
+  if (!line.mutants.empty()) return line.mutants;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  const auto prefix = program.parent_path().parent_path();
+  for (const char* folder : {"lib", "lib/backplane"}) {
+    const auto path = prefix / folder / "libbp_mutant.so";
+    if (std::filesystem::exists(path)) return path;
+  }
+  throw UsageError("libbp_mutant.so does not lie beside this program; name it by --mutants FILE");
+}
+
+std::string wrapped_path(const std::string& plugin) {
+  if (!std::filesystem::exists(plugin)) {
+    throw UsageError("selftest wraps a plugin by its path: there is no file '" + plugin + "'");
+  }
+  return std::filesystem::absolute(plugin);
+}
+
 namespace {
 
 // There are few sets and short times, because they suffice for every mutant that can be found.
@@ -30,27 +51,6 @@ struct KillResult {
   std::map<std::string, size_t> causes;  // The causes of the failing cases, with their tags.
   std::string seed;                      // The seed of the run in which a benign mutant failed.
 };
-
-// Returns the path of the mutants, which lie in the folder of the program's libraries.
-std::string mutant_plugin(const CommandLine& line) {
-  if (!line.mutants.empty()) return line.mutants;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe");
-  const auto prefix = program.parent_path().parent_path();
-  for (const char* folder : {"lib", "lib/backplane"}) {
-    const auto path = prefix / folder / "libbp_mutant.so";
-    if (std::filesystem::exists(path)) return path;
-  }
-  throw UsageError("libbp_mutant.so does not lie beside this program; name it by --mutants FILE");
-}
-
-// Returns a path that does not depend on the worker's folder. A name stays as it is, because the
-// mutant's loader looks it up.
-std::string wrapped_path(const std::string& plugin) {
-  if (!std::filesystem::exists(plugin)) {
-    throw UsageError("selftest wraps a plugin by its path: there is no file '" + plugin + "'");
-  }
-  return std::filesystem::absolute(plugin);
-}
 
 bool is_failure(const Final& final) {
   return count_of(final.attempt.result.outcome) == Count::kFailed;
@@ -189,6 +189,7 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
 
 int selftest_verb(const CommandLine& line) {
   const CaseList cases = CaseList::whole_suite();
+  if (line.random_count > 0 || !line.faults.empty()) return random_selftest(line, cases);
   Selftest selftest(line, cases);
   std::printf("%-23s %-36s %6s %6s  %-14s %s\n", "mutant", "what is wrong", "cases", "failed",
               "verdict", "causes");

@@ -335,6 +335,13 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
                 "the wrapped backend has no kernel that mutant " +
                     std::string(instance.mutant->id) + " changes");
   }
+  const Runtime* runtime = instance.runtime.get();
+  if (runtime != nullptr && runtime->mutant.is_ready != nullptr &&
+      !runtime->mutant.is_ready(*runtime)) {
+    return fail(
+        *instance.host, BP_INVALID_ARGUMENT,
+        "the wrapped backend has no entry that mutant fault:" + instance.strength + " changes");
+  }
   return add_guard(instance, *registrar);
 }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "conformance/faults/faulty_kernel.hpp"
+#include "conformance/mutants/faulty_kernel.hpp"
 
 namespace bp::mutants {
 namespace {

@@ -50,6 +50,7 @@ struct RuntimeMutant {
   bool has_graphs = false;                    // The host sees the good table of graphs too.
   bool (*takes)(std::string_view strength) = nullptr;  // Whether it is the mutant of this strength;
                                                        // NULL: of each one.
+  bool (*is_ready)(const Runtime& runtime) = nullptr;  // Whether it has found what it changes.
 };
 
 struct Runtime {

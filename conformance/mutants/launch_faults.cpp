@@ -5,7 +5,7 @@
 #include <iterator>
 #include <limits>
 
-#include "conformance/faults/kernel_fault.hpp"
+#include "conformance/mutants/kernel_fault.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::faults {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "conformance/faults/kernel_fault.hpp"
+#include "conformance/mutants/kernel_fault.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::faults {

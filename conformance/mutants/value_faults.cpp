@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-#include "conformance/faults/kernel_fault.hpp"
+#include "conformance/mutants/kernel_fault.hpp"
 #include "registry/tensors/floats.hpp"
 #include "registry/tensors/strides.hpp"
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "conformance/faults/entries.hpp"
-#include "conformance/faults/faulty_kernel.hpp"
+#include "conformance/mutants/faulty_kernel.hpp"
 
 namespace bp::faults {
 namespace {
@@ -19,6 +19,7 @@ struct EntryState {
   Fault fault;
   uint64_t calls = 0;
   std::thread::id first_thread;
+  bool is_in_place = false;  // A table of the good backend has the entry.
 };
 
 EntryState& state_of(Runtime& runtime) { return runtime.state_as<EntryState>(); }
@@ -148,12 +149,12 @@ struct Faulty<slot, bp_status (*Table::*)(void*, Arguments...)> {
     (change_out(r, arguments, status), ...);
     return told(r, status);
   }
-  static void replace(Table& bent, const Table& good) {
-    if (good.*slot != nullptr) bent.*slot = call;
+  static bool replace(Table& bent, const Table& good) {
+    if (good.*slot == nullptr) return false;
+    bent.*slot = call;
+    return true;
   }
 };
-
-mutants::Tables& tables_of(Runtime& r, bool is_bent) { return is_bent ? r.bent : r.good; }
 
 bp_device_ops& table_of(mutants::Tables& t, const bp_device_ops*) { return t.devices; }
 bp_allocator_ops& table_of(mutants::Tables& t, const bp_allocator_ops*) { return t.allocator; }
@@ -168,7 +169,7 @@ template <auto slot, typename Table>
 void replace(Runtime& r, std::string_view name) {
   if (state_of(r).fault.subject != name) return;
   const Table* type = nullptr;
-  Faulty<slot>::replace(table_of(tables_of(r, true), type), table_of(tables_of(r, false), type));
+  state_of(r).is_in_place |= Faulty<slot>::replace(table_of(r.bent, type), table_of(r.good, type));
 }
 
 void bend(Runtime& r) {
@@ -176,6 +177,10 @@ void bend(Runtime& r) {
   if (state.fault.subject.empty()) state.fault = *fault_from_text(r.strength);
 #define BP_ENTRY(table, type, entry) replace<&type::entry, type>(r, #table "." #entry);
 #include "conformance/faults/entries.def"
+}
+
+bool is_in_place(const Runtime& r) {
+  return static_cast<const EntryState*>(r.state.get())->is_in_place;
 }
 
 bool is_of_table(std::string_view text) {
@@ -190,7 +195,8 @@ constexpr RuntimeMutant kTable[] = {
      .has_groups = true,
      .has_semaphores = true,
      .has_compiler = true,
-     .takes = is_of_table},
+     .takes = is_of_table,
+     .is_ready = is_in_place},
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // The mutant whose fault is drawn: `mutant=fault:TEXT`, for ops.
-#include "conformance/faults/faulty_kernel.hpp"
+#include "conformance/mutants/faulty_kernel.hpp"
 
 #include <memory>
 
-#include "conformance/faults/kernel_fault.hpp"
+#include "conformance/mutants/kernel_fault.hpp"
 
 namespace bp::faults {
 namespace {
