@@ -232,9 +232,12 @@ class RandomSelftest {
       const Case& which = cases_[i];
       if (which.tier <= line_.selection.tier && is_met_by(fault, which)) selection.push_back(i);
     }
-    // Cases of the fault's dtype come first, because they are the most likely to fail.
+    // Launches of the op itself come first, and those of the fault's dtype before others, because
+    // they are the most likely to fail and the best to tell why.
     std::ranges::stable_partition(selection,
                                   [&](size_t i) { return cases_[i].dtype == fault.dtype; });
+    std::ranges::stable_partition(selection,
+                                  [&](size_t i) { return cases_[i].id.starts_with("op."); });
     return selection;
   }
 

@@ -63,7 +63,9 @@ constexpr Word kEntryConditions[] = {
     {"large2^20", "where a range has 2^20 bytes or more"},
 };
 
-constexpr std::string_view kWrong = "values";
+// An adjoint test compares values too, and the probe of a declaration some special ones.
+constexpr std::string_view kWrong = "values adjoint";
+constexpr std::string_view kWrongSpecial = "values declaration";
 
 constexpr KindOfFault kKernelKinds[] = {
     {"small", "values", kWrong, "wrong by little more than the class allows", Needs::kNothing,
@@ -73,19 +75,23 @@ constexpr KindOfFault kKernelKinds[] = {
     {"sign", "values", kWrong, "the other sign", Needs::kFloat, true},
     {"zero", "values", kWrong, "0", Needs::kNothing, true},
     {"neighbour", "values", kWrong, "the value of the next element", Needs::kNothing, true},
-    {"nan", "special", "nan values", "NaN in place of a number", Needs::kFloat, true},
+    {"nan", "special", "nan values adjoint", "NaN in place of a number", Needs::kFloat, true},
     {"inf", "special", kWrong, "infinity in place of a number", Needs::kFloat, true},
-    {"lost_nan", "special", kWrong, "0 in place of NaN", Needs::kFloat, true},
-    {"lost_inf", "special", kWrong, "the largest number in place of infinity", Needs::kFloat, true},
-    {"toward_zero", "rounding", kWrong, "results of 16 bits one unit nearer to 0, every second one",
-     Needs::kHalf},
-    {"flush", "rounding", kWrong, "undeclared: 0 in place of subnormal numbers", Needs::kFloat},
+    {"lost_nan", "special", kWrongSpecial, "0 in place of NaN", Needs::kFloat, true},
+    {"lost_inf", "special", kWrongSpecial, "the largest number in place of infinity", Needs::kFloat,
+     true},
+    {"toward_zero", "rounding", kWrongSpecial,
+     "results of 16 bits one unit nearer to 0, every second one", Needs::kHalf},
+    {"flush", "rounding", kWrongSpecial, "undeclared: 0 in place of subnormal numbers",
+     Needs::kFloat},
     {"stale", "order", kWrong, "the value of the launch before", Needs::kNothing, true},
-    {"unwritten", "unwritten", "unwritten nan values", "not written", Needs::kNothing, true},
-    {"skipped", "unwritten", "unwritten nan values", "nothing is launched", Needs::kNothing},
-    {"offset_dropped", "inputs", "offset values nan unwritten",
+    {"unwritten", "unwritten", "unwritten nan values adjoint", "not written", Needs::kNothing,
+     true},
+    {"skipped", "unwritten", "unwritten nan values adjoint", "nothing is launched",
+     Needs::kNothing},
+    {"offset_dropped", "inputs", "offset values nan unwritten adjoint",
      "the byte offset of an input is taken for 0", Needs::kNothing},
-    {"strides_dropped", "inputs", "stride broadcast values nan",
+    {"strides_dropped", "inputs", "stride broadcast values nan adjoint",
      "an input is read as a contiguous one", Needs::kNothing},
     {"exchanged", "inputs", kWrong, "two inputs of one shape are exchanged", Needs::kInputs},
     {"optional_dropped", "inputs", kWrong, "an optional tensor is ignored", Needs::kOptional},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace bp::faults {
 namespace {
@@ -11,7 +12,7 @@ std::vector<Op> read_ops() {
 #define BP_OP(id, name, since, profile, kind, numerics) \
   all.push_back({id, #name, #numerics, sizeof(bp_##name##_args), {}});
 #define BP_ARG(op, member, kind, dtype) \
-  all.back().members.push_back({#member, #kind, offsetof(bp_##op##_args, member)});
+  all.back().members.push_back({#member, #kind, #dtype, offsetof(bp_##op##_args, member)});
 #include "backplane/ops.def"
 #undef BP_OP
 #undef BP_ARG
@@ -33,6 +34,18 @@ size_t count_of(const Op& op, bool (*is_counted)(const Member&)) {
 
 bool is_optional(const Member& m) { return m.kind == "tensor_opt"; }
 bool is_plain_input(const Member& m) { return m.kind == "tensor" || m.kind == "operand"; }
+// Returns whether two inputs can have one dtype, and whether their order matters.
+bool has_exchangeable(const Op& op) {
+  for (const std::string_view commutative : {"add", "mul", "maximum", "minimum", "eq"}) {
+    if (op.name == commutative) return false;
+  }
+  return std::ranges::any_of(op.members, [&](const Member& m) {
+    return is_plain_input(m) && std::ranges::any_of(op.members, [&](const Member& first) {
+             return is_plain_input(first) && m.dtype == "like(" + std::string(first.name) + ")";
+           });
+  });
+}
+
 bool is_number(const Member& m) { return m.kind == "f64"; }
 bool is_attribute(const Member& m) { return !is_tensor(m) && m.kind != "dtype"; }
 
@@ -47,10 +60,10 @@ bool Op::can_have(const KindOfFault& kind) const {
   if (kind.name == "toward_zero" && error_class != "E1" && error_class != "E1d") return false;
   // The bounds of the other classes admit zeros in place of subnormal numbers.
   if (kind.name == "flush" && error_class != "E0" && error_class != "E1") return false;
-  const bool reads = count_of(*this, [](const Member& m) { return m.is_input(); }) > 0;
+  const bool reads = count_of(*this, is_plain_input) > 0;
   switch (kind.needs) {
     case Needs::kInputs:
-      return count_of(*this, is_plain_input) > 1;
+      return has_exchangeable(*this);
     case Needs::kOptional:
       return count_of(*this, is_optional) > 0;
     case Needs::kNumber:

@@ -13,7 +13,8 @@ namespace bp::faults {
 
 struct Member {
   std::string_view name;
-  std::string_view kind;  // The kind as in ops.def: tensor, out, operand, f64, ...
+  std::string_view kind;   // The kind as in ops.def: tensor, out, operand, f64, ...
+  std::string_view dtype;  // The dtype rule: "like(a)", "float", ...
   size_t offset;
 
   bool is_output() const { return kind.starts_with("out") || kind.starts_with("inout"); }

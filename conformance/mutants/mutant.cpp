@@ -302,15 +302,27 @@ bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   return host.add_device_guard(host.self, 0, nullptr, instance.runtime->mutant.guard, nullptr);
 }
 
+// Returns whether the mutant has found what it changes. A host that takes only some tables has its
+// mutant in another instance.
+bool is_ready(const Instance& instance, const bp_registrar& host) {
+  if (instance.mutant != nullptr) return !instance.kernels.empty();
+  const RuntimeMutant& mutant = instance.runtime->mutant;
+  const bool takes_all = host.add_layout != nullptr && host.add_compiler != nullptr &&
+                         host.add_process_group != nullptr && host.add_semaphore != nullptr;
+  return mutant.is_ready == nullptr || !takes_all || mutant.is_ready(*instance.runtime);
+}
+
 bp_status register_all(void* self, const bp_registrar* registrar) {
   auto& instance = *static_cast<Instance*>(self);
   Registration registration{&instance, registrar};
-  const bool has_layouts = instance.runtime != nullptr && instance.runtime->mutant.has_layouts;
-  const bool has_groups = instance.runtime != nullptr && instance.runtime->mutant.has_groups;
-  const bool has_semaphores =
-      instance.runtime != nullptr && instance.runtime->mutant.has_semaphores;
-  const bool has_compiler = instance.runtime != nullptr && instance.runtime->mutant.has_compiler;
-  const bool has_graphs = instance.runtime != nullptr && instance.runtime->mutant.has_graphs;
+  bp_registrar host{};
+  bp_struct_read(registrar, sizeof(bp_struct_header), &host, sizeof(host), nullptr);
+  constexpr RuntimeMutant kNone{.id = "", .bend = nullptr};
+  const RuntimeMutant& mutant = instance.runtime != nullptr ? instance.runtime->mutant : kNone;
+  const bool has_compiler = mutant.has_compiler && host.add_compiler != nullptr;
+  const bool has_groups = mutant.has_groups && host.add_process_group != nullptr;
+  const bool has_semaphores = mutant.has_semaphores && host.add_semaphore != nullptr;
+  const bool has_graphs = mutant.has_graphs && host.add_graph != nullptr;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -320,7 +332,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_allocator = add_allocator,
       .add_streams = add_streams,
       .add_kernels = add_kernels,
-      .add_layout = has_layouts ? add_layout : nullptr,
+      .add_layout = mutant.has_layouts ? add_layout : nullptr,
       .add_graph = has_graphs ? add_graph : nullptr,
       .add_compiler = has_compiler ? add_compiler : nullptr,
       .add_process_group = has_groups ? add_groups : nullptr,
@@ -330,17 +342,11 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;
-  if (instance.mutant != nullptr && instance.kernels.empty()) {
+  if (!is_ready(instance, host)) {
     return fail(*instance.host, BP_INVALID_ARGUMENT,
-                "the wrapped backend has no kernel that mutant " +
-                    std::string(instance.mutant->id) + " changes");
-  }
-  const Runtime* runtime = instance.runtime.get();
-  if (runtime != nullptr && runtime->mutant.is_ready != nullptr &&
-      !runtime->mutant.is_ready(*runtime)) {
-    return fail(
-        *instance.host, BP_INVALID_ARGUMENT,
-        "the wrapped backend has no entry that mutant fault:" + instance.strength + " changes");
+                "the wrapped backend has no " +
+                    std::string(instance.mutant != nullptr ? "kernel" : "entry") + " that mutant " +
+                    std::string(option(*instance.host, "mutant")) + " changes");
   }
   return add_guard(instance, *registrar);
 }
