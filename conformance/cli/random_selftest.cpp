@@ -255,6 +255,7 @@ class RandomSelftest {
         run_batch(options, cases_, selection, 1,
                   [&](const Attempt& attempt) { return findings.take(attempt); });
     trial.sightings = sightings.read();
+    trial.has_run = !report.is_interrupted;
     if (report.is_interrupted) is_interrupted_ = true;
     if (report.load_failure) return with_load_failure(trial, *report.load_failure);
     trial.fate = faults::fate_of(trial.sightings, trial.failed);
@@ -300,7 +301,7 @@ void print_tallies(const char* what, const std::map<std::string, Tally>& tallies
               "of those that changed", "right causes");
   for (const auto& [name, tally] : tallies) {
     if (tally.killed.whole == 0) continue;
-    std::printf("%-20s %7zu %7zu  %-24s %-24s %5.1f %%\n", name.c_str(), tally.killed.whole,
+    std::printf("%-28s %7zu %7zu  %-24s %-24s %5.1f %%\n", name.c_str(), tally.killed.whole,
                 tally.killed.part, percent(tally.killed).c_str(),
                 percent(tally.killed_of_changed).c_str(), 100 * tally.right_causes.share());
   }
@@ -382,7 +383,8 @@ int random_selftest(const CommandLine& line, const CaseList& cases) {
   const std::vector<Fault> drawn = selftest.draw();
   if (drawn.empty()) throw NothingMatched("the backend can have no fault of this kind");
   std::vector<Trial> trials;
-  if (!selftest.run(drawn, trials)) return kExitInterrupted;
+  const bool is_complete = selftest.run(drawn, trials);
+  std::erase_if(trials, [](const Trial& trial) { return !trial.has_run; });
   print(trials, line);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("\n%zu mutants at tier %s with seed %llu in %.0f s\n", trials.size(),

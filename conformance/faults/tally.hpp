@@ -32,6 +32,7 @@ struct Trial {
   std::string message;           // The message of the first failure.
   bool is_right_cause = false;
   double seconds = 0;
+  bool has_run = false;  // If false, the run was interrupted before its end.
 };
 
 // Returns what the counts and the failures say.

@@ -1,15 +1,12 @@
 // Faults of values: a good launch whose outputs are changed behind it, through the host.
 //
-// Each change is certainly wrong, whatever the kernel declares. The bounds of the suite are not
-// asked, because a bound that is too wide has to be found. In the exact classes 4 units in the last
-// place are wrong, and 64 in those of one division, root or function (4 for 16 bits, where the
-// rounding of the result dominates). In the classes of several steps and of sums, 2^-10 (f32),
-// 2^-20 (f64), 2^-6 (f16) and 2^-4 (bf16) of the largest result are wrong. That is more than 2^13
-// roundings of f32 to the nearest. An element that would be changed by less is left alone.
+// Each change is certainly wrong (conformance/faults/severity.hpp). An element that would be
+// changed by less is left alone.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "conformance/faults/severity.hpp"
 #include "conformance/mutants/kernel_fault.hpp"
 #include "registry/tensors/floats.hpp"
 #include "registry/tensors/strides.hpp"
@@ -18,43 +15,6 @@ namespace bp::faults {
 namespace {
 
 using mutants::Values;
-
-// Returns the bits of significand with the hidden one.
-int precision_of(bp_dtype dtype) {
-  if (dtype == BP_F64) return 53;
-  if (dtype == BP_F32) return 24;
-  return dtype == BP_F16 ? 11 : 8;
-}
-
-double smallest_normal(bp_dtype dtype) {
-  if (dtype == BP_F64) return std::numeric_limits<double>::min();
-  return std::ldexp(1, dtype == BP_F16 ? -14 : -126);
-}
-
-double largest_number(bp_dtype dtype) {
-  if (dtype == BP_F64) return std::numeric_limits<double>::max();
-  const int exponent = dtype == BP_F16 ? 16 : 128;
-  return std::ldexp(1 - std::ldexp(1, -precision_of(dtype)), exponent);
-}
-
-bool is_exact(std::string_view error_class) {
-  return error_class == "E0" || error_class == "E1" || error_class == "R3";
-}
-
-// Returns how far a result may at most be from `right`.
-double allowed(const FaultyLaunch& launch, bp_dtype dtype, double right, double scale) {
-  const std::string_view error_class = launch.state.op->error_class;
-  const int precision = precision_of(dtype);
-  const bool is_function = error_class == "E1d" || error_class == "E2";
-  if (is_exact(error_class) || is_function) {
-    const double units = is_function && precision > 11 ? 64 : 4;
-    const double size = std::max(std::fabs(right), smallest_normal(dtype));
-    return units * std::ldexp(1, std::ilogb(size) + 1 - precision);
-  }
-  if (error_class == "E2c") scale = std::max(std::fabs(right), smallest_normal(dtype));
-  const int share = dtype == BP_F64 ? -20 : dtype == BP_F32 ? -10 : dtype == BP_F16 ? -6 : -4;
-  return std::ldexp(std::max(scale, smallest_normal(dtype)), share);
-}
 
 // What a kind of fault makes of one element.
 struct Wrong {
@@ -202,7 +162,9 @@ double largest_of(const Values& values) {
 }
 
 double just_beyond(const FaultyLaunch& launch, bp_dtype dtype, double right, double scale) {
-  return right + std::copysign(1.5 * allowed(launch, dtype, right, scale), right);
+  return right +
+         std::copysign(
+             1.5 * largest_honest_error(launch.state.op->error_class, dtype, right, scale), right);
 }
 
 bool is_beyond(const FaultyLaunch& launch, bp_dtype dtype, double right, double wrong,
@@ -210,7 +172,8 @@ bool is_beyond(const FaultyLaunch& launch, bp_dtype dtype, double right, double 
   if (!tensors::is_plain_float(dtype)) return right != wrong;
   if (std::isnan(right) || std::isnan(wrong)) return std::isnan(right) != std::isnan(wrong);
   if (std::isinf(right) || std::isinf(wrong)) return right != wrong;
-  return std::fabs(right - wrong) > allowed(launch, dtype, right, scale);
+  return std::fabs(right - wrong) >
+         largest_honest_error(launch.state.op->error_class, dtype, right, scale);
 }
 
 bp_status launch_with_wrong_values(const FaultyLaunch& launch) {
