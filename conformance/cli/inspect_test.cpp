@@ -292,5 +292,31 @@ TEST_F(Inspection, SelftestWrapsAFileAndLoadsEveryMutant) {
             "mutant 2 does not load");
 }
 
+TEST_F(Inspection, SelftestRunsTheFaultsThatAreNamed) {
+  const std::string wrapped = write("good.so", "");
+  const Words words = {"selftest",       wrapped,   "--mutants",
+                       "well",           "--quiet", "--json",
+                       at("drawn.json"), "--fault", "add/f32/element/always/small/1"};
+  EXPECT_EQ(call(selftest_verb, words), kExitOk);
+  EXPECT_TRUE(has_printed("condition not met: 1\n  add/f32/element/always/small/1\n")) << printed_;
+  const json document_of_run = document("drawn.json");
+  EXPECT_EQ(document_of_run.at("tier"), "smoke");
+  const json& mutant = document_of_run.at("mutants").at(0);
+  EXPECT_EQ(mutant.at("fate"), "condition not met") << "the worker met no mutant";
+  EXPECT_EQ(mutant.at("family"), "values");
+  EXPECT_GT(mutant.at("cases"), 100) << "the cases of the op";
+}
+
+TEST_F(Inspection, SelftestRefusesFaultsAndFamiliesThatDoNotExist) {
+  const std::string wrapped = write("good.so", "");
+  const auto refusal = [&](const char* flag, const char* value) {
+    return error_of<UsageError>(selftest_verb, {"selftest", wrapped, "--mutants", "well", "--quiet",
+                                                "--random", "1", flag, value});
+  };
+  EXPECT_TRUE(refusal("--fault", "add/f32").starts_with("--fault is 'add/f32'; allowed: "));
+  EXPECT_TRUE(refusal("--fault", "nothing/f32/element/always/small/1").starts_with("--fault is "));
+  EXPECT_TRUE(refusal("--only", "colours").starts_with("--only is 'colours'; allowed: values, "));
+}
+
 }  // namespace
 }  // namespace bp::conformance

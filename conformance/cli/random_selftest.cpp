@@ -355,6 +355,15 @@ json json_of(const Trial& trial) {
           {"seconds", trial.seconds}};
 }
 
+std::string document_of(const std::vector<Trial>& trials, const CommandLine& line) {
+  json mutants = json::array();
+  for (const Trial& trial : trials) mutants.push_back(json_of(trial));
+  const json document = {{"seed", line.run.session.seed},
+                         {"tier", tier_name(line.selection.tier)},
+                         {"mutants", std::move(mutants)}};
+  return json_text(document, 1) + "\n";
+}
+
 void print(const std::vector<Trial>& trials, const CommandLine& line) {
   const auto family = [](const Trial& t) { return faults::family_of(t.fault); };
   const auto part = [](std::string Fault::*member) {
@@ -390,14 +399,8 @@ int random_selftest(const CommandLine& line, const CaseList& cases) {
   std::printf("\n%zu mutants at tier %s with seed %llu in %.0f s\n", trials.size(),
               tier_name(line.selection.tier),
               static_cast<unsigned long long>(line.run.session.seed), seconds.count());
-  if (!line.json_file.empty()) {
-    json mutants = json::array();
-    for (const Trial& trial : trials) mutants.push_back(json_of(trial));
-    const json document = {{"seed", line.run.session.seed},
-                           {"tier", tier_name(line.selection.tier)},
-                           {"mutants", std::move(mutants)}};
-    write_file(line.json_file, json_text(document, 1) + "\n");
-  }
+  if (!line.json_file.empty()) write_file(line.json_file, document_of(trials, line));
+  if (!is_complete) return kExitInterrupted;
   const bool survives =
       std::ranges::any_of(trials, [](const Trial& trial) { return trial.fate == Fate::kSurvived; });
   return survives ? kExitFailures : kExitOk;

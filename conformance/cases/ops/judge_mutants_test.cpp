@@ -210,7 +210,7 @@ std::deque<Subject> subjects() {
 
 TEST(JudgeMutants, AreFoundInEveryOp) {
   const std::deque<Subject> all = subjects();
-  EXPECT_GE(all.size(), 55u) << "few ops have a row that this test can use";
+  EXPECT_GE(all.size(), 70u) << "few ops have a row that this test can use";
   for (const Subject& subject : all) {
     ASSERT_TRUE(is_good_judge(subject, subject.row)) << subject.row.id();
     for (const auto& [name, change] : kMutants) {
