@@ -95,16 +95,6 @@ double tanh_bound(bp_dtype dtype, double r) {
 
 double erfinv_bound(bp_dtype dtype, double r) { return kErfinvUlps * ulp(compute_type(dtype), r); }
 
-double sigmoid_bound(bp_dtype dtype, double x, double r) {
-  const double part = r == 0 ? 0 : r * (15 + std::fabs(x));
-  return unit(dtype) * part + smallest_normal(dtype);
-}
-
-double silu_bound(bp_dtype dtype, double x, double r) {
-  const double part = r == 0 ? 0 : std::fabs(r) * (17 + std::fabs(x));
-  return unit(dtype) * part + smallest_normal(dtype);
-}
-
 double gelu_bound(bp_dtype dtype, double x) {
   if (x < 0) {
     // A kernel may use erfc. A rounding of the argument of erfc becomes an error of the result that
@@ -115,10 +105,6 @@ double gelu_bound(bp_dtype dtype, double x) {
   }
   const double factor = 16 + 3 * (1 + std::erf(x * M_SQRT1_2));
   return unit(dtype) * x * factor + smallest_normal(dtype);
-}
-
-double gelu_tanh_bound(bp_dtype dtype, double x) {
-  return unit(dtype) * std::fabs(x) * 24 + smallest_normal(dtype);
 }
 
 double sum_bound(double magnitude, double count, const Numerics& numerics) {
@@ -142,8 +128,7 @@ std::vector<double> softmax_bounds(std::span<const double> x, std::span<const do
   const Row row = describe(x);
   const double e = exp_ulps(dtype);
   const double common = 2 * e + row.mean_spread + 2 * e +
-                        kLambda * std::sqrt(static_cast<double>(x.size())) +
-                        2 * divide_ulps(dtype) + 2;
+                        sum_growth(static_cast<double>(x.size())) + 2 * divide_ulps(dtype) + 2;
   std::vector<double> bounds(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     const double relative = unit(dtype) * (common + (row.peak - x[i]));
@@ -158,7 +143,7 @@ std::vector<double> log_softmax_bounds(std::span<const double> x, std::span<cons
   const Row row = describe(x);
   const double e = exp_ulps(dtype);
   const double common = 2 * e * std::fabs(std::log(row.total)) + 2 * e + row.mean_spread +
-                        kLambda * std::sqrt(static_cast<double>(x.size())) + 2;
+                        sum_growth(static_cast<double>(x.size())) + 2;
   std::vector<double> bounds(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     bounds[i] = unit(dtype) * ((row.peak - x[i]) + common + 2 * std::fabs(r[i]));
@@ -201,7 +186,7 @@ AttentionBounds attention_bounds(std::span<const double> scores,
   const Row row = describe(scores);
   const double e = exp_ulps(dtype), u = unit(dtype);
   const double off = *std::max_element(score_bounds.begin(), score_bounds.end());
-  const double growth = kLambda * std::sqrt(static_cast<double>(scores.size()));
+  const double growth = sum_growth(static_cast<double>(scores.size()));
   const double common = 4 * e + row.mean_spread + growth + 2 * divide_ulps(dtype) + 2;
   for (const double score : scores) {
     const double spread = score == -HUGE_VAL ? 0 : row.peak - score;

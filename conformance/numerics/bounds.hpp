@@ -35,13 +35,12 @@ double sqrt_bound(bp_dtype dtype, double r, const Numerics& numerics);
 double exp_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 
-// Return the bounds of E2 and E2c: tanh, and the activations that are made of such functions.
+// Return the bounds of E2: tanh and erfinv.
 double tanh_bound(bp_dtype dtype, double r);
 double erfinv_bound(bp_dtype dtype, double r);
-double sigmoid_bound(bp_dtype dtype, double x, double r);
-double silu_bound(bp_dtype dtype, double x, double r);
+// Returns the bound of gelu by the error function. The other functions of several steps have the
+// bound that propagation gives.
 double gelu_bound(bp_dtype dtype, double x);
-double gelu_tanh_bound(bp_dtype dtype, double x);
 
 // Returns the bound of R1: a sum of `count` products or terms.
 double sum_bound(double magnitude, double count, const Numerics& numerics);

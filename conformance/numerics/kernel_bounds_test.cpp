@@ -10,6 +10,8 @@
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/numerics/philox.hpp"
+#include "conformance/reference/activation.hpp"
+#include "conformance/reference/elementwise.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -62,9 +64,20 @@ TEST(KernelBounds, TellGeluFromItsApproximation) {
     return T(0.5) * x * (1 + std::tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
   };
   const InF32 kernel = [&](float x) { return by_tanh(x); };
+  // The hyperbolic tangent of this one is made of an exponential.
+  const InF32 by_exp = [](float x) {
+    const float e = std::exp(1.5957691216057308f * (x + 0.044715f * x * x * x));
+    return x - x / (e + 1);
+  };
   const InF64 exact = [&](double x) { return by_tanh(x); };
-  EXPECT_EQ(
-      beyond(-6, 6, kernel, exact, [](double x, double) { return gelu_tanh_bound(BP_F32, x); }), 0);
+  const BoundOf bound = [](double x, double) {
+    return reference::gelu(Bounded<24>(x), reference::Gelu::kTanh).error + 0x1p-126;
+  };
+  EXPECT_EQ(beyond(-6, 6, kernel, exact, bound), 0);
+  EXPECT_EQ(beyond(-6, 6, by_exp, exact, bound), 0);
+  EXPECT_GT(beyond(
+                -3, 3, [&](float x) { return kernel(x) * (1 + 0x1p-19f); }, exact, bound),
+            500);
   EXPECT_GT(
       beyond(-3, 3, kernel, exact_gelu, [](double x, double) { return gelu_bound(BP_F32, x); }),
       1500);
@@ -73,7 +86,12 @@ TEST(KernelBounds, TellGeluFromItsApproximation) {
 TEST(KernelBounds, AcceptSigmoidAndSilu) {
   const InF32 sigmoid = [](float x) { return 1 / (1 + std::exp(-x)); };
   const InF64 exact = [](double x) { return 1 / (1 + std::exp(-x)); };
-  const BoundOf bound = [](double x, double r) { return sigmoid_bound(BP_F32, x, r); };
+  const BoundOf bound = [](double x, double) {
+    return elementwise::sigmoid(Bounded<24>(x)).error + 0x1p-126;
+  };
+  const BoundOf silu_bound = [](double x, double) {
+    return elementwise::silu(Bounded<24>(x)).error + 0x1p-126;
+  };
   EXPECT_EQ(beyond(-30, 30, sigmoid, exact, bound), 0);
   // Both formulas are wrong: a table of 16 bits, and one minus the other side.
   EXPECT_GT(
@@ -83,11 +101,18 @@ TEST(KernelBounds, AcceptSigmoidAndSilu) {
   EXPECT_GT(beyond(
                 -20, -5, [&](float x) { return 1 - sigmoid(-x); }, exact, bound),
             1500);
-  EXPECT_EQ(
-      beyond(
-          -30, 30, [&](float x) { return x * sigmoid(x); }, [&](double x) { return x * exact(x); },
-          [](double x, double r) { return silu_bound(BP_F32, x, r); }),
-      0);
+  const InF32 silu = [&](float x) { return x * sigmoid(x); };
+  const InF64 exact_silu = [&](double x) { return x * exact(x); };
+  EXPECT_EQ(beyond(-30, 30, silu, exact_silu, silu_bound), 0);
+  // No bound grows where the function is constant or linear.
+  EXPECT_EQ(beyond(80, 1e30f, sigmoid, exact, bound), 0);
+  EXPECT_EQ(beyond(80, 1e30f, silu, exact_silu, silu_bound), 0);
+  EXPECT_EQ(beyond(
+                80, 1e30f, [&](float x) { return sigmoid(x) * 0.99999f; }, exact, bound),
+            2000);
+  EXPECT_EQ(beyond(
+                80, 1e30f, [&](float x) { return silu(x) * 0.99999f; }, exact_silu, silu_bound),
+            2000);
 }
 
 TEST(KernelBounds, AcceptTanhAndNotOneThatCancels) {

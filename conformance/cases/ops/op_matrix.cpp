@@ -133,6 +133,30 @@ void add_matmul(OpCases& cases, bp_dtype dtype, const std::string& fill, const S
   cases.push_back(std::move(made));
 }
 
+// Partial sums overflow f16, and even the products do. The second half of the terms takes the first
+// half away.
+void overflow_on_the_way(CallData& data) {
+  HostTensor &a = data.tensor("a"), &b = data.tensor("b");
+  const int64_t k = a.shape[1], columns = b.shape[1];
+  const auto term = [k](int64_t i) { return 200 + static_cast<double>(i % (k / 2)); };
+  for (int64_t i = 0; i < static_cast<int64_t>(a.data.size()); ++i) {
+    const int64_t at = i % k;
+    a.data[static_cast<size_t>(i)] = at < k / 2 ? 300 : at < k / 2 * 2 ? -300 : 1;
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(b.data.size()); ++i) {
+    b.data[static_cast<size_t>(i)] = term(i / columns);
+  }
+}
+
+void add_overflowing(OpCases& cases, bp_dtype dtype) {
+  for (const Size& size : {Size{5, 65, 7, {}}, Size{1, 257, 3, {}}}) {
+    add_matmul(cases, dtype, "random", size, {}, is_smoke_dtype(dtype));
+    cases.back().fill = "overflows";
+    cases.back().derive = overflow_on_the_way;
+    cases.back().varies = false;
+  }
+}
+
 std::vector<Expected> expected_integers(const CallData& data, const Numerics&) {
   Array<Integer> y = reference::matmul(data.array<Integer>("a"), data.array<Integer>("b"));
   if (data.has("addend")) {
@@ -158,6 +182,15 @@ void add_integers(OpCases& cases, bp_dtype dtype, bp_dtype result, const Size& s
   made.varies = false;
   made.optional_part = "integers";
   cases.push_back(std::move(made));
+}
+
+// Products, and sums of them, wrap in the widest dtypes too.
+void add_wrapping_integers(OpCases& cases, bp_dtype dtype, const Size& size) {
+  const double end = dtype == BP_I64 ? 0x1p62 : 0x1p30;
+  add_integers(cases, dtype, dtype, size, {});
+  OpCase& made = cases.back();
+  made.fill = "wraps";
+  for (TensorArgument& tensor : made.tensors) tensor.fill = {FillKind::kIndex, -end, end};
 }
 
 // Integers are added to the product, and nothing is scaled.
@@ -231,6 +264,13 @@ void add_preactivation(const CallData& data, Known& known) {
   };
 }
 
+// Returns the bound of silu alone, as the op silu has it.
+double silu_bound(bp_dtype dtype, double x) {
+  const double propagated = with_bounded(
+      dtype, [&](auto number) { return elementwise::silu(decltype(number)(x)).error; });
+  return propagated + float_format(dtype)->smallest_normal();
+}
+
 // `before` is the product with its bias. Its bound grows by the slope of the activation and by the
 // error of the activation itself, if the class of the op gives it one.
 Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
@@ -254,7 +294,7 @@ Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
       if (is_bounded) after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
     } else {
       y = elementwise::silu(y);
-      if (is_bounded) after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x, y.hi);
+      if (is_bounded) after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x);
     }
   }
   return after;
@@ -398,6 +438,7 @@ void add_matrix(OpCases& cases) {
     }
     for (const Lies& lies : layouts()) add_integers(cases, dtype, dtype, wide, lies);
     add_integer_addend(cases, dtype, odd);
+    if (dtype == BP_I32 || dtype == BP_I64) add_wrapping_integers(cases, dtype, odd);
   }
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
     const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
@@ -412,6 +453,7 @@ void add_matrix(OpCases& cases) {
       add_matmul(cases, dtype, "exact_dense", wide, lies, is_smoke);
       add_matmul(cases, dtype, "random", batched, lies, is_smoke);
     }
+    add_overflowing(cases, dtype);
     add_scaled_matmul(cases, dtype);
     add_scaled_linear(cases, dtype);
     add_linear(cases, dtype, true, is_smoke);
