@@ -5,6 +5,7 @@
 
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/families.hpp"
+#include "conformance/cases/large/large_rows.hpp"
 #include "conformance/cases/op_parts.hpp"
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_long_sums.hpp"
@@ -59,6 +60,15 @@ Case make_entry(OpCase op_case, Tier tier, const char* group) {
   return entry;
 }
 
+// A large call has its own body, which makes the data piece by piece.
+Case make_large_entry(LargeCall call, const char* group) {
+  Case entry = make_entry(call.period, call.tier, group);
+  entry.op_case = nullptr;
+  const auto shared = std::make_shared<const LargeCall>(std::move(call));
+  entry.run = [shared](Context& t) { run_large_call(t, *shared); };
+  return entry;
+}
+
 // Adds all cases but the gradients. The cases that a rule makes for an op depend only on the rows
 // of this op.
 void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
@@ -75,6 +85,12 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_foreign_buffer_cases(cases, rows);
   for (LongSum& sum : long_sums(rows)) {
     cases.push_back(make_entry(std::move(sum.op_case), sum.tier, group));
+  }
+  for (LargeCall& call : large_calls(rows)) {
+    cases.push_back(make_large_entry(std::move(call), group));
+  }
+  for (LargeCall& call : flagged_calls(rows)) {
+    cases.push_back(make_large_entry(std::move(call), group));
   }
   add_rows_by_rule(rows);
   add_buffer_cases(cases, rows);

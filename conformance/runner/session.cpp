@@ -87,6 +87,11 @@ class Session {
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
   Clock::time_point deadline() const { return after(options_.timeout_seconds); }
+  // Cases of tier full have gigabytes of data, or programs of many steps.
+  double seconds_of(const Case& which) const {
+    constexpr double kPatience = 40;
+    return options_.timeout_seconds * (which.tier == Tier::kFull ? kPatience : 1);
+  }
 
   // Returns the cleaned output of the backend.
   std::string take_output(uint64_t& out_bytes) {
@@ -96,6 +101,9 @@ class Session {
 
   // Describes how an unusable worker ended: the outcome and a message.
   Result describe_death(Waited waited, const std::string& where) {
+    return describe_death(waited, where, options_.timeout_seconds);
+  }
+  Result describe_death(Waited waited, const std::string& where, double seconds) {
     const bool is_late = waited == Waited::kDeadline;
     // A worker that closed its pipe ends by itself; the wait gives it time to report how.
     const auto patience =
@@ -107,7 +115,7 @@ class Session {
     if (is_late) {
       result.outcome = Outcome::kTimeout;
       result.cause = "timeout";
-      result.message = "no end after " + seconds_text(options_.timeout_seconds) + where;
+      result.message = "no end after " + seconds_text(seconds) + where;
       if (end.is_abandoned) result.message += "; " + end.text();
     } else {
       result.outcome = Outcome::kCrash;
@@ -197,7 +205,7 @@ class Session {
       if (id != which.id) return charge_protocol(attempt, "a record for another case");
       if (record.type == RecordType::kBegin && !has_begun) {
         has_begun = true;
-        limit = deadline();
+        limit = after(seconds_of(which));
       } else if (record.type == RecordType::kProgress && has_begun) {
         phase = text_at(record.payload, "phase");
       } else if (record.type == RecordType::kEnd && has_begun) {
@@ -247,7 +255,7 @@ class Session {
     std::string where = phase.empty() ? "" : ", in phase " + phase;
     if (is_last_ones) where = " after the end of the case";
     if (!has_begun && !last_) where = " before the first case began";
-    Result result = describe_death(waited, where);
+    Result result = describe_death(waited, where, seconds_of(cases_[attempt.index]));
     if (is_last_ones) {
       // The next case has not begun, so it runs again.
       last_->result = std::move(result);
@@ -261,7 +269,7 @@ class Session {
       return Ended::kBadly;
     }
     attempt.result = std::move(result);
-    attempt.wall_ms = options_.timeout_seconds * (waited == Waited::kDeadline ? 1e3 : 0);
+    attempt.wall_ms = seconds_of(cases_[attempt.index]) * (waited == Waited::kDeadline ? 1e3 : 0);
     return charge(attempt);
   }
 
