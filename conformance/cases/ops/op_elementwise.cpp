@@ -408,6 +408,7 @@ class Rows {
     using enum Layout;
     if (op_.input_count == 1) {
       add(data, {{2 * count + 1}}, "dense");
+      add(data, {{17 * count}}, "dense");  // Each value lies in each lane of 16.
       add(data, {{3, count}, kSliced, kSliced}, "sliced");
     } else if (op_.input_count == 2) {
       add(data, {{count, count}}, "dense");
@@ -444,6 +445,36 @@ class Rows {
       if (dtype_ == BP_BOOL) made.attributes.back().value = bp_scalar{BP_BOOL, 0, 1};
     }
     if (gives_bool_ && is_float(dtype_)) add_near_operand();
+    add_extreme_operands();
+  }
+
+  // Adds inline scalars that a float of another width does not hold, or that a test for zero or for
+  // a finite number treats in another way.
+  void add_extreme_operands() {
+    const bool is_wide = dtype_ == BP_I64;
+    const auto add_one = [&](const std::string& text, const bp_scalar& value) {
+      const auto count = static_cast<int64_t>(special_values(dtype_).size());
+      const std::string layout = std::string("scalar_") + op_.operand + "_" + text;
+      OpCase& made = add({{kSpecial, kSpecialSlow}, "special"}, {{2 * count + 1}}, layout);
+      std::erase_if(made.tensors, [&](const TensorArgument& t) { return t.name == op_.operand; });
+      made.set(op_.operand, value);
+      if (is_wide) made.derive = [&op = op_](CallData& call) { move_above_53(call, op); };
+    };
+    if (is_wide) return add_one("above53", integer_scalar((int64_t{1} << 53) + 1));
+    if (!is_float(dtype_) || judgement_of(op_.op).bound == BoundRule::kPropagated) return;
+    add_one("minus_zero", float_scalar(-0.0));
+    add_one("zero", float_scalar(0.0));
+    add_one("infinity", float_scalar(HUGE_VAL));
+    add_one("minus_infinity", float_scalar(-HUGE_VAL));
+    add_one("nan", float_scalar(std::numeric_limits<double>::quiet_NaN()));
+  }
+
+  // Elements around 2^53 + 1, which a double does not tell apart.
+  static void move_above_53(CallData& call, const Op& op) {
+    int64_t next = (int64_t{1} << 53) - 2;
+    for (DoubleDouble& value : call.tensor(op.inputs[0]).data) {
+      value = DoubleDouble::from_int64(next++);
+    }
   }
 
   // Compares the element that is nearest to 0.1 with 0.1.

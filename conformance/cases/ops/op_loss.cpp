@@ -51,6 +51,7 @@ const std::vector<Row>& all_rows() {
       {17, 10, kMean, 0, true, false, kBroadcastFirst},
       {0, 10, kNone},
       {0, 10, kSum},
+      {0, 10, kMean},  // The mean of nothing is no number.
   };
   return rows;
 }
@@ -171,6 +172,33 @@ void add_in_place(OpCases& cases, bp_dtype dtype) {
   }
 }
 
+// The number that is ignored can be that of a class. It can also be the target of all rows, which
+// leaves nothing for a mean.
+void add_ignored_class(OpCases& cases, bp_dtype dtype) {
+  OpCases rows;
+  add_rows(rows, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke_dtype(dtype));
+  for (const OpCase& row : rows) {
+    const bool is_first = row.detail == "n8c10_mean" || row.detail == "n8c10_sum";
+    const bool is_wanted = is_first || row.detail == "n8c10_none" ||
+                           row.detail == "n17c33_none_smooth10" ||
+                           row.detail == "n17c33_sum_smooth10";
+    if (row.layout != "dense" || !is_wanted) continue;
+    OpCase made = row;
+    made.detail += "_class3";
+    for (Attribute& attribute : made.attributes) {
+      if (attribute.name == "ignore_index") attribute.value = int64_t{3};
+    }
+    cases.push_back(made);
+    if (!is_first) continue;
+    made.detail += "_all";
+    made.derive = [derive = row.derive](CallData& data) {
+      std::ranges::fill(data.tensor("target").data, DoubleDouble(3));
+      derive(data);
+    };
+    cases.push_back(std::move(made));
+  }
+}
+
 void add_out_of_range(OpCases& cases) {
   for (const int64_t wrong : {int64_t{-1}, int64_t{10}}) {
     OpCases rows;
@@ -214,6 +242,7 @@ void add_loss(OpCases& cases) {
     add_rows(cases, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke);
     add_rows(cases, dtype, "range", {FillKind::kUniform, -100, 100}, is_smoke);
   }
+  for (const bp_dtype dtype : kFloats) add_ignored_class(cases, dtype);
   add_in_place(cases, BP_F32);
   add_in_place(cases, BP_F64);
   add_out_of_range(cases);

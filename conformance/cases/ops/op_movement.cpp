@@ -1,4 +1,7 @@
 // Cases of fill, copy and arange.
+#include <algorithm>
+#include <cmath>
+
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/narrow_format.hpp"
@@ -48,6 +51,13 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     add("three", 3, {5, 7}, layout);
   }
   add("zero", 0, {33}, kDense);
+  const auto add_exact = [&](const char* text, const bp_scalar& value) {
+    add(text, 0, {33}, kDense).attributes.back().value = value;
+  };
+  // A double does not hold these.
+  if (dtype == BP_I64) add_exact("above53", integer_scalar((int64_t{1} << 53) + 1));
+  if (dtype == BP_I64) add_exact("least", integer_scalar(INT64_MIN));
+  if (dtype == BP_U64) add_exact("above63", unsigned_scalar((uint64_t{1} << 63) + 1));
   if (narrow_format(dtype) != nullptr) {
     add("tenth", 0.1, {33}, kDense);    // The value is rounded to the dtype.
     add("beyond", -1e9, {33}, kDense);  // It becomes the largest number of the dtype.
@@ -57,6 +67,7 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     add("tenth", 0.1, {33}, kDense);  // The value is rounded to the dtype.
     add("minus_zero", -0.0, {33}, kDense);
     add("infinity", HUGE_VAL, {33}, kDense);
+    add("minus_infinity", -HUGE_VAL, {33}, kDense);
     add("nan", std::nan(""), {33}, kDense);
   }
   OpCase& tensor = add("tensor", 0, {5, 7}, kDense);  // The value lies in memory of the device.
@@ -177,6 +188,51 @@ void add_casts(OpCases& cases, const std::vector<bp_dtype>& dtypes, bool is_smok
   }
 }
 
+// Puts x beside the middle of two neighbours of y: a step of x above it, or below. A conversion by
+// way of a third type rounds x to the middle, and then to the other neighbour.
+void move_beside_ties(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  const bp_dtype to = data.tensor("y").dtype;
+  const int precision = float_format(to)->precision;
+  const double low = std::exp2(precision - 1);
+  const int most = x.dtype == BP_I64 ? 62 : 30;  // The bits of an integer of x.
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    const double significand = low + std::fmod(static_cast<double>(i) * 0x1.3c6ep+40, low);
+    const DoubleDouble middle = DoubleDouble(std::floor(significand)) + DoubleDouble(0.5);
+    const bool is_above = i % 2 == 0, is_negative = i % 3 == 0;
+    DoubleDouble value;
+    if (is_float(x.dtype)) {
+      const double scale = std::exp2(static_cast<double>(i % 8) - precision);
+      const double near = middle.hi * scale;
+      value = next_after(x.dtype, near, is_above ? HUGE_VAL : -HUGE_VAL);
+    } else {
+      const int shift = most - precision - static_cast<int>(i % 5);
+      value = middle * DoubleDouble(std::exp2(std::max(1, shift)));
+      value = value + DoubleDouble(is_above ? 1 : -1);
+    }
+    x.data[i] = is_negative ? -value : value;
+  }
+}
+
+void add_casts_beside_ties(OpCases& cases) {
+  struct Cast {
+    bp_dtype from, to;
+    bool is_core;
+  };
+  constexpr Cast kCasts[] = {
+      {BP_F64, BP_F32, true},   {BP_F64, BP_F16, false},  {BP_F64, BP_BF16, false},
+      {BP_F32, BP_F16, true},   {BP_F32, BP_BF16, true},  {BP_I64, BP_F64, true},
+      {BP_I64, BP_F32, true},   {BP_I64, BP_BF16, false}, {BP_I32, BP_F32, true},
+      {BP_I32, BP_BF16, false},
+  };
+  for (const Cast& cast : kCasts) {
+    add_copy(cases, cast.from, cast.to, "beside_ties", kRandom, {257}, kDense, kDense,
+             cast.is_core);
+    cases.back().derive = move_beside_ties;
+    if (!cast.is_core) cases.back().optional_part = "conversions to 16 bits from all dtypes";
+  }
+}
+
 // ---- arange ---------------------------------------------------------------------------------- //
 
 std::vector<Expected> expected_arange(const CallData& data, const Numerics&) {
@@ -259,6 +315,7 @@ void add_movement(OpCases& cases) {
   for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) add_arange(cases, dtype, false);
   add_casts(cases, common, true);
   add_casts(cases, {BP_F32, BP_F16, BP_BF16, BP_I8, BP_U8}, false);
+  add_casts_beside_ties(cases);
 }
 
 }  // namespace bp::conformance

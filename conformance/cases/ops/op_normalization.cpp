@@ -136,6 +136,43 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
   }
 }
 
+// Makes the first row -inf, all of the second row but one element, and every other element of the
+// rest, as masks do.
+void mask_rows(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  const auto width = static_cast<size_t>(x.shape[1]);
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    const size_t row = i / width, column = i % width;
+    const bool is_seen = row == 1 ? column == width / 2 : row > 1 && column % 2 == 0;
+    if (!is_seen) x.data[i] = -HUGE_VAL;
+  }
+}
+
+// Puts one NaN into each row of a square: each place of a row has it once.
+void put_nan_in_each_lane(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    x.data[static_cast<size_t>(i * x.shape[1] + i)] = std::nan("");
+  }
+}
+
+void add_special_rows(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
+  const auto add = [&](const char* fill, const Shape& shape, int64_t axis,
+                       void (*derive)(CallData&)) {
+    OpCase made =
+        make_case(op, dtype, fill, shape_text(shape) + "_axis" + std::to_string(axis), "dense");
+    made.input("x", dtype, shape, {FillKind::kUniform, -4, 4}).output("y", dtype, shape);
+    made.set("axis", axis).derive = derive;
+    made.reference = op == BP_OP_SOFTMAX ? expected_softmax : expected_log_softmax;
+    made.is_smoke = is_smoke;
+    made.varies = false;
+    cases.push_back(std::move(made));
+  };
+  for (const int64_t width : {8, 67, 1031}) add("masked", {5, width}, 1, mask_rows);
+  add("nan_lanes", {67, 67}, 1, put_nan_in_each_lane);
+  add("nan_lanes", {67, 67}, 0, put_nan_in_each_lane);
+}
+
 // ---- Backward -------------------------------------------------------------------------------- //
 
 // `oracle` takes a line of grad_y and of y.
@@ -228,6 +265,7 @@ void add_normalization(OpCases& cases) {
       add_rows(cases, op, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke);
       // The range is one where exp overflows and underflows if the maximum is not subtracted.
       add_rows(cases, op, dtype, "range", {FillKind::kUniform, -120, 120}, is_smoke);
+      add_special_rows(cases, op, dtype, is_smoke);
     }
   }
   for (const uint32_t op :

@@ -125,6 +125,8 @@ constexpr SgdRow kSgdRows[] = {
     {"momentum", 0.9, 0, 0, false, 2},
     {"dampened", 0.9, 0.5, 0, false, 5},
     {"nesterov", 0.9, 0, 0.01, true, 2},
+    {"dampened_first", 0.9, 0.5, 0, false, 1},  // At the first step nothing is dampened.
+    {"nesterov_first", 0.9, 0, 0.01, true, 1},
 };
 
 void add_sgd(OpCases& cases, bp_dtype dtype, bool is_smoke) {

@@ -277,6 +277,18 @@ void add_average(OpCases& cases, bp_dtype dtype, bool is_exact) {
   }
 }
 
+// The sum of a window overflows f16, and its mean does not.
+void add_overflowing(OpCases& cases) {
+  OpCases rows;
+  add_average(rows, BP_F16, false);
+  for (OpCase& row : rows) {
+    if (row.op != BP_OP_AVG_POOL) continue;
+    row.fill = "overflows";
+    row.tensors.front().fill = {FillKind::kUniform, 30'000, 40'000};
+    cases.push_back(std::move(row));
+  }
+}
+
 // Indices out of range that do not fail.
 void add_bounds(OpCases& cases, OutOfRange rule) {
   OpCases rows;
@@ -314,6 +326,7 @@ void add_pooling(OpCases& cases) {
     add_average(cases, dtype, true);
     add_average(cases, dtype, false);
   }
+  add_overflowing(cases);
   add_out_of_range(cases);
   add_i32(cases);
   add_bounds(cases, OutOfRange::kClamp);

@@ -171,6 +171,26 @@ void mask(CallData& data) {
   }
 }
 
+// Puts one NaN into each row of a square, and into each column: each place of a line has it once.
+void put_nan_in_each_lane(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    x.data[static_cast<size_t>(i * x.shape[1] + i)] = std::nan("");
+  }
+}
+
+// Gives the rows sums that are small, on the way to which f16 overflows. The second half of a row
+// takes the first half away.
+void overflow_on_the_way(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  const int64_t width = x.shape[1], half = width / 2;
+  for (int64_t i = 0; i < static_cast<int64_t>(x.data.size()); ++i) {
+    const int64_t at = i % width;
+    const double value = 30'000 + 16 * static_cast<double>(at % half);
+    x.data[static_cast<size_t>(i)] = at < half ? value : at < 2 * half ? -value : 3;
+  }
+}
+
 class Rows {
  public:
   Rows(OpCases& cases, const reductions::Row& op, Reference reference, bp_dtype dtype)
@@ -187,9 +207,16 @@ class Rows {
       // The data have tied extremes.
       if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);
     }
+    if (is_float(dtype_)) add_lanes();
     if (!op_.adds) return add_extremes();
     for (const Row& row : empty_rows()) add("tail", kExactDense, row);
+    if (dtype_ == BP_I64) add("wraps", {FillKind::kUniform, 0x1p61, 0x1p62}, {{5, 67}, {1}});
     if (!is_float(dtype_)) return;
+    if (!op_.has_map) {
+      for (const Row& row : {Row{{5, 67}, {1}}, Row{{3, 1031}, {1}}}) {
+        add("overflows", kRandom, row).derive = overflow_on_the_way;
+      }
+    }
     add("positive", kPositive, {{5, 1031}, {1}});
     add("special", kSpecial, {{3, specials_}, {}});
     add("special", kSpecial, {{specials_, 3}, {}, true, kTransposed});
@@ -220,6 +247,12 @@ class Rows {
     made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
     cases_.push_back(std::move(made));
     return cases_.back();
+  }
+
+  void add_lanes() {
+    for (const int64_t axis : {0, 1}) {
+      add("nan_lanes", kRandom, {{67, 67}, {axis}}).derive = put_nan_in_each_lane;
+    }
   }
 
   // Adds the row with indices of i32.

@@ -94,7 +94,8 @@ bool is_plain(const OpCase& row) {
     const FillKind kind = argument.fill.kind;
     if (kind == FillKind::kSpecial || kind == FillKind::kSpecialSlow) return false;
   }
-  return row.fill != "range";
+  constexpr std::string_view kExtremes[] = {"range", "masked", "overflows", "wraps", "nan_lanes"};
+  return std::ranges::find(kExtremes, row.fill) == std::end(kExtremes);
 }
 
 std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most) {
