@@ -160,13 +160,14 @@ class Run {
     size_t output = 0, i = 0;
     for (RepeatedTensor& tensor : tensors_) {
       const HostTensor& period = data_.tensors()[i++];
-      const std::string name(period.name);
       if (const std::string damage = tensor.damage(); !damage.empty()) {
-        t_.add({name + ": " + damage, "canary", "KERNEL-9"});
+        t_.add({std::string(period.name).append(": ").append(damage), "canary", "KERNEL-9"});
       }
       if (period.role == Role::kInput) {
         const std::string change = tensor.change();
-        if (!change.empty()) t_.add({name + ": " + change, "input_modified", "KERNEL-9"});
+        if (change.empty()) continue;
+        t_.add(
+            {std::string(period.name).append(": ").append(change), "input_modified", "KERNEL-9"});
         continue;
       }
       const Expected& expected = wanted.outputs.at(output++);
