@@ -231,9 +231,9 @@ int info_verb(const CommandLine& line) {
   }
   for (const json& target : hello.at("targets")) print_target(target);
   print_declarations(hello.value("probes", json::array()));
-  for (const auto& finding : {report.unload_failure, report.unload_warning}) {
-    if (!finding) continue;
-    std::cout << "  finding: " << clean_text(finding->message, LineBreaks::kIndent) << "\n";
+  if (report.unload_failure) {
+    std::cout << "  finding: " << clean_text(report.unload_failure->message, LineBreaks::kIndent)
+              << "\n";
   }
   return exit_code;
 }

@@ -304,6 +304,7 @@ class Session {
                                 .cause = "hygiene",
                                 .tag = "ENTRY-4"};
     }
+    report_.idle_rules = lines_at(record.payload, "idle_rules");
     const std::vector<std::string> reports = lines_at(record.payload, "layer_reports");
     if (!reports.empty()) {
       report_.unload_failure = {
@@ -322,10 +323,11 @@ class Session {
           .message = end.text() + " after unloading",
           .cause = "crash"};
     } else if (!end.left_behind.empty()) {
-      report_.unload_warning = {
-          .outcome = Outcome::kQualityWarning,
+      report_.unload_failure = {
+          .outcome = Outcome::kFail,
           .message = "the backend left " + end.left_behind + " behind at its end; killed",
-          .cause = "left_behind"};
+          .cause = "left_behind",
+          .tag = "ENTRY-6"};
     }
   }
 

@@ -39,7 +39,8 @@ struct BatchReport {
   nlohmann::json hello;                // Null if the worker never sent HELLO.
   std::optional<Result> load_failure;  // Set if the backend did not load; then no case ran.
   std::optional<Result> unload_failure;
-  std::optional<Result> unload_warning;
+  // What the layer `fault` says of its rules that no call of this worker fitted.
+  std::vector<std::string> idle_rules;
   DispatchCounts dispatch;    // The counts up to the end of the last case that ended.
   size_t finished_count = 0;  // The number of cases at the beginning of the batch that have an
                               // attempt.

@@ -36,6 +36,7 @@ RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchRepor
   for (int round = 1; round <= options_.repeat && !is_stopped(); ++round) {
     run_round(wanted, round);
   }
+  note_idle_rules();
   if (!is_stopped() && options_.retries > 0) confirm_all(wanted);
 
   for (const size_t index : selection) {
@@ -237,7 +238,15 @@ void Supervisor::take_process_findings(const BatchReport& report) {
     take_load_failure(*report.load_failure);
   }
   if (report.unload_failure) note_process(kUnload, *report.unload_failure);
-  if (report.unload_warning) note_process(kUnload, *report.unload_warning);
+}
+
+void Supervisor::note_idle_rules() {
+  for (const auto& [line, count] : idle_rules_) {
+    if (count != worker_count_) continue;
+    note_process(kUnload, {.outcome = Outcome::kFail,
+                           .message = line + "; no case of this run makes such a call",
+                           .cause = "layer"});
+  }
 }
 
 void Supervisor::take_load_failure(const Result& failure) {
@@ -252,6 +261,8 @@ void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,
   const std::lock_guard lock(mutex_);
   --busy_;
   if (report.finished_count > 0) {
+    ++worker_count_;
+    for (const std::string& line : report.idle_rules) ++idle_rules_[line];
     if (!report_.dispatch) report_.dispatch.emplace();
     report_.dispatch->add(report.dispatch);
   }

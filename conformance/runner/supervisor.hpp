@@ -7,6 +7,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -107,6 +108,8 @@ class Supervisor {
   void check_device();
   void settle(const std::shared_ptr<const std::vector<size_t>>& batch, const BatchReport& report);
   void take_process_findings(const BatchReport& report);
+  // A rule of the layer `fault` that no worker had a call for fails the run: it tested nothing.
+  void note_idle_rules();
   // Ends the run if the backend did not load several times in a row.
   void take_load_failure(const Result& failure);
   void note_process(size_t where, const Result& result);
@@ -137,8 +140,10 @@ class Supervisor {
   int crashes_ = 0;
   Position position_;
   std::string stop_reason_;
-  std::atomic<bool> is_stopped_ = false;  // Read without the lock.
-  std::vector<Entry> entries_;            // The entries by index of the list of cases.
+  std::atomic<bool> is_stopped_ = false;      // Read without the lock.
+  size_t worker_count_ = 0;                   // The number of workers that ran cases.
+  std::map<std::string, size_t> idle_rules_;  // In how many of them no call fitted a rule.
+  std::vector<Entry> entries_;                // The entries by index of the list of cases.
   RunReport report_;
 };
 

@@ -180,6 +180,25 @@ TEST_F(Runs, TellOnceWhatIsFoundAtEachUnload) {
   EXPECT_EQ(report.process[0].result.message, "the process exited with code 9 after unloading");
 }
 
+TEST_F(Runs, TellOfARuleThatNoWorkerHadACallFor) {
+  options_.session.setup.plugin = R"(bye:{"idle_rules":["x/fault: no call fits 'a'"]})";
+  options_.batch = 1;
+  const RunReport report = run({0, 1, 2});
+  EXPECT_EQ(outcomes(report), "Pass Pass Pass");
+  ASSERT_EQ(report.process.size(), 1u);
+  EXPECT_EQ(report.process[0].result.outcome, Outcome::kFail);
+  EXPECT_EQ(report.process[0].result.message,
+            "x/fault: no call fits 'a'; no case of this run makes such a call");
+}
+
+TEST_F(Runs, SayNothingOfARuleThatMayHaveStruckInAWorkerThatDied) {
+  options_.session.setup.plugin = R"(bye:{"idle_rules":["x/fault: no call fits 'a'"]})";
+  options_.batch = 1;
+  options_.retries = 0;
+  on_case(1, "exit:3");
+  EXPECT_TRUE(run({0, 1, 2}).process.empty());
+}
+
 TEST_F(Runs, TakeWhatIsFoundWhileLoading) {
   probed_.hello = {{"output_bytes", 12}, {"findings", json::array({"the locale changed"})}};
   const RunReport report = run({0});

@@ -43,10 +43,10 @@ class Processes(Folder):
         self.assertEqual(self.status(STREAM_CASE), "Pass")
         self.assertEqual(self.status(EVENT_CASE), "Pass")
 
-    def test_a_process_of_a_session_of_its_own_is_killed_and_reported(self):
-        done = self.run_mock(*self.option(stream=f"daemon:{self.daemon()}"), code=0)
+    def test_a_process_of_a_session_of_its_own_is_killed_and_fails_the_run(self):
+        done = self.run_mock(*self.option(stream=f"daemon:{self.daemon()}"))
         self.assertFalse(is_there(self.daemon().read_text().strip()))
-        self.assertEqual(self.status("unload"), "QualityWarning")
+        self.assertEqual(self.status("unload"), "Fail")
         self.assertIn("the backend left 1 process (bp-worker) behind", done.stdout)
 
     def test_a_process_that_is_left_by_a_crash_is_killed_and_reported(self):

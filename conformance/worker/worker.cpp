@@ -319,8 +319,15 @@ class Worker {
     recorded_.reset();
     registry_.reset();
     std::fflush(nullptr);
-    send(RecordType::kBye,
-         {{"findings", before.compare_and_restore()}, {"layer_reports", layer_reports()}});
+    std::vector<std::string> reports = layer_reports(), idle_rules;
+    std::erase_if(reports, [&](const std::string& line) {
+      const bool is_idle = line.starts_with(layers_prefix_ + "fault: no call fits ");
+      if (is_idle) idle_rules.push_back(line);
+      return is_idle;
+    });
+    send(RecordType::kBye, {{"findings", before.compare_and_restore()},
+                            {"layer_reports", reports},
+                            {"idle_rules", idle_rules}});
     return 0;
   }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "registry/boundary/fail.hpp"
@@ -83,6 +84,24 @@ class FaultLayer final : public Layer {
   bool on_kernel(WrappedKernel& kernel) override {
     surround_all<FaultLayer>(kernel);
     return true;
+  }
+
+  // A rule with a wrong name injects nothing, and the program seems to stand every fault. The
+  // conformance suite reads these lines.
+  bp_status shut_down(const bp_backend& next, uint64_t timeout_ns) override {
+    const bp_status status = Layer::shut_down(next, timeout_ns);
+    if (status == BP_TIMEOUT) return status;
+    const std::pair<const char*, const FaultRules*> all[] = {{"fail", &failing_},
+                                                             {"delay", &delayed_},
+                                                             {"lost", &losing_},
+                                                             {"corrupt", &wrong_},
+                                                             {"drop", &dropping_}};
+    for (const auto& [key, rules] : all) {
+      for (const std::string& glob : rules->idle()) {
+        report("no call fits '" + glob + "' of fault." + key + ", which injected nothing");
+      }
+    }
+    return status;
   }
 
   template <Slot kSlot, typename Next, typename... Args>

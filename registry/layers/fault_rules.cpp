@@ -80,4 +80,12 @@ uint64_t FaultRules::strike(std::string_view slot, std::string_view kernel) {
   return struck;
 }
 
+std::vector<std::string> FaultRules::idle() const {
+  std::vector<std::string> globs;
+  for (const Rule& rule : rules_) {
+    if (rule.count.load(std::memory_order_relaxed) == 0) globs.push_back(rule.glob);
+  }
+  return globs;
+}
+
 }  // namespace bp::layers

@@ -12,6 +12,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backplane/base.h"
 
@@ -29,6 +30,9 @@ class FaultRules {
   // Counts a call. Returns its number, counted from 1, if one of the rules strikes, else 0.
   // `kernel` is "" for the slots of tables.
   uint64_t strike(std::string_view slot, std::string_view kernel);
+
+  // Returns the globs that no call has fitted.
+  std::vector<std::string> idle() const;
 
  private:
   struct Rule {

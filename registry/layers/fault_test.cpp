@@ -103,6 +103,21 @@ TEST(FaultLayer, FailsACallThatThenDoesNotReachTheBackend) {
   EXPECT_EQ(f.reports(), 2);
 }
 
+TEST(FaultLayer, WarnsOfARuleThatNoCallHasFitted) {
+  Faulty f("fault.fail=kernel.launch/sub.*@1:memory.allocate@9,fault.delay=graph.launch@1");
+  bp_buffer* buffer = nullptr;
+  ASSERT_EQ(f.allocate(8, &buffer), BP_OK);
+  EXPECT_EQ(f.launch(), BP_OK);
+  EXPECT_EQ(f.free(buffer), BP_OK);
+  EXPECT_EQ(f.r.log.find("no call fits"), std::string::npos);
+  EXPECT_EQ(bp_registry_unload(f.r.registry, f.plugin, UINT64_MAX), BP_OK) << bp_error_text();
+  for (const char* words : {"/fault: no call fits 'kernel.launch/sub.*' of fault.fail",
+                            "/fault: no call fits 'graph.launch' of fault.delay"}) {
+    EXPECT_NE(f.r.log.find(words), std::string::npos) << words << " in\n" << f.r.log;
+  }
+  EXPECT_EQ(f.r.log.find("memory.allocate"), std::string::npos) << "a call fitted, the first";
+}
+
 TEST(FaultLayer, NeverFailsWhatFrees) {
   Faulty f("fault.fail=memory.deallocate@1+");
   bp_buffer* buffer = nullptr;
