@@ -30,6 +30,9 @@ constexpr size_t kBeside = 9, kMostBeside = 99;  // Turns in which a yardstick a
                                                  // pairs.
 constexpr uint64_t kPeriod = 4096;  // The data of large tensors repeat after this many elements.
 constexpr int kBatch = 100;
+// One run of a ceiling should take no longer than this, so that a slow device is measured before
+// the time limit of a case. Such a device gets less work.
+constexpr double kRunSeconds = 0.5;
 
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -81,13 +84,34 @@ double beside(const PerfOptions& options, const std::function<double()>& run, do
 // A launch over so many bytes takes several times as long as to launch nothing.
 constexpr uint64_t kFewestBytes = 16u << 20;
 
-// Returns the elements of an f32 tensor that is well beyond the cache, or as large as the heap
-// allows.
+// Returns the seconds that the device needs to fill so many bytes.
+double fill_seconds(Context& t, uint64_t size_bytes) {
+  const OwnedStream stream = make_stream(t);
+  const OwnedBuffer buffer = make_buffer(t, size_bytes);
+  const bp_buffer_ref whole = range(buffer, 0, size_bytes);
+  const bp_allocator_ops& memory = *t.target().allocator;
+  const uint8_t value = 1;
+  const Clock::time_point start = Clock::now();
+  t.require_ok(memory.fill(memory.self, stream.get(), &whole, &value, 1), "memory.fill");
+  finish(t, stream.get());
+  return since(start);
+}
+
+// Returns the elements of an f32 tensor that is well beyond the cache, or as large as the heap and
+// the speed of the device allow.
 int64_t large_count(Context& t, const PerfOptions& options) {
   const bp_heap& heap = *t.target().properties->heaps;
   const uint64_t wanted = std::max(kFewestBytes, 2 * options.cache_bytes);
   const uint64_t room = std::min(heap.max_allocation_bytes, heap.size_bytes / 8);
-  const uint64_t count = std::min(wanted, room) / sizeof(float) / kPeriod * kPeriod;
+  constexpr uint64_t kRow = kPeriod * sizeof(float);
+  uint64_t bytes = std::min(wanted, room);
+  const uint64_t trial = std::min<uint64_t>(bytes, 1 << 20);
+  const double seconds = trial < kRow ? 0 : fill_seconds(t, trial);
+  const double most = kRunSeconds / std::max(seconds, 1e-9) * static_cast<double>(trial);
+  if (most < static_cast<double>(bytes)) {
+    bytes = std::max(std::min(bytes, 4 * kRow), static_cast<uint64_t>(most));
+  }
+  const uint64_t count = bytes / kRow * kPeriod;
   if (count == 0) t.not_supported("the first heap has no room for a tensor of 16 KiB");
   return static_cast<int64_t>(count);
 }
@@ -265,6 +289,14 @@ void measure_update(Context& t, const PerfOptions& options) {
 
 // ---- Launch ---------------------------------------------------------------------------------- //
 
+constexpr int kFewestLaunches = 5;
+
+// Returns how many launches of so many seconds each fit into a time, within limits.
+int launches_in(double seconds, double of_each, int most) {
+  const double count = seconds / std::max(of_each, 1e-9);
+  return static_cast<int>(std::clamp<double>(count, kFewestLaunches, most));
+}
+
 void measure_launch(Context& t) {
   const OwnedStream stream = make_stream(t);
   Dense x(t, BP_F32, {1}), y(t, BP_F32, {1});
@@ -275,9 +307,12 @@ void measure_launch(Context& t) {
   frame.set_tensor("y", y.view());
   Launcher launcher(t, native_kernel(t, BP_OP_COPY, frame), frame, stream.get());
   std::vector<double> alone, batched;
-  static_cast<void>(launcher.timed_batch(frame, kBatch));
-  for (int i = 0; i < 1000; ++i) alone.push_back(launcher.timed(frame));
-  for (int i = 0; i < 20; ++i) batched.push_back(launcher.timed_batch(frame, kBatch));
+  static_cast<void>(launcher.timed_batch(frame, kFewestLaunches));
+  const int singles = launches_in(4 * kRunSeconds, launcher.timed(frame), 1000);
+  const int batch =
+      launches_in(kRunSeconds / 4, launcher.timed_batch(frame, kFewestLaunches), kBatch);
+  for (int i = 0; i < singles; ++i) alone.push_back(launcher.timed(frame));
+  for (int i = 0; i < 20; ++i) batched.push_back(launcher.timed_batch(frame, batch));
   if (y.read(stream.get()) != bytes) {
     t.fail({"a timed copy of one element is wrong", "values", "KERNEL-8"});
   }
@@ -362,11 +397,22 @@ double time_product(Context& t, const PerfOptions& options, bp_dtype dtype, int6
   return best;
 }
 
+constexpr int64_t kFirstSide = 512, kSmallestSide = 64;
+
+// Returns the side of the first product: kFirstSide, or less if that takes a slow device too long.
+int64_t first_side(Context& t, const PerfOptions& options, bp_dtype dtype, bp_stream* stream) {
+  double seconds = time_product(t, options, dtype, kSmallestSide, stream);
+  int64_t side = kSmallestSide;
+  for (; side < kFirstSide && 8 * seconds <= kRunSeconds; seconds *= 8) side *= 2;
+  return side;
+}
+
 void measure_product(Context& t, const PerfOptions& options, bp_dtype dtype) {
   const OwnedStream stream = make_stream(t);
   double peak = 0, seconds = 0;
-  for (int64_t side = 512; side <= 8192; side *= 2) {
+  for (int64_t side = first_side(t, options, dtype, stream.get()); side <= 8192; side *= 2) {
     if (side > 1024 && seconds >= 1e-3) break;
+    if (peak > 0 && 8 * seconds > kRunSeconds) break;
     seconds = time_product(t, options, dtype, side, stream.get());
     const double flops = 2 * std::pow(static_cast<double>(side), 3) / seconds;
     if (flops > peak) t.metric("side", static_cast<double>(side));
