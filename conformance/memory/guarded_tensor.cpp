@@ -16,12 +16,16 @@ void require_ok(bp_status status, const char* what) {
 // The pattern repeats after this many bytes, so that it can be copied.
 constexpr uint64_t kPeriod = 4096;
 
-void fill_with_canary(std::vector<std::byte>& bytes) {
-  static const std::vector<std::byte> pattern = [] {
-    std::vector<std::byte> once(kPeriod);
-    for (uint64_t i = 0; i < kPeriod; ++i) once[i] = canary_byte(i);
-    return once;
-  }();
+std::vector<std::byte> pattern_of(Surroundings kind) {
+  std::vector<std::byte> once(kPeriod);
+  for (uint64_t i = 0; i < kPeriod; ++i) once[i] = canary_byte(i, kind);
+  return once;
+}
+
+void fill_with_canary(std::vector<std::byte>& bytes, Surroundings kind = Surroundings::kNan) {
+  static const std::vector<std::byte> nan = pattern_of(Surroundings::kNan),
+                                      low = pattern_of(Surroundings::kLow);
+  const std::vector<std::byte>& pattern = kind == Surroundings::kNan ? nan : low;
   for (uint64_t i = 0; i < bytes.size(); i += kPeriod) {
     std::memcpy(&bytes[i], pattern.data(), std::min(kPeriod, bytes.size() - i));
   }
@@ -33,8 +37,9 @@ uint64_t bytes_of(int64_t count, uint64_t bits) {
 
 }  // namespace
 
-std::byte canary_byte(uint64_t position) {
-  if (position % 2 == 1) return std::byte{0x7f};
+std::byte canary_byte(uint64_t position, Surroundings kind) {
+  if (position % 2 == 1)
+    return std::byte{kind == Surroundings::kNan ? uint8_t{0x7f} : uint8_t{0xfb}};
   const uint64_t mixed = (position % kPeriod / 2 + 1) * 0x9E3779B97F4A7C15u;
   return static_cast<std::byte>(0xf1 + (mixed >> 40) % 14);
 }
@@ -128,6 +133,8 @@ void GuardedTensor::for_each_byte(int64_t index, Work work) const {
     work(byte, static_cast<std::byte>((0xffu << from) & (0xffu >> (8 - to))));
   }
 }
+
+void GuardedTensor::surround(Surroundings kind) { fill_with_canary(image_, kind); }
 
 void GuardedTensor::set_elements(const std::vector<DoubleDouble>& values) {
   for (size_t i = 0; i < values.size(); ++i) {

@@ -39,8 +39,11 @@ struct MemoryPlace {
 // The value of output elements before a launch.
 enum class Poison { kNan, kOnes, kNoise };
 
-// The pattern of canaries, gaps and unwritten memory: a NaN in every floating-point type.
-std::byte canary_byte(uint64_t position);
+// The pattern of canaries, gaps and unwritten memory. kNan is a NaN in every floating-point type
+// and a large number as an integer; kLow is a negative finite number in all of them. A result that
+// depends on memory outside the elements differs between the two.
+enum class Surroundings { kNan, kLow };
+std::byte canary_byte(uint64_t position, Surroundings kind = Surroundings::kNan);
 
 struct GuardedSpec {
   bp_dtype dtype = BP_F32;
@@ -71,7 +74,10 @@ class GuardedTensor {
   const bp_tensor* view() const { return &view_; }
   bp_buffer_ref ref() const;
 
-  // Sets the elements of the image.
+  // Sets every byte of the image, the elements too.
+  void surround(Surroundings kind);
+
+  // Set the elements of the image.
   void set_elements(const std::vector<DoubleDouble>& values);
   void poison_elements(Poison poison);
 

@@ -64,6 +64,39 @@ TEST_F(Guards, GiveBackWhatWasStored) {
   }
 }
 
+TEST_F(Guards, SurroundTheElementsWithOneOfTwoPatterns) {
+  const GuardedSpec spec = spec_of({2, 3}, Layout::kSliced, BP_F16);
+  GuardedTensor tensor(place_on(), spec);
+  std::vector<std::vector<std::byte>> images;
+  for (const Surroundings kind : {Surroundings::kNan, Surroundings::kLow}) {
+    tensor.surround(kind);
+    tensor.set_elements(std::vector<DoubleDouble>(6, DoubleDouble(1.5)));
+    tensor.upload();
+    tensor.download();
+    EXPECT_FALSE(tensor.damage().has_value());
+    const FakeMemory::Buffer& buffer = buffer_of(tensor);
+    images.emplace_back(buffer.bytes, buffer.bytes + buffer.size_bytes);
+  }
+  const std::vector<bool> is_element = elements_of(tensor, spec);
+  bool is_different = true;
+  for (size_t i = 0; i < images[0].size(); ++i) {
+    if (is_element[i]) EXPECT_EQ(images[0][i], images[1][i]) << i;
+    if (!is_element[i] && i % 2 == 1) is_different = is_different && images[0][i] != images[1][i];
+  }
+  EXPECT_TRUE(is_different);
+}
+
+TEST_F(Guards, SurroundWithNumbersThatAreNegativeAndFiniteInEachDtype) {
+  std::byte bytes[16];
+  for (uint64_t i = 0; i < 16; ++i) bytes[i] = canary_byte(i, Surroundings::kLow);
+  for (const bp_dtype dtype : {BP_F64, BP_F32, BP_F16, BP_BF16, BP_I64, BP_I32, BP_I16}) {
+    for (size_t at = 0; at < 16; at += element_size(dtype)) {
+      const double value = load_element(dtype, bytes + at).hi;
+      EXPECT_TRUE(std::isfinite(value) && value < 0) << dtype_text(dtype) << " " << value;
+    }
+  }
+}
+
 // Changes each byte of the buffer in turn: in front of, between and behind the elements.
 TEST_F(Guards, FindEachByteThatChangesOutsideOfTheElements) {
   for (const Layout layout : kLayouts) {

@@ -18,6 +18,7 @@ inline constexpr KillRow kBenignTable[] = {
     {"benign_aligned", "claims an alignment of 64 bytes", "op.add.f32.*", nullptr, ""},
     {"benign_flush_declared", "declared flush to zero", "op.mul.f32.*", nullptr, ""},
     {"benign_other_nan", "another NaN", "op.mul.f32.*", nullptr, ""},
+    {"benign_apart", "does not claim in place", "op.minimum.f32.*", nullptr, ""},
     {"benign_any_tie", "any index of a tie, declared", "op.argmax.f32.*", nullptr, ""},
     {"benign_lazy", "work starts as late as it may", "stream.*:event.*:failure.*", nullptr, ""},
     {"benign_reorder", "streams start in any order", "stream.*:event.*:failure.*", nullptr, ""},

@@ -169,6 +169,7 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.sightings = instance.sightings.get();
   w.kernel.state = &w;
   if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
+  w.kernel.flags &= ~w.mutant->hidden_flags;
   if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
   if (w.mutant->link_type != 0) {
     w.kernel.link_types = &w.mutant->link_type;
@@ -374,8 +375,8 @@ bp_status status_class(void* self, bp_status code, bp_status* out_class) {
 std::vector<const Mutant*> all_mutants() {
   std::vector<const Mutant*> all;
   for (const auto table : {layout_mutants(), arithmetic_mutants(), algorithm_mutants(),
-                           caching_mutants(), benign_kernels(), benign_algorithms(),
-                           faults::faulty_kernels()}) {
+                           caching_mutants(), launch_mutants(), benign_kernels(),
+                           benign_algorithms(), faults::faulty_kernels()}) {
     for (const Mutant& mutant : table) all.push_back(&mutant);
   }
   return all;

@@ -109,8 +109,8 @@ void take(Runtime& runtime, const bp_semaphore_ops& table);
 void take(Runtime& runtime, const bp_compiler_ops& table);
 
 // Return the tables: mutants of order and failures, of memory, of the whole instance, of optional
-// tables, of compilers, and of memory that executables hold and share; and benign variants, on which
-// no case may fail.
+// tables, of compilers, of memory that executables hold and share, and of waits and declarations;
+// and benign variants, on which no case may fail.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
@@ -119,6 +119,7 @@ std::span<const RuntimeMutant> table_mutants();
 std::span<const RuntimeMutant> compiler_mutants();
 std::span<const RuntimeMutant> residence_mutants();
 std::span<const RuntimeMutant> benign_tables();
+std::span<const RuntimeMutant> wait_mutants();
 
 // Returns NULL if no mutant has this id, or takes the strength.
 const RuntimeMutant* find_runtime_mutant(std::string_view id, std::string_view strength);

@@ -2,6 +2,8 @@
 // its fingerprint, and whether bytes hold one.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
@@ -207,6 +209,93 @@ void bytes_are_validated(Context& t) {
                    BP_INVALID_ARGUMENT, "validate: data is NULL");
 }
 
+// ---- Attributes -------------------------------------------------------------------------------
+
+// y = gelu(x) with one of its two approximations, which differ by up to 5e-4.
+struct GeluProgram {
+  explicit GeluProgram(uint32_t approximation) {
+    for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
+      bp_program_value& value = values[role == BP_VALUE_INPUT ? 0 : 1];
+      value.struct_size = sizeof(value);
+      value.struct_type = BP_STRUCT_PROGRAM_VALUE;
+      value.shape = kProgramShape;
+      value.dtype = BP_F32;
+      value.ndim = 1;
+      value.role = role;
+    }
+    frame.approximation = approximation;
+  }
+  GeluProgram(const GeluProgram&) = delete;
+
+  OwnedExecutable compile(Context& t) {
+    const bp_compiler_ops& compiler = compiler_table(t);
+    uint32_t partition = 0;
+    bp_reason reason = nullptr;
+    uint64_t count = 0;
+    t.require_ok(
+        compiler.query(compiler.self, t.target().device, &desc, 1, &partition, &reason, &count),
+        "query");
+    if (reason != nullptr) t.not_supported(std::string("the compiler refuses gelu: ") + reason);
+    return compile_taken(t, desc);
+  }
+
+  bp_program_value values[2] = {};
+  bp_tensor view{.shape = kProgramShape, .strides = kProgramStrides, .ndim = 1, .dtype = BP_F32};
+  bp_gelu_args frame{.struct_size = sizeof(frame), .x = &view, .y = &view};
+  uint32_t numbers[2] = {0, 1};
+  bp_program_node node{.struct_size = sizeof(node),
+                       .struct_type = BP_STRUCT_PROGRAM_NODE,
+                       .args = &frame,
+                       .values = numbers,
+                       .value_count = 2,
+                       .op = BP_OP_GELU};
+  bp_program program{.struct_size = sizeof(program),
+                     .struct_type = BP_STRUCT_PROGRAM,
+                     .values = values,
+                     .value_count = 2,
+                     .value_stride_bytes = sizeof(bp_program_value),
+                     .nodes = &node,
+                     .node_count = 1,
+                     .node_stride_bytes = sizeof(bp_program_node)};
+  bp_compile_desc desc{.struct_size = sizeof(desc),
+                       .struct_type = BP_STRUCT_COMPILE_DESC,
+                       .format = "backplane.graph",
+                       .data = &program,
+                       .size_bytes = sizeof(program)};
+};
+
+double gelu_of(double x, uint32_t approximation) {
+  constexpr double kRootOfTwoByPi = 0.7978845608028654;
+  return approximation == BP_GELU_APPROXIMATION_TANH
+             ? 0.5 * x * (1 + std::tanh(kRootOfTwoByPi * (x + 0.044715 * x * x * x)))
+             : 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+}
+
+// The programs have the same shapes, and differ in an attribute. Both live at once.
+void attributes_tell_programs_apart(Context& t) {
+  std::vector<uint8_t> x(kProgramBytes);
+  for (size_t i = 0; i < kProgramCount; ++i) {
+    const auto value = static_cast<float>(i) / 16 - 3;
+    std::memcpy(&x[i * sizeof(value)], &value, sizeof(value));
+  }
+  constexpr uint32_t kBoth[] = {BP_GELU_APPROXIMATION_NONE, BP_GELU_APPROXIMATION_TANH};
+  GeluProgram erf(kBoth[0]), tanh(kBoth[1]);
+  const OwnedExecutable first = erf.compile(t), second = tanh.compile(t);
+  for (const uint32_t approximation : {kBoth[0], kBoth[1], kBoth[0]}) {
+    ProgramRunner runner(t, approximation == kBoth[0] ? first : second, {x});
+    t.require_ok(runner.launch(), "launch");
+    const std::vector<uint8_t> y = runner.output();
+    for (size_t i = 0; i < kProgramCount; ++i) {
+      const double want = gelu_of(static_cast<double>(float_at(x, i)), approximation);
+      const auto got = static_cast<double>(float_at(y, i));
+      if (std::fabs(got - want) <= 2e-5) continue;
+      t.fail({"approximation " + std::to_string(approximation) + ": element " + std::to_string(i) +
+                  " is " + std::to_string(got) + ", expected " + std::to_string(want),
+              "values", "COMPILER-10"});
+    }
+  }
+}
+
 }  // namespace
 
 void add_compilation_cases(std::vector<Case>& cases) {
@@ -219,6 +308,7 @@ void add_compilation_cases(std::vector<Case>& cases) {
            {"COMPILER-9"},
            stopped_compilations_leave_nothing},
           {"fingerprints_tell_programs_apart", {"COMPILER-10"}, fingerprints_tell_programs_apart},
+          {"attributes_tell_programs_apart", {"COMPILER-10"}, attributes_tell_programs_apart},
           {"bytes_are_validated", {"COMPILER-11"}, bytes_are_validated},
       });
 }

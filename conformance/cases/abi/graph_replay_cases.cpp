@@ -197,14 +197,17 @@ void dump_has_a_line_for_each_node(Context& t) {
   uint64_t size = 0;
   t.require_ok(graphs.dump(graphs.self, graph.get(), 0, nullptr, &size), "dump");
   t.require(size > 1, "the size of the dump");
+  const uint64_t whole = size;
   std::string text(size + 4, '#');
   t.require_ok(graphs.dump(graphs.self, graph.get(), size, text.data(), &size), "dump");
+  t.require(size == whole, "both calls give one size of the dump");
   t.expect_eq(text.substr(size), std::string(4, '#'), "the bytes behind the dump");
   t.expect_eq(text.find('\0'), size_t{size - 1}, "the position of the end of the dump");
   t.expect(std::ranges::count(text, '\n') >= 2, "a line for each node");
   std::string cut(4, '#');
   t.require_ok(graphs.dump(graphs.self, graph.get(), 3, cut.data(), &size), "dump that is cut");
   t.expect_eq(cut, text.substr(0, 2) + '\0' + '#', "a dump that is cut");
+  t.expect_eq(size, whole, "the size where the dump is cut");
 }
 
 void null_arguments_are_refused(Context& t) {

@@ -1,7 +1,4 @@
 // Cases for loading and unloading: what a plugin leaves behind, and what works after a fork.
-#include <dirent.h>
-#include <dlfcn.h>
-#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +12,8 @@
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/child_routines.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/resources.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
-#include "conformance/process/hygiene.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -220,37 +217,13 @@ void fork_after_probe(const ChildTask& task) {
 
 namespace {
 
-uint64_t thread_count() {
-  uint64_t count = 0;
-  DIR* const folder = opendir("/proc/self/task");
-  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
-  closedir(folder);
-  return count;
-}
-
-// A sanitizer has its own heap, and counts its bytes.
-using CountBytes = size_t();
-CountBytes* sanitizer_count() {
-  return reinterpret_cast<CountBytes*>(
-      dlsym(RTLD_DEFAULT, "__sanitizer_get_current_allocated_bytes"));
-}
-
-// Returns the bytes that were allocated from the heap and not freed.
-size_t allocated_bytes() {
-  if (CountBytes* const count = sanitizer_count()) return count();
-  const struct mallinfo2 info = mallinfo2();
-  return info.uordblks + info.hblkhd;
-}
-
-// The resources of a process that a plugin may leave behind.
+// What a plugin may leave behind.
 struct Ledger {
-  size_t descriptors, threads, memory_bytes;
-  int64_t host_blocks;
+  Resources process;
+  int64_t host_blocks = 0;
 };
 
-Ledger take_ledger(const TestHost& host) {
-  return {open_descriptors().size(), thread_count(), allocated_bytes(), host.block_count()};
-}
+Ledger take_ledger(const TestHost& host) { return {resources_in_use(), host.block_count()}; }
 
 void compare(const Ledger& before, const Ledger& after, int reloads) {
   const auto grown = [&](const char* what, int64_t was, int64_t is, int64_t allowed) {
@@ -260,15 +233,14 @@ void compare(const Ledger& before, const Ledger& after, int reloads) {
                     std::to_string(is),
                 "ENTRY-6", "leak");
   };
-  grown("descriptors", static_cast<int64_t>(before.descriptors),
-        static_cast<int64_t>(after.descriptors), 0);
-  grown("threads", static_cast<int64_t>(before.threads), static_cast<int64_t>(after.threads), 0);
+  const Resources &was = before.process, &is = after.process;
+  grown("descriptors", was.descriptors, is.descriptors, 0);
+  grown("threads", was.threads, is.threads, 0);
   grown("blocks of host memory", before.host_blocks, after.host_blocks, 0);
   // The loader and the allocator of the process keep some bytes for each library. A sanitizer keeps
   // 19 KiB for the largest library of this project.
-  const int64_t bytes_per_reload = sanitizer_count() == nullptr ? 2048 : 40 << 10;
-  grown("bytes of memory", static_cast<int64_t>(before.memory_bytes),
-        static_cast<int64_t>(after.memory_bytes), bytes_per_reload * reloads);
+  const int64_t bytes_per_reload = has_sanitizer_heap() ? 40 << 10 : 2048;
+  grown("bytes of memory", was.memory_bytes, is.memory_bytes, bytes_per_reload * reloads);
 }
 
 }  // namespace

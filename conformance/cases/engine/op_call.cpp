@@ -1,6 +1,7 @@
 #include "conformance/cases/engine/op_call.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/engine/op_facts.hpp"
@@ -142,7 +143,8 @@ void Call::add_ignorable_links() {
   }
 }
 
-void Call::prepare(Poison poison) {
+void Call::prepare(Poison poison, Surroundings around) {
+  for (const Slot& slot : slots_) slot.memory->surround(around);
   for (const Slot& slot : slots_) {
     if (slot.host->role == Role::kOutput) {
       if (!slot.is_shared) slot.memory->poison_elements(poison);
@@ -188,7 +190,7 @@ void Call::look(bool is_first, Observation& seen) const {
     }
     OutputView& view = seen.outputs[output++];
     view.is_poisoned = slot.host->role == Role::kOutput && !slot.is_shared;
-    view.value.clear();
+    view.first_value = std::exchange(view.value, {});
     std::vector<uint64_t> bits;
     for (int64_t i = 0; i < count; ++i) {
       view.value.push_back(slot.memory->element(i));
@@ -196,6 +198,7 @@ void Call::look(bool is_first, Observation& seen) const {
       if (!slot.memory->is_unchanged(i)) view.is_unwritten[static_cast<size_t>(i)] = false;
     }
     view.is_repeatable = is_first || bits == view.bits;
+    if (view.is_repeatable) view.first_value.clear();
     view.bits = std::move(bits);
   }
 }

@@ -54,7 +54,8 @@ class Call {
   // take inline scalars.
   void materialize_scalars(bp_kernel_flags flags);
 
-  void prepare(Poison poison);
+  // Uploads the inputs and poisoned outputs, with this pattern outside of the elements.
+  void prepare(Poison poison, Surroundings around = Surroundings::kNan);
   void finish();
   void look(bool is_first, Observation& seen) const;
   bool is_untouched() const;  // Returns whether no byte at all has changed.

@@ -41,15 +41,31 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
   return false;
 }
 
+bool has_aliases(const OpCase& op_case) {
+  return std::ranges::any_of(op_case.tensors, [](const auto& a) { return !a.alias.empty(); });
+}
+
+// Returns what the call adds to the plain one that a kernel of the backend serves: "layout" or "in
+// place", which kernels need not claim; "" if it adds nothing, or if no kernel serves the plain
+// call, in which every tensor is dense and has its own memory.
+std::string unclaimed_part(Context& t, const OpCase& op_case, const CallData& data) {
+  Variant dense;
+  dense.has_layouts = dense.has_offsets = false;
+  const bool is_dense = op_case.layout == "dense";
+  if (!is_dense && is_served(t, op_case, data, dense, BP_KERNEL_NATIVE)) return "layout";
+  if (!has_aliases(op_case)) return "";
+  OpCase apart = op_case;
+  for (TensorArgument& argument : apart.tensors) argument.alias = {};
+  const CallData its_data(apart, t.seed());
+  return is_served(t, apart, its_data, dense, BP_KERNEL_NATIVE) ? "in place" : "";
+}
+
 // Ends a case that nothing serves: as Missing if the call is mandatory, else as NotSupported.
 [[noreturn]] void report_unserved(Context& t, const OpCase& op_case, const CallData& data,
                                   const std::string& reasons) {
   const OpInfo& info = op_info(op_case.op);
-  Variant dense;
-  dense.has_layouts = dense.has_offsets = false;
-  if (op_case.layout != "dense" && is_served(t, op_case, data, dense, BP_KERNEL_NATIVE)) {
-    t.not_supported("layout not claimed: " + reasons);
-  }
+  const std::string part = unclaimed_part(t, op_case, data);
+  if (!part.empty()) t.not_supported(part + " not claimed: " + reasons);
   if (!op_case.optional_part.empty()) {
     t.not_supported(op_case.optional_part + " not claimed: " + reasons);
   }
@@ -70,18 +86,14 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   t.detail("kernel", seen.kernel->name == nullptr ? "" : seen.kernel->name);
   if (seen.source == BP_KERNEL_NATIVE) return;
   const OpInfo& info = op_info(op_case.op);
-  const bool is_dense = op_case.layout == "dense";
-  Variant dense;
-  dense.has_layouts = dense.has_offsets = false;
   const bool is_mandatory = claims_profile(*t.target().properties, info.profile);
-  const bool is_hole = is_dense || !is_served(t, op_case, data, dense, BP_KERNEL_NATIVE);
   const bool is_core = !info.is_decomposable && op_case.optional_part.empty();
   // The host decomposes only where the run asks for it, in order to judge what it gives.
   if (seen.source == BP_KERNEL_DECOMPOSED) {
     const bool is_formula = std::string_view(seen.kernel->name) == "decomposition";
     return t.fallback(is_formula ? "decomposed" : "service");
   }
-  if (is_core && is_mandatory && is_hole) {
+  if (is_core && is_mandatory && unclaimed_part(t, op_case, data).empty()) {
     t.missing(std::string(info.name) + " is a core op, and only a fallback serves it");
   }
   t.fallback("host");

@@ -1,11 +1,11 @@
 #include "conformance/cases/engine/op_launch.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <stdexcept>
-#include <utility>
 
 #include "conformance/cases/engine/op_call.hpp"
+#include "conformance/cases/engine/op_flight.hpp"
+#include "conformance/cases/fixtures/resources.hpp"
 #include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
@@ -88,12 +88,52 @@ bp_status launch_by_host(Context& t, const bp_kernel& kernel, const Frame& frame
   return BP_OK;
 }
 
+// Finds what each launch of a call leaves behind: host memory, or memory of the device. Only what
+// every launch leaves counts, because a first one may make what later ones use.
+class LeakWatch {
+ public:
+  explicit LeakWatch(Context& t) : t_(t) {}
+
+  void begin() {
+    host_ = heap_bytes_in_use();
+    device_ = free_device_bytes(t_);
+  }
+  void end() {
+    const uint64_t device = free_device_bytes(t_);
+    const int64_t host = heap_bytes_in_use() - host_;
+    least_host_ = std::min(least_host_, host);
+    least_device_ = std::min(least_device_, device_ - std::min(device_, device));
+  }
+  bool is_suspect() const { return least_host_ >= kLeastBytes || least_device_ > 0; }
+
+  // Adds a finding if each launch since the construction has left something.
+  void tell() const {
+    if (least_host_ >= kLeastBytes) {
+      add(std::to_string(least_host_) + " bytes of host memory");
+    } else if (least_device_ > 0 && shows_allocations(t_)) {
+      add(std::to_string(least_device_) + " bytes of device memory");
+    }
+  }
+
+ private:
+  void add(const std::string& what) const {
+    t_.add({"each launch left at least " + what + " behind", "leak", "KERNEL-9"});
+  }
+
+  static constexpr int64_t kLeastBytes = 8;
+
+  Context& t_;
+  int64_t host_ = 0, least_host_ = INT64_MAX;
+  uint64_t device_ = 0, least_device_ = UINT64_MAX;
+};
+
 Poison first_poison(const Context& t) {
   if (t.options().poison == "ff") return Poison::kOnes;
   return t.options().poison == "random" ? Poison::kNoise : Poison::kNan;
 }
 
-// Launches over two kinds of poison, so that an unwritten element shows.
+// Launches over two kinds of poison, so that an unwritten element shows, and between two patterns,
+// so that a result that depends on memory outside the elements shows.
 Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice, bp_stream* stream,
                          bool has_acc_operands = false) {
   Observation seen;
@@ -106,13 +146,19 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
   }
   const bool is_direct = is_native && !requires_layouts(*choice.kernel);
   const Poison first = first_poison(t);
-  const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
-  for (const Poison poison : poisons) {
-    call.prepare(poison);
-    t.progress(poison == first ? "launch 1" : "launch 2");
+  LeakWatch watch(t);
+  const auto launch = [&](Poison poison) {
+    watch.begin();
     seen.launch_status =
         is_direct ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
                   : launch_by_host(t, *choice.kernel, call.frame(), stream, 0, seen);
+    if (seen.launch_status == BP_OK) watch.end();
+  };
+  const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
+  for (const Poison poison : poisons) {
+    call.prepare(poison, poison == first ? Surroundings::kNan : Surroundings::kLow);
+    t.progress(poison == first ? "launch 1" : "launch 2");
+    launch(poison);
     if (seen.launch_status != BP_OK) {
       seen.status_text = bp_error_text();
       bp_error_clear();
@@ -122,6 +168,13 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
     call.finish();
     call.look(poison == first, seen);
   }
+  // The allocator of the process keeps freed memory for each thread, up to a limit. A leak goes on.
+  constexpr int kMoreLaunches = 100;
+  for (int i = 0; i < kMoreLaunches && is_direct && watch.is_suspect(); ++i) {
+    launch(first);
+    if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) return seen;
+  }
+  if (is_direct && watch.is_suspect()) watch.tell();
   return seen;
 }
 
@@ -146,24 +199,6 @@ const bp_kernel* find_kernel(Context& t, const OpCase& op_case, const Call& call
   bp_error_clear();
   return status == BP_OK ? choice.kernel : nullptr;
 }
-
-// A plan of the backend, which this object ends.
-class OwnPlan {
- public:
-  OwnPlan(const bp_kernel& kernel, bp_plan* plan) : kernel_(&kernel), plan_(plan) {}
-  ~OwnPlan() { static_cast<void>(release()); }
-  OwnPlan(const OwnPlan&) = delete;
-
-  bp_plan* get() const { return plan_; }
-  bp_status release() {
-    if (plan_ == nullptr) return BP_OK;
-    return kernel_->plan_release(kernel_, std::exchange(plan_, nullptr));
-  }
-
- private:
-  const bp_kernel* kernel_;
-  bp_plan* plan_;
-};
 
 // Returns the status of prepare() for a frame without memory, which has to be the same as for a
 // frame with memory.
@@ -205,7 +240,7 @@ void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& p
   packed.upload();
   const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
   for (const Poison poison : {Poison::kNan, Poison::kOnes}) {
-    call.prepare(poison);
+    call.prepare(poison, poison == Poison::kNan ? Surroundings::kNan : Surroundings::kLow);
     if (poison == Poison::kNan && info.packed_size_bytes != 0) {
       const bp_buffer_ref range = packed.ref();
       set_status(seen, submit_guarded(t, place_in, info.workspace_required_bytes, poison, seen,
@@ -257,8 +292,7 @@ Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
   planned.kernel = kernel.name;
   planned.seen.kernel = &kernel;
   planned.seen.source = BP_KERNEL_NATIVE;
-  const bool knows_plans = kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
-  planned.has_plans = knows_plans && kernel.prepare != nullptr;
+  planned.has_plans = makes_plans(kernel);
   if (!planned.has_plans) return planned;
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) {
     call.materialize_scalars(kernel.flags);

@@ -36,6 +36,8 @@ struct OutputView {
   bool is_poisoned = true;         // If false, the tensor was an input too and held its data.
   std::vector<bool> is_unwritten;  // Elements that did not change in either launch.
   bool is_repeatable = true;       // Both launches gave the same bits.
+  std::vector<DoubleDouble> first_value = {};  // The values after the first launch; empty if both
+                                               // gave the same bits.
 };
 
 struct Observation {

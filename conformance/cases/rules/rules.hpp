@@ -84,6 +84,13 @@ void add_plan_rule(std::vector<Case>& cases, const OpCases& rows, const char* gr
 // Adds a case for each op in `rows` about launches between pages without access.
 void add_edge_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
+// Adds the cases for each op in `rows` about launches beside each other.
+void add_flight_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
+// Adds the cases for each op in `rows` about what launch() may not do: wait, compile, allocate and
+// leave something behind.
+void add_launch_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
 // Adds a case for each op in `rows` about captured launches.
 void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 

@@ -1,0 +1,279 @@
+// Cases for what launch() may not do: wait for the device, compile, allocate device memory, or
+// leave something behind. There is one case of each kind for every op.
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/engine/op_flight.hpp"
+#include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/resources.hpp"
+#include "conformance/cases/rules/rules.hpp"
+
+namespace bp::conformance {
+namespace {
+
+// ---- Waiting and compiling --------------------------------------------------------------------
+
+// A launch of the suite needs microseconds of a processor; a compiler needs many milliseconds.
+constexpr double kSlowSeconds = 0.05;
+constexpr double kSlowRatio = 10;
+constexpr std::chrono::seconds kPatience{3};
+
+// Lets a stream go if nobody has called done() after kPatience, so that a launch that waits for the
+// device ends.
+class Watch {
+ public:
+  Watch(Context& t, bp_stream* stream) : gate_(t) {
+    gate_.hold(stream);
+    thread_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      is_late_ = !changed_.wait_for(lock, kPatience, [this] { return is_done_; });
+      if (is_late_) gate_.open();
+    });
+  }
+  ~Watch() { done(); }
+  Watch(const Watch&) = delete;
+
+  // Returns whether the time had passed. The stream goes on.
+  bool done() {
+    if (!thread_.joinable()) return is_late_;
+    {
+      const std::lock_guard lock(mutex_);
+      is_done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+    return is_late_;
+  }
+  void open() {
+    if (!is_late_) gate_.open();
+  }
+
+ private:
+  Gate gate_;
+  std::mutex mutex_;  // Guards is_done_ and is_late_.
+  std::condition_variable changed_;
+  bool is_done_ = false, is_late_ = false;
+  std::thread thread_;
+};
+
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// One launch as the host makes it, and the time of a processor that it took on this thread.
+struct Timed {
+  double seconds = 0;
+  bp_status status = BP_OK;
+};
+Timed launch_as_host(Context& t, const Flight& flight) {
+  const bp_kernel& kernel = *flight.kernel();
+  bp_device* const device = t.target().device;
+  const double start = thread_seconds();
+  Timed timed;
+  if (kernel.supports != nullptr) {
+    static_cast<void>(kernel.supports(&kernel, device, 0, flight.frame()));
+  }
+  if (kernel.workspace_size != nullptr) {
+    uint64_t required = 0, preferred = 0;
+    timed.status = kernel.workspace_size(&kernel, device, 0, flight.frame(), &required, &preferred);
+  }
+  if (timed.status == BP_OK) timed.status = flight.launch();
+  timed.seconds = thread_seconds() - start;
+  return timed;
+}
+
+// Judges the result of several launches, unless each of them reads what the one before wrote.
+void require_right(Context& t, const OpCase& row, const Verdict& verdict) {
+  const bool accumulates = std::ranges::any_of(
+      row.tensors, [](const TensorArgument& argument) { return argument.role == Role::kInOut; });
+  if (accumulates || verdict.is_right()) return;
+  t.fail({row.id() + ": " + verdict.message, verdict.cause, "KERNEL-8"});
+}
+
+// Returns false if the backend has no kernel for the call that the suite can launch itself.
+bool check_wait(Context& t, const OpCase& row) {
+  Flight flight(t, row, CallData(row, t.seed()));
+  if (flight.kernel() == nullptr || !flight.is_direct()) return false;
+  flight.prepare(Poison::kNan);
+  finish(t, flight.stream());
+  Watch watch(t, flight.stream());
+  const Timed first = launch_as_host(t, flight);
+  const std::string text = first.status == BP_OK ? "" : bp_error_text();
+  const Timed second = first.status == BP_OK ? launch_as_host(t, flight) : first;
+  if (watch.done()) {
+    t.add({row.id() + ": launch() did not return while its stream waited for an event", "blocks",
+           "KERNEL-3"});
+  }
+  watch.open();
+  require_right(t, row, flight.land(second.status, text));
+  if (first.seconds > kSlowSeconds && first.seconds > kSlowRatio * second.seconds) {
+    t.add({row.id() + ": the first launch took " + std::to_string(1e3 * first.seconds) +
+               " ms of a processor and the second " + std::to_string(1e3 * second.seconds) +
+               " ms, as if the first had compiled",
+           "compiles", "KERNEL-3"});
+  }
+  return true;
+}
+
+// Calls check(row) for the first row of each dtype for which it returns true.
+template <typename Check>
+void for_each_dtype(Context& t, const OpCases& rows, size_t most, Check check) {
+  std::set<std::string> seen;
+  for (const OpCase& row : rows) {
+    if (!is_listed(t, row) || seen.count(row.dtype) != 0 || seen.size() == most) continue;
+    t.begin_part(row.id());
+    if (check(row)) seen.insert(row.dtype);
+  }
+  if (seen.empty()) {
+    t.not_supported("the backend has no kernel for these calls that takes tensors by strides");
+  }
+  t.metric("calls", static_cast<double>(seen.size()));
+}
+
+void launch_waits_for_nothing(Context& t, const OpCases& rows) {
+  for_each_dtype(t, rows, SIZE_MAX, [&](const OpCase& row) { return check_wait(t, row); });
+}
+
+// ---- Device memory ----------------------------------------------------------------------------
+
+// Launches several times while the stream waits, if it can. Returns the bytes by which free memory
+// was less after the launches than before; 0 if it was not.
+uint64_t bytes_taken(Context& t, Flight& flight, bool can_hold) {
+  constexpr int kLaunches = 4;
+  flight.prepare(Poison::kNan);
+  finish(t, flight.stream());
+  std::unique_ptr<Gate> gate;
+  if (can_hold) {
+    gate = std::make_unique<Gate>(t);
+    gate->hold(flight.stream());
+  }
+  const uint64_t before = free_device_bytes(t);
+  bp_status status = BP_OK;
+  for (int i = 0; i < kLaunches && status == BP_OK; ++i) status = flight.launch();
+  const std::string text = status == BP_OK ? "" : bp_error_text();
+  const uint64_t after = free_device_bytes(t);
+  if (gate != nullptr) gate->open();
+  static_cast<void>(flight.land(status, text));
+  return before - std::min(before, after);
+}
+
+bool can_hold_streams(Context& t) {
+  const bp_event_ops& events = *t.target().events;
+  const bp_event_desc desc{.struct_size = sizeof(desc),
+                           .struct_type = BP_STRUCT_EVENT_DESC,
+                           .flags = BP_EVENT_HOST_SIGNAL};
+  bp_event* event = nullptr;
+  const bp_status status = events.create(events.self, t.target().device, &desc, &event);
+  bp_error_clear();
+  if (status == BP_OK) static_cast<void>(events.destroy(events.self, event));
+  return status == BP_OK;
+}
+
+// Other processes use a device too, so only memory that is taken each time counts. The first
+// launches may load what the driver loads once.
+void launch_allocates_no_device_memory(Context& t, const OpCases& rows) {
+  if (!shows_allocations(t)) {
+    t.not_supported("memory_info() does not show each allocation at once");
+  }
+  const bool can_hold = can_hold_streams(t);
+  for_each_dtype(t, rows, 2, [&](const OpCase& row) {
+    Flight flight(t, row, CallData(row, t.seed()));
+    if (flight.kernel() == nullptr || !flight.is_direct()) return false;
+    static_cast<void>(bytes_taken(t, flight, false));
+    std::array<uint64_t, 4> taken{};
+    for (uint64_t& bytes : taken) {
+      bytes = bytes_taken(t, flight, can_hold);
+      if (bytes == 0) return true;
+    }
+    t.add({row.id() + ": four launches took " + std::to_string(taken.back()) +
+               " bytes of device memory",
+           "allocates", "KERNEL-1"});
+    return true;
+  });
+}
+
+// ---- Leaks ------------------------------------------------------------------------------------
+
+constexpr int kWarmUps = 16, kLaunches = 24;
+
+void launch_many(Context& t, Flight& flight, int count) {
+  for (int i = 0; i < count; ++i) t.require_ok(flight.launch(), "launch");
+  finish(t, flight.stream());
+}
+
+// What the process and the device hold after some launches.
+struct Moment {
+  Resources process;
+  uint64_t free_device_bytes = 0;
+};
+
+// Returns what grew by at least one for each launch; "" if nothing did.
+std::string growth(const Moment& before, const Moment& after) {
+  const auto grown = [&](int64_t Resources::*what, int64_t least, const char* name) {
+    const int64_t count = after.process.*what - before.process.*what;
+    return count < least ? "" : std::to_string(count) + name;
+  };
+  std::string text = grown(&Resources::descriptors, kLaunches, " descriptors");
+  if (text.empty()) text = grown(&Resources::threads, kLaunches, " threads");
+  if (text.empty() && after.free_device_bytes < before.free_device_bytes) {
+    text = std::to_string(before.free_device_bytes - after.free_device_bytes) +
+           " bytes of device memory";
+  }
+  if (text.empty()) text = grown(&Resources::memory_bytes, 8 * kLaunches, " bytes of host memory");
+  return text;
+}
+
+// The allocator of the process keeps freed memory for each thread, up to a limit, and drivers keep
+// what they use again. A leak goes on in each round of launches.
+void launches_leave_nothing(Context& t, const OpCases& rows) {
+  constexpr int kRounds = 12;
+  const bool counts_device = shows_allocations(t);
+  for_each_dtype(t, rows, 1, [&](const OpCase& row) {
+    Flight flight(t, row, CallData(row, t.seed()));
+    if (flight.kernel() == nullptr) return false;
+    flight.prepare(Poison::kNan);
+    launch_many(t, flight, kWarmUps);
+    const auto take = [&] {
+      return Moment{resources_in_use(), counts_device ? free_device_bytes(t) : 0};
+    };
+    Moment before = take();
+    std::string left;
+    for (int i = 0; i < kRounds && (i == 0 || !left.empty()); ++i) {
+      launch_many(t, flight, kLaunches);
+      const Moment after = take();
+      left = growth(before, after);
+      before = after;
+    }
+    if (!left.empty()) {
+      t.add({row.id() + ": each " + std::to_string(kLaunches) +
+                 " launches left more behind, such as " + left,
+             "leak", "KERNEL-9"});
+    }
+    require_right(t, row, flight.land(BP_OK, ""));
+    return true;
+  });
+}
+
+}  // namespace
+
+void add_launch_rules(std::vector<Case>& cases, const OpCases& rows, const char* group) {
+  add_promise(cases, rows, group,
+              {"launch_waits_for_nothing", {"KERNEL-3"}, launch_waits_for_nothing});
+  add_promise(
+      cases, rows, group,
+      {"launch_allocates_no_device_memory", {"KERNEL-1"}, launch_allocates_no_device_memory});
+  add_promise(cases, rows, group,
+              {"launches_leave_nothing", {"KERNEL-9"}, launches_leave_nothing, Tier::kQuick});
+}
+
+}  // namespace bp::conformance
