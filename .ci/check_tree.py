@@ -48,6 +48,7 @@ FIND_PACKAGE = (
     "README.md",
     ".ci/package/CMakeLists.txt",
     "backends/template/CMakeLists.txt",
+    "backends/template_async/CMakeLists.txt",
     "examples/01_hello_abi.c",
     "examples/02_vendor_backend/CMakeLists.txt",
     "examples/05_vendor_op/CMakeLists.txt",

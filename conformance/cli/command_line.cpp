@@ -363,6 +363,13 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->required();
   fresh->add_option("DIR", line.folder, "folder to write to; it must be empty or not exist")
       ->required();
+  CLI::Option* async = fresh->add_flag(
+      "--async", line.is_async,
+      "write C++ on the shell of the package, whose streams, events and failures work already");
+  fresh
+      ->add_flag("--compiler", line.is_compiler,
+                 "the same for a device that runs only compiled programs")
+      ->excludes(async);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct CommandLine {
                                                     // folders of diff.
   bool is_strict = false;                           // A flag of diff.
   std::string by = "layout";                        // A flag of coverage.
+  bool is_async = false, is_compiler = false;       // Flags of new.
   bool wants_probes = false;                        // A flag of info.
   std::string mutants, mutant_filter, mutant_part;  // Flags of selftest.
   int seeds = 1;                                    // A flag of selftest.

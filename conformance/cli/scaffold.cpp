@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <stdexcept>
 #include <string_view>
 
 #include "backplane/base.h"
@@ -60,8 +61,26 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
+// What is written, and for which kind of backend.
+struct Kind {
+  const Scaffold& scaffold;
+  const char* language;  // As CMake names it.
+  const char* link;      // The libraries besides those of the ABI.
+  const char* language_level;
+};
+
+Kind kind_of(const CommandLine& line) {
+  if (!line.is_async && !line.is_compiler) {
+    return {kPlainScaffold, "C", "", "set_target_properties(@ PROPERTIES C_STANDARD 11)\n"};
+  }
+  return {kAsyncScaffold, "C CXX", "  LINK backplane::shell\n",
+          "target_compile_features(@ PRIVATE cxx_std_20)\n"};
+}
+
 std::string renamed(std::string text, const Name& name) {
   replace_all(text, "acme.template", name.full());
+  replace_all(text, "acme.async", name.full());
+  replace_all(text, "acme_async", name.target());
   replace_all(text, "Acme template", capitalized(name.vendor) + " " + name.backend);
   replace_all(text, "template.h", name.backend + ".h");
   replace_all(text, "TEMPLATE_H_", upper(name.backend) + "_H_");
@@ -70,34 +89,45 @@ std::string renamed(std::string text, const Name& name) {
   return text;
 }
 
-std::string project_file(const Name& name) {
-  std::string sources;
-  for (size_t i = 0; i < kScaffoldFileCount; ++i) {
-    const std::string path = kScaffoldFiles[i].path;
-    if (path.ends_with(".c")) sources += (sources.empty() ? "" : " ") + path;
+// Makes the backend one whose kernels run in compiled programs alone.
+std::string without_kernels(const std::string& path, std::string text) {
+  if (path != "backend.cpp") return text;
+  static constexpr const char* kAfter = "  add_kernels(all_kernels());\n";
+  const size_t at = text.find(kAfter);
+  if (at == std::string::npos) {
+    throw std::logic_error("the scaffold of --compiler has no line 'add_kernels(all_kernels());'");
   }
-  return "# Builds alone, against an installed Backplane.\n"
-         "cmake_minimum_required(VERSION 3.25)\n"
-         "project(" +
-         name.target() +
-         " LANGUAGES C)\n\n"
-         "find_package(Backplane " +
-         std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR) +
-         " REQUIRED)\n\n"
-         "backplane_add_backend(" +
-         name.target() +
-         "\n"
-         "  SOURCES " +
-         sources +
-         "\n"
-         "  MANIFEST " +
-         name.full() +
-         ")\n"
-         "target_include_directories(" +
-         name.target() +
-         " PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})\n"
-         "set_target_properties(" +
-         name.target() + " PROPERTIES C_STANDARD 11)\n";
+  text.insert(
+      at + std::string_view(kAfter).size(),
+      "  offers_kernels = false;  // Only programs run them: make_compiler() in shell.cpp.\n");
+  return text;
+}
+
+std::string project_file(const Name& name, const Kind& kind) {
+  std::string sources;
+  for (const ScaffoldFile& file : kind.scaffold.all()) {
+    const std::string path = file.path;
+    if (path.ends_with(".c") || path.ends_with(".cpp")) {
+      sources += (sources.empty() ? "" : " ") + path;
+    }
+  }
+  std::string text =
+      "# Builds alone, against an installed Backplane.\n"
+      "cmake_minimum_required(VERSION 3.25)\n"
+      "project(@ LANGUAGES " +
+      std::string(kind.language) +
+      ")\n\n"
+      "find_package(Backplane " +
+      std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR) +
+      " REQUIRED)\n\n"
+      "backplane_add_backend(@\n"
+      "  SOURCES " +
+      sources + "\n" + kind.link + "  MANIFEST " + name.full() +
+      ")\n"
+      "target_include_directories(@ PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})\n" +
+      kind.language_level;
+  replace_all(text, "@", name.target());
+  return text;
 }
 
 // Throws UsageError if a file would be overwritten.
@@ -121,16 +151,19 @@ void write(const fs::path& path, const std::string& text) {
 
 int new_verb(const CommandLine& line) {
   const Name name = parse_name(line.plugin);
+  const Kind kind = kind_of(line);
   const fs::path folder = line.folder;
   check_folder(folder);
-  write(folder / "CMakeLists.txt", project_file(name));
-  for (size_t i = 0; i < kScaffoldFileCount; ++i) {
-    std::string path = kScaffoldFiles[i].path;
+  write(folder / "CMakeLists.txt", project_file(name, kind));
+  for (const ScaffoldFile& file : kind.scaffold.all()) {
+    std::string path = file.path;
+    std::string text = renamed(file.text, name);
+    if (line.is_compiler) text = without_kernels(path, std::move(text));
     replace_all(path, "template.h", name.backend + ".h");
-    write(folder / path, renamed(kScaffoldFiles[i].text, name));
+    write(folder / path, text);
   }
   const std::string where = folder.string();
-  std::cout << "wrote " << kScaffoldFileCount + 1 << " files of " << name.full() << " to " << where
+  std::cout << "wrote " << kind.scaffold.count + 1 << " files of " << name.full() << " to " << where
             << "\n\nNext: build it, and see that it loads.\n\n"
             << "  cmake -S " << where << " -B " << where << "/build && cmake --build " << where
             << "/build\n"

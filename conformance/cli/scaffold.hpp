@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace bp::conformance {
 
@@ -10,7 +11,14 @@ struct ScaffoldFile {
   const char* text;
 };
 
-extern const ScaffoldFile kScaffoldFiles[];
-extern const size_t kScaffoldFileCount;
+struct Scaffold {
+  const ScaffoldFile* files;
+  size_t count;
+
+  std::span<const ScaffoldFile> all() const { return {files, count}; }
+};
+
+extern const Scaffold kPlainScaffold;  // In C, of the headers alone.
+extern const Scaffold kAsyncScaffold;  // In C++, on the shell of the package.
 
 }  // namespace bp::conformance

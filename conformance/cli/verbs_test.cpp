@@ -14,12 +14,17 @@
 namespace bp::conformance {
 
 // The files of a backend that `new` writes in these tests.
-const ScaffoldFile kScaffoldFiles[] = {
+static const ScaffoldFile kPlainFiles[] = {
     {"backend.c", "#include \"template.h\"\n// The template backend, acme.template.\n"},
     {"kernels/add.c", "#include \"template.h\"\n"},
     {"template.h", "#ifndef TEMPLATE_H_\n// Acme template: libmychip.so, template.h\n"},
 };
-const size_t kScaffoldFileCount = 3;
+static const ScaffoldFile kAsyncFiles[] = {
+    {"backend.cpp", "namespace acme_async {\n  add_kernels(all_kernels());\n  \"acme.async\"\n}\n"},
+    {"driver.hpp", "namespace acme_async {}\n"},
+};
+const Scaffold kPlainScaffold = {kPlainFiles, 3};
+const Scaffold kAsyncScaffold = {kAsyncFiles, 2};
 
 std::vector<std::string>& complaints() {
   static std::vector<std::string> all;
@@ -135,6 +140,29 @@ TEST_F(Scaffolds, HaveTheNameOfTheBackendEverywhere) {
             std::string::npos)
       << project;
   EXPECT_TRUE(has_printed("wrote 4 files of vend0r.my_npu to " + at("made"))) << printed_;
+}
+
+TEST_F(Scaffolds, OfAsynchronousDevicesLinkTheShell) {
+  EXPECT_EQ(call(new_verb, {"new", "--async", "vend0r.my_npu", at("made")}), kExitOk);
+  EXPECT_EQ(read("made/backend.cpp"),
+            "namespace vend0r_my_npu {\n  add_kernels(all_kernels());\n  \"vend0r.my_npu\"\n}\n");
+  EXPECT_EQ(read("made/driver.hpp"), "namespace vend0r_my_npu {}\n");
+  const std::string project = read("made/CMakeLists.txt");
+  EXPECT_NE(project.find("project(vend0r_my_npu LANGUAGES C CXX)"), std::string::npos) << project;
+  EXPECT_NE(project.find("backplane_add_backend(vend0r_my_npu\n"
+                         "  SOURCES backend.cpp\n"
+                         "  LINK backplane::shell\n"
+                         "  MANIFEST vend0r.my_npu)\n"),
+            std::string::npos)
+      << project;
+}
+
+TEST_F(Scaffolds, OfCompilersOfferNoKernels) {
+  EXPECT_EQ(call(new_verb, {"new", "--compiler", "vend0r.my_npu", at("made")}), kExitOk);
+  EXPECT_NE(read("made/backend.cpp")
+                .find("add_kernels(all_kernels());\n  offers_kernels = false;  // Only programs"),
+            std::string::npos)
+      << read("made/backend.cpp");
 }
 
 TEST_F(Scaffolds, KeepTheNameOfTheTemplateIfItIsAsked) {

@@ -28,10 +28,10 @@ namespace bp {
 // Ends the work of the streams of a lost device: it fails with `loss`, and waits no more. Streams
 // of other devices may wait for the events that the host signals, which it cannot do from now on,
 // so these events fail too. signal_of(moment) is the Point of the moment that the host completes.
-template <typename Stream, typename Event, typename SignalOf>
-void lose_work(const StreamSet<Stream, Queue>& streams, const HandleSet<Event>& events,
+template <typename Stream, typename Work, typename Event, typename SignalOf>
+void lose_work(const StreamSet<Stream, Work>& streams, const HandleSet<Event>& events,
                const Outcome& loss, const SignalOf& signal_of) {
-  for (const std::shared_ptr<Queue>& queue : streams.live_work()) queue->lose(loss);
+  for (const std::shared_ptr<Work>& work : streams.live_work()) work->lose(loss);
   std::vector<std::shared_ptr<typename Event::Moment>> signals;
   events.for_each([&](Event& event) {
     if (event.is_signalled()) signals.push_back(event.latest());

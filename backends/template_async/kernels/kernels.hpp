@@ -1,0 +1,112 @@
+// What the kernels of this backend share, and the list of them.
+//
+// A kernel file has a launch function, which reads the frame and submits commands, and a row for
+// each kernel. To add a kernel, write such a file, name the row here and in kernels.cpp, and name
+// the file in CMakeLists.txt.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend.hpp"
+#include "backplane/ops.h"
+#include "backplane/shell/plan.hpp"
+#include "backplane/shell/shape.hpp"
+#include "memory.hpp"
+
+namespace acme_async {
+
+// What a kernel knows of its backend, also when nothing is launched.
+class Env {
+ public:
+  explicit Env(const Device& device) : device_(&device) {}
+
+  // Runs body(const Env&) for a function of `kernel`, and turns exceptions into a status.
+  template <typename Body>
+  static bp_status with(const bp_kernel& kernel, bp_device* device, Body&& body) {
+    const Instance& i = instance(kernel.state);
+    return bp::guarded(*i.host,
+                       [&] { return body(Env(MemoryTraits::device_of(i, device, kernel.name))); });
+  }
+
+  const Device& device() const { return *device_; }
+
+ private:
+  const Device* device_;
+};
+
+// One launch: what a kernel has besides the arguments of its op.
+class Launch : public Env {
+ public:
+  // Checks all tensors of the frame. Throws StatusError if a buffer is not of the stream's device,
+  // or if an element lies outside its buffer.
+  Launch(const Instance& instance, const bp_kernel& kernel, const bp_launch& launch,
+         const void* args);
+
+  // If `only_checks` is true, the launch submits nothing and only says whether it would be
+  // accepted.
+  void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
+
+  bp_launch_flags flags() const { return launch_.flags; }
+  bp_plan* plan() const { return launch_.plan; }
+
+  // Returns the place of the first element. It is empty for a tensor without elements.
+  static Place place(const bp_tensor& t);
+
+  // Returns the scratch memory that the kernel's workspace_size() asked for.
+  Place workspace() const;
+
+  // Submits body(CommandQueue&), which may run after this function and the launch have returned. It
+  // holds what it needs by value.
+  template <typename Body>
+  bp_status submit(Body body) {
+    if (only_checks_) return BP_OK;
+    return stream_.queue->submit_work(std::move(uses_), std::move(body));
+  }
+
+  // Refuses the launch: returns `status`, with the text in the thread's error slot.
+  bp_status refuse(bp_status status, const std::string& text) const {
+    return instance_.fail(status, text);
+  }
+
+ private:
+  void add_tensor(const bp_tensor* t, const char* name, bool is_written);
+  void add_workspace(const bp_buffer_ref& workspace);
+
+  const Instance& instance_;
+  const bp_launch& launch_;
+  Stream& stream_;
+  std::vector<Use> uses_;
+  bool only_checks_ = false;
+};
+
+// How kernels are launched, for plan.hpp of the shell.
+struct Launcher : bp::LauncherOf<Instance, Env, Launch> {
+  template <auto kBody>
+  static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
+    const Instance& i = instance(kernel->state);
+    return bp::with_launch(
+        i, *kernel, launch, args, [&] { return Launch(i, *kernel, *launch, args); },
+        [&](Launch& context) { return kBody(*kernel, args, context); });
+  }
+};
+
+// Adapts typed functions to a row of the C table, which bp::kernel_row() has begun.
+//   LaunchOp   bp_status(const Args&, Launch&): reads the frame, and submits the work.
+//   Supports   bp_reason(const Args&): what the claims cannot say; NULL, or the reason.
+//   Workspace  uint64_t(const Args&, const Env&): bytes of scratch memory.
+//   Planned    The class of the kernel's plans (plan.hpp).
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+          auto Workspace = nullptr, typename Planned = void>
+constexpr bp_kernel make_kernel(bp_kernel row) {
+  return bp::planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace, Planned>(row);
+}
+
+std::span<const bp_kernel* const> all_kernels();
+
+extern const bp_kernel kAdd;
+
+}  // namespace acme_async
