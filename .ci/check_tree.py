@@ -52,6 +52,7 @@ FIND_PACKAGE = (
     "examples/01_hello_abi.c",
     "examples/02_vendor_backend/CMakeLists.txt",
     "examples/05_vendor_op/CMakeLists.txt",
+    "examples/12_opencl/CMakeLists.txt",
     "examples/CMakeLists.txt",
 )
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}

@@ -5,6 +5,12 @@
 #include "device.hpp"
 
 namespace acme_async {
+namespace {
+
+// After so much work a lane waits for the device, so that what it has handed over is limited.
+constexpr uint64_t kMostHandedOver = 512;
+
+}  // namespace
 
 Lane::Lane(const bp_host& host, bp::Executor& executor, std::shared_ptr<Card> card)
     : Queue(host, executor, false), card_(std::move(card)) {}
@@ -38,7 +44,7 @@ void Lane::run(const bp::TestFault& fault, const std::vector<Use>& uses,
     if (e.status() == BP_DEVICE_LOST && fault.kind == 0) card_->lose();
     throw;
   }
-  if (waiting_ == 0) finish();
+  if (waiting_ == 0 || ++handed_over_ % kMostHandedOver == 0) finish();
 }
 
 bp_status Lane::finish_behind() {
@@ -63,9 +69,8 @@ bp_status Lane::wait_behind(const std::shared_ptr<bp::Point>& point) {
 
 bool Lane::wait(uint64_t timeout_ns) {
   if (is_idle()) return true;
-  const auto ended = std::make_shared<bp::Point>(false);
-  run_behind([ended](const bp::Outcome&) { ended->complete({}); });
-  return ended->wait(timeout_ns);
+  finish_behind();
+  return Queue::wait(timeout_ns);
 }
 
 // It waits for the device, which is acceptable because only tests order this fault.

@@ -90,6 +90,7 @@ class Lane : public bp::Queue {
   bp::TestFaults faults_;
   std::atomic<uint64_t> waiting_ = 0;       // Pieces of work that have not begun.
   std::unique_ptr<CommandQueue> commands_;  // The first command opens it.
+  uint64_t handed_over_ = 0;                // Pieces of work. The thread of the queue counts them.
 };
 
 }  // namespace acme_async

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +31,13 @@ class Env {
     const Instance& i = instance(kernel.state);
     return bp::guarded(*i.host,
                        [&] { return body(Env(MemoryTraits::device_of(i, device, kernel.name))); });
+  }
+
+  // Returns the Env of a device, for a supports() that reads it; empty if the device is none of the
+  // backend.
+  static std::optional<Env> find(const bp_kernel& kernel, bp_device* device) {
+    const Device* const known = MemoryTraits::find(instance(kernel.state), device);
+    return known == nullptr ? std::nullopt : std::optional(Env(*known));
   }
 
   const Device& device() const { return *device_; }
