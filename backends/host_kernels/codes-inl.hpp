@@ -62,12 +62,25 @@ inline int64_t unpack_sixes(const uint8_t* HWY_RESTRICT from, int64_t count,
   return i;
 }
 
+// Unpacks codes of 2 bits, four from a byte.
+inline int64_t unpack_twos(const uint8_t* HWY_RESTRICT from, int64_t count,
+                           uint8_t* HWY_RESTRICT to) {
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4, ++from) {
+    const uint32_t word = *from;
+    const uint32_t codes = (word | word << 6 | word << 12 | word << 18) & 0x03030303;
+    std::memcpy(to + i, &codes, sizeof(codes));
+  }
+  return i;
+}
+
 // Reads `count` codes, the first of which begins at `bit`.
 inline void read_codes(const std::byte* base, int64_t bit, int64_t bit_stride, int64_t count,
                        int bits, uint8_t* HWY_RESTRICT to) {
   int64_t i = 0;
   if (bit_stride == bits && bit % 8 == 0) {
     const auto* const from = reinterpret_cast<const uint8_t*>(base) + bit / 8;
+    if (bits == 2) i = unpack_twos(from, count, to);
     if (bits == 4) i = unpack_nibbles(from, count, to);
     if (bits == 6) i = unpack_sixes(from, count, to);
     if (bits == 8) i = std::copy_n(from, count, to) - to;

@@ -55,8 +55,36 @@ void decode_row(const Decoder& decoder, const std::byte* codes, int64_t count, f
   }
 }
 
+#if HWY_TARGET == HWY_AVX3_DL
+template <int kStored>
+void look_up_row(const CodeFormat& format, const std::byte* codes, int64_t count, float* to) {
+  constexpr int kBits = kBitsInLane<kStored>, kSplits = 8 / kBits;
+  const PairTable<kStored, false> table(format);
+  const CodeRow<kStored> row(codes, count);
+  for (int64_t k = 0; k < count; k += chunk_elements<kBits>()) {
+    unrolled<kSplits>([&](auto split) HWY_ATTR {
+      const Pairs pairs = table.at(_mm512_srli_epi32(row.at(k).raw, split * kBits));
+      alignas(64) uint16_t numbers[2][32];
+      _mm512_store_si512(numbers[0], pairs.lower);
+      _mm512_store_si512(numbers[1], pairs.upper);
+      for (int64_t byte = 0; byte < 64; ++byte) {
+        const int64_t place = k + byte * kSplits + split;
+        const uint32_t bits = numbers[byte % 16 / 8][byte / 16 * 8 + byte % 8];
+        if (place < count) to[place] = std::bit_cast<float>(bits << 16);
+      }
+    });
+  }
+}
+#endif
+
 template <int kStored>
 void decode_stored(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
+#if HWY_TARGET == HWY_AVX3_DL
+  // Only integers of 8 bits are not looked up in tables of bytes.
+  if (kStored != 8 || !code_format(dtype).is_integer()) {
+    return look_up_row<kStored>(code_format(dtype), codes, count, to);
+  }
+#endif
   constexpr auto kElements = static_cast<int>(kPerLane<kBitsInLane<kStored> >);
   with_decoder_of<kStored>(code_format(dtype), [&](const auto& decoder) {
     decode_row<kStored>(decoder, codes, count, to, std::make_integer_sequence<int, kElements>());

@@ -15,9 +15,12 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "backends/host_kernels/codes-inl.hpp"
 #include "hwy/cache_control.h"
@@ -81,8 +84,13 @@ class CodeRow {
         17, 0,  18, 19, 20, 0,  21, 22, 23, 0,  24, 25, 26, 0,  27, 28, 29, 0,  30, 31, 32, 0,
         33, 34, 35, 0,  36, 37, 38, 0,  39, 40, 41, 0,  42, 43, 44, 0,  45, 46, 47, 0};
     constexpr int64_t kShifts = 0x322c2620120c0600;  // Of the fields in 64 bits.
-    const __mmask64 whole = (uint64_t{1} << std::min<int64_t>(size_bytes, 48)) - 1;
-    const __m512i bytes = _mm512_maskz_loadu_epi8(whole, from);
+    __m512i bytes;
+    if (HWY_LIKELY(size_bytes >= 64)) {
+      bytes = _mm512_loadu_si512(from);
+    } else {
+      const __mmask64 rest = (uint64_t{1} << std::min<int64_t>(size_bytes, 48)) - 1;
+      bytes = _mm512_maskz_loadu_epi8(rest, from);
+    }
     const __m512i spread = _mm512_permutexvar_epi8(_mm512_load_si512(kBytes), bytes);
     const __m512i fields = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(kShifts), spread);
     return hn::And(hn::Vec<Bytes>{fields}, hn::Set(Bytes(), 63));
@@ -169,59 +177,70 @@ class TableNumbers {
 #endif
 
 #if HWY_TARGET == HWY_AVX3_DL
-// Codes of 6 and 8 bits of a float format. Each number is a bf16, whose two bytes stand in two
-// tables of 128 numbers. The sign of 8 bits is not looked up.
-class ByteTableNumbers {
- public:
-  // The numbers of the elements 0 and 2 of each lane, and of 1 and 3, as bf16.
-  struct Prepared {
-    __m512i even, odd;
+// Calls fn(0) to fn(kCount - 1), where each argument is a constant. A compiler keeps an array in
+// registers only if all its indices are constants.
+template <int kCount, typename Fn>
+HWY_INLINE void unrolled(const Fn& fn) {
+  const auto call = [&]<int... kAt>(std::integer_sequence<int, kAt...>) HWY_ATTR {
+    (fn(std::integral_constant<int, kAt>()), ...);
   };
+  call(std::make_integer_sequence<int, kCount>());
+}
 
-  explicit ByteTableNumbers(const CodeFormat& format) {
+// 64 numbers as bf16.
+struct Pairs {
+  __m512i lower, upper;
+};
+
+// Looks up the numbers of 64 bytes. With zero points a byte is the difference of two integers, else
+// it is a code, and its bits above the code make no difference.
+template <int kStored, bool kHasZero>
+class PairTable {
+ public:
+  explicit PairTable(const CodeFormat& format) {
     alignas(64) uint8_t low[128], high[128];
-    const uint32_t all = format.bits == 8 ? 127 : 63;
-    for (uint32_t code = 0; code < 128; ++code) {
-      const auto bits = std::bit_cast<uint32_t>(value_of_code(format, code & all));
-      low[code] = static_cast<uint8_t>(bits >> 16);
-      high[code] = static_cast<uint8_t>(bits >> 24);
+    for (uint32_t i = 0; i < 128; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(number_of(format, i));
+      low[i] = static_cast<uint8_t>(bits >> 16);
+      high[i] = static_cast<uint8_t>(bits >> 24);
     }
-    for (int half = 0; half < 2; ++half) {
-      low_[half] = _mm512_load_si512(low + ptrdiff_t{64} * half);
-      high_[half] = _mm512_load_si512(high + ptrdiff_t{64} * half);
-    }
+    low_ = _mm512_load_si512(low), low_of_64_ = _mm512_load_si512(low + 64);
+    high_ = _mm512_load_si512(high), high_of_64_ = _mm512_load_si512(high + 64);
   }
 
-  HWY_INLINE Prepared prepare(hn::Vec<Bytes> codes) const {
-    const __m512i low = _mm512_permutex2var_epi8(low_[0], codes.raw, low_[1]);
-    const __m512i unsigned_high = _mm512_permutex2var_epi8(high_[0], codes.raw, high_[1]);
-    const auto sign = hn::And(codes, hn::Set(Bytes(), 0x80));
-    const __m512i high = _mm512_or_si512(unsigned_high, sign.raw);
-    const __m512i lower_bytes = _mm512_set1_epi16(0xff);
-    return {_mm512_or_si512(_mm512_slli_epi16(high, 8), _mm512_and_si512(low, lower_bytes)),
-            _mm512_or_si512(_mm512_andnot_si512(lower_bytes, high), _mm512_srli_epi16(low, 8))};
-  }
-  template <int kElement>
-  HWY_INLINE hn::Vec<Floats> at(const Prepared& numbers) const {
-    const __m512i pair = kElement % 2 == 0 ? numbers.even : numbers.odd;
-    const __m512i number = kElement < 2 ? _mm512_slli_epi32(pair, 16)
-                                        : _mm512_andnot_si512(_mm512_set1_epi32(0xffff), pair);
-    return hn::Vec<Floats>{_mm512_castsi512_ps(number)};
+  HWY_INLINE Pairs at(__m512i bytes) const {
+    __m512i low, high;
+    if constexpr (kStored == 8) {  // The sign is not looked up.
+      low = _mm512_permutex2var_epi8(low_, bytes, low_of_64_);
+      high = _mm512_permutex2var_epi8(high_, bytes, high_of_64_);
+      constexpr int kOrAnd = 0xf8;  // high | (bytes & signs)
+      high =
+          _mm512_ternarylogic_epi32(high, bytes, _mm512_set1_epi32(INT32_C(-0x7f7f7f80)), kOrAnd);
+    } else {
+      low = _mm512_permutexvar_epi8(bytes, low_);
+      high = _mm512_permutexvar_epi8(bytes, high_);
+    }
+    return {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
   }
 
  private:
-  __m512i low_[2], high_[2];
+  static float number_of(const CodeFormat& format, uint32_t byte) {
+    if constexpr (kHasZero) {
+      const auto difference = static_cast<int>(byte % 64);
+      return static_cast<float>(difference < 32 ? difference : difference - 64);
+    } else {
+      return value_of_code(format, byte & ((1u << std::min(kStored, 7)) - 1));
+    }
+  }
+
+  __m512i low_, high_, low_of_64_, high_of_64_;
 };
+
 #endif
 
 // Calls fn(DECODER) with the fastest decoder of this processor.
 template <int kStored, typename Fn>
 void with_decoder_of(const CodeFormat& format, const Fn& fn) {
-#if HWY_TARGET == HWY_AVX3_DL
-  if constexpr (kStored >= 6) {
-    if (!format.is_integer()) return fn(ByteTableNumbers(format));
-  }
-#endif
 #if HWY_TARGET <= HWY_AVX3
   if constexpr (kStored <= 4) return fn(TableNumbers<kStored>(format));
 #endif

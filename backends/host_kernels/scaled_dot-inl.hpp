@@ -37,11 +37,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
 
-// Returns where element `at` of its chunk is arranged.
-template <int kBits, bool kIsInteger>
+// Returns where element `at` of its chunk of i8 is arranged.
+template <int kBits>
 HWY_INLINE int64_t arranged_place(int64_t at) {
   const int64_t lane = at / kPerLane<kBits>, element = at % kPerLane<kBits>;
-  if (!kIsInteger) return element * lane_count() + lane;
   constexpr int64_t kVectors = 8 / kBits;
   return element % kVectors * 4 * lane_count() + lane * 4 + element / kVectors;
 }
@@ -165,6 +164,8 @@ HWY_INLINE int64_t sum_of_lanes(hn::Vec<Sums> sums) {
 template <int kBits, bool kHasZeroOfA>
 class DotIntegers {
  public:
+  static constexpr bool kIsInteger = true, kHasByteZeros = false;
+
   explicit DotIntegers(const ScaledWork& work) : work_(work) {}
 
   template <int64_t kCount>
@@ -207,6 +208,8 @@ class DotIntegers {
 template <int kBits, bool kHasZero, bool kHasZeroOfA>
 class DotIntegerBlocks {
  public:
+  static constexpr bool kIsInteger = true, kHasByteZeros = false;
+
   explicit DotIntegerBlocks(const ScaledWork& work) : work_(work) {}
 
   template <int64_t kCount>
@@ -261,8 +264,15 @@ template <int kStored, class Decoder, bool kHasZero>
 class DotFloats {
  public:
   static constexpr int kBits = kBitsInLane<kStored>;
+  static constexpr bool kIsInteger = false, kHasByteZeros = false;
+  using Element = float;
 
   DotFloats(const ScaledWork& work, const Decoder& decoder) : work_(work), decoder_(decoder) {}
+
+  static int64_t place(int64_t at) {
+    return at % kPerLane<kBits> * lane_count() + at / kPerLane<kBits>;
+  }
+  static float element(float number) { return number; }
 
   template <int64_t kCount>
   void run(const ScaledFactors& f, const BlockLanes<kBits>& lanes, float* results) const {

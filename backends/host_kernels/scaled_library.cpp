@@ -13,7 +13,8 @@ using dnnl::memory;
 // With fewer rows run_scaled_rows() is faster, unless the weight is packed: it reads the weight
 // once.
 constexpr int64_t kFewestRows = 8;
-// The products of a zero point and the sum of a row of a are added to the sums in i32 too.
+// Differences of codes and zero points are at most 255, and a sum of their products is an i32.
+// Steps on the way may wrap around.
 constexpr int64_t kMostDepth = 1 << 15;
 
 constexpr Program::Memory kWeight = 1;  // The number of the weight among the memories.
@@ -27,6 +28,10 @@ memory::desc any_weight(const ScaledProduct& p) {
   return {{p.depth, p.cols}, memory::data_type::s8, memory::format_tag::any};
 }
 
+memory::data_type dnnl_dtype_of_a(const ScaledProduct& p) {
+  return p.a_dtype == BP_U8 ? memory::data_type::u8 : memory::data_type::s8;
+}
+
 // Makes a program whose externals are a, the weight and the sums.
 std::shared_ptr<const Program> make_program(const ScaledProduct& p, const memory::desc& weight,
                                             int thread_count) {
@@ -36,7 +41,7 @@ std::shared_ptr<const Program> make_program(const ScaledProduct& p, const memory
   const ThreadCountScope scope(thread_count);
   const dnnl::matmul::primitive_desc pd(
       program->engine(),
-      memory::desc({p.rows, p.depth}, memory::data_type::s8, memory::format_tag::ab), weight,
+      memory::desc({p.rows, p.depth}, dnnl_dtype_of_a(p), memory::format_tag::ab), weight,
       memory::desc({p.rows, p.cols}, memory::data_type::s32, memory::format_tag::ab), attr);
   const Program::Memory a = program->add_external(pd.src_desc()),
                         b = program->add_external(pd.weights_desc()),
@@ -57,7 +62,8 @@ std::shared_ptr<const Program> find_program(const ScaledProduct& p, const Env& e
   const int thread_count = threads_of(p, env);
   ProgramKey key;
   key.add(BP_OP_MATMUL_SCALED);
-  for (const int64_t word : {int64_t{thread_count}, p.rows, p.depth, p.cols, p.b_row_bytes}) {
+  for (const int64_t word :
+       {int64_t{thread_count}, int64_t{p.a_dtype}, p.rows, p.depth, p.cols, p.b_row_bytes}) {
     key.add(word);
   }
   return env.programs().find(key, [&] { return make_program(p, plain_weight(p), thread_count); });
@@ -97,10 +103,9 @@ const char* scaled_library_refusal(const ScaledProduct& p, bool is_packed) {
   if (!library_has(dnnl::cpu_isa::avx512_core_vnni) && !library_has(dnnl::cpu_isa::avx2_vnni)) {
     return "oneDNN has no exact product of i8 on this processor";
   }
-  if (p.a_dtype != BP_I8 || p.b_dtype != BP_I8 || !p.is_one_block()) {
-    return "the factors are not i8 with a scale for each row";
-  }
-  if (p.has_zero_of_a) return "a has zero points";
+  const bool is_known = p.is_integer && (p.a_dtype == BP_I8 || p.a_dtype == BP_U8) &&
+                        p.b_dtype == BP_I8 && p.is_one_block();
+  if (!is_known) return "the factors are not i8 or u8 by i8 with a scale for each row";
   if (!is_contiguous(p.a)) return "a is not one dense matrix";
   if (p.depth > kMostDepth) return "a row has more than 32,768 elements";
   if (p.cols > 1 && p.b_row_bytes < p.depth) return "the rows of b overlap";

@@ -1,4 +1,5 @@
-// Products of i8 by oneDNN, whose sums of one block for each row of the weight are exact.
+// Products of i8 or u8 by i8 by oneDNN, whose sums of one block for each row of the weight are
+// exact.
 #pragma once
 
 #include <cstddef>

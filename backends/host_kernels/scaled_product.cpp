@@ -47,6 +47,13 @@ bp_reason scaled_product_refusal(const bp_matmul_scaled_args& args) {
   return nullptr;
 }
 
+bp_reason scaled_dot_bf16_refusal(const bp_matmul_scaled_args& args) {
+  if (!has_byte_tables()) return "the processor has no AVX512_VBMI";
+  const CodeFormat format = code_format(args.b->dtype);
+  if (format.is_integer() && format.bits == 8) return "b consists of integers of 8 bits";
+  return nullptr;
+}
+
 ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args) {
   ScaledProduct p;
   p.a = view_of(*args.a);

@@ -55,6 +55,14 @@ struct BlockNumbers {
   const float *scales, *zeros;
 };
 
+// What belongs to the columns of y, where oneDNN computes the sums. They can be read beyond the
+// last column, for a whole vector.
+struct ColumnNumbers {
+  float* scales;
+  int32_t* zeros = nullptr;
+  int32_t* sums = nullptr;  // The sums of b less its zero points; NULL if a has no zero points.
+};
+
 // Rows of a from `row` on, and the row of codes with which they are multiplied.
 struct ScaledFactors {
   int64_t row;

@@ -63,7 +63,9 @@ set(library_kernel_sources
 # The sources of the kernels that the cpu backend alone has.
 set(cpu_kernel_sources
   matmul_scaled.cpp
+  scaled_finish.cpp
   scaled_library.cpp
+  scaled_panels.cpp
   scaled_product.cpp
   scaled_rows.cpp
 )

@@ -1,4 +1,5 @@
-// The cases whose weight is constant. The registry prepares them, as for a host that has a graph.
+// The cases whose weight is constant, and attention with a window, which the runtime does not have.
+// The registry prepares them, as for a host that has a graph.
 #include <string>
 #include <utility>
 
@@ -41,6 +42,25 @@ void add_convolution(std::vector<Case>& cases, const std::string& name, const Sh
        }});
 }
 
+// Attention of 8 heads in which a query sees the `window` keys up to its own, or all of those if
+// `window` is 0.
+void add_causal_attention(std::vector<Case>& cases, const std::string& name, int64_t queries,
+                          int64_t window) {
+  const Shape shape = {1, 8, queries, 64};
+  const auto n = static_cast<double>(queries), w = static_cast<double>(window);
+  const double keys = window == 0 ? n * (n + 1) / 2 : n * w - w * (w - 1) / 2;
+  cases.push_back({name, 16 * size_of(shape), 4 * 8 * 64 * keys, [=] {
+                     std::vector<Tensor> t = {input(shape), input(shape, 1), input(shape, 2),
+                                              zeros(shape, BP_F32)};
+                     bp_sdpa_args args{
+                         .q = t[0].get(), .k = t[1].get(), .v = t[2].get(), .y = t[3].get()};
+                     args.scale = 0.125;
+                     args.causal = BP_SDPA_CAUSAL_TOP_LEFT;
+                     args.window_left = window;
+                     return ready(BP_OP_SDPA, args, std::move(t), false);
+                   }});
+}
+
 }  // namespace
 
 void add_prepared_cases(std::vector<Case>& cases) {
@@ -53,6 +73,8 @@ void add_prepared_cases(std::vector<Case>& cases) {
                   {1, 128, 28, 28}, {128, 128, 3, 3}, 1, 1);
   add_convolution(cases, "convolution f32 1x512x7x7, 512 of 3x3, weight constant", {1, 512, 7, 7},
                   {512, 512, 3, 3}, 1, 1);
+  add_causal_attention(cases, "attention f32 8x2048x64, causal", 2048, 0);
+  add_causal_attention(cases, "attention f32 8x2048x64, causal, window of 256", 2048, 256);
 }
 
 }  // namespace bp::bench

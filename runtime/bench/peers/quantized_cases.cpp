@@ -56,7 +56,7 @@ Factor factor(const Shape& shape, int64_t s, const Stored& stored) {
   }
   const int64_t per_byte = 8 / bp_dtype_bits(stored.dtype);
   const Shape blocks = {shape[0], shape[1] / stored.block};
-  const double largest = stored.dtype == BP_I8 ? 127 : 7;
+  const double largest = stored.dtype == BP_I8 ? 127 : stored.dtype == BP_F8E4M3FN ? 448 : 7;
   made.codes = Codes(zeros({shape[0], shape[1] / per_byte}, BP_U8), stored.dtype);
   made.scale = full(blocks, kLargestInput / largest, BP_F32);
   quantize_into(made.codes, input(shape, s), made.scale);
@@ -134,6 +134,18 @@ void add_quantized_cases(std::vector<Case>& cases) {
   add(cases, "matmul_scaled i8 by i4 1x4096x4096, groups of 32", decode, kLongI8Rows, kI4Groups);
   add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32", decode, {BP_F32}, kI4Groups);
   add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32 with zeros", decode, {BP_F32},
+      kI4GroupsWithZeros);
+  constexpr Stored kF8Rows = {BP_F8E4M3FN, 4096};
+  const Shape some_rows = {64, 4096, 4096};
+  add(cases, "matmul_scaled f32 by e4m3 1x4096x4096, per channel", decode, {BP_F32}, kF8Rows);
+  add(cases, "matmul_scaled bf16 by e4m3 1x4096x4096, per channel", decode, {BP_BF16}, kF8Rows);
+  add(cases, "matmul_scaled bf16 by i4 1x4096x4096, groups of 32", decode, {BP_BF16}, kI4Groups);
+  add(cases, "matmul_scaled bf16 by i4 1x4096x4096, groups of 32 with zeros", decode, {BP_BF16},
+      kI4GroupsWithZeros);
+  add(cases, "matmul_scaled f32 by e4m3 64x4096x4096, per channel", some_rows, {BP_F32}, kF8Rows);
+  add(cases, "matmul_scaled f32 by i4 64x4096x4096, groups of 32 with zeros", some_rows, {BP_F32},
+      kI4GroupsWithZeros);
+  add(cases, "matmul_scaled bf16 by i4 64x4096x4096, groups of 32 with zeros", some_rows, {BP_BF16},
       kI4GroupsWithZeros);
   add(cases, "matmul_scaled bf16 by i8 1x4096x4096, per channel", decode, {BP_BF16}, kLongI8Rows);
 }

@@ -215,7 +215,19 @@ def attention():
     case("attention f32 8x1024x64", over(lambda: qkv("f32"), forward(False)))
     case("attention bf16 8x1024x64, causal", over(lambda: qkv("bf16"), forward(True)))
     case("attention backward f32 8x1024x64, causal", attention_backward)
+    case("attention f32 8x2048x64, causal", lambda: windowed_attention(0))
+    case("attention f32 8x2048x64, causal, window of 256", lambda: windowed_attention(256))
     case("rope f32 8x12x512x64", rope)
+
+
+def windowed_attention(window):
+    """Attention in which a query sees the `window` keys up to its own, or all of those for 0."""
+    q, k, v = (x((1, 8, 2048, 64), s) for s in range(3))
+    if window == 0:
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    i = torch.arange(2048)
+    mask = (i[None, :] <= i[:, None]) & (i[None, :] > i[:, None] - window)
+    return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 def attention_backward():
