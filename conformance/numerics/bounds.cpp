@@ -53,7 +53,7 @@ Numerics resolve_numerics(const bp_numerics* declared, bp_dtype dtype) {
   if (declared->accumulator_bits != 0) {
     numerics.accumulator = std::ldexp(1.0, -static_cast<int>(declared->accumulator_bits));
   }
-  constexpr double kProducts[] = {0, 0x1p-10, 0x1p-7, 0x1p-21};
+  constexpr double kProducts[] = {0, 0x1p-10, 0x1p-7, 0x1.8p-15};
   if (declared->products < 4) numerics.product = kProducts[declared->products];
   numerics.faithful = declared->rounding == BP_ROUNDING_FAITHFUL;
   numerics.flush_inputs = (declared->flush & BP_FLUSH_INPUTS) != 0;

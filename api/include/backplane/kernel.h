@@ -134,7 +134,14 @@ typedef struct bp_numerics {
   uint32_t math;             /* A BP_MATH_* value. */
   uint32_t tie;              /* A BP_TIE_* value: which of several equal extremes has the index. */
 } bp_numerics;
-enum { BP_PRODUCTS_NATIVE = 0, BP_PRODUCTS_TF32 = 1, BP_PRODUCTS_BF16 = 2, BP_PRODUCTS_BF16X3 = 3 };
+/* How products of f32 are made. The numbers say how far a product may be off, relative to itself. */
+enum {
+  BP_PRODUCTS_NATIVE = 0, /* Of the operands as they are. */
+  BP_PRODUCTS_TF32 = 1,   /* Of operands that are rounded to 11 bits: 2^-10. */
+  BP_PRODUCTS_BF16 = 2,   /* Of operands that are rounded to bf16: 2^-7. */
+  BP_PRODUCTS_BF16X3 = 3  /* An operand is the sum of two bf16, and the product of the two smaller
+                             parts is left out: 3 * 2^-16. */
+};
 enum { BP_ROUNDING_NEAREST_EVEN = 0, BP_ROUNDING_FAITHFUL = 1 };
 enum { BP_FLUSH_INPUTS = 1u << 0, BP_FLUSH_OUTPUTS = 1u << 1 };
 enum { BP_OVERFLOW_IEEE = 0, BP_OVERFLOW_SATURATE = 1, BP_OVERFLOW_NAN = 2 };
