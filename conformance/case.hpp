@@ -97,6 +97,17 @@ struct Result {
 // The name of the detail that a result has if the device was lost.
 constexpr const char* kLostDetail = "device";
 
+// The name of the detail with all tags of a case that has several, if its finding names none. The
+// requirement that was broken is one of these.
+constexpr const char* kTagsDetail = "tags";
+
+// The details that say more about a wrong result: what the values of the wrong elements have in
+// common, where the elements lie, what the worst of them was computed from, and the call.
+constexpr const char* kValueDetail = "value";
+constexpr const char* kPlaceDetail = "place";
+constexpr const char* kInputsDetail = "inputs";
+constexpr const char* kCallDetail = "call";
+
 // The name of the detail with the reasons for a fallback: a line for each kernel that was not
 // taken.
 constexpr const char* kWhyFallback = "why_fallback";
@@ -150,11 +161,20 @@ class Context {
   void expect(bool holds, std::string_view what) {
     if (!holds) add(Finding{std::string(what), "", ""});
   }
+  // A status is compared with a constant, such as BP_OK, and not with bp_status{BP_OK}: bp_status
+  // is an integer like those of counts, and only the type of the constants says that both are
+  // statuses.
   template <typename A, typename B>
   void expect_eq(const A& got, const B& want, std::string_view what) {
-    if (got == want) return;
-    add(Finding{std::string(what) + ": got " + text(got) + ", expected " + text(want), "", ""});
+    if constexpr (std::is_same_v<B, decltype(BP_OK)>) {
+      expect_status(got, want, what);
+    } else if (!(got == want)) {
+      add(Finding{std::string(what) + ": got " + text(got) + ", expected " + text(want), "", ""});
+    }
   }
+
+  // Compares statuses, and names them in the message.
+  void expect_status(bp_status got, bp_status want, std::string_view what);
 
   // Requires that `status` is `want` and that the failing call left a text, and removes the text.
   void expect_refused(bp_status status, bp_status want, std::string_view what);
@@ -219,9 +239,7 @@ class Context {
 
   template <typename T>
   static std::string text(const T& value) {
-    if constexpr (std::is_same_v<T, bp_status>) {
-      return std::to_string(value) + " (" + bp_status_name(value) + ")";
-    } else if constexpr (requires(std::ostream & out) { out << value; }) {
+    if constexpr (requires(std::ostream & out) { out << value; }) {
       std::ostringstream out;
       if constexpr (kIsByte<T>) {
         out << static_cast<int>(value);

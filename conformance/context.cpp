@@ -31,6 +31,12 @@ constexpr OutcomeRow kOutcomes[] = {
     {Outcome::kHarnessError, "HarnessError", Count::kFailed},
 };
 
+std::string joined(const std::vector<std::string>& tags) {
+  std::string text;
+  for (const std::string& tag : tags) text += (text.empty() ? "" : ", ") + tag;
+  return text;
+}
+
 }  // namespace
 
 const char* outcome_name(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)].name; }
@@ -57,10 +63,18 @@ uint64_t case_seed(std::string_view id, uint64_t seed) {
   return hash ^ (hash >> 31);
 }
 
+void Context::expect_status(bp_status got, bp_status want, std::string_view what) {
+  if (got == want) return;
+  const auto text_of = [](bp_status status) {
+    return std::to_string(status) + " (" + bp_status_name(status) + ")";
+  };
+  add(Finding{std::string(what) + ": got " + text_of(got) + ", expected " + text_of(want), "", ""});
+}
+
 void Context::expect_refused(bp_status status, bp_status want, std::string_view what) {
   const std::string text_of_call = bp_error_text();
   bp_error_clear();
-  expect_eq(status, want, what);
+  expect_status(status, want, what);
   if (status != BP_OK && text_of_call.empty()) {
     add(Finding{std::string(what) + ": the call failed without an error text", "", "ERROR-1"});
   }
@@ -117,14 +131,23 @@ Result run_case(const Case& which, Context& context) {
     result.message = findings.front().message;
     result.cause = findings.front().cause;
     result.tag = findings.front().tag;
-    for (size_t i = 1; i < findings.size(); ++i) result.notes.push_back(findings[i].message);
-  }
-  if (result.tag.empty() && !which.tags.empty()) result.tag = which.tags.front();
-  for (const std::string& warning : context.warnings_) {
-    (result.message.empty() ? result.message : result.notes.emplace_back()) = warning;
+    for (size_t i = 1; i < findings.size(); ++i) {
+      const Finding& also = findings[i];
+      const bool has_own_tag = !also.tag.empty() && also.tag != result.tag;
+      result.notes.push_back(also.message + (has_own_tag ? " [" + also.tag + "]" : ""));
+    }
   }
   result.metrics = std::move(context.metrics_);
   result.details = std::move(context.details_);
+  if (result.tag.empty() && !which.tags.empty()) {
+    result.tag = which.tags.front();
+    if (count_of(outcome) == Count::kFailed && which.tags.size() > 1) {
+      result.details[kTagsDetail] = joined(which.tags);
+    }
+  }
+  for (const std::string& warning : context.warnings_) {
+    (result.message.empty() ? result.message : result.notes.emplace_back()) = warning;
+  }
   return result;
 }
 

@@ -30,6 +30,28 @@ TEST(RunCase, GoesOnAfterAFindingAndKeepsTheFirstAsMessage) {
   EXPECT_EQ(result.tag, "STREAM-1");
 }
 
+TEST(RunCase, NamesStatusesAndPrintsCountsAsNumbers) {
+  const Result statuses = run([](Context& t) { t.expect_eq(bp_status{4}, BP_OK, "synchronize"); });
+  EXPECT_EQ(statuses.message, "synchronize: got 4 (device lost), expected 0 (ok)");
+  const Result counts = run([](Context& t) { t.expect_eq(int32_t{4}, 2, "nodes"); });
+  EXPECT_EQ(counts.message, "nodes: got 4, expected 2");
+}
+
+TEST(RunCase, ListsAllTagsIfAFindingNamesNone) {
+  const Result open = run([](Context& t) { t.expect(false, "order"); });
+  EXPECT_EQ(open.tag, "STREAM-1");
+  EXPECT_EQ(open.details.at(kTagsDetail), "STREAM-1, ERROR-1");
+  const Result named = run([](Context& t) {
+    t.add({"text", "", "ERROR-1"});
+    t.add({"order", "", "STREAM-7"});
+  });
+  EXPECT_EQ(named.tag, "ERROR-1");
+  EXPECT_FALSE(named.details.contains(kTagsDetail));
+  EXPECT_EQ(named.notes, std::vector<std::string>{"order [STREAM-7]"});
+  const Result right = run([](Context&) {});
+  EXPECT_TRUE(right.details.empty());
+}
+
 TEST(RunCase, EndsAtAFailedRequirement) {
   bool was_reached = false;
   const Result result = run([&](Context& t) {

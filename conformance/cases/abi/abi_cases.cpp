@@ -32,7 +32,7 @@ void expect_refused(Context& t, const PluginEntry& entry, TestHost& host,
                     const bp_entry_request& request, const std::string& what) {
   bp_entry_reply reply = reply_without_majors();
   const bp_status status = entry.get()(&request, &reply);
-  t.expect_eq(status, bp_status{BP_INCOMPATIBLE}, what);
+  t.expect_eq(status, BP_INCOMPATIBLE, what);
   const std::string text = host.take_text();
   t.expect(!text.empty(), what + ": the refusal has a text");
   t.expect(text.find("0.") != std::string::npos, what + ": the text says which version it serves");
@@ -75,8 +75,7 @@ void majors_are_told(Context& t) {
   if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
   t.require(status == BP_OK, "the entry: " + host.take_text());
   expect_own_major(t, reply, "a reply that is BP_OK");
-  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
-              "shutdown");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), BP_OK, "shutdown");
 }
 
 void newer_host_is_served(Context& t) {
@@ -95,8 +94,7 @@ void newer_host_is_served(Context& t) {
   t.require(status == BP_OK, "a host that serves newer minors as well: " + host.take_text());
   t.expect_eq(reply.abi_major, uint32_t{BP_ABI_MAJOR}, "the major that was chosen");
   t.expect(reply.abi_minor <= later.known.abi_minor, "the minor is within the host's range");
-  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
-              "shutdown");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), BP_OK, "shutdown");
 }
 
 // Two hosts in one process work in turn. The end of one does not affect the other.
@@ -117,14 +115,14 @@ void instances_are_independent(Context& t) {
   bp_block *a = nullptr, *b = nullptr;
   t.require_ok(bp_block_allocate(&t.target(), nullptr, 1000, &a), "a block of the first");
   t.require_ok(bp_block_allocate(&second, nullptr, 1000, &b), "a block of the second");
-  t.expect_eq(bp_block_free(b), bp_status{BP_OK}, "free of the second");
+  t.expect_eq(bp_block_free(b), BP_OK, "free of the second");
   t.require_ok(bp_registry_unload(other, plugin, UINT64_MAX), "unload of the second");
   const OwnedStream stream = make_stream(t);
   bp_buffer_ref ref = a->ref;
   const std::vector<uint8_t> bytes = random_bytes(t, ref.size_bytes);
   write(t, stream.get(), ref, bytes);
   t.expect(read(t, stream.get(), ref) == bytes, "the first works when the second has ended");
-  t.expect_eq(bp_block_free(a), bp_status{BP_OK}, "free of the first");
+  t.expect_eq(bp_block_free(a), BP_OK, "free of the first");
 }
 
 void shutdown_gives_host_memory_back(Context& t) {
@@ -136,8 +134,7 @@ void shutdown_gives_host_memory_back(Context& t) {
     const bp_status status = entry.get()(&r, &reply);
     if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
     t.require(status == BP_OK, "the entry: " + host.take_text());
-    t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
-                "shutdown");
+    t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), BP_OK, "shutdown");
     t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
   }
 }

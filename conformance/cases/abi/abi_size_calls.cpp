@@ -20,7 +20,7 @@ bp_status create_and_end(Context& t, Create create, End end) {
   Handle* handle = t.sentinel<Handle>();
   const bp_status status = create(&handle);
   if (status == BP_OK) {
-    t.expect_eq(end(handle), bp_status{BP_OK}, "the end of the handle that the call made");
+    t.expect_eq(end(handle), BP_OK, "the end of the handle that the call made");
   } else {
     t.expect_eq(handle, t.sentinel<Handle>(), "the out parameter after a failure");
   }
@@ -295,8 +295,7 @@ struct Meeting {
     const bp_status status = entry.get()(request, reply);
     if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
     if (status != BP_OK) return status;
-    t.expect_eq(reply->backend->shutdown(reply->backend->self, UINT64_MAX), bp_status{BP_OK},
-                "shutdown");
+    t.expect_eq(reply->backend->shutdown(reply->backend->self, UINT64_MAX), BP_OK, "shutdown");
     return status;
   }
 
@@ -346,7 +345,7 @@ SizedCall make_bp_registrar(Context& t) {
         const bp_backend& backend = *reply.backend;
         const bp_status status = backend.register_all(backend.self, at);
         offers->tables.clear();
-        t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), bp_status{BP_OK}, "shutdown");
+        t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), BP_OK, "shutdown");
         return status;
       });
 }

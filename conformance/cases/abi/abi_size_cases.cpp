@@ -109,7 +109,7 @@ void expect_status(Context& t, const Row& row, const Variation& v, bp_status sta
     return;
   }
   const std::string words = status == BP_OK ? "" : std::string(": ") + bp_error_text();
-  t.expect_eq(status, v.want, what + words);
+  t.expect_status(status, v.want, what + words);
   bp_error_clear();
 }
 

@@ -150,10 +150,10 @@ void offers_are_whole(Context& t) {
   t.require(status == BP_OK, "the entry: " + host.take_text());
   const bp_backend& backend = *reply.backend;
   check_offer(t, &backend, "bp_backend", BP_STRUCT_BACKEND);
-  t.expect_eq(backend.register_all(backend.self, &registrar), bp_status{BP_OK}, "register_all");
+  t.expect_eq(backend.register_all(backend.self, &registrar), BP_OK, "register_all");
   t.expect(!offers.tables.empty(), "register_all adds something");
   for (const bp_struct_header* offer : offers.tables) check_registered(t, *offer);
-  t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), bp_status{BP_OK}, "shutdown");
+  t.expect_eq(backend.shutdown(backend.self, UINT64_MAX), BP_OK, "shutdown");
 }
 
 // ---- Offers that calls hand out or take --------------------------------------------------------
@@ -269,7 +269,7 @@ void stores_of_other_builds(Context& t) {
     const std::string what = std::string("create with a bp_store ") + build.what;
     if (status == BP_OK) continue;
     if (build.is_readable) {
-      t.expect_eq(status, bp_status{BP_OK}, what + ": " + bp_error_text());
+      t.expect_eq(status, BP_OK, what + ": " + bp_error_text());
       bp_error_clear();
     } else {
       t.expect_refused(status, BP_INCOMPATIBLE, what);

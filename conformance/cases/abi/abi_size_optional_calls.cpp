@@ -125,7 +125,7 @@ struct Program {
 void end_executable(Context& t, bp_status status, bp_executable* executable) {
   const bp_compiler_ops& compiler = *t.target().compiler;
   if (status == BP_OK) {
-    t.expect_eq(compiler.release(compiler.self, executable), bp_status{BP_OK}, "release");
+    t.expect_eq(compiler.release(compiler.self, executable), BP_OK, "release");
   } else {
     t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
   }
@@ -312,7 +312,7 @@ SizedCall make_bp_process_group_ops_create(Context& t) {
     bp_process_group* group = t.sentinel<bp_process_group>();
     const bp_status status = groups.create(groups.self, at, &group);
     if (status == BP_OK) {
-      t.expect_eq(groups.destroy(groups.self, group), bp_status{BP_OK}, "destroy");
+      t.expect_eq(groups.destroy(groups.self, group), BP_OK, "destroy");
     } else {
       t.expect_eq(group, t.sentinel<bp_process_group>(), "out_groups after a failure");
     }
@@ -364,7 +364,7 @@ bp_status export_to(Context& t, bp_semaphore* semaphore, bp_external_handle* out
 bp_status end_made(Context& t, bp_status status, bp_semaphore* made) {
   const bp_semaphore_ops& ops = *t.target().semaphores;
   if (status == BP_OK) {
-    t.expect_eq(ops.destroy(ops.self, made), bp_status{BP_OK}, "destroy");
+    t.expect_eq(ops.destroy(ops.self, made), BP_OK, "destroy");
   } else {
     t.expect_eq(made, t.sentinel<bp_semaphore>(), "out_semaphore after a failure");
   }

@@ -6,6 +6,7 @@
 #include "conformance/cases/fixtures/rank_group.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/numerics/dtype.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -85,8 +86,9 @@ void check_bound(Context& t, RankGroup& g, Numbers n) {
       const double error = abs(DoubleDouble(got[i]) - exact.result).hi;
       const double bound = collective_bound(n.dtype, g.size(), exact.magnitude);
       if (error <= bound) continue;
-      t.add({describe(n, rank, i) + " is " + std::to_string(got[i]) + ", off by " +
-                 std::to_string(error) + " where " + std::to_string(bound) + " is allowed",
+      t.add({describe(n, rank, i) + " is " + short_text(got[i], 17) + ", not " +
+                 short_text(exact.result.hi, 17) + ": off by " + short_text(error, 3) + " where " +
+                 short_text(bound, 3) + " is allowed",
              "values", ""});
       break;
     }

@@ -94,7 +94,7 @@ void abort_ends_waiting_work_and_a_new_group_works(Context& t) {
     std::thread waiter([&] { seen = g.outcome(0); });
     t.expect_eq(g.ops().abort(g.ops().self, g.group(0)), BP_OK, "abort beside a waiting thread");
     waiter.join();
-    t.expect_eq(seen, bp_status{BP_ABORTED}, "the stream of the waiting rank");
+    t.expect_eq(seen, BP_ABORTED, "the stream of the waiting rank");
     t.expect_refused(g.ops().status(g.ops().self, g.group(1)), BP_ABORTED, "status");
     t.expect_refused(g.submit({sum_in_place(g, 1)}), BP_ABORTED, "a later call");
   }
@@ -188,7 +188,7 @@ void each_table_makes_the_groups_that_name_it(Context& t) {
       t.require_ok(ops.create(ops.self, &alone.desc, &group),
                    std::string("create of ") + ops.name + " for " +
                        (name == nullptr ? "NULL" : "\"" + std::string(name) + "\""));
-      t.expect_eq(ops.destroy(ops.self, group), bp_status{BP_OK}, "destroy");
+      t.expect_eq(ops.destroy(ops.self, group), BP_OK, "destroy");
     }
     const std::string other = std::string(ops.name) + "_of_nobody";
     alone.desc.table_name = other.c_str();

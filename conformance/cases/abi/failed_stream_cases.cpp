@@ -53,7 +53,7 @@ void stops_what_has_no_work(Context& t, Provocation& provocation) {
           "a wait for an event never recorded");
   const bp_status launched = launch_nothing(t, stream.get());
   bp_error_clear();
-  t.expect_eq(launched, bp_status{BP_STREAM_FAILED}, "a launch without elements");
+  t.expect_eq(launched, BP_STREAM_FAILED, "a launch without elements");
   t.expect_refused(status_of(t, stream.get()), provocation.failure(), "status");
 }
 
@@ -65,11 +65,11 @@ void lets_go_on_what_asks_or_ends(Context& t, Provocation& provocation) {
   const OwnedEvent event = make_event(t);
   OwnedBuffer buffer = make_buffer(t, kSize);
   uint32_t done = 0;
-  t.expect_eq(streams.query(streams.self, stream.get(), &done), bp_status{BP_OK}, "query");
+  t.expect_eq(streams.query(streams.self, stream.get(), &done), BP_OK, "query");
   t.expect_eq(done, 1u, "query of a failed stream");
-  t.expect_eq(streams.flush(streams.self, stream.get()), bp_status{BP_OK}, "flush");
-  t.expect_eq(events.record(events.self, event.get(), stream.get()), bp_status{BP_OK}, "record");
-  t.expect_eq(memory.deallocate(memory.self, buffer.release(), stream.get()), bp_status{BP_OK},
+  t.expect_eq(streams.flush(streams.self, stream.get()), BP_OK, "flush");
+  t.expect_eq(events.record(events.self, event.get(), stream.get()), BP_OK, "record");
+  t.expect_eq(memory.deallocate(memory.self, buffer.release(), stream.get()), BP_OK,
               "free behind the work of a failed stream");
   const bp_allocate_desc desc{.struct_size = sizeof(desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
@@ -79,9 +79,8 @@ void lets_go_on_what_asks_or_ends(Context& t, Provocation& provocation) {
   bp_buffer* ordered = nullptr;
   const bp_status allocated = memory.allocate(memory.self, t.target().device, &desc, &ordered);
   if (allocated != BP_UNSUPPORTED) {
-    t.expect_eq(allocated, bp_status{BP_OK}, "allocate in the order of a failed stream");
-    t.expect_eq(memory.deallocate(memory.self, ordered, stream.get()), bp_status{BP_OK},
-                "deallocate of it");
+    t.expect_eq(allocated, BP_OK, "allocate in the order of a failed stream");
+    t.expect_eq(memory.deallocate(memory.self, ordered, stream.get()), BP_OK, "deallocate of it");
   }
   bp_error_clear();
   t.expect_refused(status_of(t, stream.get()), provocation.failure(), "status");
@@ -102,7 +101,7 @@ void bad_data_are_told_by_name_and_place(Context& t) {
   for (const std::unique_ptr<Provocation>& way : provocations(t)) {
     const std::optional<BadElement> bad = way->bad_element();
     if (!bad) continue;
-    t.expect_eq(way->failure(), bp_status{BP_DATA_FAILURE}, way->name());
+    t.expect_eq(way->failure(), BP_DATA_FAILURE, way->name());
     const OwnedStream stream = failed_stream(t, *way);
     static_cast<void>(status_of(t, stream.get()));
     const std::string text = bp_error_text();

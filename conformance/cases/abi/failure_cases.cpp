@@ -66,13 +66,13 @@ void stays_on_its_stream(Context& t, Provocation& provocation) {
   const bp_device_ops& devices = *t.target().devices;
   uint8_t value = 1;
   for (bp_stream* stream : {before.get(), behind.get(), t.target().default_stream}) {
-    t.expect_eq(status_of(t, stream), bp_status{BP_OK}, "status of another stream");
-    t.expect_eq(synchronize(t, stream), bp_status{BP_OK}, "synchronize of another stream");
+    t.expect_eq(status_of(t, stream), BP_OK, "status of another stream");
+    t.expect_eq(synchronize(t, stream), BP_OK, "synchronize of another stream");
     t.require_ok(fill(t, stream, range(buffer, 0, kSize), ++value), "fill on another stream");
     t.expect(read(t, stream, range(buffer, 0, kSize)) == all(value),
              "the bytes that another stream wrote");
   }
-  t.expect_eq(devices.synchronize(devices.self, t.target().device, kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(devices.synchronize(devices.self, t.target().device, kTimeoutNs), BP_OK,
               "synchronize of the device");
   t.expect_refused(status_of(t, failed.get()), provocation.failure(), "status of the failed one");
 }
@@ -122,7 +122,7 @@ void ends_with_clear_failure(Context& t, Provocation& provocation) {
     provocation.submit(stream.get());
     t.expect_refused(synchronize(t, stream.get()), provocation.failure(), "synchronize");
     t.require_ok(streams.clear_failure(streams.self, stream.get()), "clear_failure");
-    t.expect_eq(status_of(t, stream.get()), bp_status{BP_OK}, "status when cleared");
+    t.expect_eq(status_of(t, stream.get()), BP_OK, "status when cleared");
     t.require_ok(fill(t, stream.get(), range(buffer, 0, kSize), round), "fill when cleared");
     t.expect(read(t, stream.get(), range(buffer, 0, kSize)) == all(round), "it ran");
     t.require_ok(streams.clear_failure(streams.self, stream.get()), "clear_failure of nothing");
@@ -141,7 +141,7 @@ void travels_with_events(Context& t, Provocation& provocation) {
   t.require_ok(streams.wait_event(streams.self, second.get(), of_first.get()), "wait_event");
   t.require_ok(events.record(events.self, of_second.get(), second.get()), "record");
   t.require_ok(streams.wait_event(streams.self, third.get(), of_second.get()), "wait_event");
-  t.expect_eq(status_of(t, third.get()), bp_status{BP_OK}, "status while all are held back");
+  t.expect_eq(status_of(t, third.get()), BP_OK, "status while all are held back");
   gate.open();
   for (const OwnedStream* stream : {&third, &second, &first}) {
     t.expect_refused(synchronize(t, stream->get()), provocation.failure(),
@@ -156,7 +156,7 @@ void travels_with_events(Context& t, Provocation& provocation) {
   t.expect_refused(events.synchronize(events.self, of_first.get(), kTimeoutNs),
                    provocation.failure(), "an event keeps its own");
   t.require_ok(events.record(events.self, of_first.get(), first.get()), "record when cleared");
-  t.expect_eq(events.synchronize(events.self, of_first.get(), kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(events.synchronize(events.self, of_first.get(), kTimeoutNs), BP_OK,
               "synchronize of an event that was recorded again");
 }
 
@@ -195,7 +195,7 @@ void callback_gets_it_once(Context& t, Provocation& provocation) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     t.expect_eq(logs[i].runs.load(), 1, "runs of a callback");
-    t.expect_eq(logs[i].status.load(), expected[i], "the status that a callback gets");
+    t.expect_status(logs[i].status.load(), expected[i], "the status that a callback gets");
   }
 }
 
@@ -234,7 +234,7 @@ void first_failure_counts(Context& t, Provocation& provocation) {
   first.hold(stream.get());
   provocation.submit(stream.get());
   second.hold(stream.get());
-  t.expect_eq(status_of(t, stream.get()), bp_status{BP_OK}, "status while it is held back");
+  t.expect_eq(status_of(t, stream.get()), BP_OK, "status while it is held back");
   second.open(kOther);
   first.open();
   t.expect_refused(synchronize(t, stream.get()), provocation.failure(), "synchronize");
@@ -245,20 +245,19 @@ void destroy_succeeds_all_the_same(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedStream other = make_stream(t);
   OwnedStream failed = failed_stream(t, provocation);
-  t.expect_eq(streams.destroy(streams.self, failed.release()), bp_status{BP_OK},
-              "destroy of a failed stream");
+  t.expect_eq(streams.destroy(streams.self, failed.release()), BP_OK, "destroy of a failed stream");
   OwnedStream held = make_stream(t);
   Gate gate(t);
   gate.hold(held.get());
   provocation.submit(held.get());
-  t.expect_eq(streams.destroy(streams.self, held.release()), bp_status{BP_OK},
+  t.expect_eq(streams.destroy(streams.self, held.release()), BP_OK,
               "destroy of a stream that is about to fail");
   gate.open();
   finish(t, other.get(), "synchronize of another stream");
   const bp_device_ops& devices = *t.target().devices;
-  t.expect_eq(devices.synchronize(devices.self, t.target().device, kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(devices.synchronize(devices.self, t.target().device, kTimeoutNs), BP_OK,
               "synchronize of the device");
-  t.expect_eq(status_of(t, other.get()), bp_status{BP_OK}, "status of another stream");
+  t.expect_eq(status_of(t, other.get()), BP_OK, "status of another stream");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr int64_t kMostBlocks = 4000;  // An instance and a few handles need few
 void expect_made_or_out_of_memory(Context& t, TestHost& host, bp_status status, bool is_untouched,
                                   const std::string& what) {
   if (status == BP_OK) return;
-  t.expect_eq(status, bp_status{BP_OUT_OF_MEMORY}, what + " when the host has no memory");
+  t.expect_eq(status, BP_OUT_OF_MEMORY, what + " when the host has no memory");
   t.expect(!host.take_text().empty(), what + " leaves a text");
   t.expect(is_untouched, what + " leaves its out parameter alone");
 }
@@ -59,9 +59,9 @@ void every_block_of_the_host_may_be_refused(Context& t) {
         bp_device* const device = instance.device(t.target().index);
         if (device != nullptr) make_handles(t, instance, device, host);
       } else {
-        t.expect_eq(instance.status(), bp_status{BP_OUT_OF_MEMORY}, instance.problem());
+        t.expect_eq(instance.status(), BP_OUT_OF_MEMORY, instance.problem());
       }
-      t.expect_eq(instance.end(), bp_status{BP_OK}, "shutdown");
+      t.expect_eq(instance.end(), BP_OK, "shutdown");
     }
     const std::string where = ", where block " + std::to_string(index) + " was refused";
     t.expect_eq(host.block_count(), int64_t{0}, "blocks left after shutdown" + where);

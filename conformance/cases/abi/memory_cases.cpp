@@ -295,7 +295,7 @@ void late_copies_leave_host_memory_alone(Context& t) {
     t.expect_refused(held.copy(t, result, timeout_ns), BP_TIMEOUT,
                      "copy_to_host while the stream is held back");
   }
-  t.expect_eq(streams.status(streams.self, held.stream.get()), bp_status{BP_OK},
+  t.expect_eq(streams.status(streams.self, held.stream.get()), BP_OK,
               "the status of the stream after the timeouts");
   held.gate.open();
   finish(t, held.stream.get());

@@ -79,7 +79,7 @@ void destroy_ends_the_wrapping_alone(Context& t) {
   Gate gate(t);
   gate.hold(stream.get());
   fill(t, wrapped.get(), whole, 7);
-  t.expect_eq(streams.destroy(streams.self, wrapped.release()), bp_status{BP_OK},
+  t.expect_eq(streams.destroy(streams.self, wrapped.release()), BP_OK,
               "destroy of the wrapping while it is busy");
   expect_busy(t, stream.get(), "the stream that was wrapped");
   gate.open();

@@ -265,7 +265,7 @@ void correlation_ids_nest(Context& t) {
   work();  // The id is 0.
   t.expect_refused(profiler.pop_correlation(profiler.self), BP_INVALID_ARGUMENT,
                    "pop without a push");
-  t.expect_eq(elsewhere, bp_status{BP_INVALID_ARGUMENT}, "pop of an id that another thread pushed");
+  t.expect_eq(elsewhere, BP_INVALID_ARGUMENT, "pop of an id that another thread pushed");
   profile.stop();
   std::vector<uint64_t> ids;
   std::vector<Record> records = profile.records();

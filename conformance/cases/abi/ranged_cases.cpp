@@ -46,7 +46,7 @@ struct Sums {
 void expect_sums(Context& t, const OwnedExecutable& executable, int64_t length) {
   std::vector<RangedTensor> tensors = {{{length}, numbers(length, length)}, {{length}, {}}};
   const std::string what = "with " + std::to_string(length) + " elements: ";
-  t.expect_eq(run_ranged(t, executable, tensors), bp_status{BP_OK}, (what + "launch").c_str());
+  t.expect_eq(run_ranged(t, executable, tensors), BP_OK, (what + "launch").c_str());
   t.expect(tensors[1].elements == scaled(numbers(length, length), 3), what + "y = 3 x");
 }
 
@@ -105,7 +105,7 @@ void launches_with_other_extents_are_refused(Context& t) {
     const bp_status status = run_ranged(t, executable, tensors);
     return std::pair(status, std::string(bp_error_text()));
   };
-  t.expect_eq(launch(9, 18, 9).first, bp_status{BP_OK}, "the launch that is right");
+  t.expect_eq(launch(9, 18, 9).first, BP_OK, "the launch that is right");
   const struct {
     int64_t a, b, y;
     const char *extent, *number, *what;
@@ -121,7 +121,7 @@ void launches_with_other_extents_are_refused(Context& t) {
     expect_names(t, text, each.extent);
     expect_names(t, text, each.number);
   }
-  t.expect_eq(launch(2, 4, 2).first, bp_status{BP_OK}, "a launch after refusals");
+  t.expect_eq(launch(2, 4, 2).first, BP_OK, "a launch after refusals");
 }
 
 // Each formula is the length of a result: the sum that of a and 3 numbers behind each other, the

@@ -63,7 +63,7 @@ void failed_calls_leave_no_host_memory(Context& t) {
   t.expect_eq(use_device(instance, device, host), std::string(), "a use of the device");
   make_refused_calls(instance, device);
   t.expect_eq(use_device(instance, device, host), std::string(), "a use behind refused calls");
-  t.expect_eq(instance.end(), bp_status{BP_OK}, "shutdown");
+  t.expect_eq(instance.end(), BP_OK, "shutdown");
   t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
 }
 
@@ -83,9 +83,9 @@ void instances_end_in_any_order(Context& t) {
     RawInstance &early = first_ends_first ? a : b, &late = first_ends_first ? b : a;
     bp_device* const device = first_ends_first ? of_b : of_a;
     TestHost& host = hosts[first_ends_first ? 1 : 0];
-    t.expect_eq(early.end(), bp_status{BP_OK}, "shutdown of one");
+    t.expect_eq(early.end(), BP_OK, "shutdown of one");
     t.expect_eq(use_device(late, device, host), std::string(), "a use of the one that is left");
-    t.expect_eq(late.end(), bp_status{BP_OK}, "shutdown of the other");
+    t.expect_eq(late.end(), BP_OK, "shutdown of the other");
     for (const TestHost& each : hosts) {
       t.expect_eq(each.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
     }
@@ -127,12 +127,12 @@ void shutdown_can_run_out_of_time(Context& t) {
   t.require(blocker.has_begun(), "the callback begins");
   if (blocker.is_inline()) t.not_supported("all work ends in the call that submits it");
   for (const uint64_t timeout_ns : {uint64_t{0}, kMomentNs}) {
-    t.expect_eq(instance.end(timeout_ns), bp_status{BP_TIMEOUT}, "shutdown while a callback runs");
+    t.expect_eq(instance.end(timeout_ns), BP_TIMEOUT, "shutdown while a callback runs");
     t.expect(!host.take_text().empty(), "an error text of shutdown");
   }
   blocker.end();
   t.expect_eq(use_device(instance, device, host), std::string(), "a use behind the timeouts");
-  t.expect_eq(instance.end(kTimeoutNs), bp_status{BP_OK}, "shutdown when the work may end");
+  t.expect_eq(instance.end(kTimeoutNs), BP_OK, "shutdown when the work may end");
   t.expect(blocker.has_ended(), "the callback has ended before shutdown() returns");
   t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
 }
@@ -156,8 +156,7 @@ void host_table_is_read_to_its_size(Context& t) {
   const bp_status status = entry.get()(&request, &reply);
   if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
   t.require(status == BP_OK, "the entry: " + host.take_text());
-  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), bp_status{BP_OK},
-              "shutdown");
+  t.expect_eq(reply.backend->shutdown(reply.backend->self, UINT64_MAX), BP_OK, "shutdown");
   munmap(memory, 2 * page);
 }
 
@@ -173,8 +172,8 @@ void reply_is_written_to_its_size(Context& t) {
   const bp_status status = entry.get()(&request, &guarded.reply);
   if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
   t.require(status == BP_OK, "the entry: " + host.take_text());
-  t.expect_eq(guarded.reply.backend->shutdown(guarded.reply.backend->self, UINT64_MAX),
-              bp_status{BP_OK}, "shutdown");
+  t.expect_eq(guarded.reply.backend->shutdown(guarded.reply.backend->self, UINT64_MAX), BP_OK,
+              "shutdown");
   for (size_t i = 0; i < sizeof(guarded.behind); ++i) {
     if (guarded.behind[i] == 0x5A) continue;
     t.fail({"byte " + std::to_string(i) + " behind the reply was written", "overrun", "SIZE-2"});

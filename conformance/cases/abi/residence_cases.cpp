@@ -61,14 +61,13 @@ void unloaded_executables_hold_nothing(Context& t) {
   t.expect_eq(info.is_loaded, 0u, "is_loaded after unload()");
   t.expect_eq(info.constant_bytes + info.shared_constant_bytes, uint64_t{0},
               "the device memory after unload()");
-  t.expect_eq(unload(t, executable), bp_status{BP_OK}, "a second unload()");
+  t.expect_eq(unload(t, executable), BP_OK, "a second unload()");
   t.expect_refused(runner.launch(), BP_UNSUPPORTED, "a launch of an unloaded executable");
   t.expect_refused(compiler.load(compiler.self, executable.get(), nullptr), BP_NOT_FOUND,
                    "a load() without the constant of a key");
   t.expect_eq(info_of(t, executable).is_loaded, 0u, "is_loaded after a load() that failed");
   t.require_ok(compiler.load(compiler.self, executable.get(), weighted.program()), "load");
-  t.expect_eq(compiler.load(compiler.self, executable.get(), nullptr), bp_status{BP_OK},
-              "a second load()");
+  t.expect_eq(compiler.load(compiler.self, executable.get(), nullptr), BP_OK, "a second load()");
   t.require_ok(runner.launch(), "launch after load()");
   t.expect(weighted.is_right(runner.output()), "the result after load()");
 }
@@ -96,7 +95,7 @@ void captured_executables_stay_loaded(Context& t) {
     replay(t, instance, runner.stream());
     t.expect(weighted.is_right(runner.output()), "the result of the replay");
   }
-  t.expect_eq(unload(t, executable), bp_status{BP_OK}, "unload() after the instance has ended");
+  t.expect_eq(unload(t, executable), BP_OK, "unload() after the instance has ended");
 }
 
 // Returns the description of the device. Ends the case as NotSupported if there is none.

@@ -48,7 +48,7 @@ void null_arguments_are_refused(Context& t) {
 
 void destroy_accepts_null(Context& t) {
   const bp_semaphore_ops& ops = semaphore_table(t);
-  t.expect_eq(ops.destroy(ops.self, nullptr), bp_status{BP_OK}, "semaphore.destroy(NULL)");
+  t.expect_eq(ops.destroy(ops.self, nullptr), BP_OK, "semaphore.destroy(NULL)");
 }
 
 // A reader waits before anybody signals. The writer is held back and signals behind its work.
@@ -84,18 +84,18 @@ void value_rises_behind_the_work(Context& t) {
   t.expect_eq(value_of(t, s), uint64_t{10}, "the value while the stream is held back");
   t.expect_refused(wait_for(t, s, 11, kMomentNs), BP_TIMEOUT, "synchronize for a moment");
   gate.open();
-  t.expect_eq(wait_for(t, s, 11), bp_status{BP_OK}, "synchronize");
+  t.expect_eq(wait_for(t, s, 11), BP_OK, "synchronize");
   t.expect_eq(value_of(t, s), uint64_t{20}, "the value at the end");
 }
 
 void wait_with_a_timeout_ends(Context& t) {
   const OwnedSemaphore s = make_semaphore(t, 5);
-  t.expect_eq(wait_for(t, s, 5, 0), bp_status{BP_OK}, "synchronize that looks, for the value");
-  t.expect_eq(wait_for(t, s, 0, 0), bp_status{BP_OK}, "synchronize that looks, for 0");
+  t.expect_eq(wait_for(t, s, 5, 0), BP_OK, "synchronize that looks, for the value");
+  t.expect_eq(wait_for(t, s, 0, 0), BP_OK, "synchronize that looks, for 0");
   t.expect_refused(wait_for(t, s, 6, 0), BP_TIMEOUT, "synchronize that looks, for a later value");
   t.expect_refused(wait_for(t, s, UINT64_MAX, kMomentNs), BP_TIMEOUT, "synchronize for a moment");
   signal(t, s, UINT64_MAX);
-  t.expect_eq(wait_for(t, s, UINT64_MAX, UINT64_MAX), bp_status{BP_OK}, "synchronize at the end");
+  t.expect_eq(wait_for(t, s, UINT64_MAX, UINT64_MAX), BP_OK, "synchronize at the end");
 }
 
 void values_only_rise(Context& t) {
@@ -133,7 +133,7 @@ void failed_stream_signals_its_failure(Context& t) {
   submit_signal(t, failed, s, 3);
   t.expect_refused(wait_for(t, s, 3), BP_ABORTED, "synchronize for the value of the failure");
   t.expect_eq(value_of(t, s), uint64_t{3}, "the value that a failed stream signals");
-  t.expect_eq(wait_for(t, s, 1), bp_status{BP_OK}, "synchronize for an earlier value");
+  t.expect_eq(wait_for(t, s, 1), BP_OK, "synchronize for an earlier value");
   t.expect_refused(wait_for(t, s, 4, kMomentNs), BP_TIMEOUT, "synchronize for a later value");
   const OwnedStream later = make_failed_stream(t, BP_INTERNAL);
   submit_signal(t, later, s, 4);
@@ -168,7 +168,7 @@ void cleared_failure_is_gone(Context& t) {
   t.expect_refused(wait_for(t, s, 1), BP_ABORTED, "synchronize before clear_failure");
   submit_wait(t, waiter, s, 2);
   t.require_ok(ops.clear_failure(ops.self, s.get()), "clear_failure");
-  t.expect_eq(wait_for(t, s, 1), bp_status{BP_OK}, "synchronize behind clear_failure");
+  t.expect_eq(wait_for(t, s, 1), BP_OK, "synchronize behind clear_failure");
   signal(t, s, 2);
   finish(t, waiter.get(), "synchronize of a stream whose wait ends behind clear_failure");
   const OwnedStream again = make_failed_stream(t, BP_INTERNAL);
@@ -190,7 +190,7 @@ void submitted_work_outlives_the_semaphore(Context& t) {
   submit_signal(t, writer, s, 1);
   submit_wait(t, reader, s, 1);
   const bp_semaphore_ops& ops = semaphore_table(t);
-  t.expect_eq(ops.destroy(ops.self, s.release()), bp_status{BP_OK}, "destroy");
+  t.expect_eq(ops.destroy(ops.self, s.release()), BP_OK, "destroy");
   copy(t, reader.get(), to, from);
   gate.open();
   t.expect(read(t, reader.get(), to) == bytes_of(2), "the bytes that the reader saw");

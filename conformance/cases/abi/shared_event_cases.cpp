@@ -81,7 +81,7 @@ void expect_order(Context& t, const OwnedEvent& recorded, const OwnedEvent& wait
   gate.open();
   t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(kSize, 2),
            "the bytes that the reader saw");
-  t.expect_eq(events.synchronize(events.self, waited.get(), kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(events.synchronize(events.self, waited.get(), kTimeoutNs), BP_OK,
               "synchronize of the event");
   expect_done(t, waited, 1, "query when the recorded work has ended");
   settle(t, writer);
@@ -107,13 +107,13 @@ void latest_record_counts_on_both_sides(Context& t) {
   record(t, event, held);
   record(t, imported, quick);
   finish(t, quick.get());
-  t.expect_eq(events.synchronize(events.self, event.get(), kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(events.synchronize(events.self, event.get(), kTimeoutNs), BP_OK,
               "synchronize after the other side has recorded again");
   record(t, imported, held);
   t.expect_refused(events.synchronize(events.self, event.get(), kMomentNs), BP_TIMEOUT,
                    "synchronize while the other side's recorded work is held back");
   record(t, event, quick);
-  t.expect_eq(events.synchronize(events.self, imported.get(), kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(events.synchronize(events.self, imported.get(), kTimeoutNs), BP_OK,
               "synchronize of the imported event after the exporter has recorded again");
   gate.open();
   settle(t, held);
@@ -157,7 +157,7 @@ void event_lives_until_the_last_import_ends(Context& t) {
   first.reset();
   expect_done(t, second, 0, "query of the last import");
   gate.open();
-  t.expect_eq(events.synchronize(events.self, second.get(), kTimeoutNs), bp_status{BP_OK},
+  t.expect_eq(events.synchronize(events.self, second.get(), kTimeoutNs), BP_OK,
               "synchronize of the last import");
   settle(t, stream);
 }

@@ -52,7 +52,7 @@ void expect_one_value(Context& t, const OwnedSemaphore& signalled, const OwnedSe
   t.expect_eq(value_of(t, waited), value - 1, "the value while the signal is held back");
   gate.open();
   finish(t, reader.get());
-  t.expect_eq(wait_for(t, waited, value), bp_status{BP_OK}, "synchronize");
+  t.expect_eq(wait_for(t, waited, value), BP_OK, "synchronize");
   t.expect_eq(value_of(t, waited), value, "the value at the end");
   finish(t, writer.get());
 }
@@ -75,7 +75,7 @@ void exports_carry_values_alone(Context& t) {
   const OwnedStream failed = make_failed_stream(t, BP_ABORTED), waiter = make_stream(t);
   submit_wait(t, waiter, imported, 1);
   submit_signal(t, failed, s, 1);
-  t.expect_eq(wait_for(t, imported, 1), bp_status{BP_OK}, "synchronize through the other handle");
+  t.expect_eq(wait_for(t, imported, 1), BP_OK, "synchronize through the other handle");
   finish(t, waiter.get(), "synchronize of a stream that waits through the other handle");
   t.expect_refused(wait_for(t, s, 1), BP_ABORTED, "synchronize through the same handle");
 }
@@ -143,7 +143,7 @@ void two_processes_count_together(Context& t) {
       return is_asked ? "" : "the other process never came to wait";
     });
   }
-  t.expect_eq(wait_for(t, s, 2), bp_status{BP_OK}, "synchronize for the other process");
+  t.expect_eq(wait_for(t, s, 2), BP_OK, "synchronize for the other process");
   t.expect_eq(value_of(t, s), uint64_t{2}, "the value that the other process signalled");
 }
 

@@ -308,7 +308,7 @@ void callback_lets_another_stream_go(Context& t) {
                    &signal),
                "add_callback");
   finish(t, signaller.get());
-  t.expect_eq(signal.status.load(), bp_status{BP_OK}, "signal in a callback");
+  t.expect_eq(signal.status.load(), BP_OK, "signal in a callback");
   for (const OwnedStream& waiter : waiters) finish(t, waiter.get(), "synchronize of a waiter");
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "conformance/cases/engine/op_engine.hpp"
 
@@ -33,19 +34,44 @@ bool takes_equal_rows(const OpCase& op_case) {
   return rows > 0 && rows <= kMaxElements / longest;
 }
 
-// Returns `data` with zeros from `first` on along `axis` of one input.
-CallData without_tail(CallData data, size_t tensor, size_t axis, int64_t first) {
-  HostTensor& changed = data.tensors()[tensor];
-  for (size_t i = 0; i < changed.data.size(); ++i) {
-    if (coordinates(static_cast<int64_t>(i), changed.shape)[axis] >= first) changed.data[i] = 0.0;
+// A part of one axis of one input: the coordinates in [first, last).
+struct Part {
+  size_t tensor, axis;
+  int64_t first, last;
+};
+
+// Returns `data` with other numbers in a part: value(tensor, place) gives them.
+template <typename Value>
+CallData changed(CallData data, const Part& part, Value value) {
+  HostTensor& tensor = data.tensors()[part.tensor];
+  const std::vector<DoubleDouble> before = tensor.data;
+  for (size_t i = 0; i < before.size(); ++i) {
+    Shape place = coordinates(static_cast<int64_t>(i), tensor.shape);
+    const int64_t at = place[part.axis];
+    if (at >= part.first && at < part.last) tensor.data[i] = value(before, place);
   }
   return data;
 }
 
-// Calls test(data without the tail of one axis of one input) until it holds. With `takes_all`, the
+CallData without(const CallData& data, const Part& part) {
+  return changed(data, part, [](const auto&, const Shape&) { return DoubleDouble(0.0); });
+}
+
+// Returns `data` with the numbers of the beginning of the axis in a part.
+CallData as_at_beginning(const CallData& data, const Part& part) {
+  const Shape& shape = data.tensors()[part.tensor].shape;
+  return changed(data, part, [&](const std::vector<DoubleDouble>& before, Shape place) {
+    place[part.axis] -= part.first;
+    int64_t index = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) index = index * shape[axis] + place[axis];
+    return before[static_cast<size_t>(index)];
+  });
+}
+
+// Calls test(part) for the tail of each axis of each input, until it holds. With `takes_all`, the
 // tail may be the whole of an axis below 16.
 template <typename Test>
-bool any_tail(const OpCase& op_case, const CallData& data, bool takes_all, Test test) {
+bool any_tail(const OpCase& op_case, bool takes_all, Test test) {
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
     const TensorArgument& argument = op_case.tensors[i];
     const bool is_data = is_float(argument.dtype) && argument.fill.kind != FillKind::kIndex;
@@ -54,7 +80,7 @@ bool any_tail(const OpCase& op_case, const CallData& data, bool takes_all, Test 
       for (const int64_t tile : {64, 32, 16, 8, 4}) {
         const int64_t extent = argument.shape[axis];
         if (extent % tile == 0 || (extent < tile && !(takes_all && tile == 16))) continue;
-        if (test(without_tail(data, i, axis, extent - extent % tile))) return true;
+        if (test(Part{i, axis, extent - extent % tile, extent})) return true;
       }
     }
   }
@@ -69,16 +95,66 @@ bool takes_tail_tests(const OpCase& op_case) {
   });
 }
 
-// Returns whether the fault lies behind the last whole tile of an axis: the results are right if
-// that part of an input counts as zero, or the failure is gone without that part.
+// Returns whether the fault lies behind the last whole tile of an axis: the wrong elements are just
+// those, or the results are right if that part of an input counts as zero, or the failure is gone
+// without that part. A failure that is also gone without a part of the same size at the beginning,
+// or with the numbers of the beginning in that part, comes from the numbers and not from the place.
 bool is_tail(Context& t, const OpCase& op_case, const CallData& data, const Observation& seen,
              const Variant& variant) {
-  const auto explains = [&](const CallData& zeroed) {
-    return judge(op_case, zeroed, seen).is_right();
+  const Verdict verdict = judge(op_case, data, seen);
+  if (verdict.fills_a_tail) return true;
+  const auto explains = [&](const Part& part) {
+    return judge(op_case, without(data, part), seen).is_right();
   };
-  const auto heals = [&](const CallData& zeroed) { return passes(t, op_case, zeroed, variant); };
-  if (any_tail(op_case, data, true, explains)) return true;
-  return any_tail(op_case, data, false, heals);
+  const auto heals = [&](const Part& part) {
+    if (!passes(t, op_case, without(data, part), variant)) return false;
+    const Part beginning{part.tensor, part.axis, 0, part.last - part.first};
+    return !passes(t, op_case, without(data, beginning), variant) &&
+           !passes(t, op_case, as_at_beginning(data, part), variant);
+  };
+  // Zeros in place of the right values prove nothing, because no input gives zeros too.
+  if (verdict.has_nonzero_mistake && any_tail(op_case, true, explains)) return true;
+  return any_tail(op_case, false, heals);
+}
+
+// One number in all elements is what a shrunk call has.
+bool is_of_special_values(const Fill& fill) {
+  using enum FillKind;
+  if (fill.kind == kUniform && (fill.low == fill.high || std::isnan(fill.low))) return true;
+  return fill.kind == kSpecial || fill.kind == kSpecialSlow || fill.kind == kSpecialNth ||
+         fill.kind == kSparse || fill.kind == kAllBits;
+}
+
+// Returns the call with ordinary numbers in place of special ones. `out_has_changed` says whether
+// it had any.
+OpCase with_ordinary_values(OpCase op_case, bool& out_has_changed) {
+  out_has_changed = false;
+  for (TensorArgument& argument : op_case.tensors) {
+    if (argument.role == Role::kOutput || !is_of_special_values(argument.fill)) continue;
+    argument.fill = is_float(argument.dtype) ? Fill{FillKind::kUniform, 0.5, 1.5} : kExactNarrow;
+    out_has_changed = true;
+  }
+  return op_case;
+}
+
+// Returns the cause if it is a place, which variants of the call without one property show; else
+// "".
+std::string place_cause(Context& t, const OpCase& op_case, const CallData& data,
+                        const Observation& seen) {
+  Variant variant;
+  variant.has_offsets = false;
+  if (passes(t, op_case, data, variant)) return "offset";
+  variant.has_offsets = true;
+  variant.has_broadcasts = false;
+  if (has_broadcast(op_case) && passes(t, op_case, data, variant)) return "broadcast";
+  variant.has_layouts = false;
+  if (op_case.layout != "dense" && passes(t, op_case, data, variant)) return "stride";
+  variant.has_equal_rows = true;
+  if (takes_equal_rows(op_case) && passes(t, op_case, data, variant)) return "stride";
+  variant.has_equal_rows = false;
+  if (takes_tail_tests(op_case) && is_tail(t, op_case, data, seen, variant)) return "tail";
+  variant.has_offsets = false;  // An offset can come from a view that begins at another element.
+  return passes(t, op_case, data, variant) ? "offset" : "";
 }
 
 }  // namespace
@@ -88,25 +164,25 @@ std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
   if (verdict.cause != "values" && verdict.cause != "nan" && verdict.cause != "misplaced") {
     return verdict.cause;
   }
+  const std::string otherwise = verdict.cause == "misplaced" ? "canary" : verdict.cause;
   try {
-    Variant variant;
-    variant.has_offsets = false;
-    if (passes(t, op_case, data, variant)) return "offset";
-    variant.has_offsets = true;
-    variant.has_broadcasts = false;
-    if (has_broadcast(op_case) && passes(t, op_case, data, variant)) return "broadcast";
-    variant.has_layouts = false;
-    if (op_case.layout != "dense" && passes(t, op_case, data, variant)) return "stride";
-    variant.has_equal_rows = true;
-    if (takes_equal_rows(op_case) && passes(t, op_case, data, variant)) return "stride";
-    variant.has_equal_rows = false;
-    if (takes_tail_tests(op_case) && is_tail(t, op_case, data, seen, variant)) return "tail";
-    variant.has_offsets = false;  // An offset can come from a view that begins at another element.
-    if (passes(t, op_case, data, variant)) return "offset";
+    if (passes(t, op_case, data, {})) return "intermittent";
+    bool has_changed = false;
+    const OpCase ordinary = with_ordinary_values(op_case, has_changed);
+    std::string place;
+    if (has_changed && verdict.cause != "misplaced") {
+      const CallData numbers(ordinary, t.seed());
+      const Observation again = observe(t, ordinary, numbers, {});
+      if (judge(ordinary, numbers, again).is_right()) return otherwise;
+      place = place_cause(t, ordinary, numbers, again);
+    } else {
+      place = place_cause(t, op_case, data, seen);
+    }
+    if (!place.empty()) return place;
   } catch (const NoKernel&) {
     // A variant that no kernel takes gives no information.
   }
-  return verdict.cause == "misplaced" ? "canary" : verdict.cause;
+  return otherwise;
 }
 
 }  // namespace bp::conformance

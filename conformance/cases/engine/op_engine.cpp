@@ -10,6 +10,7 @@
 #include <span>
 
 #include "conformance/cases/engine/op_facts.hpp"
+#include "conformance/cases/engine/op_words.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -190,6 +191,23 @@ void check_bias(Context& t, const OpCase& op_case, const Verdict& verdict) {
   }
 }
 
+// Says from what the worst element was computed, and by which call.
+void detail_mistake(Context& t, const OpCase& op_case, const CallData& data,
+                    const Observation& seen, const Verdict& verdict) {
+  t.detail(kCallDetail, call_text(op_case));
+  if (verdict.wrong_element < 0) return;
+  t.detail(kValueDetail, verdict.value);
+  t.detail(kPlaceDetail, verdict.place);
+  const Numerics numerics = expectation(op_case, data, seen.kernel->numerics).numerics;
+  const std::string inputs =
+      inputs_text(op_case, data, numerics, verdict.wrong_output, verdict.wrong_element);
+  if (inputs.empty()) return;
+  const OutputView& output = seen.outputs[verdict.wrong_output];
+  t.detail(kInputsDetail, std::string(output.name) +
+                              place_text(verdict.wrong_element, output.shape) +
+                              " is computed from " + inputs);
+}
+
 }  // namespace
 
 bool is_listed(const Context& t, const OpCase& op_case) {
@@ -239,6 +257,7 @@ void run_op_case(Context& t, const OpCase& op_case) {
   const std::string cause = diagnose(t, op_case, data, seen, verdict);
   const bool is_layout = cause == "offset" || cause == "broadcast" || cause == "stride";
   t.metric("margin", verdict.margin);
+  detail_mistake(t, op_case, data, seen, verdict);
   t.add({verdict.message, cause, is_layout ? "TENSOR-1" : verdict.tag});
 }
 

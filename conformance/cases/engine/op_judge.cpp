@@ -2,40 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "conformance/cases/engine/op_mistakes.hpp"
+#include "conformance/cases/engine/op_words.hpp"
 #include "conformance/numerics/narrow_format.hpp"
 #include "conformance/numerics/whole_tensor.hpp"
-#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
-
-std::string number_text(bp_dtype dtype, DoubleDouble value) {
-  if (!is_float(dtype) && narrow_format(dtype) == nullptr) return std::to_string(to_int64(value));
-  return short_text(value.hi, dtype == BP_F64 ? 17 : 9);
-}
-
-std::string bits_text(bp_dtype dtype, uint64_t bits) {
-  char text[24];
-  std::snprintf(text, sizeof(text), "0x%0*llx", static_cast<int>(element_size(dtype)) * 2,
-                static_cast<unsigned long long>(bits));
-  return text;
-}
-
-std::string bits_of(bp_dtype dtype, DoubleDouble value) {
-  std::byte bytes[8] = {};
-  store_element(dtype, value, bytes);
-  return bits_text(dtype, element_bits_at(dtype, bytes));
-}
-
-std::string place_text(int64_t index, const Shape& shape) {
-  std::string text = "[";
-  for (const int64_t c : coordinates(index, shape)) {
-    text += (text.size() == 1 ? "" : ", ") + std::to_string(c);
-  }
-  return text + "]";
-}
 
 // Returns the value as an integer type holds it: wrapped to its width.
 DoubleDouble wrapped(bp_dtype dtype, DoubleDouble value) {
@@ -70,23 +44,6 @@ BadElements find_bad(const OutputView& output, const Expected& expected, const N
   return bad;
 }
 
-// Returns "all", the tail of an axis that holds all bad elements, or "scattered".
-std::string pattern_of(const BadElements& bad, const Shape& shape) {
-  const auto count = static_cast<size_t>(element_count(shape));
-  if (bad.indices.size() == count) return "whole tensor";
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    int64_t first = shape[axis];
-    for (const int64_t i : bad.indices) first = std::min(first, coordinates(i, shape)[axis]);
-    for (const int64_t tile : {64, 32, 16, 8, 4}) {
-      const int64_t whole = shape[axis] - shape[axis] % tile;
-      if (whole > 0 && whole < shape[axis] && first >= whole) {
-        return "edge tile of axis " + std::to_string(axis) + ", from " + std::to_string(first);
-      }
-    }
-  }
-  return bad.indices.size() * 2 > count ? "most elements" : "scattered";
-}
-
 // Returns which element was read, according to the value of the `coord` fill.
 std::string read_from(const OpCase& op_case, const CallData& data, DoubleDouble y) {
   for (const TensorArgument& argument : op_case.tensors) {
@@ -106,20 +63,21 @@ std::string describe(const OpCase& op_case, const CallData& data, const OutputVi
   const auto i = static_cast<size_t>(index);
   const Exact exact = exact_at(expected, index);
   std::string text = std::string(output.name) + place_text(index, output.shape) + " is " +
-                     number_text(output.dtype, output.value[i]) + " (" +
+                     element_text(output.dtype, output.value[i]) + " (" +
                      bits_text(output.dtype, output.bits[i]) + "), not " +
-                     number_text(output.dtype, exact.value) + " (" +
+                     element_text(output.dtype, exact.value) + " (" +
                      bits_of(output.dtype, exact.value) + ")";
   if (is_float(output.dtype) && !isnan(exact.value) && exact.bound != 0) {
     const Interval interval = accepted_interval(output.dtype, exact, numerics);
-    text += " within [" + number_text(output.dtype, interval.low) + ", " +
-            number_text(output.dtype, interval.high) + "]";
+    text += " within [" + element_text(output.dtype, interval.low) + ", " +
+            element_text(output.dtype, interval.high) + "]";
   }
   return text + read_from(op_case, data, output.value[i]);
 }
 
 void explain_bad(const OpCase& op_case, const CallData& data, const OutputView& output,
-                 const Expected& expected, const Numerics& numerics, Verdict& verdict) {
+                 size_t output_number, const Expected& expected, const Numerics& numerics,
+                 Verdict& verdict) {
   const BadElements bad = find_bad(output, expected, numerics);
   if (bad.indices.empty()) return;
   int64_t worst = bad.indices.front();
@@ -136,9 +94,18 @@ void explain_bad(const OpCase& op_case, const CallData& data, const OutputView& 
   if (worst != bad.indices.front()) {
     verdict.message += "; worst: " + describe(op_case, data, output, expected, worst, numerics);
   }
+  const Mistakes mistakes{output, expected, bad.indices};
+  verdict.wrong_output = output_number;
+  verdict.wrong_element = worst;
+  verdict.value = value_of(mistakes);
+  verdict.place = place_of(mistakes);
+  verdict.fills_a_tail = fill_a_tail(mistakes);
+  verdict.has_nonzero_mistake = std::ranges::any_of(bad.indices, [&](int64_t i) {
+    return output.value[static_cast<size_t>(i)] != DoubleDouble(0.0);
+  });
   verdict.message += "; " + std::to_string(bad.indices.size()) + " of " +
-                     std::to_string(output.value.size()) + " elements, " +
-                     pattern_of(bad, output.shape);
+                     std::to_string(output.value.size()) + " elements are wrong: " + verdict.value +
+                     "; place: " + verdict.place;
   if (bad.are_unwritten) verdict.message += ", still hold their values from before the launch";
 }
 
@@ -202,11 +169,11 @@ Verdict judge_with(const OpCase& op_case, const CallData& data, const Observatio
   for (size_t i = 0; i < seen.outputs.size(); ++i) {
     const OutputView& output = seen.outputs[i];
     const Expected& expected = all.at(i);
-    if (verdict.is_right()) explain_bad(op_case, data, output, expected, numerics, verdict);
+    if (verdict.is_right()) explain_bad(op_case, data, output, i, expected, numerics, verdict);
     if (verdict.is_right() && !output.first_value.empty()) {
       OutputView first = output;
       first.value.swap(first.first_value);
-      explain_bad(op_case, data, first, expected, numerics, verdict);
+      explain_bad(op_case, data, first, i, expected, numerics, verdict);
       if (!verdict.is_right()) verdict.message += ", in the first of two launches alone";
     }
     measure(output, expected, numerics, verdict);

@@ -12,6 +12,13 @@ struct Verdict {
   std::string message;
   std::string tag;
 
+  std::string value;                 // What the values of the wrong elements have in common.
+  std::string place;                 // Where the wrong elements lie.
+  size_t wrong_output = 0;           // The output with wrong elements, and the worst of them.
+  bool fills_a_tail = false;         // The wrong elements are exactly those of a tail.
+  bool has_nonzero_mistake = false;  // A wrong element is not 0.
+  int64_t wrong_element = -1;        // -1 if no element was found to be wrong.
+
   double margin = 0;  // The largest |y - r| divided by the accepted half-width.
   std::string worst;  // The place of the element with this margin.
   double bias = 0;    // The mean signed error, and the next member, are for outputs that are

@@ -214,12 +214,12 @@ bp_status prepare(Context& t, Call& call, Call& bare, const bp_kernel& kernel,
   const bp_status status = kernel.prepare(&kernel, device, &desc, words.data(), out_plan);
   OwnPlan with_memory(kernel, status == BP_OK ? *out_plan : nullptr);
   const bp_status without = kernel.prepare(&kernel, device, &desc, bare_words.data(), out_plan);
-  t.expect_eq(bp_status{without}, bp_status{status}, "prepare of tensors without a buffer");
+  t.expect_status(without, status, "prepare of tensors without a buffer");
   if (without != BP_OK && !bp_error_text()[0]) {
     t.add({"prepare was refused without an error text", "no_text", "ERROR-1"});
   }
-  t.expect_eq(with_memory.release(), bp_status{BP_OK}, "plan_release");
-  t.expect_eq(kernel.plan_release(&kernel, nullptr), bp_status{BP_OK}, "plan_release of NULL");
+  t.expect_eq(with_memory.release(), BP_OK, "plan_release");
+  t.expect_eq(kernel.plan_release(&kernel, nullptr), BP_OK, "plan_release of NULL");
   return without;
 }
 
@@ -256,19 +256,18 @@ void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& p
       }
       packed.download();
     }
-    set_status(seen, submit_guarded(t, place_in, info.workspace_required_bytes, poison, seen,
-                                    [&](bp_launch launch) {
-                                      launch.plan = plan.get();
-                                      const bp_status status =
-                                          kernel.launch(&kernel, &launch, words.data());
-                                      // In the second launch the plan ends while its work may still
-                                      // wait.
-                                      if (poison == Poison::kOnes) {
-                                        t.expect_eq(plan.release(), bp_status{BP_OK},
-                                                    "plan_release before the work has ended");
-                                      }
-                                      return status;
-                                    }));
+    set_status(seen,
+               submit_guarded(
+                   t, place_in, info.workspace_required_bytes, poison, seen, [&](bp_launch launch) {
+                     launch.plan = plan.get();
+                     const bp_status status = kernel.launch(&kernel, &launch, words.data());
+                     // In the second launch the plan ends while its work may still
+                     // wait.
+                     if (poison == Poison::kOnes) {
+                       t.expect_eq(plan.release(), BP_OK, "plan_release before the work has ended");
+                     }
+                     return status;
+                   }));
     if (seen.launch_status != BP_OK) return;
     call.finish();
     call.look(poison == Poison::kNan, seen);

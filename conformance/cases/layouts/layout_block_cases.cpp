@@ -8,6 +8,7 @@
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/layouts/block_fixtures.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -23,7 +24,7 @@ std::vector<uint8_t> random_blocks(Context& t, const BlockFormat& format, const 
 }
 
 std::string value_text(float value) {
-  return std::to_string(value) + " (bits " + std::to_string(std::bit_cast<uint32_t>(value)) + ")";
+  return short_text(value, 9) + " (bits " + std::to_string(std::bit_cast<uint32_t>(value)) + ")";
 }
 
 // Requires that the elements of `y` are those of the blocks that begin at `bytes`.
@@ -146,7 +147,7 @@ void expect_encoded(Context& t, const BlockFormat& format, const GuardedTensor& 
       if (error <= bound) continue;
       t.fail({std::string(format.name) + ": element " + std::to_string(i) + " was " +
                   value_text(value_of(x, i)) + " and is " + value_text(value_of(y, i)) +
-                  " after encoding; the bound is " + std::to_string(bound),
+                  " after encoding; the bound is " + short_text(bound, 3),
               "values", "LAYOUT-6"});
     }
   }

@@ -84,14 +84,14 @@ void references_are_counted(Context& t) {
   const OwnedLayout first = layout_of_blob(t, blob);
   const bp_layout* const layout = first.get();
   for (int i = 0; i < 3; ++i) {
-    t.expect_eq(layouts.retain(layouts.self, layout), bp_status{BP_OK}, "retain");
+    t.expect_eq(layouts.retain(layouts.self, layout), BP_OK, "retain");
   }
   const OwnedLayout second = layout_of_blob(t, blob);
   for (int i = 0; i < 3; ++i) {
-    t.expect_eq(layouts.release(layouts.self, layout), bp_status{BP_OK}, "release");
+    t.expect_eq(layouts.release(layouts.self, layout), BP_OK, "release");
     t.expect(are_equal(t, layout, second.get()), "the layout after a release of several");
   }
-  t.expect_eq(layouts.release(layouts.self, nullptr), bp_status{BP_OK}, "release of NULL");
+  t.expect_eq(layouts.release(layouts.self, nullptr), BP_OK, "release of NULL");
   t.expect_refused(layouts.retain(layouts.self, nullptr), BP_INVALID_ARGUMENT, "retain of NULL");
   t.expect_refused(layouts.equal(layouts.self, layout, layout, nullptr), BP_INVALID_ARGUMENT,
                    "equal with an out_equal that is NULL");

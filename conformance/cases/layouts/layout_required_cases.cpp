@@ -126,7 +126,7 @@ void strides_are_converted_and_counted(Context& t) {
       bp_op_prepare(&t.target(), sum.stream(), 0, BP_OP_ADD, &sum.args(), nullptr, 0, &prepared),
       "bp_op_prepare by strides");
   const bp_status launched = bp_prepared_launch(prepared, sum.stream(), &sum.args());
-  t.expect_eq(bp_prepared_release(prepared), bp_status{BP_OK}, "bp_prepared_release");
+  t.expect_eq(bp_prepared_release(prepared), BP_OK, "bp_prepared_release");
   t.require_ok(launched, "a prepared launch by strides");
   sum.expect_right("a prepared launch by strides");
   const Counts after = counts_of_add(t);

@@ -34,7 +34,7 @@ void expect_refused(Context& t, HostCall& call, const OpCase& row, std::string_v
   std::string text;
   const bp_status status = call.check(&text);
   const std::string at = std::string(argument) + ": " + what;
-  t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, at);
+  t.expect_eq(status, BP_INVALID_ARGUMENT, at);
   if (status != BP_INVALID_ARGUMENT) return;
   const std::string_view op = op_info(row.op).name;
   t.expect(names(text, op), at + ": the sentence does not name the op: " + text);
@@ -48,7 +48,7 @@ void expect_sound(Context& t, HostCall& call, const OpCase& row, std::string_vie
   const bp_status status = call.check(&text);
   if (status == BP_OK) return;
   const std::string at = std::string(argument) + ": " + what;
-  t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, at);
+  t.expect_eq(status, BP_INVALID_ARGUMENT, at);
   t.expect(names(text, op_info(row.op).name), at + ": the sentence does not name the op: " + text);
 }
 

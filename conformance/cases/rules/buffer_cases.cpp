@@ -58,7 +58,7 @@ void expect_refused(Context& t, const OpCase& row, std::string_view argument, bp
   const std::string text = bp_error_text();
   bp_error_clear();
   const std::string at = std::string(argument) + ": " + what;
-  t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, at);
+  t.expect_eq(status, BP_INVALID_ARGUMENT, at);
   if (status != BP_INVALID_ARGUMENT) return;
   const std::string head = std::string(op_info(row.op).name) + ": " + std::string(argument);
   t.expect(text.find(head) != std::string::npos,

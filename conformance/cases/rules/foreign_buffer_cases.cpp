@@ -131,7 +131,7 @@ bool expect_refused(Context& t, const OpCase& row, const bp_target& target, bp_b
     std::string where = name;
     where.append(" in ").append(what);
     bp_error_clear();
-    t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, where);
+    t.expect_eq(status, BP_INVALID_ARGUMENT, where);
     if (status == BP_OK) return false;
     if (status != BP_INVALID_ARGUMENT) continue;
     const bool is_named = text.find("tensor " + name) != std::string::npos;

@@ -21,7 +21,7 @@ Probe probe(Context& t, const OpCase& op_case) {
 
 void unknown_launch_flag_is_refused(Context& t, const OpCase& op_case) {
   const Probe seen = probe(t, op_case);
-  t.expect_eq(seen.status, bp_status{BP_UNSUPPORTED}, "launch with an unknown flag");
+  t.expect_eq(seen.status, BP_UNSUPPORTED, "launch with an unknown flag");
   if (seen.status != BP_OK && seen.text.empty()) {
     t.add({"the launch was refused without an error text", "no_text", "ERROR-1"});
   }

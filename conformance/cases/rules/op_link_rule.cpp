@@ -36,7 +36,7 @@ void expect_unoffered(Context& t, const Found& found, const std::string& what,
     t.add({what + " is offered to " + found.text, "offered", "KERNEL-12"});
     return;
   }
-  t.expect_eq(found.status, bp_status{BP_UNSUPPORTED}, what);
+  t.expect_eq(found.status, BP_UNSUPPORTED, what);
   t.expect(found.text.find(named) != std::string::npos,
            what + ": the text does not name " + named + ": " + found.text);
 }
