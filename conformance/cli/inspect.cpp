@@ -49,6 +49,35 @@ json case_json(const Case& which) {
   return described;
 }
 
+constexpr size_t kNameWidth = 28, kDtypesWidth = 60;
+
+// Joins rows of dtypes that differ in one argument alone: f32/i32 and f32/i64 become f32/i32|i64.
+std::vector<std::string> folded_rows(const json& rows) {
+  std::vector<std::vector<std::string>> folded;
+  for (const json& given : rows) {
+    std::vector<std::string> row;
+    for (const json& name : given) row.push_back(name.get<std::string>());
+    const auto joins = [&](std::vector<std::string>& before) {
+      if (before.size() != row.size() || row.size() < 2) return false;
+      size_t differing = row.size(), count = 0;
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (before[i] != row[i]) differing = i, ++count;
+      }
+      if (count != 1 || differing + 1 != row.size()) return false;
+      before[differing] += "|" + row[differing];
+      return true;
+    };
+    if (folded.empty() || !joins(folded.back())) folded.push_back(std::move(row));
+  }
+  std::vector<std::string> texts;
+  for (const std::vector<std::string>& row : folded) {
+    std::string text;
+    for (const std::string& name : row) text += (text.empty() ? "" : "/") + name;
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 std::string joined(const json& names, const char* separator = " ") {
   std::string text;
   for (const json& name : names) text += (text.empty() ? "" : separator) + name.get<std::string>();
@@ -68,13 +97,22 @@ void print_manifests(const json& hello) {
   }
 }
 
-std::string dtype_rows_text(const json& kernel) {
-  if (kernel.at("claims_every_dtype")) return "every dtype";
-  std::string text;
-  for (const json& row : kernel.at("dtype_rows")) {
-    text += (text.empty() ? "" : " ") + joined(row, "/");
+// Returns the rows of dtypes that a kernel claims, in lines of at most kDtypesWidth characters.
+// Rows that differ in one argument stand together: "f32/f32/i64|i32".
+std::vector<std::string> dtype_lines(const json& kernel) {
+  if (kernel.at("claims_every_dtype")) return {"every dtype"};
+  std::vector<std::string> lines = {""};
+  for (const std::string& row : folded_rows(kernel.at("dtype_rows"))) {
+    std::string& line = lines.back();
+    if (line.empty()) {
+      line = row;
+    } else if (line.size() + 1 + row.size() <= kDtypesWidth) {
+      line += " " + row;
+    } else {
+      lines.push_back(row);
+    }
   }
-  return text;
+  return lines;
 }
 
 // Returns the differences from the strictest numerics; "" if there are none.
@@ -92,6 +130,26 @@ std::string numerics_text(const json& numerics) {
   }
   if (!numerics.at("flush").empty()) text += " flush=" + joined(numerics.at("flush"), "+");
   return text;
+}
+
+std::string column(std::string text, size_t width) {
+  text.append(width - std::min(width, text.size()), ' ');
+  return text + "  ";
+}
+
+// Prints a row of the table of kernels. More dtypes than fit stand in the lines below.
+void print_kernel(const json& kernel) {
+  const std::vector<std::string> dtypes = dtype_lines(kernel);
+  const std::string layouts = joined(kernel.at("layouts"), "|");
+  std::cout << "    " << column(kernel.value("name", ""), kNameWidth)
+            << column(dtypes.front(), kDtypesWidth) << (layouts.empty() ? "no layout" : layouts);
+  if (kernel.value("max_rank", 0) != 0) std::cout << "  rank<=" << kernel.value("max_rank", 0);
+  if (!kernel.at("flags").empty()) std::cout << "  " << joined(kernel.at("flags"), "|");
+  if (kernel.value("refuses_some", false)) std::cout << "  refuses some";
+  std::cout << numerics_text(kernel.at("numerics")) << "\n";
+  for (size_t i = 1; i < dtypes.size(); ++i) {
+    std::cout << "    " << column("", kNameWidth) << dtypes[i] << "\n";
+  }
 }
 
 void print_target(const json& target) {
@@ -112,15 +170,10 @@ void print_target(const json& target) {
               << joined(heap.at("flags")) << "\n";
   }
   std::cout << "  kernels " << target.at("kernels").size() << "\n";
-  for (const json& kernel : target.at("kernels")) {
-    const std::string layouts = joined(kernel.at("layouts"), "|");
-    std::cout << "    " << kernel.value("name", "") << "  " << dtype_rows_text(kernel) << "  "
-              << (layouts.empty() ? "no layout" : layouts);
-    if (kernel.value("max_rank", 0) != 0) std::cout << "  rank<=" << kernel.value("max_rank", 0);
-    if (!kernel.at("flags").empty()) std::cout << "  " << joined(kernel.at("flags"), "|");
-    if (kernel.value("refuses_some", false)) std::cout << "  refuses some";
-    std::cout << numerics_text(kernel.at("numerics")) << "\n";
-  }
+  if (target.at("kernels").empty()) return;
+  std::cout << "    " << column("name", kNameWidth) << column("dtypes", kDtypesWidth)
+            << "layouts, flags, numerics that differ from the strictest\n";
+  for (const json& kernel : target.at("kernels")) print_kernel(kernel);
 }
 
 // Returns a suggestion for a name that was not found; "" if the plugin was given as a path.

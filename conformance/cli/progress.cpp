@@ -14,6 +14,14 @@ constexpr std::chrono::milliseconds kBarPeriod{100};
 constexpr std::chrono::seconds kLinePeriod{5};
 constexpr size_t kBarCells = 24;
 
+// The time left is known only when enough cases have run, because the first ones may be the slow
+// ones: a tenth of them, or a twentieth in a long run.
+constexpr double kLongSeconds = 60;
+
+bool is_time_known(double elapsed, size_t done, size_t total) {
+  return done * 10 >= total || (elapsed >= kLongSeconds && done * 20 >= total);
+}
+
 std::string time_text(double seconds) {
   char text[32];
   const auto whole = static_cast<long>(seconds + 0.5);
@@ -23,6 +31,12 @@ std::string time_text(double seconds) {
     std::snprintf(text, sizeof(text), "%ld:%02ld min", whole / 60, whole % 60);
   }
   return text;
+}
+
+std::string left_text(double elapsed, size_t done, size_t total) {
+  if (!is_time_known(elapsed, done, total)) return "";
+  const double left = elapsed / static_cast<double>(done) * static_cast<double>(total - done);
+  return "  " + time_text(left) + " left";
 }
 
 }  // namespace
@@ -45,12 +59,10 @@ void Progress::update(const ProgressState& state) {
 
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const auto [is_confirming, done, total, failed, what] = state;
-  const double left =
-      done == 0 ? 0 : elapsed / static_cast<double>(done) * static_cast<double>(total - done);
   std::string text = std::to_string(done) + "/" + std::to_string(total) + "  " +
                      std::to_string(done * 100 / total) + " %  " +
                      (is_confirming ? "failures confirmed" : std::to_string(failed) + " failed") +
-                     "  " + time_text(left) + " left";
+                     left_text(elapsed, done, total);
   if (!is_bar) {
     std::fprintf(stderr, "%s\n", text.c_str());
     return;

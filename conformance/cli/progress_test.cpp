@@ -113,6 +113,16 @@ TEST_F(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
       << confirming;
 }
 
+TEST_F(ProgressBar, SaysTheTimeLeftOnlyWhenATenthHasRun) {
+  const Terminal wide(200);
+  Progress progress(false, true);
+  const std::string early = drawn(progress, wide, {.done = 9, .total = 100, .what = "op.add.f32"});
+  EXPECT_EQ(early.find(" left"), std::string::npos) << early;
+  EXPECT_NE(early.find("9/100  9 %  0 failed  op.add.f32"), std::string::npos) << early;
+  const std::string later = drawn(progress, wide, {.done = 10, .total = 100});
+  EXPECT_NE(later.find(" left"), std::string::npos) << later;
+}
+
 TEST_F(ProgressBar, IsCutAtTheEndOfTheLine) {
   for (const size_t columns : {60u, 1u}) {  // Below 40 columns it is as wide as for 40.
     const Terminal narrow(static_cast<unsigned short>(columns));

@@ -53,7 +53,9 @@ std::vector<DoubleDouble> integer_specials(bp_dtype dtype) {
   return values;
 }
 
+// Equal limits, such as two infinities, give their value.
 double uniform(uint64_t bits, double low, double high) {
+  if (low == high) return low;
   return low + (high - low) * (static_cast<double>(bits >> 11) * 0x1p-53);
 }
 

@@ -18,6 +18,7 @@ class Candidates {
   explicit Candidates(const OpCase& current) : current_(current) {}
 
   std::vector<OpCase> all() && {
+    add_constants();
     add_layouts();
     if (follows_shapes(current_)) {
       add_tied_extents();
@@ -196,11 +197,43 @@ class Candidates {
     }
   }
 
-  // Returns how plain the data are: one element, its place, a small number, anything.
-  static int plainness(FillKind kind) {
-    if (kind == FillKind::kOneHot) return 0;
-    if (kind == FillKind::kCoord) return 1;
-    return kind == FillKind::kExactDense ? 2 : 3;
+  // Returns how plain the data are: one number, one element, its place, a small number, anything.
+  static int plainness(const Fill& fill) {
+    if (is_constant(fill)) return -1;
+    if (fill.kind == FillKind::kOneHot) return 0;
+    if (fill.kind == FillKind::kCoord) return 1;
+    return fill.kind == FillKind::kExactDense ? 2 : 3;
+  }
+
+  static bool is_constant(const Fill& fill) {
+    const bool is_nan = std::isnan(fill.low) && std::isnan(fill.high);
+    return fill.kind == FillKind::kUniform && (is_nan || fill.low == fill.high);
+  }
+
+  // Returns the numbers of which one may be enough to fail: the special ones, where there are any.
+  static std::vector<double> constants_of(const TensorArgument& argument) {
+    using enum FillKind;
+    const FillKind kind = argument.fill.kind;
+    const bool is_special = kind == kSpecial || kind == kSpecialSlow || kind == kSpecialNth ||
+                            kind == kSparse || kind == kAllBits;
+    if (!is_special) return {1, 2, 0.5};
+    std::vector<double> values;
+    for (const DoubleDouble& value : special_values(argument.dtype)) values.push_back(value.hi);
+    return values;
+  }
+
+  // A value that fails in every element fails in the smallest call too.
+  void add_constants() {
+    for (size_t i = 0; i < current_.tensors.size(); ++i) {
+      const TensorArgument& argument = current_.tensors[i];
+      if (!is_data(argument) || is_constant(argument.fill)) continue;
+      for (const double value : constants_of(argument)) {
+        OpCase changed = current_;
+        changed.tensors[i].fill = {FillKind::kUniform, value, value};
+        changed.is_exact = false;
+        add(std::move(changed));
+      }
+    }
   }
 
   static bool is_data(const TensorArgument& argument) {
@@ -213,7 +246,7 @@ class Candidates {
       OpCase all = current_;
       for (size_t i = 0; i < current_.tensors.size(); ++i) {
         const TensorArgument& argument = current_.tensors[i];
-        if (!is_data(argument) || plainness(argument.fill.kind) <= plainness(plain.kind)) continue;
+        if (!is_data(argument) || plainness(argument.fill) <= plainness(plain)) continue;
         all.tensors[i].fill = plain;
         OpCase one = current_;
         one.tensors[i].fill = plain;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -43,6 +44,9 @@ double size_of(const Shape& shape) {
 
 // Returns a number that is larger for data that are less plain.
 double size_of(const TensorArgument& argument) {
+  const Fill& fill = argument.fill;
+  const bool is_one_number = fill.low == fill.high || std::isnan(fill.low);
+  if (fill.kind == FillKind::kUniform && is_one_number) return -1;
   switch (argument.fill.kind) {
     case FillKind::kOneHot:
       return 0;
@@ -251,7 +255,7 @@ TEST(ShrinkCall, KeepsTheCauseOfTheFailure) {
   // The kernel loses the tail of long rows, and is wrong in another way for short rows.
   const auto result_of = [](const OpCase& call) {
     const int64_t extent = call.tensors[2].shape.empty() ? 1 : call.tensors[2].shape[0];
-    return Result{.outcome = Outcome::kFail, .cause = extent >= 9 ? "tail" : "values"};
+    return Result{.outcome = Outcome::kFail, .cause = extent >= 9 ? "tail" : "canary"};
   };
   const Result first = result_of(add);
   const OpCase small = shrink_call(add, 1000, [&](const OpCases& calls) {
@@ -261,6 +265,36 @@ TEST(ShrinkCall, KeepsTheCauseOfTheFailure) {
                                 : std::optional(static_cast<size_t>(found - calls.begin()));
   });
   EXPECT_EQ(small.tensors[2].shape, Shape{9});
+}
+
+// One NaN at place 24 fails. The shape can shrink below 25 only if all elements become NaN.
+TEST(ShrinkCall, GoesOnBelowThePlaceOfOneBadValue) {
+  OpCase relu = make_case(BP_OP_RELU, BP_F32, "special", "", "");
+  relu.input("x", BP_F32, {51}, kSpecial);
+  relu.output("y", BP_F32, {51}).reference = any_answer;
+  const OpCase small = shrink_call(relu, 1000, [&](const OpCases& calls) -> std::optional<size_t> {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const CallData data(calls[i], 1);
+      if (std::ranges::any_of(data.tensor("x").data, [](DoubleDouble v) { return isnan(v); })) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  });
+  EXPECT_TRUE(small.tensors[0].shape.empty()) << shape_text(small.tensors[0].shape);
+  EXPECT_TRUE(std::isnan(small.tensors[0].fill.low));
+  const OpCase again = changed_case(relu, describe_call(small));
+  EXPECT_TRUE(isnan(CallData(again, 1).tensor("x").data[0])) << "the file of shrink keeps it";
+}
+
+TEST(Failures, OfWrongValuesAreOneKind) {
+  const auto wrong = [](const char* cause) {
+    return Result{.outcome = Outcome::kFail, .message = "m", .cause = cause};
+  };
+  EXPECT_TRUE(is_same_failure(wrong("tail"), wrong("values")));
+  EXPECT_TRUE(is_same_failure(wrong("values"), wrong("nan")));
+  EXPECT_FALSE(is_same_failure(wrong("values"), wrong("canary")));
+  EXPECT_FALSE(is_same_failure(wrong("stride"), wrong("values")));
 }
 
 TEST(Failures, OfADeathAreToldApartByTheirPhaseAlone) {

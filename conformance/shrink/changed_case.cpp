@@ -1,6 +1,7 @@
 #include "conformance/shrink/changed_case.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "conformance/cases/engine/host_call.hpp"
@@ -64,11 +65,25 @@ Layout layout_from_name(const std::string& name) {
   throw UsageError("\"" + name + "\" is no layout");
 }
 
+// JSON has no infinities and no NaN.
+json number_json(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  return value;
+}
+
+double number_of(const json& value) {
+  if (value == "nan") return std::nan("");
+  if (value == "inf" || value == "-inf") return value == "inf" ? HUGE_VAL : -HUGE_VAL;
+  return value.get<double>();
+}
+
 json tensor_json(const TensorArgument& argument) {
   json tensor = {
       {"name", argument.name}, {"shape", argument.shape}, {"layout", layout_text(argument.layout)}};
   if (argument.role != Role::kOutput) {
-    tensor["fill"] = {static_cast<int>(argument.fill.kind), argument.fill.low, argument.fill.high};
+    tensor["fill"] = {static_cast<int>(argument.fill.kind), number_json(argument.fill.low),
+                      number_json(argument.fill.high)};
   }
   return tensor;
 }
@@ -105,7 +120,7 @@ void read_tensor(const json& tensor, TensorArgument& argument) {
   if (kind < 0 || kind > static_cast<int64_t>(FillKind::kRepeat)) {
     throw UsageError("fill " + std::to_string(kind) + " is not known");
   }
-  argument.fill = {static_cast<FillKind>(kind), fill.at(1).get<double>(), fill.at(2).get<double>()};
+  argument.fill = {static_cast<FillKind>(kind), number_of(fill.at(1)), number_of(fill.at(2))};
 }
 
 // A changed call shows nothing about the backend if the oracle cannot follow it.

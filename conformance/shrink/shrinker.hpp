@@ -17,7 +17,7 @@ using FindFailing = std::function<std::optional<size_t>(const std::vector<OpCase
 OpCase shrink_call(OpCase failing, size_t max_steps, const FindFailing& find_failing);
 
 // Returns whether `result` is the same failure as `first`: outcome, cause and, if the process died,
-// the phase.
+// the phase. Causes that tell of wrong values alone count as one.
 bool is_same_failure(const Result& first, const Result& result);
 
 // Runs changed calls of one case in workers.
