@@ -23,13 +23,14 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},         {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},       {Verb::kCoverage, "coverage"},
-                               {Verb::kPerf, "perf"},       {Verb::kShrink, "shrink"},
-                               {Verb::kRepro, "repro"},     {Verb::kReplay, "replay"},
-                               {Verb::kDiff, "diff"},       {Verb::kReport, "report"},
-                               {Verb::kExplain, "explain"}, {Verb::kSelftest, "selftest"},
-                               {Verb::kNew, "new"}};
+constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},           {Verb::kList, "list"},
+                               {Verb::kInfo, "info"},         {Verb::kCoverage, "coverage"},
+                               {Verb::kPerf, "perf"},         {Verb::kShrink, "shrink"},
+                               {Verb::kRepro, "repro"},       {Verb::kReplay, "replay"},
+                               {Verb::kDiff, "diff"},         {Verb::kReport, "report"},
+                               {Verb::kPackage, "package"},   {Verb::kVerify, "verify"},
+                               {Verb::kStress, "stress"},     {Verb::kExplain, "explain"},
+                               {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so. Otherwise it is the name in a manifest, or
@@ -108,6 +109,18 @@ void interpret_replay(CommandLine& line) {
   line.run.session.setup.recording.seed = line.run.session.seed;
 }
 
+void check_report(const CommandLine& line) {
+  if (line.folder.empty() && line.compared.empty()) {
+    throw CommandLineEnd{kExitUsage, "report needs the folder of a run, or --compare with several"};
+  }
+  const size_t runs = line.compared.empty() ? 1 : line.compared.size();
+  if (!line.speeds.empty() && line.speeds.size() != runs) {
+    throw CommandLineEnd{kExitUsage, "--perf is given " + std::to_string(line.speeds.size()) +
+                                         " times for " + std::to_string(runs) +
+                                         " runs; allowed: once for each run, with - for none"};
+  }
+}
+
 // Interprets the flags beyond what CLI11 stores.
 void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   SessionOptions& session = line.run.session;
@@ -127,11 +140,9 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   }
   if (line.verb == Verb::kReplay) interpret_replay(line);
   const bool runs_cases = line.verb == Verb::kRun || line.verb == Verb::kCoverage;
-  const bool draws = line.verb == Verb::kSelftest;
-  const std::string tier = !raw.tier.empty() ? raw.tier
-                           : runs_cases      ? "quick"
-                           : draws           ? "smoke"
-                                             : "full";
+  const bool is_short = line.verb == Verb::kStress || line.verb == Verb::kSelftest;
+  const std::string usual = is_short ? "smoke" : runs_cases ? "quick" : "full";
+  const std::string tier = raw.tier.empty() ? usual : raw.tier;
   line.selection.tier = tier == "smoke"   ? Tier::kSmoke
                         : tier == "quick" ? Tier::kQuick
                                           : Tier::kFull;
@@ -143,6 +154,7 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   }
   session.setup.plugin = line.plugin;
   if (line.verb == Verb::kPerf) interpret_perf(line, raw);
+  if (line.verb == Verb::kReport) check_report(line);
 }
 
 bool is_named(const std::vector<std::string>& words, const std::string& flag) {
@@ -337,16 +349,11 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   diff->add_flag("--strict", line.is_strict,
                  "end with exit code 1 for any difference, improvements too");
   diff->add_flag("-v,--verbose", line.is_verbose,
-                 "show every change, not only the first 20 of each kind");
+                 "list every change, and not only counts by kind and op");
 
-  CLI::App* report =
-      app.add_subcommand("report", "show the page of a stored run, and write its documents");
-  report->add_option("DIR", line.folder, "folder of the run")->required();
-  report->add_flag("-v,--verbose", line.is_verbose, "show every cause");
-  report->add_flag("-q,--quiet", line.is_quiet, "show only the verdict and the counts");
-  report->add_option("--list-slowest", line.list_slowest, "list this many of the slowest cases")
-      ->check(CLI::Range(0, 1000000));
-  add_reports(*report, line);
+  add_report_verb(app, line);
+  add_package_verbs(app, line);
+  add_stress_verb(app, line, raw);
 
   CLI::App* explain = app.add_subcommand(
       "explain",

@@ -22,6 +22,9 @@ enum class Verb {
   kReplay,
   kDiff,
   kReport,
+  kPackage,
+  kVerify,
+  kStress,
   kExplain,
   kSelftest,
   kNew
@@ -52,6 +55,15 @@ struct CommandLine {
   bool wants_list = false;                          // Makes perf only list its cases.
   std::string folder, other_folder;                 // The folder of report and repro; both
                                                     // folders of diff.
+  std::vector<std::string> compared;                // The folders that report compares.
+  std::vector<std::string> speeds;                  // The files of perf for report.
+  std::vector<std::string> statements;              // Flags of package.
+  std::string sign_key;                             // A flag of package.
+  std::string allowed_signers, signer;              // Flags of verify.
+  size_t samples = 20;                              // A flag of verify.
+  uint64_t sample_seed = 0;                         // A flag of verify; 0: draw one.
+  double stress_hours = 1;                          // A flag of stress.
+  std::string temperature;                          // A flag of stress.
   bool is_strict = false;                           // A flag of diff.
   std::string by = "layout";                        // A flag of coverage.
   bool is_async = false, is_compiler = false;       // Flags of new.

@@ -102,7 +102,8 @@ void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--tier", raw.tier,
-                 "smoke, quick (default of run and coverage) or full (default of list)")
+                 "smoke (default of stress), quick (default of run and coverage) or full (default "
+                 "of list)")
       ->check(CLI::IsMember({"smoke", "quick", "full"}))
       ->group(group);
   app.add_option("--dtype", s.dtypes, "select cases of these dtypes, such as f32,i64")

@@ -44,4 +44,9 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw);
 // Adds the flags for the documents that run and report write.
 void add_reports(CLI::App& app, CommandLine& line);
 
+// Add the verbs report, package, verify and stress, with their flags.
+void add_report_verb(CLI::App& app, CommandLine& line);
+void add_package_verbs(CLI::App& app, CommandLine& line);
+void add_stress_verb(CLI::App& app, CommandLine& line, RawOptions& raw);
+
 }  // namespace bp::conformance

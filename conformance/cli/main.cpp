@@ -65,6 +65,12 @@ int dispatch(const CommandLine& line) {
       return diff_verb(line);
     case Verb::kReport:
       return report_verb(line);
+    case Verb::kPackage:
+      return package_verb(line);
+    case Verb::kVerify:
+      return verify_verb(line);
+    case Verb::kStress:
+      return stress_verb(line);
     case Verb::kExplain:
       return explain_verb(line);
     case Verb::kSelftest:

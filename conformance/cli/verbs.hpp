@@ -3,6 +3,7 @@
 
 #include "conformance/cli/command_line.hpp"
 #include "conformance/report/files.hpp"
+#include "conformance/report/speed.hpp"
 #include "conformance/report/summary.hpp"
 
 namespace bp::conformance {
@@ -16,6 +17,9 @@ int shrink_verb(const CommandLine& line);
 int repro_verb(const CommandLine& line);
 int diff_verb(const CommandLine& line);
 int report_verb(const CommandLine& line);
+int package_verb(const CommandLine& line);
+int verify_verb(const CommandLine& line);
+int stress_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
 int selftest_verb(const CommandLine& line);
 int new_verb(const CommandLine& line);
@@ -24,9 +28,10 @@ int new_verb(const CommandLine& line);
 // returns false; the exit code is then kExitNotLoaded, or kExitInterrupted.
 bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report);
 
-// Writes the documents that the command line asks for.
+// Writes the documents that the command line asks for. `speed` is for the HTML page; NULL if
+// nothing was measured.
 void write_documents(const CommandLine& line, const RunHeader& header, const RunReport& report,
-                     const Summary& summary, Outputs& outputs);
+                     const Summary& summary, Outputs& outputs, const Speed* speed = nullptr);
 
 // Prints on standard error which files could not be written. Returns the exit code of a run that
 // would have ended with `exit_code`.

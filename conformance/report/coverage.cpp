@@ -53,27 +53,6 @@ size_t layout_index(const TensorArgument& argument) {
 // The order of preference when a case has several classes: the first one names the case.
 constexpr size_t kUsual[] = {0, 2, 4, 3, 5, 1, 7, 6};
 
-size_t total_of(const Coverage::Counts& counts) {
-  size_t total = 0;
-  for (const size_t count : counts) total += count;
-  return total;
-}
-
-std::string cell_text(const Coverage::Counts& counts) {
-  const size_t total = total_of(counts);
-  if (total == 0) return ".";
-  size_t worst = 0;
-  for (size_t i = 0; i < kServedCount; ++i) {
-    if (counts[i] > 0) worst = i;
-  }
-  // Refusals narrow a claim if other calls of the cell work. If no call works, there is no claim.
-  if (worst <= static_cast<size_t>(Served::kRefused) && counts[0] > 0) worst = 0;
-  if (counts[worst] == total && kNames[worst].letter == '-') return "-";
-  const std::string count = std::to_string(counts[worst]);
-  const std::string text = kNames[worst].letter == 0 ? count : kNames[worst].letter + count;
-  return counts[worst] == total ? text : text + "/" + std::to_string(total);
-}
-
 std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
 }
@@ -123,6 +102,32 @@ nlohmann::json counts_json(const Coverage::Counts& counts) {
 }
 
 }  // namespace
+
+size_t total_of(const ServedCounts& counts) {
+  size_t total = 0;
+  for (const size_t count : counts) total += count;
+  return total;
+}
+
+Served worst_of(const ServedCounts& counts) {
+  size_t worst = 0;
+  for (size_t i = 0; i < kServedCount; ++i) {
+    if (counts[i] > 0) worst = i;
+  }
+  // If no call works, there is no claim that refusals could narrow.
+  if (worst <= static_cast<size_t>(Served::kRefused) && counts[0] > 0) worst = 0;
+  return static_cast<Served>(worst);
+}
+
+std::string cell_text(const ServedCounts& counts) {
+  const size_t total = total_of(counts);
+  if (total == 0) return ".";
+  const auto worst = static_cast<size_t>(worst_of(counts));
+  if (counts[worst] == total && kNames[worst].letter == '-') return "-";
+  const std::string count = std::to_string(counts[worst]);
+  const std::string text = kNames[worst].letter == 0 ? count : kNames[worst].letter + count;
+  return counts[worst] == total ? text : text + "/" + std::to_string(total);
+}
 
 const char* served_name(Served served) { return kNames[static_cast<size_t>(served)].name; }
 
@@ -240,6 +245,28 @@ std::string Coverage::text(bool by_rank) const {
   write_line(out, "native", native);
   write_line(out, "of", all);
   return out.str();
+}
+
+std::vector<Coverage::OpRow> Coverage::by_dtype() const {
+  std::vector<OpRow> rows;
+  for (const auto& [op, dtypes] : ops_) rows.push_back({op, {}});
+  for (const auto& [key, counts] : cells_) {
+    Counts& sum = std::ranges::find(rows, key.op, &OpRow::op)->dtypes[key.dtype];
+    for (size_t i = 0; i < kServedCount; ++i) sum[i] += counts[i];
+  }
+  return rows;
+}
+
+std::vector<std::string> Coverage::dtypes() const {
+  std::vector<std::string> names;
+  for (const auto& [op, dtypes] : ops_) {
+    for (const std::string& dtype : dtypes) {
+      if (std::ranges::find(names, dtype) == names.end()) names.push_back(dtype);
+    }
+  }
+  std::ranges::stable_sort(
+      names, {}, [](const std::string& name) { return bp_dtype_from_name(name.c_str()); });
+  return names;
 }
 
 std::string Coverage::totals_text() const {

@@ -27,9 +27,24 @@ std::string layout_class_of(const Case& which);
 // Returns the highest rank of the case's tensors.
 size_t rank_of(const Case& which);
 
+// Counts by Served.
+using ServedCounts = std::array<size_t, kServedCount>;
+size_t total_of(const ServedCounts& counts);
+// Returns the worst way in which a case was served. Refusals narrow a claim if other calls work, so
+// they do not count then.
+Served worst_of(const ServedCounts& counts);
+// Returns "96", "W3/96" or "-".
+std::string cell_text(const ServedCounts& counts);
+
 class Coverage {
  public:
-  using Counts = std::array<size_t, kServedCount>;
+  using Counts = ServedCounts;
+
+  // The dtypes of an op, each with its counts.
+  struct OpRow {
+    std::string op;
+    std::map<std::string, Counts> dtypes;
+  };
 
   // Collects the op cases of `summary`.
   explicit Coverage(const Summary& summary);
@@ -38,6 +53,11 @@ class Coverage {
   // served alike.
   std::string text(bool by_rank) const;
   std::string totals_text() const;
+
+  // Returns op x dtype, over all layouts and ranks, in the order of the cases.
+  std::vector<OpRow> by_dtype() const;
+  // Returns the dtypes of all ops, in the order of the ABI.
+  std::vector<std::string> dtypes() const;
   nlohmann::json json() const;
 
  private:

@@ -11,6 +11,7 @@ namespace bp::conformance {
 struct Change {
   std::string id;
   std::string text;  // The change in words: "Pass -> Fail: out[3] is 7, not 8".
+  std::string kind;  // What changes of one kind have in common: "Pass -> Fail (tail)".
 };
 
 struct RunDiff {
@@ -31,8 +32,9 @@ struct RunDiff {
 
 RunDiff diff_runs(const StoredRun& before, const StoredRun& after);
 
-// Writes at most `limit` changes of each kind; 0 means all.
+// Writes how many changes there are of each kind, in which ops, and one of them. If `lists_all`, it
+// writes every change.
 std::string diff_text(const RunDiff& diff, const StoredRun& before, const StoredRun& after,
-                      size_t limit);
+                      bool lists_all);
 
 }  // namespace bp::conformance

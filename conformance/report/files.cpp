@@ -19,6 +19,7 @@
 
 #include "conformance/json_file.hpp"
 #include "conformance/report/documents.hpp"
+#include "conformance/report/environment.hpp"
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "registry/boundary/number_text.hpp"
@@ -239,6 +240,7 @@ void continue_result_folder(const std::string& folder, const StoredRun& stored,
 void write_info(const RunHeader& header, const json& hello) {
   json info = hello;
   info["run"] = to_json(header);
+  info["environment"] = environment_json();
   write_file(fs::path(header.folder) / "info.json", json_text(info, 2) + "\n");
 }
 

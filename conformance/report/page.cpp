@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "conformance/report/standing.hpp"
 #include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
@@ -17,16 +18,6 @@ using nlohmann::json;
 constexpr size_t kShownGroups = 10;
 constexpr size_t kShownFixes = 5;
 constexpr size_t kWidth = 100;
-
-// Returns the first line of a reason. If the line names a whole call, "layout not claimed: add(a
-// f32 ...) on npu:0", it returns only the part before the arguments, so that calls of one op have
-// one reason.
-std::string_view kind_of_reason(std::string_view message) {
-  const std::string_view line = message.substr(0, message.find('\n'));
-  const size_t arguments = line.find('(');
-  const bool is_call = arguments != line.npos && line.find(") on ", arguments) != line.npos;
-  return is_call ? line.substr(0, arguments) : line;
-}
 
 // Indents the text, so that none of its lines looks like a line of the page.
 std::string indented(const std::string& text) { return clean_text(text, LineBreaks::kIndent); }
@@ -147,17 +138,7 @@ class Page {
 
   // Returns the reasons why cases were not run, each with its count, the most frequent first.
   std::string reasons_of(std::initializer_list<Outcome> outcomes) const {
-    std::map<std::string, size_t> reasons;
-    for (const Judged& judged : summary_.judged) {
-      const Outcome outcome = judged.result.outcome;
-      if (std::find(outcomes.begin(), outcomes.end(), outcome) == outcomes.end()) continue;
-      ++reasons[std::string(kind_of_reason(judged.result.message))];
-    }
-    std::vector<std::pair<size_t, std::string>> sorted;
-    sorted.reserve(reasons.size());
-    for (const auto& [reason, count] : reasons) sorted.emplace_back(count, reason);
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    const auto sorted = conformance::reasons_of(summary_, outcomes);
     std::string text;
     for (size_t i = 0; i < sorted.size() && i < 4; ++i) {
       text += (i == 0 ? "" : ";\t") + std::to_string(sorted[i].first) + " " + sorted[i].second;
@@ -206,20 +187,37 @@ class Page {
     return text;
   }
 
+  // Returns the requirement that was broken, or those of which it is one.
+  static std::string tags_of(const FailureGroup& group, const Judged& first) {
+    const auto tags = first.result.details.find(kTagsDetail);
+    if (tags != first.result.details.end()) return "one of " + tags->second + ":";
+    return group.tag.empty() ? "-" : group.tag;
+  }
+
+  // Writes from what the worst element was computed, and by which call.
+  void write_details(const Result& result) {
+    for (const char* name : {kInputsDetail, kCallDetail}) {
+      const auto detail = result.details.find(name);
+      if (detail == result.details.end()) continue;
+      out_ << "   " << name << ": " << indented(detail->second) << "\n";
+    }
+  }
+
   void write_failures() {
     const size_t limit = options_.is_verbose ? summary_.failures.size() : kShownGroups;
     for (size_t i = 0; i < summary_.failures.size() && i < limit; ++i) {
       const FailureGroup& group = summary_.failures[i];
       const Judged& first = summary_.judged[group.members.front()];
       const size_t count = group.members.size();
-      out_ << paint("1", "#" + std::to_string(i + 1) + " " + (group.tag.empty() ? "-" : group.tag) +
-                             "  " + group.label)
+      out_ << paint("1",
+                    "#" + std::to_string(i + 1) + " " + tags_of(group, first) + "  " + group.label)
            << "  " << count << (count == 1 ? " case" : " cases") << "  "
            << outcome_name(group.outcome) << (group.cause.empty() ? "" : " (" + group.cause + ")")
            << "\n   " << indented(first.result.message) << "\n";
       for (size_t note = 0; note < first.result.notes.size() && note < 3; ++note) {
         out_ << "   also: " << indented(first.result.notes[note]) << "\n";
       }
+      write_details(first.result);
       out_ << "   repro: " << repro_line(header_, first) << "\n";
     }
     if (summary_.failures.size() > limit) {
