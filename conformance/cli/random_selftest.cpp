@@ -7,12 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
 #include <mutex>
 #include <thread>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/selftest.hpp"
+#include "conformance/cli/trials_page.hpp"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/faults/generator.hpp"
 #include "conformance/faults/ops.hpp"
@@ -25,9 +25,7 @@ namespace {
 
 using faults::Fate;
 using faults::Fault;
-using faults::Rate;
 using faults::Sightings;
-using faults::Tally;
 using faults::Trial;
 using nlohmann::json;
 
@@ -117,6 +115,29 @@ class Findings {
   size_t most_ = 0;
 };
 
+// Returns the faults that the command line names.
+std::vector<Fault> named_faults(const CommandLine& line) {
+  std::vector<Fault> named;
+  for (const std::string& text : line.faults) {
+    const auto fault = faults::fault_from_text(text);
+    if (!fault || (!fault->is_of_table() && faults::find_op(fault->subject) == nullptr)) {
+      throw UsageError("--fault is '" + text +
+                       "'; allowed: what selftest --random prints, such as "
+                       "matmul/f32/row_tail16/offset/small/71");
+    }
+    named.push_back(*fault);
+  }
+  return named;
+}
+
+void check_family(const CommandLine& line) {
+  const std::vector<std::string> all = faults::families();
+  if (line.family.empty() || std::ranges::find(all, line.family) != all.end()) return;
+  std::string names;
+  for (const std::string& family : all) names += (names.empty() ? "" : ", ") + family;
+  throw UsageError("--only is '" + line.family + "'; allowed: " + names);
+}
+
 class RandomSelftest {
  public:
   RandomSelftest(const CommandLine& line, const CaseList& cases)
@@ -127,20 +148,9 @@ class RandomSelftest {
     line_.run.session.interrupt_fd = interrupt_descriptor();
   }
 
-  // Returns the faults that the command line names or draws.
+  // Draws as many faults as the command line asks for, or as there are.
   std::vector<Fault> draw() {
     std::vector<Fault> drawn;
-    for (const std::string& text : line_.faults) {
-      const auto fault = faults::fault_from_text(text);
-      if (!fault || (!fault->is_of_table() && !faults::find_op(fault->subject))) {
-        throw UsageError("--fault is '" + text +
-                         "'; allowed: what selftest --random prints, such as "
-                         "matmul/f32/row_tail16/offset/small/71");
-      }
-      drawn.push_back(*fault);
-    }
-    if (!drawn.empty()) return drawn;
-    check_family();
     faults::Generator generator(line_.run.session.seed, subjects(), line_.family);
     while (drawn.size() < line_.random_count) {
       const std::optional<Fault> fault = generator.next();
@@ -164,14 +174,6 @@ class RandomSelftest {
   }
 
  private:
-  void check_family() const {
-    const std::vector<std::string> all = faults::families();
-    if (line_.family.empty() || std::ranges::find(all, line_.family) != all.end()) return;
-    std::string names;
-    for (const std::string& family : all) names += (names.empty() ? "" : ", ") + family;
-    throw UsageError("--only is '" + line_.family + "'; allowed: " + names);
-  }
-
   // Asks the good backend which ops and dtypes its kernels claim.
   std::vector<faults::Subject> subjects() {
     CommandLine good = line_;
@@ -289,112 +291,20 @@ class RandomSelftest {
   std::string problem_;
 };
 
-std::string percent(const Rate& rate) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%5.1f %% [%5.1f, %5.1f]", 100 * rate.share(), 100 * rate.low(),
-                100 * rate.high());
-  return text;
-}
-
-void print_tallies(const char* what, const std::map<std::string, Tally>& tallies) {
-  std::printf("\n%-20s %7s %7s  %-24s %-24s %s\n", what, "mutants", "killed", "of all [95 %]",
-              "of those that changed", "right causes");
-  for (const auto& [name, tally] : tallies) {
-    if (tally.killed.whole == 0) continue;
-    std::printf("%-28s %7zu %7zu  %-24s %-24s %5.1f %%\n", name.c_str(), tally.killed.whole,
-                tally.killed.part, percent(tally.killed).c_str(),
-                percent(tally.killed_of_changed).c_str(), 100 * tally.right_causes.share());
-  }
-}
-
-void print_survivors(const std::vector<Trial>& trials) {
-  for (const Fate fate : {Fate::kSurvived, Fate::kUnchanged, Fate::kNotMet, Fate::kUnrelated}) {
-    std::vector<std::string> texts;
-    for (const Trial& trial : trials) {
-      if (trial.fate != fate) continue;
-      std::string text = faults::text_of(trial.fault);
-      if (fate == Fate::kSurvived) {
-        text += "  changed " + std::to_string(trial.sightings.changed) + " calls of " +
-                std::to_string(trial.cases) + " cases";
-      }
-      if (fate == Fate::kUnrelated) text += "  " + trial.killer;
-      texts.push_back(std::move(text));
-    }
-    if (texts.empty()) continue;
-    std::ranges::sort(texts);
-    std::printf("\n%s: %zu\n", faults::fate_name(fate), texts.size());
-    for (const std::string& text : texts) std::printf("  %s\n", text.c_str());
-  }
-}
-
-void print_wrong_causes(const std::vector<Trial>& trials) {
-  bool has_title = false;
-  for (const Trial& trial : trials) {
-    if (trial.fate != Fate::kKilled || trial.is_right_cause) continue;
-    if (!has_title) std::printf("\nwrong causes:\n");
-    has_title = true;
-    std::printf("  %-52s %s %s, %s\n", faults::text_of(trial.fault).c_str(), trial.cause.c_str(),
-                trial.tag.c_str(), trial.killer.c_str());
-  }
-}
-
-json json_of(const Trial& trial) {
-  return {{"fault", faults::text_of(trial.fault)},
-          {"family", faults::family_of(trial.fault)},
-          {"fate", faults::fate_name(trial.fate)},
-          {"cases", trial.cases},
-          {"failed", trial.failed},
-          {"calls", trial.sightings.calls},
-          {"met", trial.sightings.met},
-          {"changed", trial.sightings.changed},
-          {"killer", trial.killer},
-          {"cause", trial.cause},
-          {"tag", trial.tag},
-          {"message", trial.message},
-          {"right_cause", trial.is_right_cause},
-          {"seconds", trial.seconds}};
-}
-
-std::string document_of(const std::vector<Trial>& trials, const CommandLine& line) {
-  json mutants = json::array();
-  for (const Trial& trial : trials) mutants.push_back(json_of(trial));
-  const json document = {{"seed", line.run.session.seed},
-                         {"tier", tier_name(line.selection.tier)},
-                         {"mutants", std::move(mutants)}};
-  return json_text(document, 1) + "\n";
-}
-
-void print(const std::vector<Trial>& trials, const CommandLine& line) {
-  const auto family = [](const Trial& t) { return faults::family_of(t.fault); };
-  const auto part = [](std::string Fault::*member) {
-    return [member](const Trial& t) {
-      return (t.fault.is_of_table() ? "tables " : "") + t.fault.*member;
-    };
-  };
-  print_survivors(trials);
-  print_wrong_causes(trials);
-  print_tallies("family", faults::tallies(trials, family));
-  if (line.is_verbose) {
-    print_tallies("kind", faults::tallies(trials, part(&Fault::kind)));
-    print_tallies("place", faults::tallies(trials, part(&Fault::place)));
-    print_tallies("condition", faults::tallies(trials, part(&Fault::when)));
-    print_tallies("op or entry",
-                  faults::tallies(trials, [](const Trial& t) { return t.fault.subject; }));
-  }
-  print_tallies("all", faults::tallies(trials, [](const Trial&) { return std::string("all"); }));
-}
-
 }  // namespace
 
-int random_selftest(const CommandLine& line, const CaseList& cases) {
+int random_selftest(const CommandLine& line) {
   const auto start = std::chrono::steady_clock::now();
+  check_family(line);
+  std::vector<Fault> drawn = named_faults(line);
+  const CaseList cases = CaseList::whole_suite();
   RandomSelftest selftest(line, cases);
-  const std::vector<Fault> drawn = selftest.draw();
+  if (drawn.empty()) drawn = selftest.draw();
   if (drawn.empty()) throw NothingMatched("the backend can have no fault of this kind");
   std::vector<Trial> trials;
   const bool is_complete = selftest.run(drawn, trials);
   std::erase_if(trials, [](const Trial& trial) { return !trial.has_run; });
-  print(trials, line);
+  print_trials(trials, line.is_verbose);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("\n%zu mutants at tier %s with seed %llu in %.0f s\n", trials.size(),
               tier_name(line.selection.tier),

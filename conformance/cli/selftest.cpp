@@ -188,8 +188,8 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
 }  // namespace
 
 int selftest_verb(const CommandLine& line) {
+  if (line.random_count > 0 || !line.faults.empty()) return random_selftest(line);
   const CaseList cases = CaseList::whole_suite();
-  if (line.random_count > 0 || !line.faults.empty()) return random_selftest(line, cases);
   Selftest selftest(line, cases);
   std::printf("%-23s %-36s %6s %6s  %-14s %s\n", "mutant", "what is wrong", "cases", "failed",
               "verdict", "causes");

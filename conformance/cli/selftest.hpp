@@ -15,6 +15,6 @@ std::string mutant_plugin(const CommandLine& line);
 std::string wrapped_path(const std::string& plugin);
 
 // Runs the mutants that `--random` draws or `--fault` names. Returns the exit code.
-int random_selftest(const CommandLine& line, const CaseList& cases);
+int random_selftest(const CommandLine& line);
 
 }  // namespace bp::conformance

@@ -2,10 +2,6 @@
 #include "conformance/mutants/mutant.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -14,43 +10,13 @@
 #include <vector>
 
 #include "conformance/mutants/runtime.hpp"
+#include "conformance/mutants/shared_sightings.hpp"
 
 namespace bp::mutants {
 namespace {
 
 struct Close {
   void operator()(void* library) const { dlclose(library); }
-};
-
-// The counts of a fault, in a file that another process reads.
-class SharedSightings {
- public:
-  SharedSightings() = default;
-  SharedSightings(const SharedSightings&) = delete;
-  ~SharedSightings() {
-    if (shared_ != nullptr) munmap(shared_, sizeof(faults::Sightings));
-  }
-
-  bool open(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0) return false;
-    struct stat status {};
-    constexpr size_t kBytes = sizeof(faults::Sightings);
-    void* mapped = MAP_FAILED;
-    if (fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= kBytes) {
-      mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    }
-    close(file);
-    if (mapped == MAP_FAILED) return false;
-    shared_ = static_cast<faults::Sightings*>(mapped);
-    return true;
-  }
-
-  faults::Sightings* get() { return shared_ != nullptr ? shared_ : &own_; }
-
- private:
-  faults::Sightings* shared_ = nullptr;
-  faults::Sightings own_;
 };
 
 struct Instance {
