@@ -134,7 +134,8 @@ typedef struct bp_numerics {
   uint32_t math;             /* A BP_MATH_* value. */
   uint32_t tie;              /* A BP_TIE_* value: which of several equal extremes has the index. */
 } bp_numerics;
-/* How products of f32 are made. The numbers say how far a product may be off, relative to itself. */
+/* How products of f32 are made. The numbers say how far a product may be off, relative to itself.
+ */
 enum {
   BP_PRODUCTS_NATIVE = 0, /* Of the operands as they are. */
   BP_PRODUCTS_TF32 = 1,   /* Of operands that are rounded to 11 bits: 2^-10. */

@@ -1141,10 +1141,11 @@ typedef struct bp_sdpa_args {
  * again, where score is scale * q k^T, with softcap and bias as in sdpa, and m is what dropout
  * multiplies p by. Then grad_v = (p * m)^T grad_y, s = p * (m * (grad_y v^T) - sum(grad_y * y)),
  * and s times 1 - tanh^2 if there is a softcap, grad_q = scale * s k and grad_k = scale * s^T q,
- * summed over the query heads that a head of keys serves. grad_sinks is the sum of -exp(sink - lse)
- * * sum(grad_y * y) over the queries of a head. A query whose lse is -inf has p = 0 for every key:
- * its gradient is 0, and it adds nothing to grad_k, grad_v and grad_sinks. grad_sinks is given only
- * with sinks.
+ * summed over the query heads that a head of keys serves. Where m is 0, m * (grad_y v^T) is 0 and
+ * the weight adds nothing to grad_v, whatever v and grad_y are. grad_sinks is the sum of -exp(sink
+ * - lse) * sum(grad_y * y) over the queries of a head. A query whose lse is -inf has p = 0 for
+ * every key: its gradient is 0, and it adds nothing to grad_k, grad_v and grad_sinks. grad_sinks is
+ * given only with sinks.
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
 enum { BP_OP_SDPA_BACKWARD = 601, BP_SDPA_BACKWARD_ARGS_SIZE_R3 = 224 };
 enum {

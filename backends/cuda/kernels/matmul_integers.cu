@@ -99,7 +99,7 @@ __device__ __forceinline__ void load_tile(const IntegerMatrix& m, int64_t offset
 }
 
 template <typename Sum>
-__global__ void __launch_bounds__(kBlockThreads, 2) integer_tiles(IntegerPlan p) {
+__global__ void __launch_bounds__(kBlockThreads) integer_tiles(IntegerPlan p) {
   __shared__ Sum a[kDepth][kTile + 1], b[kDepth][kTile + 1];
   const int64_t first_row = int64_t{blockIdx.x / p.col_tiles} * kTile;
   const int64_t first_col = int64_t{blockIdx.x % p.col_tiles} * kTile;

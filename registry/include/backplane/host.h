@@ -509,7 +509,8 @@ BP_API bp_status bp_cache_get_statistics(const bp_target* target,
                                          bp_cache_statistics* out_statistics);
 
 /* Frees all buffers of the cache that hold no block in use, except those that work of an ended
- * stream may still use, and those of private pools. A buffer that the backend refuses to take back
+ * stream may still use, and those of private pools; and gives pinned memory (backplane/pinned.h)
+ * back that nobody holds and whose work has ended. A buffer that the backend refuses to take back
  * stays in the cache and in its statistics; the first such failure is returned, after all were
  * tried. */
 BP_API bp_status bp_cache_empty(const bp_target* target);

@@ -9,7 +9,8 @@
  * The copies of transfers.h between such memory and its target need no memory in between, and
  * record their stream themselves. Without a release callback, bp_block_upload() and
  * bp_copy_tensor() put the bytes into such memory during the call, where the device can copy from
- * it beside the host. bp_memory_snapshot() shows the memory as the pool "pinned".
+ * it beside the host. Downloads to other memory of the host, and copies between devices that cannot
+ * reach each other, go through it too. bp_memory_snapshot() shows the memory as the pool "pinned".
  *
  * The rules of host.h hold for every function. All are safe from any thread.
  */
