@@ -55,6 +55,13 @@ bp_status submit(const Operands& o, const char* helpers, const char* value, Laun
 
 constexpr const char* kHelpers = R"(
 float sigmoid_of(float x) { return 1.0f / (1.0f + exp(-x)); }
+// Far below 0, exp(-x) overflows before the result is 0, and exp(x) has few bits.
+float silu_of(float x) {
+  if (x == -INFINITY) return -0.0f;
+  if (x > -80.0f) return x / (1.0f + exp(-x));
+  const float root = exp(0.5f * x);
+  return x * root * root;
+}
 float gelu_of(float x) { return x == -INFINITY ? -0.0f : 0.5f * x * erfc(-x * 0.70710678118654752f); }
 float gelu_tanh_of(float x) {
   if (x == -INFINITY) return -0.0f;
@@ -64,9 +71,17 @@ float gelu_slope(float x) {
   return 0.5f * erfc(-x * 0.70710678118654752f) + x * 0.39894228040143268f * exp(-0.5f * x * x);
 }
 float gelu_tanh_slope(float x) {
-  const float t = tanh(0.79788456080286536f * (x + 0.044715f * x * x * x));
+  const float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+  // 1 - tanh(u)^2 cancels far from 0, so e gives both.
+  const float e = exp(-2.0f * fabs(u)), rest = 4.0f * e / ((1.0f + e) * (1.0f + e));
+  const float t = copysign((1.0f - e) / (1.0f + e), u);
   const float slope = 0.79788456080286536f * (1.0f + 0.134145f * x * x);
-  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope;
+  return 0.5f * (1.0f + t) + (rest == 0.0f ? 0.0f : 0.5f * x * rest * slope);
+}
+float silu_grad(float grad, float x) {
+  if (x > -80.0f) return grad * sigmoid_of(x) * (1.0f + x * sigmoid_of(-x));
+  const float root = exp(0.5f * x);
+  return grad * (1.0f + x) * root * root;
 }
 float mish_of(float x) { return x == -INFINITY ? -0.0f : x * tanh(log1p(exp(x))); }
 float mish_slope(float x) {
@@ -117,7 +132,7 @@ bp_status where(const bp_where_args& args, Launch& launch) {
 bp_status lerp(const bp_lerp_args& args, Launch& launch) {
   const bp_scalar* const scalar = args.weight == nullptr ? &args.weight_scalar : nullptr;
   return submit({args.y, args.a, args.b, args.weight, scalar}, "",
-                "fabs(c) < 0.5f ? a + c * (b - a) : b - (b - a) * (1.0f - c)", launch);
+                "fabs(c) < 0.5f ? fma(c, b - a, a) : fma(c - 1.0f, b - a, b)", launch);
 }
 
 // ---- Moved elements -----------------------------------------------------------------------------
@@ -188,7 +203,7 @@ ACME_UNARY(Relu, relu, RELU, "a < 0.0f ? 0.0f : a")
 ACME_UNARY(Abs, abs, ABS, "fabs(a)")
 ACME_UNARY(Tanh, tanh, TANH, "tanh(a)")
 ACME_UNARY(Sigmoid, sigmoid, SIGMOID, "sigmoid_of(a)")
-ACME_UNARY(Silu, silu, SILU, "a == -INFINITY ? -0.0f : a / (1.0f + exp(-a))")
+ACME_UNARY(Silu, silu, SILU, "silu_of(a)")
 ACME_UNARY(Mish, mish, MISH, "mish_of(a)")
 #undef ACME_UNARY
 
@@ -205,7 +220,7 @@ constinit const bp_kernel kGeluBackward = make_kernel<bp_gelu_backward_args, gel
 ACME_GRADIENT(Relu, relu, RELU, y, "b <= 0.0f ? 0.0f : a")
 ACME_GRADIENT(Tanh, tanh, TANH, y, "a * (1.0f - b * b)")
 ACME_GRADIENT(Sigmoid, sigmoid, SIGMOID, y, "a * b * (1.0f - b)")
-ACME_GRADIENT(Silu, silu, SILU, x, "a * sigmoid_of(b) * (1.0f + b * (1.0f - sigmoid_of(b)))")
+ACME_GRADIENT(Silu, silu, SILU, x, "silu_grad(a, b)")
 ACME_GRADIENT(Mish, mish, MISH, x, "a * mish_slope(b)")
 #undef ACME_GRADIENT
 

@@ -16,8 +16,10 @@ kernel void take(Grid grid, long stride, long extent, int bounds, global Y_T* y,
   const long at = place(&grid, i, 2);
   long index = I_LOAD(indices, at);
   if (index < 0 || index >= extent) {
-    if (bounds == 0) report(failure, number, at - grid.offset[2], index);
-    if (bounds != 1) return;
+    if (bounds == 0) {
+      report(failure, number, at - grid.offset[2], index);
+      return;
+    }
     index = index < 0 ? 0 : extent - 1;
   }
   y[place(&grid, i, 0)] = x[place(&grid, i, 1) + index * stride];

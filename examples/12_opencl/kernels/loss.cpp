@@ -41,10 +41,16 @@ kernel void forward(Loss l, global X_T* y, global const X_T* x, global const T_T
     const long from = l.x_at + row * l.x_row;
     for (long c = 0; c < l.classes; ++c) most = larger(X_LOAD(x, (from + c * l.x_class)), most);
     const float base = isfinite(most) ? most : 0.0f;
-    for (long c = 0; c < l.classes; ++c) {
-      const float value = X_LOAD(x, (from + c * l.x_class));
-      sum += exp(value - base);
-      values += value - base;
+    // The sums of blocks are added, so that the error of many classes stays small.
+    for (long first = 0; first < l.classes; first += 256) {
+      float sum_of_block = 0.0f, values_of_block = 0.0f;
+      for (long c = first; c < min(first + 256, l.classes); ++c) {
+        const float value = X_LOAD(x, (from + c * l.x_class)) - base;
+        sum_of_block += exp(value);
+        values_of_block += value;
+      }
+      sum += sum_of_block;
+      values += values_of_block;
     }
     const float log_sum = log(sum), lse = base + log_sum;
     if (HAS_LSE) lse_of[l.lse_at + row * l.lse_row] = lse;
