@@ -81,7 +81,7 @@ float gelu_tanh_slope(float x) {
 float silu_grad(float grad, float x) {
   if (x > -80.0f) return grad * sigmoid_of(x) * (1.0f + x * sigmoid_of(-x));
   const float root = exp(0.5f * x);
-  return grad * (1.0f + x) * root * root;
+  return grad * root * (1.0f + x) * root;
 }
 float mish_of(float x) { return x == -INFINITY ? -0.0f : x * tanh(log1p(exp(x))); }
 float mish_slope(float x) {
