@@ -22,6 +22,8 @@ MAY_USE = {
 }
 # Sources that are compiled into the library of another module. They obey the rules of that module.
 COMPILED_INTO = {"ops_spec": "registry"}
+# Examples that are whole backends of a vendor. They obey the rules of backends.
+EXAMPLE_BACKENDS = ("examples/12_opencl/",)
 # Headers that generated sources of any module call. These headers need the api alone.
 OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 # Headers without a library behind them, which each module may use that may use the public headers
@@ -115,6 +117,8 @@ COLUMNS = 100
 
 def module_of(path):
     """Returns the module whose rules hold for a file."""
+    if str(path).startswith(EXAMPLE_BACKENDS):
+        return "backends"
     return COMPILED_INTO.get(path.parts[0], path.parts[0])
 
 

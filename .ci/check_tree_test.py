@@ -62,6 +62,13 @@ class CheckTree(unittest.TestCase):
         runtime = '#include "backplane/runtime/tensor.hpp"\n'
         self.assertEqual(len(findings("ops_spec/checks.cpp", runtime)), 1)
 
+    def test_holds_examples_that_are_backends_to_the_rules_of_backends(self):
+        shell = '#include "backplane/shell/queue.hpp"\n'
+        self.assertEqual(findings("examples/12_opencl/stream.hpp", shell), [])
+        self.assertEqual(len(findings("examples/04_train_gpt/model.hpp", shell)), 1)
+        host = '#include "backplane/host.h"\n'
+        self.assertEqual(len(findings("examples/12_opencl/stream.hpp", host)), 1)
+
     def test_keeps_what_backends_share_free_of_backends(self):
         own = '#include "backends/host_kernels/loop.hpp"\n#include "backplane/shell/queue.hpp"\n'
         self.assertEqual(findings("backends/host_kernels/unary.cpp", own), [])

@@ -62,7 +62,9 @@ float silu_of(float x) {
   const float root = exp(0.5f * x);
   return x * root * root;
 }
-float gelu_of(float x) { return x == -INFINITY ? -0.0f : 0.5f * x * erfc(-x * 0.70710678118654752f); }
+float gelu_of(float x) {
+  return x == -INFINITY ? -0.0f : 0.5f * x * erfc(-x * 0.70710678118654752f);
+}
 float gelu_tanh_of(float x) {
   if (x == -INFINITY) return -0.0f;
   return x * sigmoid_of(1.5957691216057308f * (x + 0.044715f * x * x * x));

@@ -15,8 +15,8 @@ typedef struct {
   int reduction, bounds;
 } Loss;
 
-// Returns the class of a row, or -1 for a row that is ignored. *is_bad says that the class is out of
-// range.
+// Returns the class of a row, or -1 for a row that is ignored. *is_bad says that the class is out
+// of range.
 long class_of(const Loss* l, global const T_T* target, long row, bool* is_bad) {
   long t = T_LOAD(target, (l->target_at + row * l->target_row));
   *is_bad = false;
@@ -57,7 +57,8 @@ kernel void forward(Loss l, global X_T* y, global const X_T* x, global const T_T
     bool is_bad;
     const long t = class_of(&l, target, row, &is_bad);
     if (is_bad && l.bounds == 0) {
-      report(failure, number, row * l.target_row, T_LOAD(target, (l.target_at + row * l.target_row)));
+      report(failure, number, row * l.target_row,
+             T_LOAD(target, (l.target_at + row * l.target_row)));
     }
     float loss = 0.0f;
     if (t >= 0) {
