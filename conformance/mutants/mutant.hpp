@@ -84,8 +84,8 @@ struct Wrapped {
   faults::Sightings* sightings;
   Runtime* runtime;  // NULL for mutants of ops.
   mutable std::mutex mutex;
-  mutable std::deque<Kept> kept;        // Guarded by mutex; the newest is the last.
-  mutable std::shared_ptr<void> state;  // What the mutant keeps. Guarded by mutex.
+  mutable std::deque<Kept> kept;         // Guarded by mutex; the newest is the last.
+  mutable std::shared_ptr<void> state;   // What the mutant keeps. Guarded by mutex.
   mutable std::thread::id thread;        // Guarded by mutex; what a mutant makes of it.
   mutable bp_buffer* scratch = nullptr;  // Guarded by mutex; it lives as long as the backend.
 };

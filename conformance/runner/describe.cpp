@@ -36,12 +36,10 @@ json names_of(uint32_t bits, const Bit (&names)[N]) {
   return list;
 }
 
-constexpr Bit kHeapFlags[] = {{BP_HEAP_DEVICE_LOCAL, "device_local"},
-                              {BP_HEAP_HOST_VISIBLE, "host_visible"},
-                              {BP_HEAP_HOST_COHERENT, "host_coherent"},
-                              {BP_HEAP_HOST_CONCURRENT, "host_concurrent"},
-                              {BP_HEAP_MIGRATES, "migrates"},
-                              {BP_HEAP_HOST_CACHED, "host_cached"}};
+constexpr Bit kHeapFlags[] = {
+    {BP_HEAP_DEVICE_LOCAL, "device_local"},   {BP_HEAP_HOST_VISIBLE, "host_visible"},
+    {BP_HEAP_HOST_COHERENT, "host_coherent"}, {BP_HEAP_HOST_CONCURRENT, "host_concurrent"},
+    {BP_HEAP_MIGRATES, "migrates"},           {BP_HEAP_HOST_CACHED, "host_cached"}};
 constexpr Bit kLayouts[] = {{BP_LAYOUT_CONTIGUOUS, "contiguous"},
                             {BP_LAYOUT_DENSE_PERMUTED, "dense_permuted"},
                             {BP_LAYOUT_BROADCAST, "broadcast"},
