@@ -183,7 +183,7 @@ void check_bias(Context& t, const OpCase& op_case, const Verdict& verdict) {
   if (!judge(op_case, data, seen).is_biased) return;
   const std::string text = "results are biased: the mean signed error is " +
                            std::to_string(verdict.bias) + " half units in the last place";
-  const bool is_faithful = resolve_numerics(seen.kernel->numerics, BP_F32).faithful;
+  const bool is_faithful = resolve_numerics(seen.numerics(), BP_F32).faithful;
   if (is_faithful) {
     t.quality_warning(text);
   } else {

@@ -165,7 +165,7 @@ void find_suspicious(const OpCase& op_case, const CallData& data, const Observat
 
 Verdict judge_with(const OpCase& op_case, const CallData& data, const Observation& seen) {
   Verdict verdict;
-  auto [numerics, all] = expectation(op_case, data, seen.kernel->numerics);
+  auto [numerics, all] = expectation(op_case, data, seen.numerics());
   for (size_t i = 0; i < seen.outputs.size(); ++i) {
     const OutputView& output = seen.outputs[i];
     const Expected& expected = all.at(i);
@@ -184,7 +184,7 @@ Verdict judge_with(const OpCase& op_case, const CallData& data, const Observatio
       verdict.message = std::string(output.name) + " differs between two launches of one call";
     }
   }
-  const Numerics declared = resolve_numerics(seen.kernel->numerics, first_dtype(seen));
+  const Numerics declared = resolve_numerics(seen.numerics(), first_dtype(seen));
   if (verdict.is_right() && has_wide_bound(op_case, declared)) {
     find_suspicious(op_case, data, seen, declared, verdict);
   }
@@ -239,7 +239,7 @@ bool is_right(const OutputView& output, const Expected& expected, int64_t index,
 
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen) {
   Verdict verdict = judge_with(op_case, data, seen);
-  const Numerics numerics = resolve_numerics(seen.kernel->numerics, first_dtype(seen));
+  const Numerics numerics = resolve_numerics(seen.numerics(), first_dtype(seen));
   if (!verdict.is_right() && numerics.flush_inputs) {
     const Verdict other = judge_with(op_case, flushed(data), seen);
     if (other.is_right()) verdict = other;

@@ -132,6 +132,18 @@ Poison first_poison(const Context& t) {
   return t.options().poison == "random" ? Poison::kNoise : Poison::kNan;
 }
 
+// Returns what the kernels that a decomposition calls may do with subnormals. Only the host knows
+// which kernels these are, so any kernel of the device counts.
+std::optional<bp_numerics> numerics_of_parts(const bp_target& target) {
+  bp_numerics loosest{.struct_size = sizeof(bp_numerics), .struct_type = BP_STRUCT_NUMERICS};
+  for (uint64_t i = 0; i < bp_target_kernel_count(&target); ++i) {
+    const bp_numerics* const numerics = bp_target_kernel(&target, i)->numerics;
+    if (numerics != nullptr) loosest.flush |= numerics->flush;
+  }
+  if (loosest.flush == 0) return std::nullopt;
+  return loosest;
+}
+
 // Launches over two kinds of poison, so that an unwritten element shows, and between two patterns,
 // so that a result that depends on memory outside the elements shows.
 Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice, bp_stream* stream,
@@ -139,6 +151,7 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
   Observation seen;
   seen.kernel = choice.kernel;
   seen.source = choice.source;
+  if (choice.source == BP_KERNEL_DECOMPOSED) seen.of_parts = numerics_of_parts(t.target());
   const bool is_native = choice.source == BP_KERNEL_NATIVE;
   const bool takes_scalars = (choice.kernel->flags & BP_KERNEL_TAKES_SCALAR) != 0;
   if (is_native && (has_acc_operands || !takes_scalars)) {

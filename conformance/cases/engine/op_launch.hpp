@@ -46,9 +46,13 @@ struct Observation {
   std::string status_text;
   bp_kernel_sources source = 0;
   const bp_kernel* kernel = nullptr;
+  std::optional<bp_numerics> of_parts;  // What the kernels may do that a decomposition calls.
   std::vector<OutputView> outputs;
   std::string damage;          // A sentence about the first damaged canary; "" if all are whole.
   std::string modified_input;  // A sentence about the first modified input; "" if none was.
+
+  // Returns how exact the result has to be.
+  const bp_numerics* numerics() const { return of_parts ? &*of_parts : kernel->numerics; }
 };
 
 // Thrown if no kernel takes the call; `what` is the host's explanation.

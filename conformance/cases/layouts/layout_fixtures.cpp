@@ -63,6 +63,12 @@ MemoryPlace aligned(MemoryPlace place, uint64_t alignment_bytes) {
 // Adds the layouts that the kernel of one call prefers.
 void add_sites(Context& t, const OpCase& row, std::set<std::pair<bp_dtype, Shape>>& seen,
                std::map<bp_dtype, size_t>& counts, std::vector<LayoutSite>& sites) {
+  const auto is_known = [&](const TensorArgument& argument) {
+    return op_info(row.op).member(argument.name).is_list() ||
+           seen.contains({argument.dtype, argument.shape}) ||
+           counts[argument.dtype] == kShapesPerDtype;
+  };
+  if (std::ranges::all_of(row.tensors, is_known)) return;  // Most calls of a suite end here.
   HostCall call(row);
   for (size_t i = 0; i < row.tensors.size(); ++i) call.tensor(i).buffer = nullptr;
   bp_kernel_choice choice{};
@@ -72,13 +78,11 @@ void add_sites(Context& t, const OpCase& row, std::set<std::pair<bp_dtype, Shape
   if (found != BP_OK) return;
   const std::vector<uint64_t> words = call.frame().fitted(choice.kernel->args_size_bytes);
   for (const TensorArgument& argument : row.tensors) {
-    const std::pair key(argument.dtype, argument.shape);
-    const bool is_list = op_info(row.op).member(argument.name).is_list();
-    if (is_list || seen.contains(key) || counts[argument.dtype] == kShapesPerDtype) continue;
+    if (is_known(argument)) continue;
     OwnedLayout layout =
         preferred_layout(t, *choice.kernel, tensor_argument(row.op, argument.name), words.data());
     if (layout == nullptr) continue;
-    seen.insert(key);
+    seen.insert({argument.dtype, argument.shape});
     ++counts[argument.dtype];
     sites.push_back({row.id() + ", argument " + std::string(argument.name), argument.dtype,
                      argument.shape, std::move(layout)});
