@@ -194,8 +194,6 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"72", "axis of the first call", "kernel.other_attr*.softmax", "*", "values", true, "KERNEL-8"},
     {"73", "launch waits for its work", "kernel.launch_waits*.relu", "*", "blocks", true,
      "KERNEL-3"},
-    {"73:compile", "first launch compiles", "kernel.launch_waits*.relu", "*", "compiles", true,
-     "KERNEL-3"},
     {"74", "launch allocates", "kernel.launch_allocates*.relu", "*", "allocates", true, "KERNEL-1"},
     {"75", "host memory left by a launch", "kernel.launches_leave*.relu", "*", "leak", false,
      "KERNEL-9"},

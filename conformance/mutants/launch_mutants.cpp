@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <ctime>
 #include <thread>
 
 #include "backplane/ops.h"
@@ -93,18 +92,9 @@ bp_status keep_first_axis(const Call& call, std::string_view, const void* args) 
   return call.run(&frame);
 }
 
-// 73: waits for the work that it has submitted. Compile: computes for a while before its first
-// launch.
-bp_status wait_for_work(const Call& call, std::string_view strength, const void* args) {
+// 73: waits for the work that it has submitted.
+bp_status wait_for_work(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_relu_args*>(args);
-  if (strength == "compile") {
-    const std::lock_guard lock(call.wrapped.mutex);
-    const std::clock_t end = std::clock() + CLOCKS_PER_SEC / 5;
-    while (call.wrapped.thread == std::thread::id() && std::clock() < end) {
-    }
-    call.wrapped.thread = std::this_thread::get_id();
-    return call.run(args);
-  }
   const bp_status status = call.run(args);
   if (status != BP_OK || !tensors::has_elements(*frame.y)) return status;
   const bp_allocator_ops& memory = *call.wrapped.allocator;

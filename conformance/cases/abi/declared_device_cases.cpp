@@ -189,14 +189,15 @@ void add_declared_device_cases(std::vector<Case>& cases) {
            identity_is_the_same_in_each_process},
           {"memory_info_agrees_with_the_heaps", {"DEVICE-6"}, memory_info_agrees_with_the_heaps},
           {"memory_in_use_is_not_free", {"DEVICE-6"}, memory_in_use_is_not_free},
-          {"peaks_are_ceilings", {}, peaks_are_ceilings},
+          {"peaks_are_ceilings", {"DEVICE-3"}, peaks_are_ceilings},
       });
-  add_api_cases(
-      cases, "dlpack",
-      {
-          {"type_of_the_host_is_host_memory", {"DEVICE-2"}, dlpack_type_of_the_host_is_host_memory},
-          {"ids_are_unique", {"DEVICE-1"}, dlpack_ids_are_unique},
-      });
+  add_api_cases(cases, "dlpack",
+                {
+                    {"type_of_the_host_is_host_memory",
+                     {"MEMORY-12"},
+                     dlpack_type_of_the_host_is_host_memory},
+                    {"ids_are_unique", {"DEVICE-1"}, dlpack_ids_are_unique},
+                });
 }
 
 }  // namespace bp::conformance

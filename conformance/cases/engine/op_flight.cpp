@@ -10,6 +10,7 @@ namespace bp::conformance {
 namespace {
 
 constexpr uint64_t kWorkspaceAlignment = 256;
+constexpr uint64_t kLandingNs = 20'000'000'000;  // As for every launch of an op case.
 
 }  // namespace
 
@@ -104,7 +105,7 @@ Verdict Flight::land(bp_status status, const std::string& text) {
   };
   if (status != BP_OK) failed("the launch failed: ", status, text);
   const bp_stream_ops& streams = *t_.target().streams;
-  const bp_status end = streams.synchronize(streams.self, stream_.get(), kTimeoutNs);
+  const bp_status end = streams.synchronize(streams.self, stream_.get(), kLandingNs);
   if (end != BP_OK) failed("the stream failed: ", end, bp_error_text());
   call_.finish();
   workspace_->download();

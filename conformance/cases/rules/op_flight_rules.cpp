@@ -187,7 +187,7 @@ void other_attributes_give_other_results(Context& t, const OpCases& rows) {
   t.metric("launches", static_cast<double>(launches));
 }
 
-// Returns the largest set of rows with the same shapes and different attributes, at most four.
+// Returns two rows of the largest set with the same shapes and different attributes.
 OpCases with_other_attributes(const OpCases& rows) {
   std::map<std::string, std::map<std::string, const OpCase*>> groups;
   for (const OpCase& row : rows) {
@@ -202,7 +202,7 @@ OpCases with_other_attributes(const OpCases& rows) {
   OpCases chosen;
   if (largest == nullptr) return chosen;
   for (const auto& [attributes, row] : *largest) {
-    if (chosen.size() < 4) chosen.push_back(*row);
+    if (chosen.size() < 2) chosen.push_back(*row);
   }
   return chosen;
 }

@@ -21,10 +21,10 @@ namespace {
 
 // ---- Waiting and compiling --------------------------------------------------------------------
 
-// A launch of the suite needs microseconds of a processor; a compiler needs many milliseconds.
+// A launch needs microseconds of a processor; a compiler needs many milliseconds.
 constexpr double kSlowSeconds = 0.05;
 constexpr double kSlowRatio = 10;
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kPatience{5};
 
 // Lets a stream go if nobody has called done() after kPatience, so that a launch that waits for the
 // device ends.
@@ -110,17 +110,17 @@ bool check_wait(Context& t, const OpCase& row) {
   const Timed first = launch_as_host(t, flight);
   const std::string text = first.status == BP_OK ? "" : bp_error_text();
   const Timed second = first.status == BP_OK ? launch_as_host(t, flight) : first;
-  if (watch.done()) {
-    t.add({row.id() + ": launch() did not return while its stream waited for an event", "blocks",
-           "KERNEL-3"});
-  }
+  const bool was_late = watch.done();
   watch.open();
   require_right(t, row, flight.land(second.status, text));
   if (first.seconds > kSlowSeconds && first.seconds > kSlowRatio * second.seconds) {
-    t.add({row.id() + ": the first launch took " + std::to_string(1e3 * first.seconds) +
-               " ms of a processor and the second " + std::to_string(1e3 * second.seconds) +
-               " ms, as if the first had compiled",
-           "compiles", "KERNEL-3"});
+    // Only the time says so, and other cases may have launched the kernel before.
+    t.quality_warning(row.id() + ": the first launch took " + std::to_string(1e3 * first.seconds) +
+                      " ms of a processor and the second " + std::to_string(1e3 * second.seconds) +
+                      " ms, as if the first had compiled ([KERNEL-3])");
+  } else if (was_late) {
+    t.add({row.id() + ": launch() did not return while its stream waited for an event", "blocks",
+           "KERNEL-3"});
   }
   return true;
 }
