@@ -13,7 +13,7 @@ namespace bp::faults {
 
 // Handles point to types that no header completes.
 template <typename T>
-constexpr bool is_complete = requires {
+constexpr bool kIsComplete = requires {
   sizeof(T);
 };
 
@@ -21,22 +21,24 @@ template <typename Argument>
 struct IsOut : std::false_type {};
 template <typename T>
 struct IsOut<T*> : std::bool_constant<!std::is_const_v<T> && !std::is_function_v<T> &&
-                                      (std::is_void_v<T> || is_complete<T>)> {};
+                                      (std::is_void_v<T> || kIsComplete<T>)> {};
 
 // An out parameter that receives a new handle.
 template <typename Argument>
-constexpr bool is_new_handle = false;
+struct IsNewHandle : std::false_type {};
 template <typename T>
-constexpr bool is_new_handle<T**> = true;
+struct IsNewHandle<T**> : std::true_type {};
+template <typename Argument>
+constexpr bool kIsNewHandle = IsNewHandle<Argument>::value;
 
 // An out parameter that receives a number.
 template <typename Argument>
-constexpr bool is_number_out =
+constexpr bool kIsNumberOut =
     std::is_same_v<Argument, uint64_t*> || std::is_same_v<Argument, uint32_t*> ||
     std::is_same_v<Argument, int64_t*>;
 
 template <typename Argument>
-constexpr bool is_range = std::is_same_v<Argument, const bp_buffer_ref*>;
+constexpr bool kIsRange = std::is_same_v<Argument, const bp_buffer_ref*>;
 
 // A fault of entries, and whether an entry with a signature can have it.
 struct Signature {
@@ -46,8 +48,8 @@ struct Signature {
 
 template <typename... Arguments>
 constexpr Signature signature_of(std::string_view entry) {
-  return {(IsOut<Arguments>::value || ...), (is_new_handle<Arguments> || ...),
-          (is_number_out<Arguments> || ...), (is_range<Arguments> || ...),
+  return {(IsOut<Arguments>::value || ...), (kIsNewHandle<Arguments> || ...),
+          (kIsNumberOut<Arguments> || ...), (kIsRange<Arguments> || ...),
           entry == "synchronize" || entry == "query"};
 }
 

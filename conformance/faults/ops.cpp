@@ -22,7 +22,7 @@ std::vector<Op> read_ops() {
 template <typename T>
 T read(const void* args, size_t offset) {
   T value;
-  std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(value));
+  std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(T));
   return value;
 }
 

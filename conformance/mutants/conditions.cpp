@@ -67,7 +67,7 @@ bool gives_optional(const FaultyLaunch& launch) {
 template <typename T>
 T read(const void* args, size_t offset) {
   T value;
-  std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(value));
+  std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(T));
   return value;
 }
 

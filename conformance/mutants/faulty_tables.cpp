@@ -26,7 +26,7 @@ EntryState& state_of(Runtime& runtime) { return runtime.state_as<EntryState>(); 
 
 template <typename Argument>
 const bp_buffer_ref* as_range(const Argument& argument) {
-  if constexpr (is_range<Argument>) {
+  if constexpr (kIsRange<Argument>) {
     return argument;
   } else {
     return nullptr;
@@ -101,13 +101,13 @@ bp_status told(Runtime& r, bp_status status) {
 template <typename Argument>
 void change_out(Runtime& r, Argument out, bp_status status) {
   const std::string_view kind = state_of(r).fault.kind;
-  if constexpr (is_number_out<Argument>) {
+  if constexpr (kIsNumberOut<Argument>) {
     if (out == nullptr) return;
     const bool is_wrong =
         (kind == "number_off" && status == BP_OK) || (kind == "out_on_failure" && status != BP_OK);
     if (is_wrong) ++*out, note_change(r);
     if (kind == "early" && status == BP_OK && *out == 0) *out = 1, note_change(r);
-  } else if constexpr (is_new_handle<Argument>) {
+  } else if constexpr (kIsNewHandle<Argument>) {
     if (out == nullptr || kind != "out_on_failure" || status == BP_OK) return;
     *out = nullptr;
     note_change(r);
@@ -118,7 +118,7 @@ void change_out(Runtime& r, Argument out, bp_status status) {
 template <typename Argument>
 struct Passed {
   Passed(Runtime& r, Argument argument) : value(argument) {
-    if constexpr (is_range<Argument>) {
+    if constexpr (kIsRange<Argument>) {
       value = wrong_range(r, argument, storage);
     } else if constexpr (std::is_same_v<Argument, uint64_t>) {
       if (state_of(r).fault.kind == "early") value = 0;

@@ -31,12 +31,12 @@ class Frame {
   template <typename T>
   T get(const Member& member) const {
     T value;
-    std::memcpy(&value, bytes() + member.offset, sizeof(value));
+    std::memcpy(&value, bytes() + member.offset, sizeof(T));
     return value;
   }
   template <typename T>
   void set(const Member& member, T value) {
-    std::memcpy(bytes() + member.offset, &value, sizeof(value));
+    std::memcpy(bytes() + member.offset, &value, sizeof(T));
   }
 
  private:
