@@ -204,7 +204,7 @@ void launch_allocates_no_device_memory(Context& t, const OpCases& rows) {
 
 // ---- Leaks ------------------------------------------------------------------------------------
 
-constexpr int kWarmUps = 16, kLaunches = 24;
+constexpr int kWarmUps = 8, kLaunches = 12;
 
 void launch_many(Context& t, Flight& flight, int count) {
   for (int i = 0; i < count; ++i) t.require_ok(flight.launch(), "launch");
@@ -236,7 +236,7 @@ std::string growth(const Moment& before, const Moment& after) {
 // The allocator of the process keeps freed memory for each thread, up to a limit, and drivers keep
 // what they use again. A leak goes on in each round of launches.
 void launches_leave_nothing(Context& t, const OpCases& rows) {
-  constexpr int kRounds = 12;
+  constexpr int kRounds = 8;
   const bool counts_device = shows_allocations(t);
   for_each_dtype(t, rows, 1, [&](const OpCase& row) {
     Flight flight(t, row, CallData(row, t.seed()));
