@@ -182,7 +182,7 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
     call.look(poison == first, seen);
   }
   // The allocator of the process keeps freed memory for each thread, up to a limit. A leak goes on.
-  constexpr int kMoreLaunches = 100;
+  constexpr int kMoreLaunches = 500;
   for (int i = 0; i < kMoreLaunches && is_direct && watch.is_suspect(); ++i) {
     launch(first);
     if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) return seen;

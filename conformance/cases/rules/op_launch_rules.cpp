@@ -236,7 +236,7 @@ std::string growth(const Moment& before, const Moment& after) {
 // The allocator of the process keeps freed memory for each thread, up to a limit, and drivers keep
 // what they use again. A leak goes on in each round of launches.
 void launches_leave_nothing(Context& t, const OpCases& rows) {
-  constexpr int kRounds = 20, kEnoughRounds = 12, kQuietRounds = 2;
+  constexpr int kRounds = 200, kEnoughRounds = 100, kQuietRounds = 2;
   constexpr std::chrono::seconds kPatienceForLeaks{10};
   const bool counts_device = shows_allocations(t);
   for_each_dtype(t, rows, 1, [&](const OpCase& row) {
@@ -254,7 +254,8 @@ void launches_leave_nothing(Context& t, const OpCases& rows) {
     const auto has_time = [&] {
       return std::chrono::steady_clock::now() - start < kPatienceForLeaks;
     };
-    while (quiet_rounds < kQuietRounds && rounds < kRounds && (rounds == 0 || has_time())) {
+    const auto goes_on = [&] { return quiet_rounds < kQuietRounds + rounds / 10; };
+    while (goes_on() && rounds < kRounds && (rounds == 0 || has_time())) {
       launch_many(t, flight, kLaunches);
       const Moment after = take();
       const std::string grown = growth(before, after);
@@ -266,7 +267,7 @@ void launches_leave_nothing(Context& t, const OpCases& rows) {
         left = grown;
       }
     }
-    const bool is_leak = quiet_rounds < kQuietRounds && !left.empty();
+    const bool is_leak = goes_on() && !left.empty();
     const std::string text = row.id() + ": each " + std::to_string(kLaunches) +
                              " launches left more behind, such as " + left;
     if (is_leak && rounds >= kEnoughRounds) {
