@@ -12,7 +12,7 @@
 #include "backends/cuda/kernels/kernels.hpp"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/mma.cuh"
-#include "backends/cuda/kernels/product.hpp"
+#include "backends/cuda/kernels/product_axes.cuh"
 #include "backplane/shell/quantized.hpp"
 
 namespace bp::cuda {

@@ -10,7 +10,6 @@
 
 #include "backends/cuda/cublaslt.hpp"
 #include "backends/cuda/kernel_env.hpp"
-#include "backends/cuda/kernels/strides.cuh"
 #include "backplane/ops.h"
 #include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/product.hpp"
@@ -58,10 +57,6 @@ LibraryProduct library_product(const Product& product, bool allows_tf32, bool is
 bool is_aligned(const Product& product);
 
 // ---- Tiles --------------------------------------------------------------------------------------
-
-// The batch of a product, with the strides of its operands in this order.
-constexpr int kAxesA = 0, kAxesB = 1, kAxesY = 2, kAxesPreactivation = 3;
-Axes<4> batch_axes(const Product& product);
 
 bp_status launch_product_tiles(const Product& product, Launch& launch);
 // Applies the activation to the sums and stores the result in y. The sums lie in the preactivation

@@ -9,7 +9,7 @@
 #include "backends/cuda/kernels/activation.cuh"
 #include "backends/cuda/kernels/map.cuh"
 #include "backends/cuda/kernels/mixed.cuh"
-#include "backends/cuda/kernels/product.hpp"
+#include "backends/cuda/kernels/product_axes.cuh"
 
 namespace bp::cuda {
 namespace {
