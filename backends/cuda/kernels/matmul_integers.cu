@@ -205,14 +205,16 @@ __global__ void __launch_bounds__(kBlockThreads, 2) byte_tiles(IntegerPlan p) {
           mma_bytes<A, B>(sums[i], left, right[word + t], right[word + 4 + t]);
         }
       }
-      if (!kIsWide || ((k + kSlice) % kMostTerms != 0 && k + kSlice < p.depth)) continue;
-      BP_UNROLL
-      for (int i = 0; i < kProducts; ++i) {
+      if constexpr (kIsWide) {
+        if ((k + kSlice) % kMostTerms != 0 && k + kSlice < p.depth) continue;
         BP_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          // A sum of bytes without signs is below 2^31 as well, so its sign bit is 0.
-          totals[i][j] += static_cast<Sum>(static_cast<int32_t>(sums[i][j]));
-          sums[i][j] = 0;
+        for (int i = 0; i < kProducts; ++i) {
+          BP_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            // A sum of bytes without signs is below 2^31 as well, so its sign bit is 0.
+            totals[i][j] += static_cast<Sum>(static_cast<int32_t>(sums[i][j]));
+            sums[i][j] = 0;
+          }
         }
       }
     }
