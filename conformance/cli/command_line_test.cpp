@@ -61,12 +61,17 @@ TEST(CommandLine, FindsEachVerb) {
   EXPECT_EQ(verb_of({"replay", "x", "folder"}), Verb::kReplay);
   EXPECT_EQ(verb_of({"diff", "a", "b"}), Verb::kDiff);
   EXPECT_EQ(verb_of({"report", "folder"}), Verb::kReport);
+  EXPECT_EQ(verb_of({"report", "--compare", "a", "b", "c"}), Verb::kReport);
+  EXPECT_EQ(verb_of({"package", "folder"}), Verb::kPackage);
+  EXPECT_EQ(verb_of({"verify", "file"}), Verb::kVerify);
+  EXPECT_EQ(verb_of({"stress", "x"}), Verb::kStress);
   EXPECT_EQ(verb_of({"explain", "STREAM-3"}), Verb::kExplain);
   EXPECT_EQ(verb_of({"selftest", "x"}), Verb::kSelftest);
   EXPECT_EQ(verb_of({"new", "acme.npu", "folder"}), Verb::kNew);
-  EXPECT_EQ(verb_names(),
-            "run, list, info, coverage, perf, shrink, repro, replay, diff, report, explain, "
-            "selftest and new");
+  EXPECT_EQ(
+      verb_names(),
+      "run, list, info, coverage, perf, shrink, repro, replay, diff, report, package, verify, "
+      "stress, explain, selftest and new");
 }
 
 TEST(CommandLine, RefusesWhatIsMissing) {

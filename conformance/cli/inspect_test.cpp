@@ -2,6 +2,7 @@
 // workers that behave as a script says (scripted_worker.hpp).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 
@@ -156,13 +157,18 @@ TEST_F(Inspection, ExplainKnowsEveryOutcome) {
 
 // ---- info ------------------------------------------------------------------------------------ //
 
+// The beginning of a row of the table of kernels.
+std::string row(const std::string& dtypes) {
+  return "    it" + std::string(28, ' ') + dtypes + std::string(62 - dtypes.size(), ' ');
+}
+
 TEST_F(Inspection, InfoShowsOnlyWhatDiffersFromTheStrictestNumerics) {
   json target = target_with("matmul", json::parse(R"([["f32","f16"]])"));
   const auto shown = [&] {
     EXPECT_EQ(call(info_verb, {"info", plugin_with(json::array({target}))}), kExitOk);
     return printed_;
   };
-  EXPECT_NE(shown().find("    it  f32/f16  dense|strided\n"), std::string::npos) << printed_;
+  EXPECT_NE(shown().find(row("f32/f16") + "dense|strided\n"), std::string::npos) << printed_;
   json& kernel = target["kernels"][0];
   kernel["numerics"]["accumulator"] = "f32";
   kernel["numerics"]["accumulator_bits"] = 22;
@@ -172,10 +178,27 @@ TEST_F(Inspection, InfoShowsOnlyWhatDiffersFromTheStrictestNumerics) {
   kernel["max_rank"] = 8;
   kernel["refuses_some"] = true;
   kernel["flags"] = {"takes_scalar", "in_place"};
-  EXPECT_NE(shown().find("    it  every dtype  no layout  rank<=8  takes_scalar|in_place  refuses "
-                         "some accumulator=f32 accumulator_bits=22 flush=inputs+outputs\n"),
+  EXPECT_NE(shown().find(row("every dtype") +
+                         "no layout  rank<=8  takes_scalar|in_place  refuses some "
+                         "accumulator=f32 accumulator_bits=22 flush=inputs+outputs\n"),
             std::string::npos)
       << printed_;
+}
+
+TEST_F(Inspection, InfoFoldsRowsOfDtypesAndBreaksTheirLines) {
+  json rows = json::array();
+  for (const char* x : {"f32", "f16"}) {
+    for (const char* y : {"i32", "i64"}) rows.push_back({x, y});
+  }
+  for (int i = 0; i < 100; ++i) rows.push_back({"f" + std::to_string(100 + i)});
+  call(info_verb, {"info", plugin_with(json::array({target_with("copy", rows)}))});
+  EXPECT_NE(printed_.find("f32/i32|i64 f16/i32|i64 f100 "), std::string::npos) << printed_;
+  size_t longest = 0;
+  for (size_t at = printed_.find("f32/i32"), end;
+       (end = printed_.find('\n', at)) != std::string::npos; at = end + 1) {
+    longest = std::max(longest, end - at);
+  }
+  EXPECT_LE(longest, 100u);
 }
 
 TEST_F(Inspection, InfoShowsWhatWasFoundAtLoadAndUnload) {

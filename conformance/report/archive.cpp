@@ -117,7 +117,9 @@ std::vector<ArchivedFile> read_archive(std::string_view bytes, const std::string
     const std::string_view header = bytes.substr(at, kBlock);
     uint64_t size = 0, sum = 0;
     if (!text_of(header, kMagic).starts_with("ustar")) refuse(name, at, "no file begins");
-    if (!read_octal(header, kSum, sum) || sum != sum_of(header)) {
+    const char end_of_sum = header[kSum.offset + kSum.size - 1];
+    const bool has_sum = read_octal(header, kSum, sum) && (end_of_sum == ' ' || end_of_sum == 0);
+    if (!has_sum || sum != sum_of(header)) {
       refuse(name, at, "the header of a file has another sum than it says");
     }
     if (header[kType] != '0') refuse(name, at, "there is no regular file");

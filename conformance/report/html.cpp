@@ -23,7 +23,7 @@ constexpr const char* kColors = R"(
 constexpr const char* kStyle = R"(
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}
-main{max-width:72rem;margin:0 auto;padding:1.5rem 1rem 4rem;overflow-wrap:anywhere}
+main{max-width:86rem;margin:0 auto;padding:1.5rem 1rem 4rem;overflow-wrap:anywhere}
 h1{font-size:1.5rem;line-height:1.25;margin:0 0 .5rem}h2{font-size:1.2rem;margin:2.5rem 0 .5rem}
 h3{font-size:1rem;margin:1.5rem 0 .3rem}p{margin:.4rem 0;max-width:52rem}.soft{color:var(--soft)}
 a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(--link);
@@ -44,7 +44,8 @@ td.none,li.none,.key.none{background:var(--nonebg)}
 table{border-collapse:collapse;margin:.6rem 0;max-width:100%}
 caption{text-align:left;color:var(--soft);padding-bottom:.3rem}
 td,th{padding:.2rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
-th{font-weight:600}tbody th{font-weight:400}td.n,th.n{text-align:right}
+th{font-weight:600;overflow-wrap:normal}tbody th{font-weight:400}
+th code{overflow-wrap:anywhere}td.n,th.n{text-align:right}
 .heat td,.heat thead th{text-align:center;padding:.15rem .25rem;font-size:.8rem;min-width:2.6rem}
 .heat td{border:1px solid var(--bg);font-variant-numeric:tabular-nums;overflow-wrap:normal}
 .key{display:inline-block;padding:0 .5rem;margin:.1rem .3rem .1rem 0;border-radius:.2rem}
@@ -61,7 +62,7 @@ details{margin:.6rem 0}summary{cursor:pointer})";
 // On a phone a row of a wide table becomes a block, and each of its cells names its column. Paper
 // gets no links and no shadows, and keeps rows whole.
 constexpr const char* kMedia = R"(
-@media(max-width:60rem){.wide thead{display:none}.wide tr{display:flex;flex-wrap:wrap;gap:.15rem;
+@media(max-width:75rem){.wide thead{display:none}.wide tr{display:flex;flex-wrap:wrap;gap:.15rem;
 border-bottom:1px solid var(--line);padding:.35rem 0}
 .wide tbody th,.wide td{display:block;border:0}.wide tbody th{flex-basis:100%;padding:.1rem 0;
 font-weight:600}

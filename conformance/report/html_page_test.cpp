@@ -143,7 +143,8 @@ TEST_F(HtmlPages, ShowSpeedsOfThisPluginAlone) {
 }
 
 TEST_F(HtmlPages, CompareRunsInColumns) {
-  RestoredRun other{run_.cases, run_.header, run_.report, {}};
+  std::vector<Case> same(run_.cases.cases().begin(), run_.cases.cases().end());
+  RestoredRun other{CaseList(std::move(same)), run_.header, run_.report, {}};
   for (Final& final : other.report.finals) {
     if (run_.cases[final.index].id.starts_with("op.relu")) {
       final.attempt.result = {.outcome = Outcome::kMissing, .message = "none"};

@@ -155,8 +155,21 @@ RunHeader run_header_from_json(const json& json, const std::string& name) {
   return header;
 }
 
+namespace {
+
+// Makes the cases of a run. To make the whole suite takes longer than to look for a few cases.
+CaseList suite_for(const StoredRun& run) {
+  constexpr size_t kFewCases = 500;
+  if (run.cases().size() > kFewCases) return CaseList::whole_suite();
+  std::vector<std::string> ids;
+  for (const StoredCase& stored : run.cases()) ids.push_back(stored.id);
+  return CaseList::of(ids);
+}
+
+}  // namespace
+
 RestoredRun restore(const StoredRun& run) {
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList suite = suite_for(run);
   std::vector<Case> all;
   for (const StoredCase& stored : run.cases()) {
     if (!is_process(stored)) all.push_back(case_of(suite, stored));
