@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backplane/ops.h"
-#include "conformance/mutants/faulty_kernel.hpp"
 #include "conformance/mutants/mutant.hpp"
 #include "registry/tensors/strides.hpp"
 

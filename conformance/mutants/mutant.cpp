@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/mutants/faulty_kernel.hpp"
 #include "conformance/mutants/runtime.hpp"
 #include "conformance/mutants/shared_sightings.hpp"
 

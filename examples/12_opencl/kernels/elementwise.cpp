@@ -148,7 +148,9 @@ bp_status fill(const bp_fill_args& args, Launch& launch) {
   const Grid grid = grid_of({args.y, nullptr});
   const bp_dtype dtype = args.y->dtype;
   // The bits of a float are moved as an integer, because not every device has arithmetic of it.
-  const bp_dtype moved = dtype == BP_F16 ? BP_I16 : dtype == BP_F64 ? BP_I64 : dtype;
+  bp_dtype moved = dtype;
+  if (dtype == BP_F16) moved = BP_I16;
+  if (dtype == BP_F64) moved = BP_I64;
   Grid from = grid_at({nullptr, args.value});
   Call call(prelude({{"Y", moved}}) + R"(
 kernel void fill_all(Grid grid, Grid from, global Y_T* to, global const Y_T* value, ulong bits) {
