@@ -92,7 +92,7 @@ bp_status launch_by_host(Context& t, const bp_kernel& kernel, const Frame& frame
 // every launch leaves counts, because a first one may make what later ones use.
 class LeakWatch {
  public:
-  explicit LeakWatch(Context& t) : t_(t) {}
+  explicit LeakWatch(Context& t) : t_(t), counts_host_(!has_layers(t)) {}
 
   void begin() {
     host_ = heap_bytes_in_use();
@@ -100,7 +100,7 @@ class LeakWatch {
   }
   void end() {
     const uint64_t device = free_device_bytes(t_);
-    const int64_t host = heap_bytes_in_use() - host_;
+    const int64_t host = counts_host_ ? heap_bytes_in_use() - host_ : 0;
     least_host_ = std::min(least_host_, host);
     least_device_ = std::min(least_device_, device_ - std::min(device_, device));
   }
@@ -123,6 +123,7 @@ class LeakWatch {
   static constexpr int64_t kLeastBytes = 8;
 
   Context& t_;
+  const bool counts_host_;
   int64_t host_ = 0, least_host_ = INT64_MAX;
   uint64_t device_ = 0, least_device_ = UINT64_MAX;
 };
