@@ -353,7 +353,7 @@ class CommandLine(Folder):
     def test_what_matches_nothing_is_code_5(self):
         self.expect(5, "matches no case", plugin("none"), "-k", "nothing.*")
         self.expect(5, "no case of this id", plugin("none"), "--case", "nothing")
-        self.expect(5, "no header has this tag", "explain", "NOTHING-1")
+        self.expect(5, "this is no tag", "explain", "NOTHING-1")
 
     def test_a_case_list_is_read_from_standard_input(self):
         done = run(plugin("none"), "--caselist", "-", "--out", str(self.out),
