@@ -54,7 +54,7 @@ inline constexpr KillRow kKillTable[] = {
     {"22:subtle", "narrowing saturates", "op.copy.i64.*", "*", "values"},
     {"55", "gather gives 0 where it clamps", "op.gather.f32.clamped*", "*", "values", true},
     {"55:subtle", "gather clamps below 0 alone", "op.gather.f32.clamped*", "*", "values", true},
-    {"60", "rate of f32 read as f64", "op.sgd_step.f32.*", "*_tensors_f32*", "nan", true},
+    {"60", "rate of f32 read as f64", "op.sgd_step.f32.*", "*_tensors_f32*", "values", true},
     {"23", "index of 16 bits", BP_UNARY_CASES, "*", "unwritten"},
     {"40", "same tensors taken for same data", "perf.matmul.square512.f32", "*", "unwritten"},
     {"41", "packed weight is spoilt", "kernel.prepared_launch_is_right.linear", "*", "values"},
