@@ -68,10 +68,9 @@ CallData as_at_beginning(const CallData& data, const Part& part) {
   });
 }
 
-// Calls test(part) for the tail of each axis of each input, until it holds. With `takes_all`, the
-// tail may be the whole of an axis below 16.
+// Calls test(part) for the tail of each axis of each input, until it holds.
 template <typename Test>
-bool any_tail(const OpCase& op_case, bool takes_all, Test test) {
+bool any_tail(const OpCase& op_case, Test test) {
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
     const TensorArgument& argument = op_case.tensors[i];
     const bool is_data = is_float(argument.dtype) && argument.fill.kind != FillKind::kIndex;
@@ -79,7 +78,7 @@ bool any_tail(const OpCase& op_case, bool takes_all, Test test) {
     for (size_t axis = argument.shape.size(); axis-- > 0;) {
       for (const int64_t tile : {64, 32, 16, 8, 4}) {
         const int64_t extent = argument.shape[axis];
-        if (extent % tile == 0 || (extent < tile && !(takes_all && tile == 16))) continue;
+        if (extent % tile == 0 || extent < tile) continue;
         if (test(Part{i, axis, extent - extent % tile, extent})) return true;
       }
     }
@@ -113,8 +112,8 @@ bool is_tail(Context& t, const OpCase& op_case, const CallData& data, const Obse
            !passes(t, op_case, as_at_beginning(data, part), variant);
   };
   // Zeros in place of the right values prove nothing, because no input gives zeros too.
-  if (verdict.has_nonzero_mistake && any_tail(op_case, true, explains)) return true;
-  return any_tail(op_case, false, heals);
+  if (verdict.has_nonzero_mistake && any_tail(op_case, explains)) return true;
+  return any_tail(op_case, heals);
 }
 
 // One number in all elements is what a shrunk call has.
