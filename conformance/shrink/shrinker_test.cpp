@@ -104,7 +104,7 @@ TEST(Failures, AreTheSameOnlyWhereADeathIsInTheSamePhase) {
   EXPECT_TRUE(is_same_failure(crash, other));
   other.message = "died of signal 11 (SIGSEGV), in phase oracle";
   EXPECT_FALSE(is_same_failure(crash, other));
-  EXPECT_FALSE(is_same_failure({.outcome = Outcome::kFail, .cause = "tail"},
+  EXPECT_FALSE(is_same_failure({.outcome = Outcome::kFail, .cause = "canary"},
                                {.outcome = Outcome::kFail, .cause = "values"}));
 }
 
