@@ -143,7 +143,8 @@ class MappedBuffer {
 
 TEST(SimOptions, ShowAMissingFlushAndAMissingInvalidate) {
   Sim s{{"heaps", "noncoherent"}};
-  EXPECT_EQ(properties_of(s).heaps[0].flags, uint32_t{BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE});
+  EXPECT_EQ(properties_of(s).heaps[0].flags,
+            uint32_t{BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_CACHED});
   bp_stream* stream = s.make_stream();
   MappedBuffer mapped(s);
   ASSERT_EQ(s.fill(stream, mapped.handle(), 1), BP_OK);

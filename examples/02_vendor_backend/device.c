@@ -44,12 +44,16 @@ static bp_status synchronize(void* self, bp_device* handle, uint64_t timeout_ns)
 
 static bp_status memory_info(void* self, bp_device* handle, uint64_t heap_index,
                              uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
+  const instance* i = self;
+  uint64_t used;
   if (!is_ours(self, handle)) return invalid(self, "device.memory_info: not our device");
   if (heap_index != 0) return invalid(self, "device.memory_info: the only heap_index is 0");
   if (out_free_bytes == NULL || out_total_bytes == NULL) {
     return invalid(self, "device.memory_info: an out parameter is NULL");
   }
-  *out_free_bytes = *out_total_bytes = HEAP_BYTES;
+  used = i->device.used_bytes;
+  *out_total_bytes = HEAP_BYTES;
+  *out_free_bytes = used < HEAP_BYTES ? HEAP_BYTES - used : 0;
   return BP_OK;
 }
 

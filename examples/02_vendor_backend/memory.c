@@ -48,14 +48,17 @@ static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc*
     return fail(i, BP_OUT_OF_MEMORY, text);
   }
   b->size_bytes = d.size_bytes;
+  i->device.used_bytes += b->size_bytes;
   *out_buffer = (bp_buffer*)b;
   return BP_OK;
 }
 
 static bp_status free_buffer(void* self, bp_buffer* handle, bp_stream* stream) {
   buffer* b = (buffer*)handle;
-  (void)self, (void)stream; /* All work has ended, on every stream. */
-  if (b != NULL) free(b->bytes);
+  (void)stream; /* All work has ended, on every stream. */
+  if (b == NULL) return BP_OK;
+  ((instance*)self)->device.used_bytes -= b->size_bytes;
+  free(b->bytes);
   free(b);
   return BP_OK;
 }

@@ -8,6 +8,7 @@
 typedef struct device {
   bp_device_properties properties;
   bp_heap heap;
+  _Atomic uint64_t used_bytes; /* Of the heap, by buffers. */
 } device;
 
 typedef struct buffer {

@@ -134,6 +134,16 @@ bp_status nothing(T value) {
 constexpr Row kRows[] = {
     {"bp_dtype_from_name", "name", BP_OK,
      [](World&) { return nothing(bp_dtype_from_name(nullptr)); }},
+    {"bp_abi_version", "out_major", kRefused,
+     [](World&) {
+       uint32_t minor = 0;
+       return bp_abi_version(nullptr, &minor);
+     }},
+    {"bp_abi_version", "out_minor", kRefused,
+     [](World&) {
+       uint32_t major = 0;
+       return bp_abi_version(&major, nullptr);
+     }},
     {"bp_dtype_add", "name", kRefused,
      [](World&) {
        bp_dtype dtype = 0;
@@ -435,6 +445,16 @@ constexpr Row kRows[] = {
     {"bp_decomposed_program_desc", "out_desc", kRefused,
      [](World& w) {
        return bp_decomposed_program_desc(reinterpret_cast<bp_decomposed_program*>(&w), nullptr);
+     }},
+    {"bp_decomposed_program_reason", "program", kRefused,
+     [](World&) {
+       const char* reason = nullptr;
+       return bp_decomposed_program_reason(nullptr, 0, &reason);
+     }},
+    {"bp_decomposed_program_reason", "out_reason", kRefused,
+     [](World& w) {
+       return bp_decomposed_program_reason(reinterpret_cast<bp_decomposed_program*>(&w), 0,
+                                           nullptr);
      }},
     {"bp_decomposed_program_release", "program", BP_OK,
      [](World&) { return bp_decomposed_program_release(nullptr); }},
