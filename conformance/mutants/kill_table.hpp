@@ -195,7 +195,6 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"73", "launch waits for its work", "kernel.launch_waits*.relu", "*", "blocks", true,
      "KERNEL-3"},
     {"74", "launch allocates", "kernel.launch_allocates*.relu", "*", "allocates", true, "KERNEL-1"},
-    {"75", "host memory left by a launch", "op.relu.f32.*", "*", "leak", true, "KERNEL-9"},
     {"75:device", "device memory left by a launch", "kernel.launches_leave*.relu", "*", "leak",
      false, "KERNEL-9"},
     {"75:descriptor", "descriptor left by a launch", "kernel.launches_leave*.relu", "*", "leak",
