@@ -236,10 +236,10 @@ class RandomSelftest {
     }
     // Launches of the op itself come first, and those of the fault's dtype before others, because
     // they are the most likely to fail and the best to tell why.
-    std::ranges::stable_partition(selection,
-                                  [&](size_t i) { return cases_[i].dtype == fault.dtype; });
-    std::ranges::stable_partition(selection,
-                                  [&](size_t i) { return cases_[i].id.starts_with("op."); });
+    std::stable_partition(selection.begin(), selection.end(),
+                          [&](size_t i) { return cases_[i].dtype == fault.dtype; });
+    std::stable_partition(selection.begin(), selection.end(),
+                          [&](size_t i) { return cases_[i].id.starts_with("op."); });
     return selection;
   }
 

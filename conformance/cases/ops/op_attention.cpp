@@ -324,7 +324,7 @@ void add_dropped_infinity(OpCases& cases, bp_dtype dtype) {
   for (OpCase made :
        {make_forward(row, dtype, "random", {}), make_backward(row, dtype, "random", {})}) {
     made.detail += "_dropped_infinity";
-    made.derive = [row, then = made.derive](CallData& data) {
+    made.derive = [then = made.derive](CallData& data) {
       derive_dropped_values(data);
       if (then) then(data);
     };
