@@ -40,6 +40,7 @@ std::string read_all(int fd) {
 Ran run_ssh_keygen(std::vector<std::string> words, const std::string& input) {
   words.insert(words.begin(), "ssh-keygen");
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   int ends[2];
@@ -72,7 +73,7 @@ Ran run_ssh_keygen(std::vector<std::string> words, const std::string& input) {
 }  // namespace
 
 std::string sign_file(const std::string& file, const std::string& key) {
-  const std::string signature = file + ".sig";
+  std::string signature = file + ".sig";
   std::error_code error;
   std::filesystem::remove(signature, error);  // ssh-keygen would ask before it replaces the file.
   const Ran ran = run_ssh_keygen({"-Y", "sign", "-f", key, "-n", kNamespace, file}, "");

@@ -154,7 +154,8 @@ class ComparisonPage {
     std::vector<std::vector<Badge>> badges;
     for (const ComparedRun& compared : runs_) {
       profiles.push_back(profiles_of(compared.run->report, compared.run->summary));
-      badges.push_back(badges_of(compared.run->header, compared.run->summary));
+      badges.push_back(
+          badges_of(compared.run->header, compared.run->report, compared.run->summary));
     }
     for (size_t row = 0; row < profiles.front().size(); ++row) {
       begin_row(profiles.front()[row].name);
@@ -243,7 +244,7 @@ class ComparisonPage {
   }
 
   static std::string speed_text(const SpeedRow& row) {
-    const std::string time = duration_text(row.median_s);
+    std::string time = duration_text(row.median_s);
     if (row.fraction <= 0) return time;
     return bar(row.fraction, fixed_text(row.fraction * 100, 0) + " %, " + time);
   }

@@ -151,7 +151,7 @@ std::string families_text(const KindOfChange& kind) {
   return text + " and " + std::to_string(families.size() - kShownFamilies) + " others";
 }
 
-void write_all(std::ostream& out, const std::vector<Change>& changes) {
+void list_all(std::ostream& out, const std::vector<Change>& changes) {
   for (const Change& change : changes) out << "  " << change.id << "\n    " << change.text << "\n";
 }
 
@@ -159,7 +159,7 @@ void write_changes(std::ostream& out, const char* title, const std::vector<Chang
                    bool lists_all) {
   if (changes.empty()) return;
   out << title << "  " << changes.size() << "\n";
-  if (lists_all) return write_all(out, changes);
+  if (lists_all) return list_all(out, changes);
   const std::vector<KindOfChange> kinds = by_kind(changes);
   for (size_t i = 0; i < kinds.size() && i < kShownKinds; ++i) {
     const Change& first = *kinds[i].changes.front();

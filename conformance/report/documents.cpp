@@ -10,11 +10,9 @@
 
 namespace bp::conformance {
 
-using nlohmann::json;
-
 std::string plugin_text(const RunHeader& header, const RunReport& report) {
   if (!report.hello.is_object() || !report.hello.contains("plugin")) return header.plugin;
-  const json& plugin = report.hello.at("plugin");
+  const nlohmann::json& plugin = report.hello.at("plugin");
   return plugin.value("name", "") + " " + plugin.value("version", "") + ", abi " +
          plugin.value("abi", "") + ", sha256 " + report.hello.value("sha256", "").substr(0, 12);
 }

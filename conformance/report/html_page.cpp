@@ -78,7 +78,7 @@ class HtmlPage {
            << "</span></li>\n";
     }
     out_ << "</ul>\n<h3>Badges</h3>\n<ul class=\"cards\">\n";
-    for (const Badge& badge : badges_of(header_, summary_)) {
+    for (const Badge& badge : badges_of(header_, report_, summary_)) {
       out_ << "<li class=\"" << class_of(badge) << "\"><b>" << badge.name << "</b>" << badge.text
            << "<br><span class=\"soft\">needs: " << badge.needs << "</span></li>\n";
     }

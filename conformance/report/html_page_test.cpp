@@ -175,7 +175,7 @@ TEST_F(HtmlPages, CompareRunsInColumns) {
 TEST_F(HtmlPages, GiveBadgesAtTierFullAlone) {
   const auto text_of = [&](const char* name) {
     judge();
-    for (const Badge& badge : badges_of(run_.header, run_.summary)) {
+    for (const Badge& badge : badges_of(run_.header, run_.report, run_.summary)) {
       if (badge.name == name) return badge.text;
     }
     return std::string("none");
@@ -184,6 +184,12 @@ TEST_F(HtmlPages, GiveBadgesAtTierFullAlone) {
   EXPECT_EQ(text_of("Silver"), "clean so far: 16 cases; it is given at tier full");
   run_.header.tier = Tier::kFull;
   EXPECT_EQ(text_of("Silver"), "its cases are clean; the badge below is not given");
+  EXPECT_EQ(text_of("Platinum"), "the backend does not claim dist");
+  json& claims = run_.report.hello["targets"][0]["profiles"];
+  claims = {"infer"};
+  EXPECT_EQ(text_of("Gold"), "the backend does not claim train") << "refusals alone give no badge";
+  claims = {"train", "dist"};
+  EXPECT_EQ(text_of("Platinum"), "its cases are clean; a run does not show faults and stress");
   result_of("stream.") = {.outcome = Outcome::kWaived, .message = "m"};
   EXPECT_EQ(text_of("Silver"), "1 of its cases are waived");
   result_of("stream.") = {.outcome = Outcome::kSkip, .message = "m"};

@@ -4,8 +4,6 @@
 
 namespace bp::conformance {
 
-using nlohmann::json;
-
 const char* class_of(Outcome outcome) {
   const Count count = count_of(outcome);
   return count == Count::kPassed ? "good" : count == Count::kFailed ? "bad" : "other";
@@ -72,26 +70,26 @@ std::string standing_text(const ProfileStanding& profile) {
   return text;
 }
 
-const json* target_of(const json& hello) {
+const nlohmann::json* target_of(const nlohmann::json& hello) {
   if (!hello.is_object() || !hello.contains("targets")) return nullptr;
   const size_t at = hello.value("target", size_t{0});
   return at < hello.at("targets").size() ? &hello.at("targets").at(at) : nullptr;
 }
 
-std::string device_name(const json& hello) {
-  const json* target = target_of(hello);
+std::string device_name(const nlohmann::json& hello) {
+  const nlohmann::json* target = target_of(hello);
   if (target == nullptr) return "unknown device";
   return target->value("name", "") + ": " + target->value("device", "");
 }
 
-std::string memory_text(const json& hello) {
-  const json* target = target_of(hello);
+std::string memory_text(const nlohmann::json& hello) {
+  const nlohmann::json* target = target_of(hello);
   if (target == nullptr) return "unknown";
   std::string text;
-  for (const json& heap : target->at("heaps")) {
+  for (const nlohmann::json& heap : target->at("heaps")) {
     text += (text.empty() ? "" : "; ") + bytes_text(heap.at("size_bytes").get<double>());
     std::string flags;
-    for (const json& flag : heap.value("flags", json::array())) {
+    for (const nlohmann::json& flag : heap.value("flags", nlohmann::json::array())) {
       std::string name = flag.get<std::string>();
       for (char& c : name) c = c == '_' ? ' ' : c;
       flags += (flags.empty() ? " (" : ", ") + name;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kRuntime = "runtime";
 constexpr const char* kDist = "dist";
+constexpr const char* kHighest = "Platinum";
 constexpr size_t kMostRankOfLevelS = 4;
 
 struct ProfileName {
@@ -75,39 +76,43 @@ bool is_of_loading(const std::string& id) {
 
 struct BadgeRow {
   const char *name, *needs;
+  const char* claim;  // The profile that the backend must claim.
   bool (*contains)(const Judged& judged, const std::string& profile);
 };
 constexpr BadgeRow kBadges[] = {
-    {"Loadable", "it loads, says what it has, refuses with reasons, and unloads",
+    {"Loadable", "it loads, says what it has, refuses with reasons, and unloads", kRuntime,
      [](const Judged& judged, const std::string&) { return is_of_loading(judged.id); }},
-    {"Bronze", "runtime, and infer on dense and transposed tensors of at most 4 axes",
+    {"Bronze", "runtime, and infer on dense and transposed tensors of at most 4 axes", "infer",
      [](const Judged& judged, const std::string& profile) {
        return profile == kRuntime ||
               (profile == "infer" && (judged.which == nullptr || is_of_level_s(*judged.which)));
      }},
-    {"Silver", "runtime, and infer in every layout and rank",
+    {"Silver", "runtime, and infer in every layout and rank", "infer",
      [](const Judged&, const std::string& profile) {
        return profile == kRuntime || profile == "infer";
      }},
-    {"Gold", "Silver, train, and true declarations",
+    {"Gold", "Silver, train, and true declarations", "train",
      [](const Judged&, const std::string& profile) {
        return profile == kRuntime || profile == "infer" || profile == "train";
      }},
-    {"Platinum", "Gold, and collectives",
+    {kHighest, "Gold, collectives, faults, and long runs (stress)", kDist,
      [](const Judged&, const std::string& profile) {
        return profile == kRuntime || profile == "infer" || profile == "train" || profile == kDist;
      }},
 };
 
-std::string text_of(const Badge& badge, const RunHeader& header, bool has_lower) {
+std::string text_of(const Badge& badge, const char* unclaimed, const RunHeader& header,
+                    bool has_lower) {
   const Shown& s = badge.shown;
   if (s.wrong > 0) return std::to_string(s.wrong) + " of its cases fail";
   if (s.waived > 0) return std::to_string(s.waived) + " of its cases are waived";
+  if (unclaimed != nullptr) return std::string("the backend does not claim ") + unclaimed;
   if (s.right == 0) return "no case of it ran";
   if (s.not_run > 0) return std::to_string(s.not_run) + " of its cases did not run";
   if (header.tier != Tier::kFull || !header.is_whole_tier) {
     return "clean so far: " + std::to_string(s.right) + " cases; it is given at tier full";
   }
+  if (badge.name == kHighest) return "its cases are clean; a run does not show faults and stress";
   return has_lower ? "given" : "its cases are clean; the badge below is not given";
 }
 
@@ -142,7 +147,8 @@ std::vector<ProfileStanding> profiles_of(const RunReport& report, const Summary&
   return all;
 }
 
-std::vector<Badge> badges_of(const RunHeader& header, const Summary& summary) {
+std::vector<Badge> badges_of(const RunHeader& header, const RunReport& report,
+                             const Summary& summary) {
   std::vector<Badge> all;
   bool has_lower = true;
   for (const BadgeRow& row : kBadges) {
@@ -151,7 +157,8 @@ std::vector<Badge> badges_of(const RunHeader& header, const Summary& summary) {
       const std::string profile = judged.which == nullptr ? kRuntime : profile_of(*judged.which);
       if (row.contains(judged, profile)) add(badge.shown, judged.result.outcome);
     }
-    badge.text = text_of(badge, header, has_lower);
+    const char* unclaimed = is_claimed(row.claim, report.hello) ? nullptr : row.claim;
+    badge.text = text_of(badge, unclaimed, header, has_lower);
     badge.is_given = badge.text == "given";
     has_lower = badge.is_given;
     all.push_back(std::move(badge));
@@ -167,6 +174,7 @@ std::vector<std::pair<size_t, std::string>> reasons_of(const Summary& summary,
     ++reasons[std::string(kind_of_reason(judged.result.message))];
   }
   std::vector<std::pair<size_t, std::string>> sorted;
+  sorted.reserve(reasons.size());
   for (const auto& [reason, count] : reasons) sorted.emplace_back(count, reason);
   std::ranges::stable_sort(sorted, std::ranges::greater(),
                            [](const auto& reason) { return reason.first; });

@@ -43,8 +43,10 @@ struct Badge {
 };
 
 // Returns the badges from the lowest to the highest. A badge is given for a whole run of tier full
-// without failures and waivers, if the badge below it is given.
-std::vector<Badge> badges_of(const RunHeader& header, const Summary& summary);
+// without failures and waivers, if the backend claims its profiles and has the badge below it. No
+// run gives the highest one, which needs faults and long runs too.
+std::vector<Badge> badges_of(const RunHeader& header, const RunReport& report,
+                             const Summary& summary);
 
 // Returns the first line of each reason why cases with these outcomes were not run, with its count,
 // the most frequent first. Calls of one op that differ in their arguments have one reason.

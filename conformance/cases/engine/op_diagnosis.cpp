@@ -163,7 +163,7 @@ std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
   if (verdict.cause != "values" && verdict.cause != "nan" && verdict.cause != "misplaced") {
     return verdict.cause;
   }
-  const std::string otherwise = verdict.cause == "misplaced" ? "canary" : verdict.cause;
+  std::string otherwise = verdict.cause == "misplaced" ? "canary" : verdict.cause;
   try {
     if (passes(t, op_case, data, {})) return "intermittent";
     bool has_changed = false;

@@ -174,7 +174,7 @@ std::string value_of(const Mistakes& m) {
   for (const int64_t i : m.wrong) ++counts[kind_of(m.output.dtype, got(m, i), right(m, i))];
   const auto* const most = std::ranges::max_element(counts);
   const auto kind = static_cast<Kind>(most - counts.begin());
-  if (const std::string rule = rule_of(m); !rule.empty() && kind >= kNeighbour) return rule;
+  if (std::string rule = rule_of(m); !rule.empty() && kind >= kNeighbour) return rule;
   if (*most == m.wrong.size()) {
     std::string text = std::string(m.wrong.size() == 1 ? "it " : "each ") + kWords[kind];
     if (kind == kNotNan || kind == kNotInfinite) return text + share_text(m, kind, *most);
