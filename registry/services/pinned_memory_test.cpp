@@ -306,6 +306,8 @@ TEST_F(Pinned, LeavesSmallUploadsAndThoseOfCapturesToTheBackend) {
   EXPECT_EQ(download(back.data(), few, {}), BP_OK);
   EXPECT_EQ(download(back.data(), place(block), {}), BP_OK);
   EXPECT_EQ(fake.copies, 0);
+  fake.run();  // The downloads write `back`.
+  EXPECT_EQ(back[0], 5);
   Cache::free(block);
 }
 
