@@ -48,11 +48,12 @@ Numerics resolve_numerics(const bp_numerics* declared, bp_dtype dtype) {
   if (const FloatFormat* format = float_format(declared->accumulator)) {
     numerics.accumulator = format->unit_roundoff();
     numerics.underflow = format->smallest_subnormal();
-    numerics.linear_growth = declared->accumulator == BP_F16 || declared->accumulator == BP_BF16;
   }
   if (declared->accumulator_bits != 0) {
     numerics.accumulator = std::ldexp(1.0, -static_cast<int>(declared->accumulator_bits));
   }
+  // A sum of terms of one sign stops to grow near 2^bits of them, which is within the long sums.
+  numerics.linear_growth = numerics.accumulator > 0x1p-17;
   constexpr double kProducts[] = {0, 0x1p-10, 0x1p-7, 0x1.8p-15};
   if (declared->products < 4) numerics.product = kProducts[declared->products];
   numerics.faithful = declared->rounding == BP_ROUNDING_FAITHFUL;
