@@ -82,7 +82,7 @@ void split_goes_by_color_and_key(Context& t) {
   }
   check_order(t, g, made, {4, 2, 0}, "the color 7");
   check_order(t, g, made, {1, 3}, "the color 0");
-  t.expect_eq(ops.status(ops.self, g.group(0)), bp_status{BP_OK}, "status of the group as it was");
+  t.expect_eq(ops.status(ops.self, g.group(0)), BP_OK, "status of the group as it was");
 }
 
 // Some calls of split() that make no group.

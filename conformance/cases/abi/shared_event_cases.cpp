@@ -215,6 +215,7 @@ std::string wait_for_child(const bp_target& target, bp_stream* stream, bp_event*
 }
 
 void record_of_another_process_is_waited_for(Context& t) {
+  make_event(t, BP_EVENT_HOST_SIGNAL).reset();  // The other process holds its work back by one.
   const OwnedStream stream = make_stream(t);
   const OwnedEvent event = make_exportable(t);
   const Exported exported = export_of(t, event);

@@ -68,7 +68,7 @@ void expect_at_once(Context& t, bp_stream* stream, const std::string& what, cons
   const double took = seconds_since(start);
   gate.open();
   waiter.join();
-  t.expect_eq(status, bp_status{BP_OK}, what + " while another thread waits for the stream");
+  t.expect_eq(status, BP_OK, what + " while another thread waits for the stream");
   if (took > kSoonSeconds) {
     t.add({what + " blocked for " + std::to_string(took) + " s while its stream waited", "blocks",
            tag});
