@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "backplane/ops.h"
-#include "conformance/mutants/values.hpp"
+#include "conformance/mutants/products.hpp"
 #include "registry/tensors/floats.hpp"
 
 namespace bp::mutants {
@@ -24,50 +24,15 @@ constexpr uint32_t kGather[] = {BP_OP_GATHER};
 constexpr uint32_t kNeg[] = {BP_OP_NEG};
 constexpr uint32_t kSgd[] = {BP_OP_SGD_STEP};
 
-// Computes y = a b for each index of the axes before the last two, in loops that sum as `Sum` does,
-// with operands rounded to `operand_bits`.
-template <typename Sum>
-bp_status multiply(const Call& call, const bp_matmul_args& frame, int operand_bits, Sum sum) {
-  Values a(call, *frame.a), b(call, *frame.b), y(call, *frame.y);
-  for (const Values* values : {&a, &b, &y}) {
-    if (values->status() != BP_OK) return values->status();
-  }
-  const uint32_t rank = frame.a->ndim;
-  const auto m = static_cast<size_t>(frame.a->shape[rank - 2]);
-  const auto k = static_cast<size_t>(frame.a->shape[rank - 1]);
-  const auto n = static_cast<size_t>(frame.b->shape[rank - 1]);
-  for (size_t at = 0; at < y.size(); ++at) {
-    const size_t batch = at / (m * n), row = at / n % m, column = at % n;
-    double total = 0;
-    for (size_t i = 0; i < k; ++i) {
-      const double left = rounded(a[(batch * m + row) * k + i], operand_bits);
-      const double right = rounded(b[(batch * k + i) * n + column], operand_bits);
-      total = sum(total, left * right);
-    }
-    y.set(at, total);
-  }
-  return y.write();
-}
-
-bool multiplies_f32(const bp_matmul_args& frame) {
-  return frame.a->dtype == BP_F32 && frame.b->dtype == BP_F32 && frame.y->dtype == BP_F32;
-}
-
 // 3: keeps sums of f32 products in bf16, although f32 is declared. Subtle: in f16.
 bp_status sum_in_bf16(const Call& call, std::string_view strength, const void* args) {
-  const auto& frame = *static_cast<const bp_matmul_args*>(args);
-  if (!multiplies_f32(frame)) return call.run(args);
   const int bits = strength == "subtle" ? 11 : 8;
-  return multiply(call, frame, 24,
-                  [bits](double total, double term) { return rounded(total + term, bits); });
+  return multiply(call, args, [bits](const Terms& terms) { return sum_in_bits(terms, bits); });
 }
 
 // 4: rounds operands of f32 products to the 11 bits of TF32, although native products are declared.
 bp_status multiply_tf32(const Call& call, std::string_view, const void* args) {
-  const auto& frame = *static_cast<const bp_matmul_args*>(args);
-  if (!multiplies_f32(frame)) return call.run(args);
-  return multiply(call, frame, 11,
-                  [](double total, double term) { return rounded(total + term, 24); });
+  return multiply(call, args, [](const Terms& terms) { return sum_of_short(terms, 11); });
 }
 
 // 5: conversions to a narrower float truncate instead of rounding to nearest even.

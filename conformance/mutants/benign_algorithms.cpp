@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backplane/ops.h"
-#include "conformance/mutants/values.hpp"
+#include "conformance/mutants/products.hpp"
 
 namespace bp::mutants {
 namespace {
@@ -23,45 +23,7 @@ constexpr uint32_t kFunctions[] = {BP_OP_EXP,  BP_OP_LOG,     BP_OP_TANH,
 // What is computed on the host cannot be captured.
 void drop_capture(bp_kernel& kernel) { kernel.flags &= ~uint32_t{BP_KERNEL_CAPTURABLE}; }
 
-bool are_f32(std::initializer_list<const bp_tensor*> tensors) {
-  return std::ranges::all_of(tensors,
-                             [](const bp_tensor* t) { return t == nullptr || t->dtype == BP_F32; });
-}
-
 // ---- Products -----------------------------------------------------------------------------------
-
-// The terms of one element of a product, in the order of K.
-struct Terms {
-  const Values &a, &b;
-  size_t first_a, first_b, step_b, count;
-
-  float left(size_t i) const { return static_cast<float>(a[first_a + i]); }
-  float right(size_t i) const { return static_cast<float>(b[first_b + i * step_b]); }
-};
-
-// Computes each element of a plain product of f32 matrices as `sum` does. The good kernel serves
-// every other call.
-template <typename Sum>
-bp_status multiply(const Call& call, const void* args, Sum sum) {
-  const auto& frame = *static_cast<const bp_matmul_args*>(args);
-  const bool is_strict = (call.launch->flags & BP_LAUNCH_STRICT_F32) != 0;
-  const bool is_plain = frame.addend == nullptr && frame.alpha == 0 && frame.beta == 0;
-  if (is_strict || !is_plain || !are_f32({frame.a, frame.b, frame.y})) return call.run(args);
-  const Values a(call, *frame.a), b(call, *frame.b);
-  Values y(call, *frame.y);
-  for (const Values* values : {&a, &b, static_cast<const Values*>(&y)}) {
-    if (values->status() != BP_OK) return values->status();
-  }
-  const uint32_t rank = frame.a->ndim;
-  const auto m = static_cast<size_t>(frame.a->shape[rank - 2]);
-  const auto k = static_cast<size_t>(frame.a->shape[rank - 1]);
-  const auto n = static_cast<size_t>(frame.b->shape[rank - 1]);
-  for (size_t at = 0; at < y.size(); ++at) {
-    const size_t batch = at / (m * n), row = at / n % m, column = at % n;
-    y.set(at, sum(Terms{a, b, (batch * m + row) * k, batch * k * n + column, n, k}));
-  }
-  return y.write();
-}
 
 // Four parts of K are summed apart, as threads do, and then together.
 bp_status split_k(const Call& call, std::string_view, const void* args) {
@@ -104,28 +66,14 @@ bp_status wide_k(const Call& call, std::string_view, const void* args) {
   });
 }
 
-// Keeps sums in `bits` bits. Operands keep all of theirs.
 template <int bits>
 bp_status short_sums(const Call& call, std::string_view, const void* args) {
-  return multiply(call, args, [](const Terms& terms) {
-    double sum = 0;
-    for (size_t i = 0; i < terms.count; ++i) {
-      sum = rounded(sum + static_cast<double>(terms.left(i)) * terms.right(i), bits);
-    }
-    return sum;
-  });
+  return multiply(call, args, [](const Terms& terms) { return sum_in_bits(terms, bits); });
 }
 
-// Rounds operands to `bits` bits.
 template <int bits>
 bp_status short_operands(const Call& call, std::string_view, const void* args) {
-  return multiply(call, args, [](const Terms& terms) {
-    float sum = 0;
-    for (size_t i = 0; i < terms.count; ++i) {
-      sum += static_cast<float>(rounded(terms.left(i), bits) * rounded(terms.right(i), bits));
-    }
-    return sum;
-  });
+  return multiply(call, args, [](const Terms& terms) { return sum_of_short(terms, bits); });
 }
 
 // Makes a product of three products of bf16.
@@ -251,15 +199,17 @@ bp_status normalize_lines(const Call& call, const void* args, Function function)
 // Finds maximum and sum in one pass: the sum is scaled when the maximum grows.
 bp_status online_softmax(const Call& call, std::string_view, const void* args) {
   return normalize_lines(call, args, [](const Line& line, Values& y) {
-    float largest = -HUGE_VALF, total = 0;
+    float largest = -HUGE_VALF;
+    double total = 0;
     for (size_t i = 0; i < line.count; ++i) {
+      if (line[i] == -HUGE_VALF) continue;
       const float next = std::isnan(line[i]) ? line[i] : std::max(largest, line[i]);
       if (next != largest) total *= std::exp(largest - next);
       largest = next;
       total += std::exp(line[i] - largest);
     }
     for (size_t i = 0; i < line.count; ++i) {
-      y.set(line.first + i * line.step, std::exp(line[i] - largest) / total);
+      y.set(line.first + i * line.step, std::exp(line[i] - largest) / static_cast<float>(total));
     }
   });
 }
@@ -268,13 +218,14 @@ bp_status online_softmax(const Call& call, std::string_view, const void* args) {
 bp_status exp2_softmax(const Call& call, std::string_view, const void* args) {
   return normalize_lines(call, args, [](const Line& line, Values& y) {
     constexpr float kLog2E = 1.44269504F;
-    float largest = line[0], total = 0;
+    float largest = line[0];
+    double total = 0;
     for (size_t i = 1; i < line.count; ++i) {
       if (!(line[i] <= largest)) largest = line[i];
       if (std::isnan(largest)) break;
     }
     for (size_t i = 0; i < line.count; ++i) total += std::exp2((line[i] - largest) * kLog2E);
-    const float scale = 1 / total;
+    const float scale = 1 / static_cast<float>(total);
     for (size_t i = 0; i < line.count; ++i) {
       y.set(line.first + i * line.step, std::exp2((line[i] - largest) * kLog2E) * scale);
     }

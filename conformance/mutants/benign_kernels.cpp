@@ -12,7 +12,6 @@ constexpr bp_kernel_flags kAllFlags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINI
                                       BP_KERNEL_TAKES_ACC_OPERAND;
 
 void take_dense_tensors(bp_kernel& kernel) { kernel.layouts = BP_LAYOUT_CONTIGUOUS; }
-void take_rank_4(bp_kernel& kernel) { kernel.max_rank = 4; }
 void be_asked_always(bp_kernel& kernel) { kernel.supports_ignores = 0; }
 void come_last(bp_kernel& kernel) { kernel.priority = INT32_MIN; }
 void drop_capture(bp_kernel& kernel) { kernel.flags &= ~uint32_t{BP_KERNEL_CAPTURABLE}; }
@@ -37,7 +36,6 @@ constexpr Mutant every_kernel(std::string_view id, void (*declare)(bp_kernel&)) 
 
 constexpr Mutant kTable[] = {
     every_kernel("benign_dense", take_dense_tensors),
-    every_kernel("benign_rank_4", take_rank_4),
     every_kernel("benign_asked", be_asked_always),
     every_kernel("benign_priority", come_last),
     every_kernel("benign_no_capture", drop_capture),

@@ -91,69 +91,6 @@ void bend_filled(Runtime& r) {
   r.bent.allocator.allocate = filled_allocate<pattern>;
 }
 
-// ---- Without optional parts --------------------------------------------------------------------
-
-void drop_addresses(Runtime& r) {
-  bp_allocator_ops& memory = r.bent.allocator;
-  memory.address = nullptr;
-  memory.wrap_address = nullptr;
-  memory.address_info = nullptr;
-}
-
-void drop_host_memory(Runtime& r) {
-  r.bent.allocator.register_host = nullptr;
-  r.bent.allocator.unregister_host = nullptr;
-}
-
-void drop_sharing(Runtime& r) {
-  r.bent.allocator.export_buffer = nullptr;
-  r.bent.allocator.import_buffer = nullptr;
-  r.bent.events.export_event = nullptr;
-  r.bent.events.import_event = nullptr;
-  r.bent.semaphores.export_semaphore = nullptr;
-  r.bent.semaphores.import_semaphore = nullptr;
-}
-
-void drop_peers(Runtime& r) { r.bent.allocator.copy_peer = nullptr; }
-
-void drop_native_streams(Runtime& r) {
-  r.bent.streams.wrap_native = nullptr;
-  r.bent.streams.native_handle = nullptr;
-  r.bent.streams.is_capturing = nullptr;
-}
-
-void drop_resets(Runtime& r) {
-  r.bent.devices.reset = nullptr;
-  r.bent.devices.set_option = nullptr;
-}
-
-void drop_event_callbacks(Runtime& r) { r.bent.events.on_complete = nullptr; }
-
-void drop_every_option(Runtime& r) {
-  drop_addresses(r);
-  drop_host_memory(r);
-  drop_sharing(r);
-  drop_peers(r);
-  drop_native_streams(r);
-  drop_resets(r);
-  drop_event_callbacks(r);
-}
-
-// Refuses events with one of `flags`.
-template <uint32_t flags>
-bp_status plain_event(void* self, bp_device* device, const bp_event_desc* desc,
-                      bp_event** out_event) {
-  Runtime& r = runtime_of(self);
-  if (desc != nullptr && out_event != nullptr && (desc->flags & flags) != 0) {
-    return r.host.set_error(r.host.self, BP_UNSUPPORTED,
-                            "event.create: the device has no such events");
-  }
-  return r.good.events.create(r.good.events.self, device, desc, out_event);
-}
-
-void drop_host_signals(Runtime& r) { r.bent.events.create = plain_event<BP_EVENT_HOST_SIGNAL>; }
-void drop_timing(Runtime& r) { r.bent.events.create = plain_event<BP_EVENT_TIMING>; }
-
 // ---- What devices say about themselves ---------------------------------------------------------
 
 // The properties of one device as the host sees them, with what they point to.
@@ -189,14 +126,9 @@ void point(Told& told) {
   properties.profile_count = told.profiles.size();
 }
 
-// Says what later releases and other vendors may say: a class, a dtype, a profile and flags of
-// heaps that nobody here knows.
-void tell_unknown_things(Told& told) {
-  told.properties.device_class = 77;
-  told.dtypes.push_back(200);
-  told.profiles.push_back("acme_vision");
-  for (bp_heap& heap : told.heaps) heap.flags |= (1u << 20) | (1u << 27);
-}
+void tell_unknown_profile(Told& told) { told.profiles.push_back("acme_vision"); }
+void tell_rank_4(Told& told) { told.properties.max_rank = 4; }
+void tell_no_host_memory(Told& told) { told.properties.host_register_alignment_bytes = 0; }
 
 void tell_little(Told& told) {
   told.properties.bus_id = nullptr;
@@ -248,27 +180,109 @@ void bend_properties(Runtime& r) {
   r.bent.devices.properties = told_properties<tell>;
 }
 
+// ---- Without optional parts --------------------------------------------------------------------
+
+bp_status info_without_address(void* self, bp_buffer* buffer, bp_buffer_info* out_info) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const bp_status status = good.buffer_info(good.self, buffer, out_info);
+  if (status == BP_OK) out_info->address = 0;
+  return status;
+}
+
+void drop_addresses(Runtime& r) {
+  bp_allocator_ops& memory = r.bent.allocator;
+  memory.address = nullptr;
+  memory.buffer_info = info_without_address;
+  memory.wrap_address = nullptr;
+  memory.address_info = nullptr;
+}
+
+void drop_host_memory(Runtime& r) {
+  bend_properties<tell_no_host_memory>(r);
+  r.bent.allocator.register_host = nullptr;
+  r.bent.allocator.unregister_host = nullptr;
+}
+
+// Refuses events with one of `flags`.
+template <uint32_t flags>
+bp_status plain_event(void* self, bp_device* device, const bp_event_desc* desc,
+                      bp_event** out_event) {
+  Runtime& r = runtime_of(self);
+  if (desc != nullptr && out_event != nullptr && (desc->flags & flags) != 0) {
+    return r.host.set_error(r.host.self, BP_UNSUPPORTED,
+                            "event.create: the device has no such events");
+  }
+  return r.good.events.create(r.good.events.self, device, desc, out_event);
+}
+
+bp_status plain_buffer(void* self, bp_device* device, const bp_allocate_desc* desc,
+                       bp_buffer** out_buffer) {
+  Runtime& r = runtime_of(self);
+  if (desc != nullptr && out_buffer != nullptr && (desc->usage & BP_MEMORY_EXPORT) != 0) {
+    return r.host.set_error(r.host.self, BP_UNSUPPORTED, "allocate: nothing is exported");
+  }
+  return r.good.allocator.allocate(r.good.allocator.self, device, desc, out_buffer);
+}
+
+void drop_sharing(Runtime& r) {
+  r.bent.allocator.allocate = plain_buffer;
+  r.bent.events.create = plain_event<BP_EVENT_EXPORTABLE>;
+  r.bent.allocator.export_buffer = nullptr;
+  r.bent.allocator.import_buffer = nullptr;
+  r.bent.events.export_event = nullptr;
+  r.bent.events.import_event = nullptr;
+}
+
+void drop_peers(Runtime& r) { r.bent.allocator.copy_peer = nullptr; }
+
+void drop_native_streams(Runtime& r) {
+  r.bent.streams.wrap_native = nullptr;
+  r.bent.streams.native_handle = nullptr;
+  r.bent.streams.is_capturing = nullptr;
+}
+
+void drop_resets(Runtime& r) {
+  r.bent.devices.reset = nullptr;
+  r.bent.devices.set_option = nullptr;
+}
+
+void drop_event_callbacks(Runtime& r) { r.bent.events.on_complete = nullptr; }
+
+void drop_every_option(Runtime& r) {
+  drop_addresses(r);
+  drop_host_memory(r);
+  drop_sharing(r);
+  drop_peers(r);
+  drop_native_streams(r);
+  drop_resets(r);
+  drop_event_callbacks(r);
+}
+
+void drop_host_signals(Runtime& r) { r.bent.events.create = plain_event<BP_EVENT_HOST_SIGNAL>; }
+void drop_timing(Runtime& r) { r.bent.events.create = plain_event<BP_EVENT_TIMING>; }
+
 constexpr RuntimeMutant kTable[] = {
     {.id = "benign_slow_launch", .launch_stream = slow_launch},
     {.id = "benign_flush", .launch_stream = flush_first},
-    {.id = "benign_slow_copies", .bend = bend_slow_copies},
-    {.id = "benign_talkative", .bend = bend_talkative},
-    {.id = "benign_ones", .bend = bend_filled<0xFFFFFFFF>},
-    {.id = "benign_zeros", .bend = bend_filled<0>},
-    {.id = "benign_no_addresses", .bend = drop_addresses},
-    {.id = "benign_no_host_memory", .bend = drop_host_memory},
-    {.id = "benign_no_sharing", .bend = drop_sharing, .has_semaphores = true},
-    {.id = "benign_no_peers", .bend = drop_peers},
-    {.id = "benign_no_native", .bend = drop_native_streams},
-    {.id = "benign_no_reset", .bend = drop_resets},
-    {.id = "benign_no_callbacks", .bend = drop_event_callbacks},
-    {.id = "benign_minimal", .bend = drop_every_option},
-    {.id = "benign_no_signals", .bend = drop_host_signals},
-    {.id = "benign_no_timing", .bend = drop_timing},
-    {.id = "benign_unknown", .bend = bend_properties<tell_unknown_things>},
-    {.id = "benign_silent", .bend = bend_properties<tell_little>},
-    {.id = "benign_names", .bend = bend_properties<tell_odd_names>},
-    {.id = "benign_f32_alone", .bend = bend_properties<tell_f32_alone>},
+    {.id = "benign_slow_copies", .bend = bend_slow_copies, .has_layouts = true},
+    {.id = "benign_talkative", .bend = bend_talkative, .has_layouts = true},
+    {.id = "benign_ones", .bend = bend_filled<0xFFFFFFFF>, .has_layouts = true},
+    {.id = "benign_zeros", .bend = bend_filled<0>, .has_layouts = true},
+    {.id = "benign_no_addresses", .bend = drop_addresses, .has_layouts = true},
+    {.id = "benign_no_host_memory", .bend = drop_host_memory, .has_layouts = true},
+    {.id = "benign_no_sharing", .bend = drop_sharing, .has_layouts = true},
+    {.id = "benign_no_peers", .bend = drop_peers, .has_layouts = true},
+    {.id = "benign_no_native", .bend = drop_native_streams, .has_layouts = true},
+    {.id = "benign_no_reset", .bend = drop_resets, .has_layouts = true},
+    {.id = "benign_no_callbacks", .bend = drop_event_callbacks, .has_layouts = true},
+    {.id = "benign_minimal", .bend = drop_every_option, .has_layouts = true},
+    {.id = "benign_no_signals", .bend = drop_host_signals, .has_layouts = true},
+    {.id = "benign_no_timing", .bend = drop_timing, .has_layouts = true},
+    {.id = "benign_unknown", .bend = bend_properties<tell_unknown_profile>, .has_layouts = true},
+    {.id = "benign_rank_4", .bend = bend_properties<tell_rank_4>, .has_layouts = true},
+    {.id = "benign_silent", .bend = bend_properties<tell_little>, .has_layouts = true},
+    {.id = "benign_names", .bend = bend_properties<tell_odd_names>, .has_layouts = true},
+    {.id = "benign_f32_alone", .bend = bend_properties<tell_f32_alone>, .has_layouts = true},
 };
 
 }  // namespace

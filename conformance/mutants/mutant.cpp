@@ -136,7 +136,6 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.sightings = instance.sightings.get();
   w.kernel.state = &w;
   if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
-  w.kernel.flags &= ~w.mutant->hidden_flags;
   if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
   if (w.mutant->link_type != 0) {
     w.kernel.link_types = &w.mutant->link_type;

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "backplane/backend.h"
@@ -44,7 +43,6 @@ struct Mutant {
   uint64_t alignment_bytes = 0;           // The alignment that it claims; 0: that of the good
                                           // kernel.
   uint32_t link_type = 0;                 // The link that its kernels say they know; 0: none.
-  bp_kernel_flags hidden_flags = 0;       // The flags of the good kernel that it does not claim.
   bool spoils_packed = false;             // It keeps plans; their packed memory is wrong.
   void (*declare)(bp_kernel& kernel) = nullptr;  // Changes what its kernels say; NULL: nothing.
   // Returns whether it replaces the kernels of an op besides `ops`; NULL: those of `ops` alone.
@@ -84,10 +82,8 @@ struct Wrapped {
   faults::Sightings* sightings;
   Runtime* runtime;  // NULL for mutants of ops.
   mutable std::mutex mutex;
-  mutable std::deque<Kept> kept;         // Guarded by mutex; the newest is the last.
-  mutable std::shared_ptr<void> state;   // What the mutant keeps. Guarded by mutex.
-  mutable std::thread::id thread;        // Guarded by mutex; what a mutant makes of it.
-  mutable bp_buffer* scratch = nullptr;  // Guarded by mutex; it lives as long as the backend.
+  mutable std::deque<Kept> kept;        // Guarded by mutex; the newest is the last.
+  mutable std::shared_ptr<void> state;  // What the mutant keeps. Guarded by mutex.
 };
 
 // Returns the bytes of one element. An element of less than a byte counts as a byte.
