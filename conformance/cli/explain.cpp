@@ -25,6 +25,15 @@ std::string lower(std::string_view text) {
   return result;
 }
 
+// Prints the lines of a text with two spaces in front.
+void print_lines(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view text_line = text.substr(0, text.find('\n'));
+    std::cout << (text_line.empty() ? "" : "  ") << text_line << "\n";
+    text.remove_prefix(std::min(text_line.size() + 1, text.size()));
+  }
+}
+
 bool explain_tag(const std::string& tag) {
   const auto rows = tag_rows();
   const auto row = std::ranges::find(rows, tag, &TagRow::tag);
@@ -49,12 +58,7 @@ bool explain_rows(const std::string& word) {
     const std::string name = upper(row.name);
     if (name != word && name != "BP_" + word) continue;
     std::cout << row.kind << " " << row.name << ", from " << row.page << "\n";
-    std::string_view text = row.text;
-    while (!text.empty()) {
-      const std::string_view text_line = text.substr(0, text.find('\n'));
-      std::cout << (text_line.empty() ? "" : "  ") << text_line << "\n";
-      text.remove_prefix(std::min(text_line.size() + 1, text.size()));
-    }
+    print_lines(row.text);
     is_found = true;
   }
   return is_found;
@@ -103,11 +107,7 @@ void print_argument(const bp_op_desc& op, const bp_op_argument& argument) {
 void print_formula(const char* title, const char* formula) {
   if (formula == nullptr) return;
   std::cout << title << "\n";
-  for (std::string_view rest = formula; !rest.empty();) {
-    const std::string_view text_line = rest.substr(0, rest.find('\n'));
-    if (!text_line.empty()) std::cout << "  " << text_line << "\n";
-    rest.remove_prefix(std::min(text_line.size() + 1, rest.size()));
-  }
+  print_lines(formula);
 }
 
 void print_cases(uint32_t op) {
