@@ -40,13 +40,17 @@ check_jobs() {
   [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage_error "--jobs takes a number from 1, not '${1:-}'"
 }
 
-# Prints the sources that the last commit changed, or those since commit BACKPLANE_CI_BASE, one per
-# line. Only sources that the build of preset dev compiles are printed, because others have no flags
-# to check them with. The order depends on the commit, so that a limit selects other sources each
-# time.
+# The compile commands by which the gates check sources with other tools than the build's compiler.
+database=build/ci/commands/compile_commands.json
+
+# Writes the database, and prints the sources that the last commit changed, or those since commit
+# BACKPLANE_CI_BASE, one per line. Only sources that the build of preset dev compiles are printed,
+# because others have no flags to check them with. The order depends on the commit, so that a limit
+# selects other sources each time.
 changed_sources() {
-  local database=build/dev/compile_commands.json base=${BACKPLANE_CI_BASE:-HEAD~1} file
-  [[ -f $database ]] || die "no $database: run ./test first"
+  local built=build/dev/compile_commands.json base=${BACKPLANE_CI_BASE:-HEAD~1} file
+  [[ -f $built ]] || die "no $built: run ./test first"
+  python3 .ci/compile_commands.py "$built" "${database%/*}"
   if ! base=$(git rev-parse --quiet --verify "$base^{commit}"); then
     base=$(git hash-object -t tree /dev/null)
   fi

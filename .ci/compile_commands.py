@@ -4,7 +4,8 @@ usage: compile_commands.py DATABASE FOLDER
 
 The commands in FOLDER/compile_commands.json are those of DATABASE without launchers, such as a
 compiler cache, and without precompiled headers, which only the compiler that wrote them can read:
-a source that a tool checks by these commands must include what it uses.
+a source that a tool checks by these commands must include what it uses. Sources that the build
+compiles as one have a command each, for the same reason.
 """
 
 import json
@@ -16,6 +17,7 @@ import sys
 
 COMPILER = re.compile(r"(?:^|-)(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
 ASSIGNMENT = re.compile(r"\w+=")
+INCLUDED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 def is_compiler(word):
@@ -42,8 +44,19 @@ def plain_words(command):
     return plain
 
 
+def with_members(command):
+    """The command, or if it compiles united sources, one command for each of them."""
+    file = pathlib.Path(command["file"])
+    if file.parent.name != "Unity":
+        return [command]
+    members = INCLUDED.findall(file.read_text(encoding="utf-8"))
+    return [{**command, "file": member, "command": command["command"].replace(str(file), member)}
+            for member in members]
+
+
 def main(database, folder):
-    commands = json.loads(pathlib.Path(database).read_text(encoding="utf-8"))
+    united = json.loads(pathlib.Path(database).read_text(encoding="utf-8"))
+    commands = [member for command in united for member in with_members(command)]
     for command in commands:
         command["command"] = shlex.join(plain_words(command))
     target = pathlib.Path(folder)

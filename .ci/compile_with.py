@@ -1,4 +1,5 @@
-"""Compiles sources by the flags of the build, with another compiler than the build's.
+"""Compiles sources by the flags of a database that compile_commands.py wrote, with another
+compiler than the build's.
 
 usage: compile_with.py COMPILER DATABASE JOBS [FLAG...] -- SOURCE...
 
@@ -13,8 +14,6 @@ import shlex
 import subprocess
 import sys
 
-import compile_commands
-
 # What g++ knows and clang refuses.
 ONLY_GNU = ("-fno-sanitize-recover", "--param", "-Wno-maybe-uninitialized")
 
@@ -22,7 +21,7 @@ ONLY_GNU = ("-fno-sanitize-recover", "--param", "-Wno-maybe-uninitialized")
 def flags_of(command):
     """The flags of a compile command, without its compiler, output and source."""
     flags, skip = [], False
-    for word in compile_commands.plain_words(command)[1:]:
+    for word in shlex.split(command["command"])[1:]:
         if skip or word in ("-c", command["file"]) or word.startswith(ONLY_GNU):
             skip = False
             continue

@@ -112,6 +112,26 @@ class CompileCommands(unittest.TestCase):
             self.assertIn("no compiler in the command of add.cpp", str(refused.exception))
 
 
+    def test_name_each_of_united_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            united = pathlib.Path(folder, "x.dir/Unity/unity_x_cxx.cxx")
+            united.parent.mkdir(parents=True)
+            united.write_text('/* made by CMake */\n#include "/src/a.cpp"\n\n'
+                              '#include "/src/b.cpp"\n', encoding="utf-8")
+            database = pathlib.Path(folder, "built.json")
+            database.write_text(json.dumps([
+                {"directory": folder, "file": str(united),
+                 "command": f"ccache c++ -O1 -o unity.o -c {united}"},
+                {"directory": folder, "file": "/src/c.cpp", "command": "c++ -c /src/c.cpp"}]),
+                encoding="utf-8")
+            compile_commands.main(database, folder)
+            written = json.loads(pathlib.Path(folder, "compile_commands.json").read_text("utf-8"))
+        self.assertEqual([(command["file"], command["command"]) for command in written],
+                         [("/src/a.cpp", "c++ -O1 -o unity.o -c /src/a.cpp"),
+                          ("/src/b.cpp", "c++ -O1 -o unity.o -c /src/b.cpp"),
+                          ("/src/c.cpp", "c++ -c /src/c.cpp")])
+
+
 class Compiled(Tree):
     """A tree with what the build of preset dev leaves behind: the compile commands of its
     sources."""
