@@ -22,12 +22,15 @@ std::vector<std::byte> pattern_of(Surroundings kind) {
   return once;
 }
 
-void fill_with_canary(std::vector<std::byte>& bytes, Surroundings kind = Surroundings::kNan) {
+void fill_with_canary(std::vector<std::byte>& bytes, uint64_t begin, uint64_t end,
+                      Surroundings kind = Surroundings::kNan) {
   static const std::vector<std::byte> nan = pattern_of(Surroundings::kNan),
                                       low = pattern_of(Surroundings::kLow);
   const std::vector<std::byte>& pattern = kind == Surroundings::kNan ? nan : low;
-  for (uint64_t i = 0; i < bytes.size(); i += kPeriod) {
-    std::memcpy(&bytes[i], pattern.data(), std::min(kPeriod, bytes.size() - i));
+  for (uint64_t i = begin; i < end;) {
+    const uint64_t size = std::min(kPeriod - i % kPeriod, end - i);
+    std::memcpy(&bytes[i], &pattern[i % kPeriod], size);
+    i += size;
   }
 }
 
@@ -47,6 +50,7 @@ std::byte canary_byte(uint64_t position, Surroundings kind) {
 GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
     : place_(place),
       spec_(std::move(spec)),
+      is_dense_(spec_.placement.strides == conformance::place(Layout::kDense, spec_.shape).strides),
       bits_(dtype_bits(spec_.dtype)),
       before_(bytes_of(-spec_.placement.lowest, bits_)),
       span_(before_ + bytes_of(spec_.placement.highest + 1, bits_)) {
@@ -76,7 +80,7 @@ void GuardedTensor::place_between_canaries() {
   const uint64_t first = front_ + before_;
   if (first % alignment != 0) front_ += alignment - first % alignment;
   image_.resize(front_ + span_ + place_.canary_bytes);
-  fill_with_canary(image_);
+  fill_with_canary(image_, 0, image_.size());
   const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
                               .size_bytes = image_.size()};
@@ -89,7 +93,7 @@ void GuardedTensor::place_at_edge() {
   const uint64_t alignment = alignment_bytes();
   pages_ = std::make_unique<FencedPages>(std::max<uint64_t>(1, span_ + alignment));
   image_.resize(pages_->size_bytes());
-  fill_with_canary(image_);
+  fill_with_canary(image_, 0, image_.size());
   if (place_.edge == Edge::kLeft) {
     front_ = (alignment - before_ % alignment) % alignment;
   } else {
@@ -119,7 +123,7 @@ bp_buffer_ref GuardedTensor::ref() const { return {buffer_, front_, span_}; }
 
 // Element (0, ..., 0) begins at a whole byte.
 uint64_t GuardedTensor::bit_of(int64_t index) const {
-  const int64_t offset = element_offset(spec_.placement, spec_.shape, index);
+  const int64_t offset = is_dense_ ? index : element_offset(spec_.placement, spec_.shape, index);
   return 8 * (front_ + before_) + static_cast<uint64_t>(offset) * bits_;
 }
 
@@ -134,7 +138,9 @@ void GuardedTensor::for_each_byte(int64_t index, Work work) const {
   }
 }
 
-void GuardedTensor::surround(Surroundings kind) { fill_with_canary(image_, kind); }
+void GuardedTensor::surround(Surroundings kind) {
+  fill_with_canary(image_, 0, image_.size(), kind);
+}
 
 void GuardedTensor::set_elements(const std::vector<DoubleDouble>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -143,15 +149,25 @@ void GuardedTensor::set_elements(const std::vector<DoubleDouble>& values) {
 }
 
 // The first two poisons differ in every bit of a packed element, and in every byte of others.
+std::byte GuardedTensor::poison_byte(uint64_t byte, Poison poison) const {
+  if (poison == Poison::kOnes) return std::byte{0xff};
+  if (poison == Poison::kNoise) {
+    return std::byte{static_cast<uint8_t>((byte + 1) * 0x9E3779B97F4A7C15u >> 56)};
+  }
+  return bits_ % 8 != 0 ? std::byte{0} : canary_byte(byte);
+}
+
 void GuardedTensor::poison_elements(Poison poison) {
+  if (fills_span() && poison == Poison::kNan) {
+    return fill_with_canary(image_, front_, front_ + span_);
+  }
+  if (fills_span()) {
+    for (uint64_t i = front_; i < front_ + span_; ++i) image_[i] = poison_byte(i, poison);
+    return;
+  }
   for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
     for_each_byte(i, [&](uint64_t byte, std::byte mask) {
-      const std::byte random{static_cast<uint8_t>((byte + 1) * 0x9E3779B97F4A7C15u >> 56)};
-      const std::byte value = poison == Poison::kOnes    ? std::byte{0xff}
-                              : poison == Poison::kNoise ? random
-                              : bits_ % 8 != 0           ? std::byte{0}
-                                                         : canary_byte(byte);
-      image_[byte] = (image_[byte] & ~mask) | (value & mask);
+      image_[byte] = (image_[byte] & ~mask) | (poison_byte(byte, poison) & mask);
     });
   }
 }
@@ -188,13 +204,26 @@ bool GuardedTensor::is_unchanged(int64_t index) const {
          element_bits_at_bit(spec_.dtype, image_.data(), bit);
 }
 
-std::optional<Damage> GuardedTensor::damage() const {
+// Returns the image with the elements that were downloaded.
+std::vector<std::byte> GuardedTensor::undamaged() const {
   std::vector<std::byte> right = image_;
   for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
     for_each_byte(i, [&](uint64_t byte, std::byte mask) {
       right[byte] = (right[byte] & ~mask) | (result_[byte] & mask);
     });
   }
+  return right;
+}
+
+bool GuardedTensor::has_equal_sides() const {
+  const uint64_t end = front_ + span_;
+  return std::memcmp(image_.data(), result_.data(), front_) == 0 &&
+         std::memcmp(image_.data() + end, result_.data() + end, image_.size() - end) == 0;
+}
+
+std::optional<Damage> GuardedTensor::damage() const {
+  if (fills_span() && has_equal_sides()) return std::nullopt;
+  const std::vector<std::byte> right = undamaged();
   if (std::memcmp(right.data(), result_.data(), right.size()) == 0) return std::nullopt;
   Damage damage;
   const uint64_t end = front_ + span_;

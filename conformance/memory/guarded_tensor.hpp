@@ -97,11 +97,17 @@ class GuardedTensor {
   void place_at_edge();
   uint64_t alignment_bytes() const;
   uint64_t bit_of(int64_t index) const;
+  std::byte poison_byte(uint64_t byte, Poison poison) const;
+  // Whether each byte of the span belongs to an element alone. It makes large tensors quick.
+  bool fills_span() const { return is_dense_ && bits_ % 8 == 0; }
+  std::vector<std::byte> undamaged() const;
+  bool has_equal_sides() const;
   template <typename Work>
   void for_each_byte(int64_t index, Work work) const;
 
   MemoryPlace place_;
   GuardedSpec spec_;
+  bool is_dense_ = false;               // Whether the elements lie in row-major order.
   uint64_t bits_ = 0;                   // The bits of one element.
   uint64_t before_ = 0;                 // Bytes from the lowest element to element (0, ..., 0).
   uint64_t span_ = 0;                   // Bytes from the lowest element to the end of the highest.
