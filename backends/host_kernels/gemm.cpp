@@ -149,6 +149,9 @@ void multiply_panels(const Matrix& a, const Matrix& b, const Result& result,
   }
 }
 
+// Below this many products of a depth block, a team of threads costs more than it saves.
+constexpr int64_t kParallelProducts = 1 << 15;
+
 // Computes one band of rows and one block of columns, one depth block after the other.
 template <typename Sum>
 void multiply_band(const Gemm& g, const GemmLayout& layout, std::byte* workspace,
@@ -159,6 +162,8 @@ void multiply_band(const Gemm& g, const GemmLayout& layout, std::byte* workspace
         workspace + layout.sums_offset, kSumDtype<Sum>, g.y.rows, g.y.cols, layout.sums_stride, 1};
   }
   const int64_t depth = block_depth<Sum>(g.a.cols);
+  const bool is_small = g.y.rows * g.y.cols <= kParallelProducts / std::max<int64_t>(1, depth);
+  if (is_small) thread_count = 1;
   int64_t k = 0;
   do {  // It runs once for a depth of 0.
     Result result = {sums, {}, sums, {}, BP_LINEAR_ACTIVATION_NONE};
