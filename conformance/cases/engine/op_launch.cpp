@@ -98,7 +98,10 @@ class LeakWatch {
     host_ = heap_bytes_in_use();
     device_ = free_device_bytes(t_);
   }
-  void end() {
+  // The workspace was freed in the order of `stream`, which may be later than it was used.
+  void end(bp_stream* stream) {
+    const bp_stream_ops& streams = *t_.target().streams;
+    t_.require_ok(streams.synchronize(streams.self, stream, kTimeoutNs), "synchronize");
     const uint64_t device = free_device_bytes(t_);
     const int64_t host = counts_host_ ? heap_bytes_in_use() - host_ : 0;
     least_host_ = std::min(least_host_, host);
@@ -166,7 +169,7 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
     seen.launch_status =
         is_direct ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
                   : launch_by_host(t, *choice.kernel, call.frame(), stream, 0, seen);
-    if (seen.launch_status == BP_OK) watch.end();
+    if (seen.launch_status == BP_OK) watch.end(call.place_in().stream);
   };
   const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
   for (const Poison poison : poisons) {
