@@ -86,9 +86,15 @@ float silu_grad(float grad, float x) {
   return grad * root * (1.0f + x) * root;
 }
 float mish_of(float x) { return x == -INFINITY ? -0.0f : x * tanh(log1p(exp(x))); }
+// With e of exp(-|x|), no step loses digits: 1 - t * t would, where t is nearly 1.
 float mish_slope(float x) {
-  const float t = tanh(log1p(exp(x)));
-  return t + x * (1.0f - t * t) * sigmoid_of(x);
+  const float root = exp(-0.5f * fabs(x)), e = root * root;
+  const bool is_negative = signbit(x) != 0;
+  const float part = is_negative ? root : 1.0f, tail = is_negative ? 1.0f : e * e;
+  const float upper = is_negative ? e + 2.0f : fma(e, 2.0f, 1.0f);
+  const float lower = is_negative ? fma(e, e + 2.0f, 2.0f) : fma(e + e, e + 1.0f, 1.0f);
+  const float bend = part * tail * (e + 1.0f) * 4.0f / (lower * lower);
+  return part * fma(x, bend, part * upper / lower);
 }
 )";
 
@@ -134,7 +140,7 @@ bp_status where(const bp_where_args& args, Launch& launch) {
 bp_status lerp(const bp_lerp_args& args, Launch& launch) {
   const bp_scalar* const scalar = args.weight == nullptr ? &args.weight_scalar : nullptr;
   return submit({args.y, args.a, args.b, args.weight, scalar}, "",
-                "fabs(c) < 0.5f ? fma(c, b - a, a) : fma(c - 1.0f, b - a, b)", launch);
+                "c < 0.5f ? fma(c, b - a, a) : fma(c - 1.0f, b - a, b)", launch);
 }
 
 // ---- Moved elements -----------------------------------------------------------------------------

@@ -46,7 +46,7 @@ kernel void sgd(Grid grid, Step s, global P_T* p, global const P_T* g, global P_
   const long step = s.has_step ? step_tensor[s.step_at] : s.step;
   const float old = P_LOAD(p, place(&grid, i, 0));
   float grad = P_LOAD(g, place(&grid, i, 1));
-  if (s.weight_decay != 0.0) grad += (float)s.weight_decay * old;
+  grad += (float)s.weight_decay * old;  // This is NaN where old is infinite.
   if (HAS_BUFFERS) {
     float kept = grad;
     if (step != 1) {

@@ -31,8 +31,9 @@ Reduction reduction_of(const bp_tensor& x, const bp_tensor& y, std::span<const i
   return r;
 }
 
+// -0 changes no sum. It is the sum of zeros that are all negative, and the sum of nothing is +0.
 constexpr const char* kSum = R"(
-  float sum = 0.0f;
+  float sum = inner.count == 0 ? 0.0f : -0.0f;
   for (long k = me; k < inner.count; k += 64) sum += X_LOAD(x, from + place(&inner, k, 1));
   sum = sum_of_group(partial, sum);
   if (IS_MEAN) sum /= (float)inner.count;
