@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests that 12_opencl is what `bp-conformance new --async` writes, except for its driver, its
-kernels and its documents.
+kernels, its waivers and its documents.
 
 usage: opencl_test.py BP_CONFORMANCE FOLDER
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 # What the vendor wrote: files, and a folder. In it only launch.cpp is from the scaffold.
-OWN = {"README.md", "CMakeLists.txt", "driver.cpp", "driver.hpp"}
+OWN = {"README.md", "CMakeLists.txt", "driver.cpp", "driver.hpp", "waivers.yaml"}
 SHARED_KERNEL_FILE = "kernels/launch.cpp"
 
 

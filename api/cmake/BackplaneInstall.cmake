@@ -1,7 +1,7 @@
 # Installs the files beside programs, libraries and headers.
 
 # Installs the pages of the tree in the same folders as in the tree, so that links between them
-# work.
+# work. The examples come with their sources and data: users build and read them there.
 function(backplane_install_documents)
   install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
   file(GLOB_RECURSE pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
@@ -10,6 +10,8 @@ function(backplane_install_documents)
     cmake_path(GET page PARENT_PATH folder)
     install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
   endforeach()
+  install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+    PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 endfunction()
 
 # Installs <name>.pc, with which build systems other than CMake find the library. Its paths are

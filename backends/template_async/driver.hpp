@@ -10,7 +10,8 @@
 //   Threads    Any thread may call. Each CommandQueue is called by one thread at a time.
 //   Ownership  A command keeps the memory that it uses alive until it has ended.
 //   Loading    find_devices() must not make a context and must not start a thread, because the
-//              process may still fork. A Context may do both.
+//              process may still fork. It must leave the handlers of signals as they were. A
+//              Context may make and start what it needs.
 #pragma once
 
 #include <atomic>
@@ -65,7 +66,7 @@ class Memory {
   Memory(const Memory&) = delete;
 
   // A number for the first byte. The ranges of two living memories do not overlap. Hosts never see
-  // it, so a driver without addresses counts.
+  // it, so a driver without addresses counts: each memory gets the next range of numbers.
   uint64_t address() const { return reinterpret_cast<uintptr_t>(bytes_.get()); }
   uint64_t size_bytes() const { return size_bytes_; }
 
@@ -101,7 +102,8 @@ class CommandQueue {
   void read(std::byte* dst, const Place& src, uint64_t size_bytes,
             std::shared_ptr<const void> kept);
 
-  // size_bytes is a multiple of pattern_size_bytes, which is at most 16.
+  // pattern_size_bytes is a number from 1 to 16, such as 3, and size_bytes is a multiple of it. The
+  // offset may be any number.
   void fill(const Place& dst, uint64_t size_bytes, const std::byte* pattern,
             uint64_t pattern_size_bytes);
 
