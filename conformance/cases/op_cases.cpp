@@ -80,6 +80,7 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_edge_rule(cases, rows, group);
   add_flight_rules(cases, rows, group);
   add_launch_rules(cases, rows, group);
+  add_workspace_rule(cases, rows, group);
   add_graph_rule(cases, rows, group);
   add_declaration_cases(cases, rows);
   add_bad_input_cases(cases, rows);

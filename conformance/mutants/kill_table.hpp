@@ -16,6 +16,7 @@ struct KillRow {
 };
 
 #define BP_BINARY_CASES "op.add.f32.*:op.mul.f64.*:op.maximum.i32.*"
+#define BP_WORKSPACE "kernel.any_workspace_of_the_size_serves.relu"
 #define BP_UNARY_CASES "op.neg.i32.*:op.exp.f32.*:op.relu.f64.*"
 
 inline constexpr KillRow kKillTable[] = {
@@ -69,6 +70,9 @@ inline constexpr KillRow kKillTable[] = {
     {"54:offset", "dropout without its offset", "op.sdpa.f32.random.*", "*_dropout*", "values",
      true},
     {"76", "minimum with the element behind", "op.minimum.i32.*", "*", "values", true},
+    {"77", "workspace begins at 512 bytes", "op.relu.f32.*", "*", "canary", true},
+    {"79", "trusts what its workspace holds", BP_WORKSPACE, "*", "values", true, "KERNEL-8"},
+    {"79_size", "asks for less workspace later", BP_WORKSPACE, "*", "workspace", true, "KERNEL-8"},
     {"packed", "first element in the high bits", "op.quantize.u4.*", "*", "values", true},
     {"packed:rest", "bits of no element are cleared", "op.quantize.u4.*", "*", "canary", true},
 };
@@ -80,6 +84,7 @@ inline constexpr KillRow kTimedKillTable[] = {
 
 #undef BP_BINARY_CASES
 #undef BP_UNARY_CASES
+#undef BP_WORKSPACE
 
 #define BP_PROGRAMS "stream.programs.*"
 #define BP_LAID_LAUNCHES "kernel.preferred_layout_is_right.*"

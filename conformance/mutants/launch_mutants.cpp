@@ -2,6 +2,7 @@
 // comment begins with the number of the kill table.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -37,13 +38,14 @@ bp_status allocate(const Call& call, uint64_t size_bytes, bp_buffer** out_buffer
 
 // What a kernel keeps between its launches. The mutex of the kernel guards it.
 struct Remembered {
+  uint64_t questions = 0;        // How often it was asked for its workspace.
   std::thread::id thread;        // That of the first launch.
   bp_buffer* scratch = nullptr;  // It lives as long as the backend.
 };
 
-Remembered& remembered_by(const Call& call) {
-  if (call.wrapped.state == nullptr) call.wrapped.state = std::make_shared<Remembered>();
-  return *static_cast<Remembered*>(call.wrapped.state.get());
+Remembered& remembered_by(const Wrapped& wrapped) {
+  if (wrapped.state == nullptr) wrapped.state = std::make_shared<Remembered>();
+  return *static_cast<Remembered*>(wrapped.state.get());
 }
 
 // 70: all launches of a kernel have one place for their results, from which each copies its own
@@ -56,7 +58,7 @@ bp_status share_scratch(const Call& call, std::string_view, const void* args) {
   bp_buffer* scratch = nullptr;
   {
     const std::lock_guard lock(call.wrapped.mutex);
-    Remembered& kept = remembered_by(call);
+    Remembered& kept = remembered_by(call.wrapped);
     if (kept.scratch == nullptr) {
       const bp_status status = allocate(call, kResult + kDelay, &kept.scratch);
       if (status != BP_OK) return status;
@@ -82,7 +84,7 @@ bp_status know_one_thread(const Call& call, std::string_view, const void* args) 
   if (status != BP_OK || !is_dense(*frame.y)) return status;
   {
     const std::lock_guard lock(call.wrapped.mutex);
-    Remembered& kept = remembered_by(call);
+    Remembered& kept = remembered_by(call.wrapped);
     if (kept.thread == std::thread::id()) kept.thread = std::this_thread::get_id();
     if (kept.thread == std::this_thread::get_id()) return BP_OK;
   }
@@ -159,11 +161,69 @@ bp_status read_behind(const Call& call, std::string_view, const void* args) {
   return call.run(&frame);
 }
 
+// 77: works in its workspace from the next multiple of 512 bytes on, so that it ends behind it.
+constexpr uint64_t kRoundedBytes = 512;
+bp_status round_workspace(const Call& call, std::string_view, const void* args) {
+  bp_buffer_ref used = call.launch->workspace;
+  used.byte_offset = (used.byte_offset + kRoundedBytes - 1) / kRoundedBytes * kRoundedBytes;
+  const bp_status status = call.scribble(used);
+  return status == BP_OK ? call.run(args) : status;
+}
+
+// 79: leaves the result of a launch in its workspace, behind a mark, and gives it again where it
+// finds the mark.
+constexpr uint64_t kMark = 0xA5C3F00D7E57AB1Eu;
+constexpr uint64_t kMarkBytes = 64, kTrustedBytes = 4096;
+bp_status trust_workspace(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const bp_relu_args*>(args);
+  const bp_buffer_ref y = range_of(*frame.y);
+  if (!is_dense(*frame.y) || y.size_bytes > kTrustedBytes - kMarkBytes) return call.run(args);
+  const bp_buffer_ref& workspace = call.launch->workspace;
+  const bp_buffer_ref place{workspace.buffer, workspace.byte_offset, sizeof(kMark)};
+  const bp_buffer_ref left{workspace.buffer, workspace.byte_offset + kMarkBytes, y.size_bytes};
+  const bp_allocator_ops& memory = *call.wrapped.allocator;
+  bp_stream* const stream = call.launch->stream;
+  uint64_t mark = 0;
+  bp_status status =
+      memory.copy_to_host(memory.self, stream, &mark, &place, BP_BORROW_DURING_CALL, UINT64_MAX);
+  if (status != BP_OK) return status;
+  if (mark == kMark) return memory.copy(memory.self, stream, &y, &left);
+  if (status = call.run(args); status != BP_OK) return status;
+  if (status = memory.copy(memory.self, stream, &left, &y); status != BP_OK) return status;
+  return memory.copy_from_host(memory.self, stream, &place, &kMark, BP_BORROW_DURING_CALL);
+}
+
+// 79_size: needs less workspace from the third question on. What it asked for before is enough.
+bp_status answer_less(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                      const void* args, uint64_t* out_required_bytes,
+                      uint64_t* out_preferred_bytes) {
+  const auto& wrapped = *static_cast<const Wrapped*>(self->state);
+  uint64_t required = 0, preferred = 0;
+  const bp_kernel& good = *wrapped.good;
+  if (good.workspace_size != nullptr) {
+    const bp_status status = good.workspace_size(&good, device, flags, args, &required, &preferred);
+    if (status != BP_OK) return status;
+  }
+  const std::lock_guard lock(wrapped.mutex);
+  const uint64_t more = ++remembered_by(wrapped).questions < 3 ? kTrustedBytes : 256;
+  *out_required_bytes = required + more;
+  *out_preferred_bytes = std::max(required, preferred) + more;
+  return BP_OK;
+}
+bp_status run_good(const Call& call, std::string_view, const void* args) { return call.run(args); }
+void answer_with_less(bp_kernel& kernel) { kernel.workspace_size = answer_less; }
+
 constexpr Mutant kMutants[] = {
-    {"70", kRelu, share_scratch},      {"71", kRelu, know_one_thread},
-    {"72", kSoftmax, keep_first_axis}, {"73", kRelu, wait_for_work},
-    {"74", kRelu, allocate_in_launch}, {"75", kRelu, leave_behind},
+    {"70", kRelu, share_scratch},
+    {"71", kRelu, know_one_thread},
+    {"72", kSoftmax, keep_first_axis},
+    {"73", kRelu, wait_for_work},
+    {"74", kRelu, allocate_in_launch},
+    {"75", kRelu, leave_behind},
     {"76", kMinimum, read_behind},
+    {"77", kRelu, round_workspace, kRoundedBytes},
+    {"79", kRelu, trust_workspace, kTrustedBytes},
+    {.id = "79_size", .ops = kRelu, .launch = run_good, .declare = answer_with_less},
 };
 
 }  // namespace

@@ -9,7 +9,6 @@
 namespace bp::conformance {
 namespace {
 
-constexpr uint64_t kWorkspaceAlignment = 256;
 constexpr uint64_t kLandingNs = 20'000'000'000;  // As for every launch of an op case.
 
 }  // namespace
@@ -39,21 +38,18 @@ Flight::Flight(Context& t, const OpCase& op_case, CallData data)
   is_direct_ = !requires_layouts(*kernel_);
   if ((kernel_->flags & BP_KERNEL_TAKES_SCALAR) == 0) call_.materialize_scalars(kernel_->flags);
   words_ = call_.frame().fitted(kernel_->args_size_bytes);
-  uint64_t required = 0, preferred = 0;
-  if (is_direct_ && kernel_->workspace_size != nullptr) {
-    t.require_ok(kernel_->workspace_size(kernel_, t.target().device, 0, words_.data(), &required,
-                                         &preferred),
-                 "workspace_size");
-  }
-  make_workspace(required);
+  make_workspace(is_direct_ ? ask().required : 0);
+}
+
+WorkspaceBytes Flight::ask() const {
+  WorkspaceBytes bytes;
+  t_.require_ok(ask_for_workspace(*kernel_, t_.target().device, 0, words_.data(), bytes),
+                "workspace_size");
+  return bytes;
 }
 
 void Flight::make_workspace(uint64_t size_bytes) {
-  const Shape shape{static_cast<int64_t>(size_bytes)};
-  GuardedSpec spec{BP_U8, shape, place(Layout::kDense, shape)};
-  spec.alignment_bytes = kWorkspaceAlignment;
-  workspace_ = std::make_unique<GuardedTensor>(memory_place(t_, stream_.get()), std::move(spec));
-  has_workspace_ = size_bytes != 0;
+  workspace_ = std::make_shared<Workspace>(memory_place(t_, stream_.get()), size_bytes);
 }
 
 std::unique_ptr<OwnPlan> Flight::make_plan() const {
@@ -84,8 +80,7 @@ void Flight::use(const OwnPlan* plan) {
 
 void Flight::prepare(Poison poison) {
   call_.prepare(poison);
-  workspace_->poison_elements(poison);
-  workspace_->upload();
+  workspace_->poison(poison);
 }
 
 bp_status Flight::launch() const {
@@ -94,7 +89,7 @@ bp_status Flight::launch() const {
   }
   const bp_launch launch{.device = t_.target().device,
                          .stream = stream_.get(),
-                         .workspace = has_workspace_ ? workspace_->ref() : bp_buffer_ref{},
+                         .workspace = workspace_->ref(),
                          .plan = plan_ == nullptr ? nullptr : plan_->get()};
   return kernel_->launch(kernel_, &launch, words_.data());
 }
@@ -108,7 +103,6 @@ Verdict Flight::land(bp_status status, const std::string& text) {
   const bp_status end = streams.synchronize(streams.self, stream_.get(), kLandingNs);
   if (end != BP_OK) failed("the stream failed: ", end, bp_error_text());
   call_.finish();
-  workspace_->download();
   Observation seen;
   seen.kernel = kernel_;
   seen.source = BP_KERNEL_NATIVE;
@@ -117,9 +111,7 @@ Verdict Flight::land(bp_status status, const std::string& text) {
   for (OutputView& output : seen.outputs) {
     output.is_unwritten.assign(output.is_unwritten.size(), false);
   }
-  if (const auto damage = workspace_->damage(); damage && seen.damage.empty()) {
-    seen.damage = damage_text("workspace", *damage);
-  }
+  workspace_->look(seen);
   return judge(case_, data_, seen);
 }
 

@@ -7,6 +7,7 @@
 
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_judge.hpp"
+#include "conformance/cases/engine/op_workspace.hpp"
 
 namespace bp::conformance {
 
@@ -47,6 +48,12 @@ class Flight {
   // Makes launch() use the plan, which must live until land(); NULL: none.
   void use(const OwnPlan* plan);
 
+  // Asks the kernel for the workspace of the call. The kernel is direct.
+  WorkspaceBytes ask() const;
+  // Makes launch() use a workspace of `size_bytes`, or that of another flight.
+  void make_workspace(uint64_t size_bytes);
+  void share_workspace(const Flight& other) { workspace_ = other.workspace_; }
+
   // Uploads the inputs, and poisons outputs and workspace.
   void prepare(Poison poison);
 
@@ -58,7 +65,6 @@ class Flight {
 
  private:
   bp_plan_info info_of(const OwnPlan& plan) const;
-  void make_workspace(uint64_t size_bytes);
 
   Context& t_;
   const OpCase& case_;
@@ -69,8 +75,7 @@ class Flight {
   bool is_direct_ = false;
   const OwnPlan* plan_ = nullptr;
   std::vector<uint64_t> words_;
-  std::unique_ptr<GuardedTensor> workspace_;
-  bool has_workspace_ = false;
+  std::shared_ptr<Workspace> workspace_;
 };
 
 }  // namespace bp::conformance

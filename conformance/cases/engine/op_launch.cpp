@@ -5,6 +5,7 @@
 
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_flight.hpp"
+#include "conformance/cases/engine/op_workspace.hpp"
 #include "conformance/cases/fixtures/resources.hpp"
 #include "conformance/required_layouts.hpp"
 
@@ -12,7 +13,6 @@ namespace bp::conformance {
 namespace {
 
 constexpr uint64_t kTimeoutNs = 20'000'000'000;
-constexpr uint64_t kWorkspaceAlignment = 256;
 
 bp_kernel_choice choose(Context& t, const OpCase& op_case, const Frame& frame) {
   bp_kernel_choice choice{};
@@ -43,22 +43,14 @@ void wait(Context& t, bp_stream* stream, Observation& seen) {
 template <typename Submit>
 bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t workspace_bytes,
                          Poison poison, Observation& seen, Submit&& submit) {
-  const Shape shape{static_cast<int64_t>(workspace_bytes)};
-  GuardedSpec spec{BP_U8, shape, place(Layout::kDense, shape)};
-  spec.alignment_bytes = kWorkspaceAlignment;
-  GuardedTensor workspace(place_in, std::move(spec));
-  workspace.poison_elements(poison);
-  workspace.upload();
-  const bp_launch launch{.device = t.target().device,
-                         .stream = place_in.stream,
-                         .workspace = workspace_bytes == 0 ? bp_buffer_ref{} : workspace.ref()};
+  Workspace workspace(place_in, workspace_bytes);
+  workspace.poison(poison);
+  const bp_launch launch{
+      .device = t.target().device, .stream = place_in.stream, .workspace = workspace.ref()};
   const bp_status status = submit(launch);
   if (status != BP_OK) return status;
   wait(t, place_in.stream, seen);
-  workspace.download();
-  if (const auto damage = workspace.damage(); damage && seen.damage.empty()) {
-    seen.damage = damage_text("workspace", *damage);
-  }
+  workspace.look(seen);
   return BP_OK;
 }
 
@@ -67,13 +59,10 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
                         const MemoryPlace& place_in, Poison poison, bp_launch_flags flags,
                         Observation& seen) {
   const std::vector<uint64_t> words = frame.fitted(kernel.args_size_bytes);
-  uint64_t required = 0, preferred = 0;
-  if (kernel.workspace_size != nullptr) {
-    const bp_status status = kernel.workspace_size(&kernel, t.target().device, flags, words.data(),
-                                                   &required, &preferred);
-    if (status != BP_OK) return status;
-  }
-  return submit_guarded(t, place_in, required, poison, seen, [&](bp_launch launch) {
+  WorkspaceBytes bytes;
+  const bp_status status = ask_for_workspace(kernel, t.target().device, flags, words.data(), bytes);
+  if (status != BP_OK) return status;
+  return submit_guarded(t, place_in, bytes.required, poison, seen, [&](bp_launch launch) {
     launch.flags = flags;
     return kernel.launch(&kernel, &launch, words.data());
   });

@@ -7,6 +7,7 @@
 
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/engine/op_workspace.hpp"
 #include "conformance/cases/layouts/layout_fixtures.hpp"
 #include "conformance/cases/rules/rules.hpp"
 #include "conformance/required_layouts.hpp"
@@ -124,29 +125,19 @@ class LaidCall {
   // Runs the kernel with a workspace between canaries.
   void run(const Frame& frame, Poison poison, Observation& seen) {
     const std::vector<uint64_t> words = frame.fitted(kernel_->args_size_bytes);
-    uint64_t required = 0, preferred = 0;
-    if (kernel_->workspace_size != nullptr) {
-      seen.launch_status = kernel_->workspace_size(kernel_, t_.target().device, 0, words.data(),
-                                                   &required, &preferred);
-      if (seen.launch_status != BP_OK) return;
-    }
-    const Shape shape{static_cast<int64_t>(required)};
-    GuardedTensor workspace(memory_place(t_, stream_.get()),
-                            {BP_U8, shape, place(Layout::kDense, shape)});
-    workspace.poison_elements(poison);
-    workspace.upload();
-    const bp_launch launch{.device = t_.target().device,
-                           .stream = stream_.get(),
-                           .workspace = required == 0 ? bp_buffer_ref{} : workspace.ref()};
+    WorkspaceBytes bytes;
+    seen.launch_status = ask_for_workspace(*kernel_, t_.target().device, 0, words.data(), bytes);
+    if (seen.launch_status != BP_OK) return;
+    Workspace workspace(memory_place(t_, stream_.get()), bytes.required);
+    workspace.poison(poison);
+    const bp_launch launch{
+        .device = t_.target().device, .stream = stream_.get(), .workspace = workspace.ref()};
     seen.launch_status = kernel_->launch(kernel_, &launch, words.data());
     if (seen.launch_status != BP_OK) return;
     const bp_stream_ops& streams = *t_.target().streams;
     seen.stream_status = streams.synchronize(streams.self, stream_.get(), kTimeoutNs);
     if (seen.stream_status != BP_OK) return;
-    workspace.download();
-    if (const auto damage = workspace.damage(); damage && seen.damage.empty()) {
-      seen.damage = damage_text("workspace", *damage);
-    }
+    workspace.look(seen);
   }
 
   void launch_once(const Frame& frame, const std::vector<const Chosen*>& chosen,

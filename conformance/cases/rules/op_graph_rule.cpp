@@ -4,6 +4,7 @@
 
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/engine/op_workspace.hpp"
 #include "conformance/cases/fixtures/graph_fixtures.hpp"
 #include "conformance/cases/rules/rules.hpp"
 #include "conformance/required_layouts.hpp"
@@ -50,21 +51,19 @@ class Trial {
 
   void prepare(Poison poison) {
     call_.prepare(poison);
-    workspace_->poison_elements(poison);
-    workspace_->upload();
+    workspace_->poison(poison);
   }
 
   bp_status launch() const {
-    const bp_launch launch{.device = t_.target().device,
-                           .stream = stream_.get(),
-                           .workspace = has_workspace_ ? workspace_->ref() : bp_buffer_ref{}};
+    const bp_launch launch{
+        .device = t_.target().device, .stream = stream_.get(), .workspace = workspace_->ref()};
     return kernel_->launch(kernel_, &launch, words_.data());
   }
 
   // Requires that the host refuses to capture a launch whose workspace is the host's, because
   // another launch may have that workspace at the time of a replay.
   void check_host_launch() const {
-    if (!has_workspace_) return;
+    if (workspace_->ref().buffer == nullptr) return;
     const bp_status status =
         bp_kernel_launch(&t_.target(), stream_.get(), 0, kernel_, call_.frame().data());
     t_.expect_refused(status, BP_INVALID_ARGUMENT, "a launch with workspace of the host's cache");
@@ -79,14 +78,11 @@ class Trial {
   Observation look() {
     bp::conformance::finish(t_, stream_.get());
     call_.finish();
-    workspace_->download();
     Observation seen;
     seen.kernel = kernel_;
     seen.source = BP_KERNEL_NATIVE;
     call_.look(true, seen);
-    if (const auto damage = workspace_->damage(); damage && seen.damage.empty()) {
-      seen.damage = damage_text("workspace", *damage);
-    }
+    workspace_->look(seen);
     return seen;
   }
 
@@ -100,16 +96,10 @@ class Trial {
 
  private:
   void make_workspace() {
-    uint64_t required = 0, preferred = 0;
-    if (kernel_->workspace_size != nullptr) {
-      t_.require_ok(kernel_->workspace_size(kernel_, t_.target().device, 0, words_.data(),
-                                            &required, &preferred),
-                    "workspace_size");
-    }
-    has_workspace_ = required != 0;
-    const Shape shape{static_cast<int64_t>(required)};
-    workspace_ = std::make_unique<GuardedTensor>(
-        memory_place(t_, stream_.get()), GuardedSpec{BP_U8, shape, place(Layout::kDense, shape)});
+    WorkspaceBytes bytes;
+    t_.require_ok(ask_for_workspace(*kernel_, t_.target().device, 0, words_.data(), bytes),
+                  "workspace_size");
+    workspace_ = std::make_unique<Workspace>(memory_place(t_, stream_.get()), bytes.required);
   }
 
   Context& t_;
@@ -119,8 +109,7 @@ class Trial {
   Call call_;
   const bp_kernel* kernel_ = nullptr;
   std::vector<uint64_t> words_;
-  bool has_workspace_ = false;
-  std::unique_ptr<GuardedTensor> workspace_;
+  std::unique_ptr<Workspace> workspace_;
 };
 
 // Requires the same bits, or right results if the kernel does not promise the same bits.

@@ -83,10 +83,8 @@ Timed launch_as_host(Context& t, const Flight& flight) {
   if (kernel.supports != nullptr) {
     static_cast<void>(kernel.supports(&kernel, device, 0, flight.frame()));
   }
-  if (kernel.workspace_size != nullptr) {
-    uint64_t required = 0, preferred = 0;
-    timed.status = kernel.workspace_size(&kernel, device, 0, flight.frame(), &required, &preferred);
-  }
+  WorkspaceBytes bytes;
+  timed.status = ask_for_workspace(kernel, device, 0, flight.frame(), bytes);
   if (timed.status == BP_OK) timed.status = flight.launch();
   timed.seconds = thread_seconds() - start;
   return timed;

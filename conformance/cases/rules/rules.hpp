@@ -91,6 +91,9 @@ void add_flight_rules(std::vector<Case>& cases, const OpCases& rows, const char*
 // leave something behind.
 void add_launch_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
+// Adds a case for each op in `rows` about the workspace of launches.
+void add_workspace_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
 // Adds a case for each op in `rows` about captured launches.
 void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
