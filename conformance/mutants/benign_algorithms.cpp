@@ -321,7 +321,7 @@ constexpr Mutant kTable[] = {
     variant("benign_faithful", kMul, truncate_products, &kFaithful),
     variant("benign_saturating", kMul, saturate_products, &kSaturating),
     variant("benign_online_softmax", kSoftmax, online_softmax),
-    variant("benign_exp2_softmax", kSoftmax, exp2_softmax),
+    variant("benign_exp2_softmax", kSoftmax, exp2_softmax, &kRelaxed),
     variant("benign_welford", kLayerNorm, welford),
     variant("benign_reciprocal_mean", kMean, reciprocal_mean),
 };

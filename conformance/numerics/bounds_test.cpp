@@ -7,6 +7,7 @@
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/numerics/philox.hpp"
+#include "conformance/numerics/relaxed_row.hpp"
 #include "conformance/reference/normalization.hpp"
 
 namespace bp::conformance {
@@ -88,6 +89,35 @@ TEST(Bounds, PropagatedAndClosedFormulasAgreeForSoftmax) {
       EXPECT_GT(propagated_log[i].error, closed_log[i] / 4);
     }
   }
+}
+
+// exp of relaxed math is off by 2 abs(x) ulps more. By exp2 of a rounded product, it is off by
+// about one ulp for each unit of x.
+TEST(Bounds, OfASoftmaxTakeARelaxedExpIfItIsDeclared) {
+  const std::vector<double> x = {0, -17.3, -41.7, -60.9};
+  double total = 0, close_total = 0;
+  const auto close = [](double value) {
+    return std::exp2(static_cast<double>(static_cast<float>(value) * 1.44269504F));
+  };
+  for (const double value : x) total += std::exp(value);
+  for (const double value : x) close_total += close(value);
+  const RelaxedRow more = relaxed_row(x, BP_F32, {.relaxed = true});
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double r = std::exp(x[i]) / total;
+    EXPECT_LE(std::fabs(close(x[i]) / close_total - r), r * (more.relative[i] + 0x1p-23));
+    EXPECT_LT(more.relative[i], 0x1p-14) << "a result that is off by more is wrong";
+  }
+  EXPECT_GT(more.relative[3], 200 * 0x1p-24);
+  EXPECT_GE(more.log, 0x1p-21);
+  EXPECT_EQ(relaxed_row(x, BP_F32, {}).relative, std::vector<double>(4));
+  EXPECT_EQ(relaxed_row(x, BP_F64, {.relaxed = true}).relative, std::vector<double>(4));
+}
+
+// What is masked has a weight of exactly 0.
+TEST(Bounds, OfARelaxedRowAreFiniteWhereElementsAreMasked) {
+  const std::vector<double> x = {-HUGE_VAL, 1, -HUGE_VAL}, masked(2, -HUGE_VAL);
+  EXPECT_EQ(relaxed_row(x, BP_F32, {.relaxed = true}).relative, std::vector<double>(3));
+  EXPECT_EQ(relaxed_row(masked, BP_F32, {.relaxed = true}).relative, std::vector<double>(2));
 }
 
 // A ring that rounds to 16 bits at each hop is right. A ring that loses the last bits, or a rank's

@@ -5,6 +5,7 @@
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
+#include "conformance/numerics/relaxed_row.hpp"
 #include "conformance/reference/attention.hpp"
 
 namespace bp::conformance {
@@ -119,6 +120,9 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
     score_bounds.push_back(0);
   }
   query.bounds = attention_bounds(scores, score_bounds, dtype);
+  const RelaxedRow more = relaxed_row(scores, dtype, numerics);
+  for (size_t i = 0; i < scores.size(); ++i) query.bounds.relative[i] += more.relative[i];
+  query.bounds.lse += more.log;
   double peak = -HUGE_VAL, total = 0;
   for (const double score : scores) peak = std::fmax(peak, score);
   for (const double score : scores) total += std::exp(score - peak);

@@ -2,6 +2,7 @@
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
+#include "conformance/numerics/relaxed_row.hpp"
 #include "conformance/reference/normalization.hpp"
 
 namespace bp::conformance {
@@ -72,7 +73,8 @@ void for_each_place(const AxisView& view, Visit visit) {
 }
 
 // The bounds of each line by the formula of the class, from its arguments and exact results.
-Bounds line_bounds(const AxisView& view, const HostTensor& x, const Expected& y, BoundRule rule) {
+Bounds line_bounds(const AxisView& view, const HostTensor& x, const Expected& y, BoundRule rule,
+                   const Numerics& numerics) {
   if (rule != BoundRule::kSoftmax && rule != BoundRule::kLogSoftmax) return {};
   const auto formula = rule == BoundRule::kSoftmax ? softmax_bounds : log_softmax_bounds;
   Bounds bounds{std::vector<double>(x.data.size())};
@@ -83,14 +85,18 @@ Bounds line_bounds(const AxisView& view, const HostTensor& x, const Expected& y,
       result.push_back(y.value[at].hi);
     }
     const std::vector<double> own = formula(line, result, x.dtype);
-    for (size_t i = 0; i < places.size(); ++i) bounds[0][places[i]] = own[i];
+    const RelaxedRow more = relaxed_row(line, x.dtype, numerics);
+    for (size_t i = 0; i < places.size(); ++i) {
+      const bool is_log = rule == BoundRule::kLogSoftmax;
+      bounds[0][places[i]] = own[i] + (is_log ? more.log : result[i] * more.relative[i]);
+    }
   });
   return bounds;
 }
 
 // `oracle` takes a line along the axis.
 template <typename Oracle>
-std::vector<Expected> per_line(const CallData& data, Oracle oracle) {
+std::vector<Expected> per_line(const CallData& data, const Numerics& numerics, Oracle oracle) {
   const HostTensor& tensor = data.tensor("x");
   const AxisView view(tensor.shape, static_cast<size_t>(data.integer("axis")));
   const auto run = [&]<typename N>(N) {
@@ -106,17 +112,17 @@ std::vector<Expected> per_line(const CallData& data, Oracle oracle) {
   };
   Known known = steps(tensor.dtype, run);
   const Expected exact = known.outputs[0];
-  known.formula = [&](BoundRule rule) { return line_bounds(view, tensor, exact, rule); };
+  known.formula = [&](BoundRule rule) { return line_bounds(view, tensor, exact, rule, numerics); };
   return judged(data, std::move(known));
 }
 
-std::vector<Expected> expected_softmax(const CallData& data, const Numerics&) {
-  return per_line(data,
+std::vector<Expected> expected_softmax(const CallData& data, const Numerics& numerics) {
+  return per_line(data, numerics,
                   []<typename N>(std::span<const N> line) { return reference::softmax(line); });
 }
 
-std::vector<Expected> expected_log_softmax(const CallData& data, const Numerics&) {
-  return per_line(data,
+std::vector<Expected> expected_log_softmax(const CallData& data, const Numerics& numerics) {
+  return per_line(data, numerics,
                   []<typename N>(std::span<const N> line) { return reference::log_softmax(line); });
 }
 
