@@ -275,6 +275,11 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
   selftest->add_option("--seeds", line.seeds, "run the benign mutants with this many seeds")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  selftest
+      ->add_option("--sample", line.sample,
+                   "run each benign mutant on this many of its cases, drawn by --seed; default: "
+                   "all of them")
+      ->check(CLI::Range(1, 1000000));
   const char* drawn = "Drawn mutants";
   selftest
       ->add_option("--random", line.random_count,

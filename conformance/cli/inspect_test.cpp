@@ -307,6 +307,22 @@ TEST_F(Inspection, SelftestFailsWhereAMutantSurvives) {
   EXPECT_EQ(document("m.json")[0].at("verdict"), "passed");
 }
 
+TEST_F(Inspection, SelftestDrawsCasesOfBenignMutants) {
+  const std::string wrapped = write("good.so", "");
+  const auto cases_of = [&](const char* mutant, const char* count, const char* seed) {
+    call(selftest_verb, {"selftest", wrapped, "--mutants", "well", "--quiet", "--json",
+                         at("m.json"), "--mutant", mutant, "--sample", count, "--seed", seed});
+    return document("m.json")[0].at("cases").get<size_t>();
+  };
+  EXPECT_EQ(cases_of("benign_welford", "3", "9"), 3u);
+  EXPECT_TRUE(has_printed("A benign mutant met at most 3 of its cases, drawn by seed 9.\n"))
+      << printed_;
+  const size_t all = cases_of("benign_guard", "100000", "9");
+  EXPECT_GT(all, 3u) << "a sample is at most all cases";
+  EXPECT_LT(all, 100u);
+  EXPECT_GT(cases_of("2", "3", "9"), 3u) << "a mutant that must be found meets all its cases";
+}
+
 TEST_F(Inspection, SelftestWrapsAFileAndLoadsEveryMutant) {
   EXPECT_EQ(error_of<UsageError>(selftest_verb, {"selftest", at("none.so"), "--mutants", "well"}),
             "selftest wraps a plugin by its path: there is no file '" + at("none.so") + "'");

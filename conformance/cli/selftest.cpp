@@ -9,9 +9,12 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/faults/fault.hpp"
 #include "conformance/json_file.hpp"
 #include "conformance/mutants/benign_table.hpp"
 #include "conformance/mutants/kill_table.hpp"
@@ -48,6 +51,7 @@ struct KillResult {
   size_t cases = 0, failed = 0;
   bool is_right = false;
   std::string killer;                    // The first case that fails for the right reason.
+  std::string message;                   // What this case says.
   std::map<std::string, size_t> causes;  // The causes of the failing cases, with their tags.
   std::string seed;                      // The seed of the run in which a benign mutant failed.
 };
@@ -68,7 +72,10 @@ void judge(const KillRow& row, const CaseList& cases, const RunReport& report, K
     const std::string& id = cases[final.index].id;
     const bool is_expected = row.killer != nullptr && matches_glob(row.killer, id) &&
                              matches_glob(row.cause, cause) && matches_glob(row.tag, result.tag);
-    if (out.killer.empty() && (is_expected || row.killer == nullptr)) out.killer = id;
+    if (out.killer.empty() && (is_expected || row.killer == nullptr)) {
+      out.killer = id;
+      out.message = result.message;
+    }
   }
 }
 
@@ -91,7 +98,7 @@ class Selftest {
     query.filters = {row.cases};
     query.tier = row.is_smoke ? Tier::kSmoke : Tier::kQuick;
     const CaseList& cases = cases_of(row);
-    const std::vector<size_t> selection = select_cases(cases, query);
+    const std::vector<size_t> all = select_cases(cases, query);
     SessionOptions& session = line_.run.session;
     session.setup.options = {{"mutant", row.mutant}, {"wrap", wrapped_}};
     const uint64_t first_seed = session.seed;
@@ -99,7 +106,8 @@ class Selftest {
     bool goes_on = true;
     for (int i = 0; goes_on && i < seeds && out.failed == 0; ++i) {
       session.seed = first_seed + static_cast<uint64_t>(i);
-      goes_on = run_once(cases, selection, row, out);
+      const bool is_sampled = row.killer == nullptr && line_.sample != 0;
+      goes_on = run_once(cases, is_sampled ? sample_of(all, row.mutant) : all, row, out);
       out.seed = std::to_string(session.seed);
     }
     session.seed = first_seed;
@@ -108,6 +116,20 @@ class Selftest {
   }
 
  private:
+  // Returns as many of the cases as --sample says, in their order. The seed of the run draws them,
+  // for each mutant other ones.
+  std::vector<size_t> sample_of(std::vector<size_t> cases, std::string_view mutant) const {
+    uint64_t state = line_.run.session.seed;
+    for (const char letter : mutant) state = faults::mixed(state, static_cast<uint8_t>(letter));
+    const size_t count = std::min(line_.sample, cases.size());
+    for (size_t i = 0; i < count; ++i) {
+      std::swap(cases[i], cases[i + faults::mixed(state, i) % (cases.size() - i)]);
+    }
+    cases.resize(count);
+    std::ranges::sort(cases);
+    return cases;
+  }
+
   // Returns the cases that the mutant meets: those of the suite, or those of perf for mutants that
   // only the clock can find.
   const CaseList& cases_of(const KillRow& row) {
@@ -155,7 +177,8 @@ void print(const KillResult& result) {
                 result.row->broken, result.cases, result.failed, verdict_of(result).c_str());
   std::cout << head << causes << "\n";
   if (result.row->killer == nullptr && !result.is_right) {
-    std::cout << "    " << result.killer << " with seed " << result.seed << "\n";
+    std::cout << "    " << result.killer << " with seed " << result.seed << ": " << result.message
+              << "\n";
   }
   std::cout.flush();
 }
@@ -205,6 +228,10 @@ int selftest_verb(const CommandLine& line) {
   }
   if (!line.json_file.empty()) write_file(line.json_file, json_text(matrix, 1) + "\n");
   std::cout << matrix.size() << " mutants, " << wrong << " judged wrongly\n";
+  if (line.sample != 0) {
+    std::cout << "A benign mutant met at most " << line.sample << " of its cases, drawn by seed "
+              << line.run.session.seed << ".\n";
+  }
   return wrong == 0 ? kExitOk : kExitFailures;
 }
 
