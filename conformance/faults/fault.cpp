@@ -111,6 +111,8 @@ constexpr KindOfFault kKernelKinds[] = {
      Needs::kNothing},
     {"blocking", "rules", "*", "the launch waits for its work", Needs::kNothing},
     {"wrong_stream", "order", "*", "the work goes to the default stream", Needs::kNothing},
+    {"late", "order", "unwritten nan values adjoint nondeterministic",
+     "the work runs on when the stream and its events are done", Needs::kNothing},
 };
 
 constexpr KindOfFault kEntryKinds[] = {

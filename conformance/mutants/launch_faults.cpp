@@ -1,9 +1,12 @@
 // Faults of launches: the good kernel gets another frame than the caller's, or the launch has
 // another effect than the results.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <thread>
 
 #include "conformance/mutants/kernel_fault.hpp"
 #include "registry/tensors/strides.hpp"
@@ -256,6 +259,50 @@ bp_status launch_on_default_stream(const FaultyLaunch& launch) {
   return good->launch(good, &other, launch.args);
 }
 
+// A callback that holds the work behind it for longer than the host takes to read a small result.
+void wait_a_little(void*, bp_status) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+// Destroys a stream or an event. Work that was submitted before still completes.
+template <typename Ops>
+struct DestroyBy {
+  const Ops* ops;
+  template <typename Handle>
+  void operator()(Handle* handle) const {
+    static_cast<void>(ops->destroy(ops->self, handle));
+  }
+};
+
+// Submits the good launch to a stream of its own, behind what the caller's stream has by now. So
+// the caller's stream, and each event that is recorded there, is done before the work. A stream
+// that works during the call leaves the fault without effect.
+bp_status launch_behind_the_stream(const FaultyLaunch& launch) {
+  const mutants::Wrapped& wrapped = launch.call.wrapped;
+  const bp_stream_ops& streams = *wrapped.streams;
+  const bp_event_ops& events = *wrapped.events;
+  bp_launch late = *launch.call.launch;
+  bp_stream* const stream = late.stream;
+  // The kernel itself refuses a launch on a stream that has failed.
+  if (streams.status(streams.self, stream) != BP_OK) return launch.call.run(launch.args);
+  bp_event* event = nullptr;
+  bp_status status = events.create(events.self, late.device, nullptr, &event);
+  if (status != BP_OK) return status;
+  const std::unique_ptr<bp_event, DestroyBy<bp_event_ops>> own_event(event, {&events});
+  status = streams.create(streams.self, late.device, nullptr, &late.stream);
+  if (status != BP_OK) return status;
+  const std::unique_ptr<bp_stream, DestroyBy<bp_stream_ops>> own_stream(late.stream, {&streams});
+  status = events.record(events.self, event, stream);
+  if (status == BP_OK) status = streams.wait_event(streams.self, late.stream, event);
+  if (status == BP_OK) {
+    status = streams.add_callback(streams.self, late.stream, wait_a_little, nullptr);
+  }
+  if (status == BP_OK) status = wrapped.good->launch(wrapped.good, &late, launch.args);
+  if (status != BP_OK) return status;
+  uint32_t is_done = 1;
+  const bool is_known = streams.query(streams.self, late.stream, &is_done) == BP_OK;
+  if (is_known && is_done == 0 && !plain_outputs(launch).empty()) launch.note_change();
+  return BP_OK;
+}
+
 }  // namespace
 
 bp_status launch_with_wrong_frame(const FaultyLaunch& launch) {
@@ -274,6 +321,7 @@ bp_status launch_with_wrong_effect(const FaultyLaunch& launch) {
   if (kind == "device_leak" || kind == "host_leak") return leak(launch);
   if (kind == "blocking") return block(launch);
   if (kind == "wrong_stream") return launch_on_default_stream(launch);
+  if (kind == "late") return launch_behind_the_stream(launch);
   const bp_host& host = *launch.call.wrapped.host;
   if (kind == "refused") {
     launch.note_change();

@@ -30,6 +30,7 @@ struct Instance {
   std::string strength;
   bp_allocator_ops allocator{};
   bp_stream_ops streams{};
+  bp_event_ops events{};
   SharedSightings sightings;
   std::deque<Wrapped> kernels;
 };
@@ -132,6 +133,7 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.strength = instance.strength;
   w.allocator = &instance.allocator;
   w.streams = &instance.streams;
+  w.events = &instance.events;
   w.host = instance.host;
   w.sightings = instance.sightings.get();
   w.kernel.state = &w;
@@ -177,6 +179,8 @@ bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
                       bp_add_result* out_result) {
   const auto& [instance, host] = *static_cast<Registration*>(self);
   bp_struct_read(streams, sizeof(bp_struct_header), &instance->streams, sizeof(bp_stream_ops),
+                 nullptr);
+  bp_struct_read(events, sizeof(bp_struct_header), &instance->events, sizeof(bp_event_ops),
                  nullptr);
   if (Runtime* runtime = instance->runtime.get()) {
     take(*runtime, *streams, *events);

@@ -78,6 +78,7 @@ struct Wrapped {
   std::string_view strength;
   const bp_allocator_ops* allocator;  // The allocator of the good backend.
   const bp_stream_ops* streams;       // The streams of the good backend.
+  const bp_event_ops* events;         // The events of the good backend.
   const bp_host* host;
   faults::Sightings* sightings;
   Runtime* runtime;  // NULL for mutants of ops.
