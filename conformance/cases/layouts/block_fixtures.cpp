@@ -37,4 +37,9 @@ int64_t byte_count(const BlockFormat& format, const Shape& shape) {
   return element_count(shape) / format.elements * format.bytes;
 }
 
+std::vector<uint8_t> random_blocks(Context& t, const BlockFormat& format, const Shape& shape) {
+  return random_bytes(t, static_cast<uint64_t>(byte_count(format, shape)),
+                      static_cast<uint64_t>(format.bytes));
+}
+
 }  // namespace bp::conformance

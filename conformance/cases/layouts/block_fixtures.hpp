@@ -2,6 +2,7 @@
 // and the formats that a backend has.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,5 +44,8 @@ std::vector<const BlockFormat*> formats_of(Context& t);
 
 // Returns the bytes of the blocks of a tensor.
 int64_t byte_count(const BlockFormat& format, const Shape& shape);
+
+// Returns random blocks. Some of their scales are infinite or NaN, as bits happen to be.
+std::vector<uint8_t> random_blocks(Context& t, const BlockFormat& format, const Shape& shape);
 
 }  // namespace bp::conformance

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "backplane/ops.h"
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
@@ -16,12 +15,6 @@ namespace {
 using enum Layout;
 
 // ---- Decoding -----------------------------------------------------------------------------------
-
-// Returns random blocks. Some of their scales are infinite or NaN, as bits happen to be.
-std::vector<uint8_t> random_blocks(Context& t, const BlockFormat& format, const Shape& shape) {
-  return random_bytes(t, static_cast<uint64_t>(byte_count(format, shape)),
-                      static_cast<uint64_t>(format.bytes));
-}
 
 std::string value_text(float value) {
   return short_text(value, 9) + " (bits " + std::to_string(std::bit_cast<uint32_t>(value)) + ")";
@@ -212,102 +205,6 @@ void blocks_of_one_layout_are_copied(Context& t) {
   }
 }
 
-// ---- Launches -----------------------------------------------------------------------------------
-
-// Returns random blocks whose f16 are all 1, so that their elements are integers.
-std::vector<uint8_t> integer_blocks(Context& t, const BlockFormat& format, const Shape& shape) {
-  std::vector<uint8_t> bytes = random_blocks(t, format, shape);
-  for (size_t block = 0; block < bytes.size(); block += static_cast<size_t>(format.bytes)) {
-    for (const int field : reference::half_fields(format)) {
-      bytes[block + static_cast<size_t>(field)] = 0;
-      bytes[block + static_cast<size_t>(field) + 1] = 0x3c;
-    }
-  }
-  return bytes;
-}
-
-// Returns x w^T + bias in integers, which f32 adds exactly in any order.
-std::vector<double> product_of(const BlockFormat& format, const std::vector<uint8_t>& w,
-                               const std::vector<DoubleDouble>& x, const Shape& extents) {
-  const int64_t rows = extents[0], cols = extents[1], depth = extents[2];
-  std::vector<double> weights;
-  for (int64_t i = 0; i < cols * depth; ++i) {
-    const uint8_t* const block = w.data() + i / format.elements * format.bytes;
-    weights.push_back(format.element(block, static_cast<int>(i % format.elements)));
-  }
-  std::vector<double> y;
-  for (int64_t i = 0; i < rows * cols; ++i) {
-    double sum = static_cast<double>(i % cols % 7);
-    for (int64_t k = 0; k < depth; ++k) {
-      sum += weights[static_cast<size_t>(i % cols * depth + k)] *
-             x[static_cast<size_t>(i / cols * depth + k)].hi;
-    }
-    y.push_back(sum);
-  }
-  return y;
-}
-
-// Launches linear with a weight in blocks. Returns false if no kernel takes it.
-bool multiply(Context& t, bp_stream* stream, const BlockFormat& format, int64_t rows,
-              int64_t cols = 5) {
-  const int64_t depth = 512;
-  const Shape shape{cols, depth};
-  const Description description(format, shape);
-  const OwnedLayout layout = layout_of_desc(t, description.desc);
-  LaidTensor w(memory_place(t, stream), *layout, BP_F32, shape);
-  GuardedTensor x = strided_tensor(t, stream, {rows, depth}, kDense),
-                bias = strided_tensor(t, stream, {cols}, kDense),
-                y = strided_tensor(t, stream, {rows, cols}, kDense);
-  bp_linear_args args{};
-  args.struct_size = sizeof(args);
-  args.x = x.view();
-  args.weight = w.view();
-  args.bias = bias.view();
-  args.y = y.view();
-  args.activation = BP_LINEAR_ACTIVATION_NONE;
-  bp_kernel_choice choice{};
-  const bp_status found =
-      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, BP_OP_LINEAR, &args, &choice);
-  bp_error_clear();
-  if (found != BP_OK) return false;
-  const std::vector<uint8_t> blocks = integer_blocks(t, format, shape);
-  write(t, stream, w.ref(), blocks);
-  std::vector<DoubleDouble> values, biases;
-  for (const uint8_t byte : random_bytes(t, static_cast<uint64_t>(rows * depth), 7)) {
-    values.emplace_back(byte % 5 - 2.0);
-  }
-  for (int64_t i = 0; i < cols; ++i) biases.emplace_back(static_cast<double>(i % 7));
-  x.set_elements(values);
-  bias.set_elements(biases);
-  y.poison_elements(Poison::kNan);
-  for (GuardedTensor* each : {&x, &bias, &y}) each->upload();
-  t.require_ok(bp_op_launch(&t.target(), stream, 0, BP_OP_LINEAR, &args), "linear");
-  finish(t, stream);
-  y.download();
-  const std::vector<double> want = product_of(format, blocks, values, {rows, cols, depth});
-  for (int64_t i = 0; i < rows * cols; ++i) {
-    if (y.element(i).hi == want[static_cast<size_t>(i)]) continue;
-    t.fail({"linear of " + std::to_string(rows) + " rows by " + description.name + ": element " +
-                std::to_string(i) + " is " + std::to_string(y.element(i).hi) + ", not " +
-                std::to_string(want[static_cast<size_t>(i)]),
-            "values", "KERNEL-8"});
-  }
-  if (const auto damage = y.damage()) t.fail({damage_text("y", *damage), "canary", "KERNEL-9"});
-  return true;
-}
-
-void products_take_blocks(Context& t) {
-  const OwnedStream stream = make_stream(t);
-  size_t count = 0;
-  for (const BlockFormat* format : formats_of(t)) {
-    for (const int64_t rows : {1, 3, 20}) count += multiply(t, stream.get(), *format, rows);
-  }
-  // More than a million weights: a kernel may decode them in parts.
-  count += multiply(t, stream.get(), *formats_of(t).front(), 17, 2100);
-  if (count == 0) t.not_supported("no kernel of linear takes a weight in blocks");
-  t.metric("launches", static_cast<double>(count));
-}
-
 }  // namespace
 
 void add_layout_block_cases(std::vector<Case>& cases) {
@@ -319,7 +216,6 @@ void add_layout_block_cases(std::vector<Case>& cases) {
            {"LAYOUT-9"},
            whole_blocks_are_tensors_of_their_own},
           {"blocks_encode_within_their_bound", {"LAYOUT-6"}, blocks_encode_within_their_bound},
-          {"products_take_blocks", {"KERNEL-8", "KERNEL-9"}, products_take_blocks},
           {"blocks_of_one_layout_are_copied", {"LAYOUT-6"}, blocks_of_one_layout_are_copied},
       });
 }
