@@ -58,9 +58,10 @@ def with_flag(match: re.Match) -> str:
     return f"{match.group(1)}{body}\n  {name}_APPENDED = 1u << 30{match.group(3)}"
 
 
-def append_everywhere(headers: HeaderText):
+def append_everywhere(headers: HeaderText, but_for: tuple[str, ...] = ()):
+    """Appends to all structs but the frozen ones and those of the kinds `but_for`."""
     for struct in headers.known.structs.values():
-        if struct.kind == "frozen":
+        if struct.kind in ("frozen", *but_for):
             continue
         has_slots = struct.is_table or struct.name == "bp_kernel"
         headers.append_member(struct, SLOT.format(name="appended") if has_slots
@@ -121,8 +122,9 @@ def break_it(headers: HeaderText, what: str, where: str):
 
 
 def generate(source: pathlib.Path, out: pathlib.Path, version: str, append: bool,
-             breaks: tuple[str, ...] = ()):
-    """Writes the headers of `version` below `out`; each break is "kind:where"."""
+             breaks: tuple[str, ...] = (), but_for: tuple[str, ...] = ()):
+    """Writes the headers of `version` below `out`; each break is "kind:where". Nothing is appended
+    to structs of the kinds `but_for`."""
     headers = HeaderText(source)
     for one in breaks:
         break_it(headers, *one.split(":", 1))
@@ -130,7 +132,7 @@ def generate(source: pathlib.Path, out: pathlib.Path, version: str, append: bool
         headers = HeaderText(out)
     set_version(headers, version)
     if append:
-        append_everywhere(headers)
+        append_everywhere(headers, but_for)
     headers.write(out)
 
 

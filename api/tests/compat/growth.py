@@ -4,7 +4,8 @@
 usage: growth.py SCRATCH_DIR COMPILER BACKEND_DIR
                  (--old LABEL INCLUDE_DIR LIBRARY PROGRAMS
                   --new LABEL INCLUDE_DIR LIBRARY PROGRAMS)... --host INCLUDE_DIR CALLER_SOURCE
-                 [--flags FLAGS] [--claim-all] [--break KIND:WHERE]...
+                 [--flags FLAGS] [--claim-all] [--claim-whole] [--skip-tables]
+                 [--break KIND:WHERE]...
 
 --old and --new give a pair of the same major. `old` are headers with the operators of the tree, and
 a libbackplane that was built with them. `new` are headers whose operators future.py has grown with
@@ -17,8 +18,12 @@ recording is red if a replay of the other side would not know a member of a call
 new. Each host also loads each backend of the other majors, and is red if the two do not refuse each
 other in words. It must say the same of their manifests.
 
---claim-all (growth_backend.c) and --break (future.py) break the new sides, and the result must be
-red.
+Each set of headers builds two more backends, and each host of the pair runs the calls of its own
+caller on them: one whose tables, kernels and records are longer than every host knows them
+("longer"), and one whose tables end where they ended in their first release ("shorter"). --skip-tables leaves them out.
+
+--claim-all (growth_backend.c) and --break (future.py) break the new sides, --claim-whole the
+shorter tables, and the result must be red.
 """
 import argparse
 import dataclasses
@@ -48,6 +53,7 @@ class Side:
     programs: pathlib.Path
     is_grown: bool
     backend: pathlib.Path | None = None
+    others: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
     caller: pathlib.Path | None = None
 
     def read(self, name: str) -> str:
@@ -85,8 +91,12 @@ class Growth:
         self.new = Side(new[0], *self.paths(new[1:]), True)
         if arguments.breaks:
             self.new.include = self.broken(arguments.breaks)
-        self.build(self.old, [])
-        self.build(self.new, ["-DGROWN"] + ["-DCLAIM_ALL"] * arguments.claim_all)
+        short = ["-DSHORT"] + ["-DCLAIM_WHOLE"] * arguments.claim_whole
+        new = ["-DGROWN"] + ["-DCLAIM_ALL"] * arguments.claim_all
+        for side, flags in ((self.old, []), (self.new, new)):
+            self.build(side, flags)
+            if not arguments.skip_tables:
+                self.build_other_tables(side, flags, flags + short)
         self.programs = {(caller.label, host.label): self.link(caller, host)
                          for caller, host in itertools.product(self.sides, self.sides)}
         self.red: list[str] = []
@@ -109,26 +119,37 @@ class Growth:
             source = folder
         return folder
 
-    def compile(self, side: Side, sources: list, out: pathlib.Path, *flags: str) -> pathlib.Path:
-        folders = [side.include, self.host_include, *sorted({p.parent for p in self.sources})]
+    def compile(self, include: pathlib.Path, sources: list, out: pathlib.Path,
+                *flags: str) -> pathlib.Path:
+        folders = [include, self.host_include, *sorted({p.parent for p in self.sources})]
         built = matrix.compile_c(self.compiler, folders, sources, out, *flags)
         if isinstance(built, str):
-            sys.exit(f"{side.label}: {out.name}: {built}")
+            sys.exit(f"{out.relative_to(self.scratch)}: {built}")
         return built
+
+    def compile_backend(self, side: Side, include: pathlib.Path, folder: pathlib.Path,
+                        flags: list[str]) -> pathlib.Path:
+        inner = self.compile(include, self.sources, folder / "wrapped.o", "-r", "-fPIC",
+                             "-nostdlib", "-fvisibility=hidden", "-Dbp_backend_entry=wrapped_entry")
+        return self.compile(include, [HERE / "growth_backend.c", inner], folder / "libbackend.so",
+                            "-shared", "-fPIC", "-fvisibility=hidden", str(side.programs),
+                            f"-Wl,-rpath,{side.programs.parent}", *flags)
 
     def build(self, side: Side, flags: list[str]):
         folder = self.scratch / side.label
-        inner = self.compile(side, self.sources, folder / "wrapped.o", "-r", "-fPIC", "-nostdlib",
-                             "-fvisibility=hidden", "-Dbp_backend_entry=wrapped_entry")
-        side.backend = self.compile(side, [HERE / "growth_backend.c", inner],
-                                    folder / "libbackend.so", "-shared", "-fPIC",
-                                    "-fvisibility=hidden", str(side.programs),
-                                    f"-Wl,-rpath,{side.programs.parent}", *flags)
-        side.caller = self.compile(side, [self.caller], folder / "caller.o", "-c", *flags)
+        side.backend = self.compile_backend(side, side.include, folder, flags)
+        side.caller = self.compile(side.include, [self.caller], folder / "caller.o", "-c", *flags)
+
+    def build_other_tables(self, side: Side, flags: list[str], short: list[str]):
+        longer, shorter = (self.scratch / side.label / name for name in ("longer", "shorter"))
+        # A frame is as long as the revision of its operator says.
+        future.generate(side.include, longer, side.version, True, but_for=("frame",))
+        side.others = {"longer": self.compile_backend(side, longer, longer, flags),
+                       "shorter": self.compile_backend(side, side.include, shorter, short)}
 
     def link(self, caller: Side, host: Side) -> pathlib.Path:
         """Returns the program of a caller with the library of a host."""
-        return self.compile(caller, [caller.caller], self.scratch / f"{caller.label}_{host.label}",
+        return self.compile(caller.include, [caller.caller], self.scratch / f"{caller.label}_{host.label}",
                             str(host.library), f"-Wl,-rpath,{host.library.parent}")
 
     def run(self, program: pathlib.Path, *words: str) -> dict[str, str]:
@@ -148,6 +169,8 @@ class Growth:
         old = self.old.revision
         if what == "loaded ABI":
             return f"^{re.escape(kernels.version)}$"
+        if what == "tables read":
+            return "^whole, 8 absent$"
         if kind == "program":
             return self.expected_of_program(op, new, host, kernels)
         if op == "blur":
@@ -215,16 +238,21 @@ class Growth:
             self.red.append(f"{where}: made {len(said)} calls and checks")
         return len(said) // 2
 
-    def check(self, caller: Side, host: Side, kernels: Side, program: pathlib.Path) -> int:
-        """Runs the calls of one cell, and returns how many there were."""
-        said = self.run(program, kernels.backend)
+    def check(self, caller: Side, host: Side, kernels: Side, tables: str = "") -> int:
+        """Runs the calls of one cell, and returns how many there were. `tables` names another
+        backend of the side."""
+        said = self.run(self.programs[caller.label, host.label],
+                        kernels.others[tables] if tables else kernels.backend)
         where = f"caller {caller.label}, host {host.label}, kernels {kernels.label}"
+        where += f", {tables} tables" if tables else ""
         for what, outcome in said.items():
             words = self.expected(what, caller, host, kernels) if what != "FAILED" else "no failure"
             if not re.search(words, outcome):
                 self.red.append(f"{where}: {what}: expected '{words}', got: {outcome}")
         calls = [what for what in said if " " not in what]
         programs = [what for what in said if what.endswith(" program")]
+        if "tables read" not in said:
+            self.red.append(f"{where}: says nothing about its tables")
         counts = (23, 7) if caller.is_grown else (11, 3)
         if (len(calls), len(programs)) != counts:
             self.red.append(f"{where}: made {len(calls)} calls and {len(programs)} programs")
@@ -274,13 +302,18 @@ class Growth:
             program = self.programs[caller.label, host.label]
             where = f"caller {caller.label:5}  host {host.label:5}"
             for kernels in self.sides:
-                count = self.check(caller, host, kernels, program)
+                count = self.check(caller, host, kernels)
                 print(f"{where}  kernels {kernels.label:5}  {count} calls and programs")
                 count = self.check_pair(caller, host, kernels, program)
                 print(f"{where}  backends {kernels.label:5} and the other: {count} calls of an op "
                       "of both")
             count = self.check_recording(caller, host, program)
             print(f"{where}  recording: the other side reads {count} launches")
+        for host, kernels in itertools.product(self.sides, self.sides):
+            for tables in kernels.others:
+                count = self.check(host, host, kernels, tables)
+                print(f"caller {host.label:5}  host {host.label:5}  kernels {kernels.label:5}  "
+                      f"{tables} tables: {count} calls and programs")
 
     def check_refusal(self, host: Side, backend: Side):
         """Loads a backend of another major, which says what it serves. The host adds what it serves
@@ -338,6 +371,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--host", nargs=2, required=True)
     parser.add_argument("--flags", default="")
     parser.add_argument("--claim-all", action="store_true")
+    parser.add_argument("--claim-whole", action="store_true")
+    parser.add_argument("--skip-tables", action="store_true")
     parser.add_argument("--break", dest="breaks", action="append", default=[])
     return parser.parse_args()
 

@@ -1,11 +1,17 @@
 /* Gives a backend kernels for the operators that grown_ops.py grows, an operator of a vendor that
  * has grown as well, and a compiler. The entry of the wrapped backend is compiled under the name
  * wrapped_entry. A kernel computes nothing: it tells the log that it ran, and whether its call gave
- * what the newest revision has. */
+ * what the newest revision has.
+ *
+ * The tables may have another size than the host knows. With headers that future.py has extended,
+ * every table, kernel and record has one member more. With SHORT the tables end where they ended in
+ * their first release. With CLAIM_WHOLE too, their size says that they have the slots behind this
+ * end, which are no functions. */
 #include "growth_backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bp_backend_entry_fn wrapped_entry;
 
@@ -49,6 +55,37 @@ typedef struct blur_args {
 #define BLUR_SIZE_R1 24
 #define BLUR_SIZE (IS_GROWN ? sizeof(blur_args) : BLUR_SIZE_R1)
 
+#ifdef BP_ABI_SYNTHETIC
+/* No host knows this slot, so that none calls it. */
+static bp_status appended(void* self, uint64_t value, uint64_t* out_value) {
+  (void)self, (void)value, (void)out_value;
+  abort();
+}
+
+#define APPEND(offer, value) (offer)->appended = (value)
+#else
+#define APPEND(offer, value) (void)(offer)
+#endif
+
+/* Gives a table, whose first release ended with slot `last`, the slots that hosts may not know, or
+ * takes those away that came later. */
+#define OFFER(table, type, last)                                                       \
+  do {                                                                                 \
+    APPEND(table, appended);                                                           \
+    end_behind(table, (uint32_t)(offsetof(type, last) + sizeof(void*)), sizeof(type)); \
+  } while (0)
+
+static void end_behind(void* table, uint32_t size_bytes, size_t whole_bytes) {
+#ifdef SHORT
+  memset((char*)table + size_bytes, 0x5a, whole_bytes - size_bytes);
+#ifndef CLAIM_WHOLE
+  ((bp_struct_header*)table)->struct_size = size_bytes;
+#endif
+#else
+  (void)table, (void)size_bytes, (void)whole_bytes;
+#endif
+}
+
 typedef struct grown {
   bp_backend backend; /* The backend as the host sees it. */
   const bp_backend* inner;
@@ -56,9 +93,15 @@ typedef struct grown {
   bp_registrar registrar; /* The registrar of the host. */
   growth_parts parts;
   void* compiler;
+  /* The tables as the host sees them. */
+  bp_device_ops devices;
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
   bp_compiler_ops compilation;
   bp_kernel kernels[COUNT];
   bp_kernel blur;
+  const bp_kernel* list[COUNT + 1];
 } grown;
 
 static int has_bytes(const unsigned char* bytes, uint32_t from, uint32_t to) {
@@ -119,6 +162,8 @@ static void init_kernels(grown* g) {
                                 .flags = BP_KERNEL_TAKES_SCALAR | BP_KERNEL_IN_PLACE,
                                 .layouts = BP_LAYOUT_ANY,
                                 .launch = launch};
+    APPEND(g->kernels + i, appended);
+    g->list[i] = g->kernels + i;
   }
   g->kernels[0].dtype_rows = f32;
   g->kernels[0].dtype_row_count = 1;
@@ -130,6 +175,7 @@ static void init_kernels(grown* g) {
   g->blur.spec_revision = IS_GROWN ? 2 : 1;
   g->blur.args_size_bytes = BLUR_SIZE;
   g->blur.launch = launch_blur;
+  g->list[COUNT] = &g->blur;
 }
 
 /* Describes acme.blur. A newer build describes it with its radius. */
@@ -171,34 +217,55 @@ static _Thread_local grown* current;
 
 static bp_status add_device(void* self, uint64_t count, bp_device* const* list,
                             const bp_device_ops* devices, bp_add_result* out_result) {
+  grown* g = current;
+  const bp_device_properties* properties = NULL;
   uint64_t device_count = 0;
-  current->parts.devices = *devices;
-  devices->enumerate(devices->self, 1, &current->parts.device, &device_count);
-  return current->registrar.add_device(self, count, list, devices, out_result);
+  g->parts.devices = devices;
+  g->devices = *devices;
+  OFFER(&g->devices, bp_device_ops, set_option);
+  devices->enumerate(devices->self, 1, &g->parts.device, &device_count);
+  if (devices->properties(devices->self, g->parts.device, &properties) == BP_OK) {
+    APPEND((bp_device_properties*)properties, 77); /* The memory is the instance's own. */
+  }
+  return g->registrar.add_device(self, count, list, &g->devices, out_result);
 }
 
 static bp_status add_allocator(void* self, uint64_t count, bp_device* const* list,
                                const bp_allocator_ops* allocator, bp_add_result* out_result) {
-  current->parts.allocator = *allocator;
-  return current->registrar.add_allocator(self, count, list, allocator, out_result);
+  grown* g = current;
+  g->parts.allocator = allocator;
+  g->allocator = *allocator;
+  OFFER(&g->allocator, bp_allocator_ops, fill);
+  return g->registrar.add_allocator(self, count, list, &g->allocator, out_result);
 }
 
 static bp_status add_streams(void* self, uint64_t count, bp_device* const* list,
                              const bp_stream_ops* streams, const bp_event_ops* events,
                              bp_add_result* out_result) {
-  current->parts.streams = *streams;
-  current->parts.events = *events;
-  return current->registrar.add_streams(self, count, list, streams, events, out_result);
+  grown* g = current;
+  g->parts.streams = streams;
+  g->parts.events = events;
+  g->streams = *streams;
+  g->events = *events;
+  OFFER(&g->streams, bp_stream_ops, add_callback);
+  OFFER(&g->events, bp_event_ops, signal);
+  return g->registrar.add_streams(self, count, list, &g->streams, &g->events, out_result);
 }
 
 static bp_status add_kernels(grown* g) {
-  const bp_kernel* list[COUNT + 1];
-  bp_status status = add_blur(&g->registrar);
-  uint32_t i;
-  for (i = 0; i < COUNT; ++i) list[i] = g->kernels + i;
-  list[COUNT] = &g->blur;
+  const bp_status status = add_blur(&g->registrar);
   if (status != BP_OK) return status;
-  return g->registrar.add_kernels(g->registrar.self, 0, NULL, COUNT + 1, list, NULL);
+  return g->registrar.add_kernels(g->registrar.self, 0, NULL, COUNT + 1, g->list, NULL);
+}
+
+static bp_status add_compiler(grown* g) {
+  g->parts.host = g->host;
+  g->parts.kernels = g->list;
+  g->parts.kernel_count = COUNT;
+  g->compiler = growth_make_compiler(&g->parts, &g->compilation);
+  g->compilation.struct_size = sizeof(g->compilation);
+  OFFER(&g->compilation, bp_compiler_ops, release);
+  return g->registrar.add_compiler(g->registrar.self, 0, NULL, &g->compilation, NULL);
 }
 
 static bp_status register_all(void* self, const bp_registrar* registrar) {
@@ -216,12 +283,7 @@ static bp_status register_all(void* self, const bp_registrar* registrar) {
   current = NULL;
   init_kernels(g);
   if (status == BP_OK) status = add_kernels(g);
-  if (status != BP_OK) return status;
-  g->parts.host = g->host;
-  g->parts.kernels = g->kernels;
-  g->parts.kernel_count = COUNT;
-  g->compiler = growth_make_compiler(&g->parts, &g->compilation);
-  return g->registrar.add_compiler(g->registrar.self, 0, NULL, &g->compilation, NULL);
+  return status == BP_OK ? add_compiler(g) : status;
 }
 
 static bp_status shutdown_instance(void* self, uint64_t timeout_ns) {
@@ -247,6 +309,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   g->backend.name = IS_GROWN ? "acme.grown" : "acme.now"; /* One host may load both. */
   g->backend.register_all = register_all;
   g->backend.shutdown = shutdown_instance;
+  APPEND(&g->backend, appended);
   out_reply->backend = &g->backend;
   return BP_OK;
 }

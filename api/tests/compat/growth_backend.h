@@ -10,19 +10,21 @@
 extern "C" {
 #endif
 
-/* The parts of a backend with one device from which its compiler is made. */
+/* The parts of a backend with one device from which its compiler is made. The tables and kernels of
+ * the backend may be longer than the compiler knows. */
 typedef struct growth_parts {
   const bp_host* host;
   bp_device* device;
-  bp_device_ops devices;
-  bp_allocator_ops allocator;
-  bp_stream_ops streams;
-  bp_event_ops events;
-  const bp_kernel* kernels;
+  const bp_device_ops* devices;
+  const bp_allocator_ops* allocator;
+  const bp_stream_ops* streams;
+  const bp_event_ops* events;
+  const bp_kernel* const* kernels;
   uint64_t kernel_count;
 } growth_parts;
 
-/* Makes the compiler, which reads `parts` until growth_end_compiler(). Never returns NULL. */
+/* Makes the compiler, which reads `parts` until growth_end_compiler(). Writes the table as the
+ * compiler knows it. Never returns NULL. */
 void* growth_make_compiler(const growth_parts* parts, bp_compiler_ops* out_table);
 
 /* NULL is a no-op. */

@@ -16,6 +16,8 @@ ARGUMENTS = sys.argv[1:]
 def run(arguments: list[str], *options: str) -> subprocess.CompletedProcess:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-B", HERE / "growth.py", scratch, *arguments, *options]
+        if "--claim-whole" not in options:
+            command.append("--skip-tables")
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -55,6 +57,10 @@ class Growth(unittest.TestCase):
             "sort.keys program: expected '^served by sort\\+$', got: served by sort",
             "blur.radius: expected '^served by acme.blur\\+$', got: served by acme.blur",
             "second blur.radius: expected '^served by acme.blur\\+$', got: served by acme.blur"))
+
+    def test_a_table_that_is_shorter_than_it_says(self):
+        red = self.red_lines(run(ARGUMENTS, "--claim-whole"), "shorter tables: FAILED: ")
+        self.assertEqual([line for line in red if ", shorter tables: " not in line], [])
 
     def test_a_member_that_came_before_another(self):
         self.assert_red("--break", "insert:bp_sort_args.x", words="sort: x is NULL")

@@ -13,20 +13,17 @@ struct Made {
 };
 
 bp::CompilerBackend backend_of(const growth_parts& parts) {
-  bp::CompilerBackend backend{
-      .host = parts.host,
-      .identity = "growth, programs 1",
-      .memory = parts.allocator,
-      .streams = parts.streams,
-      .events = parts.events,
-      .devices = parts.devices,
-      .kernels = {},
-      .captures = nullptr,
-      .self = parts.device,
-      .is_device = [](void* self, bp_device* device) -> bool { return self == device; },
-      .limits = {}};
-  for (uint64_t i = 0; i < parts.kernel_count; ++i) backend.kernels.push_back(parts.kernels + i);
-  return backend;
+  return {.host = parts.host,
+          .identity = "growth, programs 1",
+          .memory = *parts.allocator,
+          .streams = *parts.streams,
+          .events = *parts.events,
+          .devices = *parts.devices,
+          .kernels = {parts.kernels, parts.kernels + parts.kernel_count},
+          .captures = nullptr,
+          .self = parts.device,
+          .is_device = [](void* self, bp_device* device) -> bool { return self == device; },
+          .limits = {}};
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
  * "softmax.window: served by softmax+" or "softmax.window: refused: why". A call whose name has a
  * dot gives what is new. A line "NAME checked: " tells what bp_op_check() says of the frame. A line
  * "NAME program: " tells the same as the first of a program whose only node is the call: the
- * compiler of the backend serves or refuses it. */
+ * compiler of the backend serves or refuses it. The line "tables read: " tells whether the host's
+ * tables are as long as the program knows them, and how many slots answer as absent ones must. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,34 @@ static void check_inference(const bp_tensor* x) {
   printf("inferred: %u of %u\n", (unsigned)count, (unsigned)capacity);
 }
 
+/* Returns 1 for a call of a slot that the backend does not offer. */
+static unsigned is_absent(bp_status status, const char* slot) {
+  char words[128];
+  snprintf(words, sizeof(words), "%s is not offered by this backend", slot);
+  return status == BP_UNSUPPORTED && strcmp(bp_error_text(), words) == 0;
+}
+
+/* The backend offers none of the slots that came behind the first release of its tables. */
+static void check_tables(void) {
+  const bp_allocator_ops* m = target->allocator;
+  const bp_stream_ops* s = target->streams;
+  const bp_event_ops* e = target->events;
+  const int is_whole = target->devices->struct_size == sizeof(bp_device_ops) &&
+                       m->struct_size == sizeof(*m) && s->struct_size == sizeof(*s) &&
+                       e->struct_size == sizeof(*e) &&
+                       target->compiler->struct_size == sizeof(bp_compiler_ops);
+  const unsigned count =
+      is_absent(m->wrap_address(m->self, NULL, 0, 0, NULL), "memory.wrap_address") +
+      is_absent(m->address_info(m->self, 0, NULL), "memory.address_info") +
+      is_absent(m->export_buffer(m->self, NULL, 0, NULL), "memory.export_buffer") +
+      is_absent(m->import_buffer(m->self, NULL, NULL, NULL), "memory.import_buffer") +
+      is_absent(s->wrap_native(s->self, NULL, NULL, NULL), "stream.wrap_native") +
+      is_absent(s->native_handle(s->self, NULL, NULL), "stream.native_handle") +
+      is_absent(e->export_event(e->self, NULL, 0, NULL), "event.export_event") +
+      is_absent(e->import_event(e->self, NULL, NULL, NULL), "event.import_event");
+  printf("tables read: %s, %u absent\n", is_whole ? "whole" : "of another size", count);
+}
+
 /* Runs the op of a vendor, which only its backends describe. `prefix` begins the names. */
 static void run_blur(const bp_tensor* x, const bp_tensor* y, const char* prefix) {
   struct {
@@ -253,6 +282,7 @@ int main(int argc, char** argv) {
   run_indices(&x, &y);
   run_blur(&x, &y, "");
   check_inference(&x);
+  check_tables();
   expect_ok(bp_block_free(block), "bp_block_free");
   expect_ok(bp_registry_unload(registry, plugin, UINT64_MAX), "bp_registry_unload");
   expect_ok(bp_registry_destroy(registry), "bp_registry_destroy");
