@@ -1,5 +1,6 @@
 // Cases for api/include/backplane/layout.h: products whose weight lies in the blocks of files.
 #include <algorithm>
+#include <iterator>
 
 #include "backplane/ops.h"
 #include "conformance/cases/engine/op_call.hpp"
@@ -46,20 +47,22 @@ std::string text_of(const BlockProduct& p) {
          shape_text(p.weight_shape()) + " to " + bp_dtype_name(p.y_dtype);
 }
 
-// Returns random blocks whose f16 are all 1, so that their elements are integers.
-std::vector<uint8_t> integer_blocks(Context& t, const BlockFormat& format, const Shape& shape) {
+// Returns random blocks whose f16 are 1, -1 and 0.5, so that their elements are multiples of 0.5.
+std::vector<uint8_t> simple_blocks(Context& t, const BlockFormat& format, const Shape& shape) {
   std::vector<uint8_t> bytes = random_blocks(t, format, shape);
   for (size_t block = 0; block < bytes.size(); block += static_cast<size_t>(format.bytes)) {
     for (const int field : reference::half_fields(format)) {
-      bytes[block + static_cast<size_t>(field)] = 0;
-      bytes[block + static_cast<size_t>(field) + 1] = 0x3c;
+      constexpr uint8_t kUpper[] = {0x3c, 0xbc, 0x38};
+      uint8_t* const half = bytes.data() + block + field;
+      half[1] = kUpper[half[0] % std::size(kUpper)];
+      half[0] = 0;
     }
   }
   return bytes;
 }
 
-// Returns the results. The sums are integers below 2^24, which f32 adds exactly in any order, and
-// are rounded once.
+// Returns the results. The sums are multiples of 0.5 below 2^23, which f32 adds exactly in any
+// order, and are rounded once.
 std::vector<double> results_of(const BlockProduct& p, const std::vector<uint8_t>& blocks,
                                const std::vector<DoubleDouble>& x) {
   std::vector<double> weights, y;
@@ -141,7 +144,7 @@ void expect_results(Context& t, const BlockProduct& p, const GuardedTensor& y,
 bool multiply(Context& t, bp_stream* stream, const BlockProduct& p) {
   BlockCall call(t, stream, p);
   if (!is_taken(t, p, call)) return false;
-  const std::vector<uint8_t> blocks = integer_blocks(t, p.format, p.weight_shape());
+  const std::vector<uint8_t> blocks = simple_blocks(t, p.format, p.weight_shape());
   write(t, stream, call.weight.ref(), blocks);
   std::vector<DoubleDouble> values, biases;
   const auto count = static_cast<uint64_t>(p.row_count() * p.depth);
