@@ -238,7 +238,7 @@ Case pool_case(const std::string& name, const Dims& x, dnnl::algorithm algorithm
 
 std::vector<Case> onednn_cases() {
   using Algorithm = dnnl::algorithm;
-  return {
+  std::vector<Case> cases = {
       add_case("add f32 16777216", {1 << 24}, {1 << 24}, Algorithm::binary_add),
       add_case("add f32 1000003", {1000003}, {1000003}, Algorithm::binary_add),
       add_case("add f32 64", {64}, {64}, Algorithm::binary_add),
@@ -278,7 +278,6 @@ std::vector<Case> onednn_cases() {
       matmul_case("matmul f16 1024^3", {1024, 1024}, {1024, 1024}, Type::f16),
       i8_product_case("matmul_scaled i8 1024^3, per channel", 1024, 1024, 1024),
       i8_product_case("matmul_scaled i8 1024^3, per channel, b constant", 1024, 1024, 1024),
-      i8_product_case("matmul_scaled i8 1x4096x4096, per channel", 1, 4096, 4096),
       convolution_case("convolution f32 8x3x224x224, 64 of 7x7, stride 2", {8, 3, 224, 224},
                        {64, 3, 7, 7}, 2, 3),
       convolution_case("convolution f32 8x64x56x56, 64 of 3x3", {8, 64, 56, 56}, {64, 64, 3, 3}, 1,
@@ -294,6 +293,13 @@ std::vector<Case> onednn_cases() {
       pool_case("avg_pool f32 8x64x56x56, 2x2", {8, 64, 56, 56},
                 Algorithm::pooling_avg_exclude_padding, 2, 0),
   };
+  for (const int64_t rows : kQuantizedRows) {
+    const std::string name = "matmul_scaled i8 " + std::to_string(rows) + "x4096x4096, per channel";
+    for (const char* const words : {"", ", b constant"}) {
+      cases.push_back(i8_product_case(name + words, rows, 4096, 4096));
+    }
+  }
+  return cases;
 }
 
 }  // namespace bp::bench

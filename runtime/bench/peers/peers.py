@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the cpu backend with PyTorch, onnxruntime and direct calls of oneDNN: all do the same
+"""Compares the cpu backend with PyTorch, onnxruntime, ggml and direct calls of oneDNN: all do the same
 work on the same numbers, in one run, in turn. Each peer is a process of its own. The figure of a
 row is the median over the rounds of (time of the peer / time of Backplane); above 1 Backplane is
 faster.
@@ -26,7 +26,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PYTHON = ROOT / ".deps/peers/bin/python"
 WORKER = ROOT / "build/release/bin/peers_worker"
-PEERS = ("PyTorch", "onnxruntime", "oneDNN")
+IN_PYTHON = ("PyTorch", "onnxruntime")
+PEERS = (*IN_PYTHON, "oneDNN", "ggml", "ggml repacked")  # The last one puts weights into its own order.
+USUAL = PEERS[:3]
+SHORT = {"ggml repacked": "ggml r."}
+# What --quantized measures, with the same scales and zero points in one group of names.
+QUANTIZED = "linear f32 by q*;matmul_scaled f32*x4096x4096*groups*;matmul_scaled i8*x4096x4096*"
 PAUSE_SECONDS = 0.01  # The threads of the previous peer go to sleep within it.
 
 
@@ -76,6 +81,7 @@ class Peer:
 
 def start(threads, wanted):
     commands = {"Backplane": [str(WORKER), "backplane"], "oneDNN": [str(WORKER), "onednn"],
+                "ggml": [str(WORKER), "ggml"], "ggml repacked": [str(WORKER), "ggml-repacked"],
                 "PyTorch": [str(PYTHON), str(HERE / "torch_peer.py"), str(threads)],
                 "onnxruntime": [str(PYTHON), str(HERE / "onnxruntime_peer.py"), str(threads)]}
     return {name: Peer(name, commands[name], threads) for name in ("Backplane", *wanted)}
@@ -135,17 +141,28 @@ def text_of(seconds):
         f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
-def line_of(row):
-    cells = [f"{row['ratios'][p]:7.2f}" if p in row["ratios"] else f"{'-':>7}" for p in PEERS]
+def line_of(row, wanted):
+    cells = [f"{row['ratios'][p]:7.2f}" if p in row["ratios"] else f"{'-':>7}" for p in wanted]
     seconds, unit = row["seconds"]["Backplane"], "GB/s" if row["limit"] == "bytes" else "GF/s"
     speed = row[row["limit"]] / seconds * 1e-9
     return (f"{row['case']:46} {row['threads']}  {text_of(seconds):>9} "
             f"{speed:6.1f} {unit} {' '.join(cells)}   {row['of_limit']:5.0%}")
 
 
-def head():
+def head(wanted):
     return (f"{'case':46} t  {'Backplane':>9} {'':11} "
-            f"{' '.join(f'{p[:7]:>7}' for p in PEERS)}   limit")
+            f"{' '.join(f'{SHORT.get(p, p)[:7]:>7}' for p in wanted)}   limit")
+
+
+def markdown_lines(rows, wanted):
+    """Returns a table of medians for a page of results, each peer with its ratio."""
+    yield f"| case | threads | Backplane | {' | '.join(wanted)} | part of the limit |"
+    yield "|---" * (len(wanted) + 4) + "|"
+    for row in rows:
+        cells = [f"{text_of(row['seconds'][p])} ({row['ratios'][p]:.2f})" if p in row["ratios"]
+                 else "" for p in wanted]
+        yield (f"| {row['case']} | {row['threads']} | {text_of(row['seconds']['Backplane'])} | "
+               f"{' | '.join(cells)} | {row['of_limit']:.2f} ({row['limit']}) |")
 
 
 def geometric_mean(values):
@@ -175,6 +192,7 @@ def setup():
     # Without oneDNN there is no cpu backend to compare.
     subprocess.run([str(ROOT / ".ci/setup")], check=True)
     subprocess.run([str(HERE.parent / "setup")], check=True)
+    subprocess.run([str(HERE.parent / "setup"), "ggml"], check=True)
     subprocess.run(["cmake", "--preset", "release"], check=True, cwd=ROOT)
     subprocess.run(["cmake", "--build", "--preset", "release", "--target", "peers_worker",
                     "backplane_cpu"], check=True, cwd=ROOT)
@@ -190,7 +208,8 @@ def environment():
         model += " (AVX-512)" if "avx512f" in flags else " (AVX2)" if "avx2" in flags else ""
     ask = ("import torch, onnxruntime, numpy; "
            "print(torch.__version__, onnxruntime.__version__, numpy.__version__)")
-    versions = subprocess.run([str(PYTHON), "-c", ask], capture_output=True, text=True, check=False)
+    python = str(PYTHON) if PYTHON.exists() else sys.executable
+    versions = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
     return {"date": datetime.date.today().isoformat(), "processor": model, "cores": os.cpu_count(),
             "system": platform.platform(), "torch_onnxruntime_numpy": versions.stdout.split()}
 
@@ -200,22 +219,31 @@ def parse():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--setup", action="store_true",
                         help="install the peers and build the worker, then end")
-    parser.add_argument("-k", "--filter", default="*", help="glob of cases, several joined by ;")
+    parser.add_argument("-k", "--filter", help="glob of cases, several joined by ;")
+    parser.add_argument("--quantized", action="store_true",
+                        help="products with a quantised weight beside oneDNN and ggml, as a table "
+                             "of medians")
     parser.add_argument("--threads", default="1,2", help="thread counts to measure with")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each peer, an odd number")
     parser.add_argument("--ms", type=int, default=60, help="milliseconds of a turn")
-    parser.add_argument("--peers", default=",".join(PEERS), help="which peers, joined by ,")
+    parser.add_argument("--peers", help=f"which peers, joined by ,: {', '.join(PEERS)}")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument("--list", action="store_true", help="name the cases, and end")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.filter is None:
+        options.filter = QUANTIZED if options.quantized else "*"
+    usual = PEERS[2:] if options.quantized else USUAL
+    options.peers = [p.strip() for p in options.peers.split(",") if p.strip()] \
+        if options.peers is not None else list(usual)
+    for peer in options.peers:
+        if peer not in PEERS:
+            parser.error(f"--peers: there is no '{peer}'; there are {', '.join(PEERS)}")
+    return options
 
 
 def run(options):
     rows = []
-    wanted = [p for p in options.peers.split(",") if p]
-    for peer in wanted:
-        if peer not in PEERS:
-            raise PeerError(f"--peers: there is no '{peer}'; there are {', '.join(PEERS)}")
+    wanted = options.peers
     for threads in map(int, options.threads.split(",")):
         peers = start(threads, wanted)
         try:
@@ -230,7 +258,7 @@ def run(options):
             ceilings = tuple(map(float, peers["Backplane"].ask(f"ceilings {threads}").split("\t")))
             print(f"\n{threads} thread{'s' * (threads > 1)}: memory {ceilings[0] * 1e-9:.1f} GB/s "
                   f"(read and written), f32 peak {ceilings[1] * 1e-9:.0f} GF/s")
-            print(head(), flush=True)
+            print(head(wanted), flush=True)
             for number, name in enumerate(names, 1):
                 if sys.stderr.isatty():
                     print(f"\r{number}/{len(names)} {name:60}", end="\r", file=sys.stderr)
@@ -240,7 +268,7 @@ def run(options):
                     continue
                 rows.append(row_of(name, threads, seconds, missing, have["Backplane"][name],
                                    ceilings))
-                print(line_of(rows[-1]), flush=True)
+                print(line_of(rows[-1], wanted), flush=True)
         finally:
             for peer in peers.values():
                 peer.close()
@@ -252,7 +280,7 @@ def main():
     if options.setup:
         setup()
         return 0
-    for needed in (WORKER, PYTHON):
+    for needed in (WORKER, PYTHON) if set(options.peers) & set(IN_PYTHON) else (WORKER,):
         if not needed.exists():
             print(f"{needed.relative_to(ROOT)} is missing: run {pathlib.Path(__file__).name} "
                   "--setup", file=sys.stderr)
@@ -264,6 +292,8 @@ def main():
         return 2
     lines = list(summary_lines(rows))
     print("", *lines, sep="\n")
+    if options.quantized:
+        print("", *markdown_lines(rows, options.peers), sep="\n")
     if options.json:
         document = {"environment": environment(), "rows": rows, "summary": lines}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -66,6 +66,12 @@ Factor factor(const Shape& shape, int64_t s, const Stored& stored) {
   return made;
 }
 
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text;
+}
+
 double bytes_of(const Shape& shape, const Stored& stored) {
   const double elements = static_cast<double>(count(shape));
   const double bits = bp_dtype_bits(stored.dtype);
@@ -117,6 +123,83 @@ void add_conversion(std::vector<Case>& cases, const std::string& name, const Sto
                    }});
 }
 
+// A weight (columns, depth) of f32 in the blocks of a format.
+class BlockWeight {
+ public:
+  BlockWeight(const char* format, Shape shape, const Tensor& weight)
+      : shape_(std::move(shape)), target_(weight.device().target()) {
+    const bp_layout_desc desc{.struct_size = sizeof(desc),
+                              .struct_type = BP_STRUCT_LAYOUT_DESC,
+                              .shape = shape_.data(),
+                              .ndim = static_cast<uint32_t>(shape_.size()),
+                              .kind = BP_LAYOUT_KIND_QUANTIZED,
+                              .dtype = BP_F32,
+                              .format_name = format};
+    check(table().from_desc(table().self, target_.device, &desc, &layout_));
+    memory_ = zeros({static_cast<int64_t>(layout_->physical_size_bytes)}, BP_U8);
+    tensor_ = *weight.get();
+    tensor_.buffer = memory_.get()->buffer;
+    tensor_.byte_offset = memory_.get()->byte_offset;
+    tensor_.shape = shape_.data();
+    tensor_.layout = layout_;
+    check(table().convert(table().self, target_.default_stream, &tensor_, weight.get()));
+    weight.device().synchronize();
+  }
+  ~BlockWeight() { static_cast<void>(table().release(table().self, layout_)); }
+  BlockWeight(const BlockWeight&) = delete;
+
+  const bp_tensor* get() const { return &tensor_; }
+  static double bytes(double elements, bool has_four_bits) {
+    return elements / 32 * (has_four_bits ? 18 : 34);
+  }
+
+ private:
+  const bp_layout_ops& table() const { return *target_.layouts; }
+
+  const Shape shape_;
+  const bp_target& target_;
+  const bp_layout* layout_ = nullptr;
+  Tensor memory_;
+  bp_tensor tensor_{};
+};
+
+void add_blocks(std::vector<Case>& cases, const std::string& format, const Shape& shape) {
+  const Shape x_shape = {shape[0], shape[1]}, w_shape = {shape[2], shape[1]};
+  const auto x_count = static_cast<double>(count(x_shape)), w = static_cast<double>(count(w_shape));
+  const auto y_count = static_cast<double>(shape[0] * shape[2]);
+  const double bytes = 4 * (x_count + y_count) + BlockWeight::bytes(w, format == "q4_0");
+  cases.push_back({"linear f32 by " + format + " " + text_of(shape), bytes,
+                   2 * y_count * static_cast<double>(shape[1]), [=] {
+                     auto weight = std::make_shared<const BlockWeight>(("ggml." + format).c_str(),
+                                                                       w_shape, input(w_shape, 1));
+                     const Tensor x = input(x_shape), y = zeros({shape[0], shape[2]}, BP_F32);
+                     const bp_linear_args args{.x = x.get(),
+                                               .weight = weight->get(),
+                                               .y = y.get(),
+                                               .activation = BP_LINEAR_ACTIVATION_NONE};
+                     Ready made = ready(BP_OP_LINEAR, args, {x, y}, false);
+                     return Ready{[weight, run = made.run] { run(); }, made.mean_abs};
+                   }});
+}
+
+// The products that peers.py --quantized measures beside oneDNN and ggml.
+void add_rows(std::vector<Case>& cases, int64_t rows) {
+  constexpr Stored kF32 = {BP_F32}, kI8Rows = {BP_I8, 4096}, kI8Groups = {BP_I8, 32};
+  constexpr Stored kI4Groups = {BP_I4, 32}, kI4GroupsWithZeros = {BP_I4, 32, true};
+  const Shape shape = {rows, 4096, 4096};
+  const std::string text = " " + text_of(shape), groups = text + ", groups of 32";
+  add_blocks(cases, "q4_0", shape);
+  add_blocks(cases, "q8_0", shape);
+  add(cases, "matmul_scaled f32 by i4" + groups, shape, kF32, kI4Groups);
+  add(cases, "matmul_scaled f32 by i4" + groups + " with zeros", shape, kF32, kI4GroupsWithZeros);
+  add(cases, "matmul_scaled i8 by i4" + groups, shape, kI8Rows, kI4Groups);
+  add(cases, "matmul_scaled f32 by i8" + groups, shape, kF32, kI8Groups);
+  add(cases, "matmul_scaled i8 by i8" + groups, shape, kI8Rows, kI8Groups);
+  add(cases, "matmul_scaled i8" + text + ", per channel", shape, kI8Rows, kI8Rows);
+  add(cases, "matmul_scaled i8" + text + ", per channel, b constant", shape, kI8Rows, kI8Rows,
+      true);
+}
+
 }  // namespace
 
 void add_quantized_cases(std::vector<Case>& cases) {
@@ -130,11 +213,7 @@ void add_quantized_cases(std::vector<Case>& cases) {
   add(cases, "matmul_scaled i8 1024^3, per channel", cube, kI8Rows, kI8Rows);
   add(cases, "matmul_scaled i8 1024^3, per channel, b constant", cube, kI8Rows, kI8Rows, true);
   add(cases, "matmul_scaled i8 by i4 1024^3, groups of 32", cube, kI8Rows, kI4Groups);
-  add(cases, "matmul_scaled i8 1x4096x4096, per channel", decode, kLongI8Rows, kLongI8Rows);
-  add(cases, "matmul_scaled i8 by i4 1x4096x4096, groups of 32", decode, kLongI8Rows, kI4Groups);
-  add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32", decode, {BP_F32}, kI4Groups);
-  add(cases, "matmul_scaled f32 by i4 1x4096x4096, groups of 32 with zeros", decode, {BP_F32},
-      kI4GroupsWithZeros);
+  for (const int64_t rows : kQuantizedRows) add_rows(cases, rows);
   constexpr Stored kF8Rows = {BP_F8E4M3FN, 4096};
   const Shape some_rows = {64, 4096, 4096};
   add(cases, "matmul_scaled f32 by e4m3 1x4096x4096, per channel", decode, {BP_F32}, kF8Rows);

@@ -6,13 +6,14 @@
 //   check           the mean of the absolute values of the result
 //   run MS          runs the prepared case for MS milliseconds: median seconds of a call
 //
-// usage: peers_worker backplane|onednn
+// usage: peers_worker backplane|onednn|ggml|ggml-repacked
 #include "runtime/bench/peers/worker.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 namespace bp::bench {
@@ -89,18 +90,31 @@ class Worker {
   Ready ready_;
 };
 
+// Returns the cases of an engine, or nothing if there is no such engine in this build.
+std::optional<std::vector<Case>> cases_of(const std::string& engine) {
+  if (engine == "backplane") return backplane_cases();
+  if (engine == "onednn") return onednn_cases();
+#ifdef BACKPLANE_BENCH_GGML
+  if (engine == "ggml") return ggml_cases(false);
+  if (engine == "ggml-repacked") return ggml_cases(true);
+#endif
+  return std::nullopt;
+}
+
 }  // namespace
 }  // namespace bp::bench
 
 int main(int argc, char** argv) {
   const std::string engine = argc == 2 ? argv[1] : "";
-  if (engine != "backplane" && engine != "onednn") {
-    std::fprintf(stderr, "usage: peers_worker backplane|onednn; peers.py starts it\n");
-    return 2;
-  }
   try {
-    bp::bench::Worker worker(engine == "backplane" ? bp::bench::backplane_cases()
-                                                   : bp::bench::onednn_cases());
+    auto cases = bp::bench::cases_of(engine);
+    if (!cases) {
+      std::fprintf(stderr,
+                   "usage: peers_worker backplane|onednn|ggml|ggml-repacked; peers.py starts it. "
+                   "The build has ggml if 'runtime/bench/setup ggml' ran before it.\n");
+      return 2;
+    }
+    bp::bench::Worker worker(std::move(*cases));
     std::string line;
     while (std::getline(std::cin, line)) {
       try {

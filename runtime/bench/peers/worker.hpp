@@ -35,6 +35,10 @@ inline int64_t index_value(int64_t i, int64_t s, int64_t n) { return (7919 * i +
 // Return the cases of each engine. Cases that do the same work have the same name.
 std::vector<Case> backplane_cases();
 std::vector<Case> onednn_cases();
+std::vector<Case> ggml_cases(bool is_repacked);
+
+// The rows of the products with a quantised weight of 4096 by 4096.
+constexpr int64_t kQuantizedRows[] = {1, 16, 512};
 
 // Adds the cases of Backplane whose weight is constant and was prepared.
 void add_prepared_cases(std::vector<Case>& cases);
