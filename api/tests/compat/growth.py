@@ -20,7 +20,8 @@ other in words. It must say the same of their manifests.
 
 Each set of headers builds two more backends, and each host of the pair runs the calls of its own
 caller on them: one whose tables, kernels and records are longer than every host knows them
-("longer"), and one whose tables end where they ended in their first release ("shorter"). --skip-tables leaves them out.
+("longer"), and one whose tables end where they ended in their first release ("shorter"). --skip-
+tables leaves both out.
 
 --claim-all (growth_backend.c) and --break (future.py) break the new sides, --claim-whole the
 shorter tables, and the result must be red.
@@ -149,8 +150,9 @@ class Growth:
 
     def link(self, caller: Side, host: Side) -> pathlib.Path:
         """Returns the program of a caller with the library of a host."""
-        return self.compile(caller.include, [caller.caller], self.scratch / f"{caller.label}_{host.label}",
-                            str(host.library), f"-Wl,-rpath,{host.library.parent}")
+        out = self.scratch / f"{caller.label}_{host.label}"
+        return self.compile(caller.include, [caller.caller], out, str(host.library),
+                            f"-Wl,-rpath,{host.library.parent}")
 
     def run(self, program: pathlib.Path, *words: str) -> dict[str, str]:
         """Returns what the program says, by the words in front of the colon."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the cpu backend with PyTorch, onnxruntime, ggml and direct calls of oneDNN: all do the same
-work on the same numbers, in one run, in turn. Each peer is a process of its own. The figure of a
-row is the median over the rounds of (time of the peer / time of Backplane); above 1 Backplane is
+"""Compares the cpu backend with PyTorch, onnxruntime, ggml and direct calls of oneDNN: all do the
+same work on the same numbers, in one run, in turn. Each peer is a process of its own. The figure of
+a row is the median over the rounds of (time of the peer / time of Backplane); above 1 Backplane is
 faster.
 
 The last columns say how near the row is to the limit of this machine: the time that its bytes need
@@ -27,7 +27,8 @@ ROOT = HERE.parents[2]
 PYTHON = ROOT / ".deps/peers/bin/python"
 WORKER = ROOT / "build/release/bin/peers_worker"
 IN_PYTHON = ("PyTorch", "onnxruntime")
-PEERS = (*IN_PYTHON, "oneDNN", "ggml", "ggml repacked")  # The last one puts weights into its own order.
+# "ggml repacked" puts weights into its own order beforehand.
+PEERS = (*IN_PYTHON, "oneDNN", "ggml", "ggml repacked")
 USUAL = PEERS[:3]
 SHORT = {"ggml repacked": "ggml r."}
 # What --quantized measures, with the same scales and zero points in one group of names.
