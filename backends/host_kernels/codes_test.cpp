@@ -33,6 +33,9 @@ void convert(bp_dtype dtype, const std::byte* codes, int64_t bit, int64_t bit_st
 void decode(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
   convert(dtype, codes, 0, code_format(dtype).bits, count, to);
 }
+void decode_for_zeros(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
+  decode(dtype, codes, count, to);
+}
 
 #else
 
@@ -77,6 +80,16 @@ void look_up_row(const CodeFormat& format, const std::byte* codes, int64_t count
 }
 #endif
 
+// Decodes as products with zero points do, or those without.
+template <int kStored, bool kHasZero>
+void decode_by_decoder(const CodeFormat& format, const std::byte* codes, int64_t count, float* to) {
+  constexpr auto kElements = static_cast<int>(kPerLane<kBitsInLane<kStored> >);
+  with_decoder_of<kStored, kHasZero>(format, [&](const auto& decoder) {
+    decode_row<kStored>(decoder, codes, count, to, std::make_integer_sequence<int, kElements>());
+    for (int64_t i = 0; i < count; ++i) to[i] -= raise_of(decoder);
+  });
+}
+
 template <int kStored>
 void decode_stored(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
 #if HWY_TARGET == HWY_AVX3_DL
@@ -85,10 +98,14 @@ void decode_stored(bp_dtype dtype, const std::byte* codes, int64_t count, float*
     return look_up_row<kStored>(code_format(dtype), codes, count, to);
   }
 #endif
-  constexpr auto kElements = static_cast<int>(kPerLane<kBitsInLane<kStored> >);
-  with_decoder_of<kStored>(code_format(dtype), [&](const auto& decoder) {
-    decode_row<kStored>(decoder, codes, count, to, std::make_integer_sequence<int, kElements>());
-  });
+  decode_by_decoder<kStored, false>(code_format(dtype), codes, count, to);
+}
+
+void decode_for_zeros(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
+  const CodeFormat format = code_format(dtype);
+  if (format.bits == 2) return decode_by_decoder<2, true>(format, codes, count, to);
+  if (format.bits == 4) return decode_by_decoder<4, true>(format, codes, count, to);
+  decode_by_decoder<8, true>(format, codes, count, to);
 }
 
 void decode(bp_dtype dtype, const std::byte* codes, int64_t count, float* to) {
@@ -123,6 +140,7 @@ namespace {
 
 HWY_EXPORT(convert);
 HWY_EXPORT(decode);
+HWY_EXPORT(decode_for_zeros);
 
 // A float format by its definition. The magnitudes from `infinity` on, if it is not 0, are infinity
 // and NaN, and `nan` alone is NaN.
@@ -163,6 +181,8 @@ double value_of(bp_dtype dtype, uint32_t code) {
 
 constexpr bp_dtype kCodes[] = {BP_I8,       BP_U8,     BP_I4,     BP_U4,     BP_I2,    BP_U2,
                                BP_F8E4M3FN, BP_F8E5M2, BP_F6E2M3, BP_F6E3M2, BP_F4E2M1};
+
+constexpr size_t kIntegerCount = 6;  // They come first.
 
 // Codes one after the other, with a step that meets every pair of lane and code.
 class Codes : public ::testing::TestWithParam<bp_dtype> {
@@ -208,6 +228,7 @@ class Codes : public ::testing::TestWithParam<bp_dtype> {
 };
 
 class CodesOfFactors : public Codes {};
+class CodesWithZeros : public Codes {};
 
 TEST_P(Codes, ConvertToTheirNumbersFromEveryPlace) {
   for_each_target([&](const char* target) {
@@ -232,9 +253,20 @@ TEST_P(CodesOfFactors, AreDecodedInProducts) {
   });
 }
 
+TEST_P(CodesWithZeros, AreDecodedInProducts) {
+  for_each_target([&](const char* target) {
+    const std::vector<std::byte> bytes = packed(0, bits_);
+    std::vector<float> numbers(kCount);
+    HWY_DYNAMIC_DISPATCH(decode_for_zeros)(GetParam(), bytes.data(), kCount, numbers.data());
+    expect_numbers(numbers, target);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Factors, Codes, ::testing::ValuesIn(kCodes));
 INSTANTIATE_TEST_SUITE_P(Scales, Codes, ::testing::Values(bp_dtype{BP_F8E8M0FNU}));
 INSTANTIATE_TEST_SUITE_P(All, CodesOfFactors, ::testing::ValuesIn(kCodes));
+INSTANTIATE_TEST_SUITE_P(Integers, CodesWithZeros,
+                         ::testing::ValuesIn(kCodes, kCodes + kIntegerCount));
 
 }  // namespace
 }  // namespace bp::kernels

@@ -4,7 +4,8 @@
 // in its lowest bits. Codes of 6 bits are first unpacked to bytes.
 //
 // A decoder has prepare(codes), which is called once for each vector, and at<kElement>(prepared),
-// which returns the numbers of code kElement of each lane.
+// which returns the numbers of code kElement of each lane. If its numbers are higher than those of
+// the codes, raise() says by how much: whoever subtracts a zero point subtracts this with it.
 //
 // Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_SCALED_CODES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -176,6 +177,59 @@ class TableNumbers {
 };
 #endif
 
+#if HWY_TARGET <= HWY_AVX3
+// Puts an integer, counted from the lowest one, into the lowest bits of 2^23: one instruction for a
+// code. The difference to 2^23 and a zero point is exact.
+template <int kBits>
+class RaisedNumbers {
+ public:
+  explicit RaisedNumbers(const CodeFormat& format)
+      : raise_(0x1p23F - static_cast<float>(format.low())) {
+    constexpr int kEveryCode = 0xff / ((1 << kBits) - 1);
+    const int flip = format.has_sign ? kEveryCode << (kBits - 1) : 0;
+    flip_ = hn::Set(Bytes(), static_cast<uint8_t>(flip));
+  }
+
+  float raise() const { return raise_; }
+
+  // Bytes, each of which has one code.
+  struct Split {
+    hn::Vec<Bytes> parts[8 / kBits];
+  };
+  HWY_INLINE Split prepare(hn::Vec<Bytes> codes) const {
+    Split split;
+    const auto words = hn::BitCast(Words(), hn::Xor(codes, flip_));
+    const auto put = [&]<int... kPart>(std::integer_sequence<int, kPart...>) HWY_ATTR {
+      const auto mask = hn::Set(Bytes(), static_cast<uint8_t>((1 << kBits) - 1));
+      ((split.parts[kPart] =
+            hn::And(hn::BitCast(Bytes(), hn::ShiftRight<kPart * kBits>(words)), mask)),
+       ...);
+    };
+    put(std::make_integer_sequence<int, 8 / kBits>());
+    return split;
+  }
+  template <int kElement>
+  HWY_INLINE hn::Vec<Floats> at(const Split& split) const {
+    constexpr int kByte = kElement / (8 / kBits);
+    constexpr __mmask64 kLowestBytes = 0x1111111111111111;
+    const __m512i power = _mm512_castps_si512(_mm512_set1_ps(0x1p23F));
+    const __m512i part = split.parts[kElement % (8 / kBits)].raw;
+    __m512i number;
+    if constexpr (kByte == 0) {
+      number = _mm512_mask_mov_epi8(power, kLowestBytes, part);
+    } else {
+      const __m512i bytes = _mm512_set4_epi32(12 + kByte, 8 + kByte, 4 + kByte, kByte);
+      number = _mm512_mask_shuffle_epi8(power, kLowestBytes, part, bytes);
+    }
+    return hn::Vec<Floats>{_mm512_castsi512_ps(number)};
+  }
+
+ private:
+  hn::Vec<Bytes> flip_;
+  float raise_;
+};
+#endif
+
 #if HWY_TARGET == HWY_AVX3_DL
 // Calls fn(0) to fn(kCount - 1), where each argument is a constant. A compiler keeps an array in
 // registers only if all its indices are constants.
@@ -238,10 +292,26 @@ class PairTable {
 
 #endif
 
-// Calls fn(DECODER) with the fastest decoder of this processor.
-template <int kStored, typename Fn>
+// Returns by how much the numbers of a decoder are higher than those of the codes.
+template <class Decoder>
+constexpr bool kIsRaised = requires(const Decoder& decoder) {
+  decoder.raise();
+};
+template <class Decoder>
+float raise_of([[maybe_unused]] const Decoder& decoder) {
+  if constexpr (kIsRaised<Decoder>) return decoder.raise();
+  return 0;
+}
+
+// Calls fn(DECODER) with the fastest decoder of this processor, which is another one if zero points
+// are subtracted.
+template <int kStored, bool kHasZero, typename Fn>
 void with_decoder_of(const CodeFormat& format, const Fn& fn) {
 #if HWY_TARGET <= HWY_AVX3
+  if constexpr (kHasZero && kStored != 6) return fn(RaisedNumbers<kStored>(format));
+  if constexpr (kStored == 8) {
+    if (format.is_integer()) return fn(RaisedNumbers<kStored>(format));
+  }
   if constexpr (kStored <= 4) return fn(TableNumbers<kStored>(format));
 #endif
   constexpr int kBits = kBitsInLane<kStored>;

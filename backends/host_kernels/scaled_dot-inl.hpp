@@ -269,6 +269,9 @@ class DotFloats {
 
   DotFloats(const ScaledWork& work, const Decoder& decoder) : work_(work), decoder_(decoder) {}
 
+  // What the numbers of codes are too high by, like a zero point.
+  float raise() const { return raise_of(decoder_); }
+
   static int64_t place(int64_t at) {
     return at % kPerLane<kBits> * lane_count() + at / kPerLane<kBits>;
   }
@@ -293,28 +296,34 @@ class DotFloats {
   template <int64_t kCount, int... kElement>
   HWY_INLINE void run_elements(const ScaledFactors& f, const BlockLanes<kBits>& lanes,
                                float* results, std::integer_sequence<int, kElement...>) const {
+    // The sums of one row wait for each other, so there are two.
+    constexpr int kWays = kCount == 1 ? 2 : 1;
     const int64_t depth = work_.product.depth, chunk = chunk_elements<kBits>();
     const CodeRow<kStored> row(f.codes, depth);
     const int64_t stride = work_.layout.row_bytes / static_cast<int64_t>(sizeof(float));
     const float* const a = reinterpret_cast<const float*>(work_.arranged) + f.row * stride;
     const Decoder decoder = decoder_;
+    const auto raise = hn::Set(Floats(), raise_of(decoder_));
     hn::Vec<Floats> results_of_lanes[kCount];
     std::fill_n(results_of_lanes, kCount, hn::Zero(Floats()));
     auto cursor = lanes.begin(work_.product.is_one_block());
     for (int64_t k = 0; k < depth; k += chunk, lanes.advance(cursor)) {
       const auto prepared = decoder.prepare(row.at(k));
-      const auto zero = kHasZero ? lanes.at(f.blocks.zeros, cursor) : hn::Zero(Floats());
-      hn::Vec<Floats> sums[kCount];
-      std::fill_n(sums, kCount, hn::Zero(Floats()));
+      const auto zero = kHasZero ? lanes.at(f.blocks.zeros, cursor) : raise;
+      hn::Vec<Floats> sums[kWays][kCount];
+      for (auto& way : sums) std::fill_n(way, kCount, hn::Zero(Floats()));
       const auto add = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR {
         const auto number = decoder.template at<kAt>(prepared);
         add_element<kCount>(a + k + kAt * lane_count(), stride,
-                            kHasZero ? hn::Sub(number, zero) : number, sums);
+                            kHasZero || kIsRaised<Decoder> ? hn::Sub(number, zero) : number,
+                            sums[kAt % kWays]);
       };
       (add(std::integral_constant<int, kElement>()), ...);
       const auto scale = lanes.at(f.blocks.scales, cursor);
       for (int64_t r = 0; r < kCount; ++r) {
-        results_of_lanes[r] = hn::MulAdd(sums[r], scale, results_of_lanes[r]);
+        auto sum = sums[0][r];
+        if constexpr (kWays == 2) sum = hn::Add(sum, sums[1][r]);
+        results_of_lanes[r] = hn::MulAdd(sum, scale, results_of_lanes[r]);
       }
     }
     for (int64_t r = 0; r < kCount; ++r) {

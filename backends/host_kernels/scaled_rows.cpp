@@ -115,9 +115,9 @@ void arrange_row(const ScaledWork& work, int64_t row) {
 }
 
 // Reads the scales and zero points of a column of y. A zero point has what is added to a code when
-// it is stored without a sign.
+// it is stored without a sign, or is turned into a number.
 template <class Dot>
-BlockNumbers read_blocks(const ScaledWork& work, int64_t col, float* to) {
+BlockNumbers read_blocks(const ScaledWork& work, const Dot& dot, int64_t col, float* to) {
   const ScaledProduct& p = work.product;
   const int64_t count = p.depth / p.block;
   float* const zeros = to + work.layout.numbers;
@@ -133,7 +133,8 @@ BlockNumbers read_blocks(const ScaledWork& work, int64_t col, float* to) {
     std::fill_n(zeros + count, kMostLanes, 0.0F);
   } else if (p.has_zero) {
     read_numbers(p.b_zero, col, count, zeros);
-    const auto offset = static_cast<float>(offset_of_codes(p));
+    auto offset = static_cast<float>(offset_of_codes(p));
+    if constexpr (requires { dot.raise(); }) offset += dot.raise();
     for (int64_t i = 0; i < count; ++i) zeros[i] += offset;
     std::fill_n(zeros + count, kMostLanes, 0.0F);
   }
@@ -170,7 +171,7 @@ void multiply_columns(const ScaledWork& work, const Dot& dot, int64_t begin, int
   for (int64_t first = begin; first < end; first += kColsAtOnce) {
     const int64_t count = std::min(kColsAtOnce, end - first);
     for (int64_t i = 0; i < count; ++i) {
-      blocks[i] = read_blocks<Dot>(work, first + i, numbers + i * 2 * work.layout.numbers);
+      blocks[i] = read_blocks(work, dot, first + i, numbers + i * 2 * work.layout.numbers);
     }
     for (int64_t row = 0, height = 0; row < p.rows; row += height) {
       height = p.rows - row >= kRowsAtOnce ? kRowsAtOnce : 1;
@@ -221,13 +222,16 @@ template <int kStored>
 void multiply_by_decoder(const ScaledWork& work, int thread_count) {
   constexpr int kBits = kBitsInLane<kStored>;
   const ScaledProduct& p = work.product;
-  with_decoder_of<kStored>(code_format(p.b_dtype), [&]<class Decoder>(const Decoder& decoder) {
-    if (p.has_zero) {
-      multiply<kBits>(work, DotFloats<kStored, Decoder, true>(work, decoder), thread_count);
-    } else {
-      multiply<kBits>(work, DotFloats<kStored, Decoder, false>(work, decoder), thread_count);
-    }
-  });
+  const auto multiply_by = [&]<bool kHasZero>(std::bool_constant<kHasZero>) {
+    with_decoder_of<kStored, kHasZero>(
+        code_format(p.b_dtype), [&]<class Decoder>(const Decoder& decoder) {
+          multiply<kBits>(work, DotFloats<kStored, Decoder, kHasZero>(work, decoder), thread_count);
+        });
+  };
+  if constexpr (kStored != 6) {
+    if (p.has_zero) return multiply_by(std::true_type());
+  }
+  multiply_by(std::false_type());
 }
 
 // Tables of bytes are faster than other decoders for every product by vdpbf16ps, and for f32 by
