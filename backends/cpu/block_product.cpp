@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/block_dot.hpp"
 #include "backends/host_kernels/block_codec.hpp"
 #include "backends/host_kernels/gemm.hpp"
 #include "backplane/shell/workspace.hpp"
@@ -10,7 +11,8 @@ namespace bp::cpu {
 namespace {
 
 constexpr int64_t kLanes = 16;  // Independent sums, which the compiler puts into vectors.
-constexpr int64_t kRows = 4;    // The most rows of x for which a block is decoded where it is used.
+constexpr int64_t kRows =
+    kMostDotRows;  // The most rows of x for which a block is decoded where it is used.
 constexpr int64_t kGrainWeights = 1 << 14;  // The least weights of a part of the columns.
 constexpr int64_t kPanelWeights = 1 << 20;  // The decoded weights of a panel: 4 MiB.
 constexpr int64_t kMostElements = 256;      // The elements of the largest block.
@@ -35,10 +37,10 @@ struct Sums {
   }
 };
 
-// Computes one column of y.
-void multiply_column(const Product& p, const BlockFormat& format, int64_t column) {
-  const int64_t depth = p.a.cols, blocks = depth / format.elements;
-  const std::byte* const weight = p.b.address + column * blocks * format.bytes;
+// Writes the products of the rows of x with a column, by decoding its blocks.
+void decode_and_multiply(const Product& p, const BlockFormat& format, const std::byte* weight,
+                         float* results) {
+  const int64_t blocks = p.a.cols / format.elements;
   const auto* const x = reinterpret_cast<const float*>(p.a.address);
   kernels::DecodeBlock* const decode = kernels::decoder_of(format);
   Sums sums;
@@ -49,10 +51,24 @@ void multiply_column(const Product& p, const BlockFormat& format, int64_t column
       sums.add(row, decoded, x + row * p.a.row_stride + block * format.elements, format.elements);
     }
   }
+  for (int64_t row = 0; row < p.y.rows; ++row) results[row] = sums.total(row);
+}
+
+// Computes one column of y. `dot` may be NULL.
+void multiply_column(const Product& p, const BlockFormat& format, DotBlocks* dot, int64_t column) {
+  const int64_t blocks = p.a.cols / format.elements;
+  const std::byte* const weight = p.b.address + column * blocks * format.bytes;
+  float results[kRows];
+  if (dot == nullptr) {
+    decode_and_multiply(p, format, weight, results);
+  } else {
+    const auto* const x = reinterpret_cast<const float*>(p.a.address);
+    dot(weight, blocks, {x, p.a.row_stride, p.y.rows}, results);
+  }
   auto* const y = reinterpret_cast<float*>(p.y.address);
   const float bias = p.has_bias ? reinterpret_cast<const float*>(p.bias)[column] : 0;
   for (int64_t row = 0; row < p.y.rows; ++row) {
-    y[row * p.y.row_stride + column] = sums.total(row) + bias;
+    y[row * p.y.row_stride + column] = results[row] + bias;
   }
 }
 
@@ -107,9 +123,10 @@ void multiply_blocks(const Product& p, const BlockFormat& format, std::byte* wor
     multiply_panels(p, format, workspace, thread_count);
     return;
   }
+  DotBlocks* const dot = p.y.rows == 0 ? nullptr : dot_of(format);
   const int64_t grain = std::max<int64_t>(1, kGrainWeights / std::max<int64_t>(p.a.cols, 1));
   kernels::parallel_for(thread_count, p.y.cols, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t column = begin; column < end; ++column) multiply_column(p, format, column);
+    for (int64_t column = begin; column < end; ++column) multiply_column(p, format, dot, column);
   });
 }
 

@@ -1,0 +1,213 @@
+// Each element has the bits that decoding gives. The product of a scale with a sum of codes and x
+// would take less, but the sum may overflow where the result does not, and the product of a minimum
+// with a sum of x would lose the digits of elements that lie near 0.
+#include "backends/cpu/block_dot.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "backplane/shell/narrow.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/block_dot.cpp"
+// clang-format off: this header compiles the file once for each target, and comes first.
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes, so that a block has whole vectors.
+using Floats = hn::CappedTag<float, 16>;
+using Integers = hn::Rebind<int32_t, Floats>;
+using Codes = hn::Rebind<uint8_t, Floats>;
+using SignedCodes = hn::Rebind<int8_t, Floats>;
+
+// Returns the f16 at an address.
+HWY_INLINE float half_at(const uint8_t* bytes) {
+  kernels::Float16 half;
+  std::memcpy(&half.bits, bytes, sizeof(half.bits));
+  return half.to_f32();
+}
+
+HWY_INLINE hn::Vec<Integers> bytes_at(const uint8_t* bytes) {
+  return hn::PromoteTo(Integers(), hn::LoadU(Codes(), bytes));
+}
+
+// Returns the low or the high nibble of each of some bytes.
+template <int kNibble>
+HWY_INLINE hn::Vec<Integers> nibbles_at(const uint8_t* bytes) {
+  return hn::And(hn::ShiftRight<4 * kNibble>(bytes_at(bytes)), hn::Set(Integers(), 15));
+}
+
+// Returns (codes - middle) * scale.
+HWY_INLINE hn::Vec<Floats> scaled(hn::Vec<Integers> codes, int32_t middle, float scale) {
+  const auto numbers = hn::ConvertTo(Floats(), hn::Sub(codes, hn::Set(Integers(), middle)));
+  return hn::Mul(numbers, hn::Set(Floats(), scale));
+}
+
+// ---- Formats ------------------------------------------------------------------------------------
+//
+// for_each_vector() calls fn(first element, elements) for each vector of a block.
+
+HWY_INLINE int64_t lane_count() { return static_cast<int64_t>(hn::Lanes(Floats())); }
+
+// ggml.q8_0: f16 d, 32 signed bytes.
+struct SignedBytes {
+  static constexpr int64_t kElements = 32, kBytes = 34;
+
+  template <typename Fn>
+  static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
+    const float d = half_at(block);
+    const auto* const codes = reinterpret_cast<const int8_t*>(block + 2);
+    for (int64_t i = 0; i < kElements; i += lane_count()) {
+      fn(i, scaled(hn::PromoteTo(Integers(), hn::LoadU(SignedCodes(), codes + i)), 0, d));
+    }
+  }
+};
+
+// ggml.q4_0: f16 d, 16 bytes of two codes, whose low nibbles are the first half.
+struct Nibbles {
+  static constexpr int64_t kElements = 32, kBytes = 18;
+
+  template <typename Fn>
+  static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
+    const float d = half_at(block);
+    const uint8_t* const codes = block + 2;
+    for (int64_t i = 0; i < kElements / 2; i += lane_count()) {
+      fn(i, scaled(nibbles_at<0>(codes + i), 8, d));
+      fn(i + kElements / 2, scaled(nibbles_at<1>(codes + i), 8, d));
+    }
+  }
+};
+
+// ggml.q4_k: f16 d, f16 dmin, 12 bytes of scales and minima of 6 bits, 128 bytes of two codes.
+struct NibblesOfParts {
+  static constexpr int64_t kElements = 256, kBytes = 144;
+
+  template <typename Fn>
+  static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
+    const float d = half_at(block), dmin = half_at(block + 2);
+    for (int64_t pair = 0; pair < 4; ++pair) {
+      add_part<0>(block, pair, d, dmin, fn);
+      add_part<1>(block, pair, d, dmin, fn);
+    }
+  }
+
+ private:
+  // 32 elements, whose codes are the low or the high nibbles of 32 bytes.
+  template <int kNibble, typename Fn>
+  static HWY_INLINE void add_part(const uint8_t* block, int64_t pair, float d, float dmin,
+                                  const Fn& fn) {
+    const uint8_t* const packed = block + 4;
+    const int64_t part = 2 * pair + kNibble;
+    int scale = packed[part % 4] & 63, minimum = packed[part % 4 + 4] & 63;
+    if (part >= 4) {
+      scale = (packed[part + 4] & 15) | packed[part - 4] >> 6 << 4;
+      minimum = packed[part + 4] >> 4 | packed[part] >> 6 << 4;
+    }
+    const float factor = d * static_cast<float>(scale);
+    const auto less = hn::Set(Floats(), dmin * static_cast<float>(minimum));
+    for (int64_t i = 0; i < 32; i += lane_count()) {
+      const auto codes = nibbles_at<kNibble>(block + 16 + 32 * pair + i);
+      fn(32 * part + i, hn::Sub(scaled(codes, 0, factor), less));
+    }
+  }
+};
+
+// ggml.q6_k: 128 bytes of two low nibbles, 64 bytes of four pairs of upper bits, 16 signed scales,
+// f16 d.
+struct SixBits {
+  static constexpr int64_t kElements = 256, kBytes = 210;
+
+  template <typename Fn>
+  static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
+    const float d = half_at(block + 208);
+    for (int64_t half = 0; half < 2; ++half) {
+      add_quarter<0>(block, half, d, fn), add_quarter<1>(block, half, d, fn);
+      add_quarter<2>(block, half, d, fn), add_quarter<3>(block, half, d, fn);
+    }
+  }
+
+ private:
+  // 32 elements, which have two scales.
+  template <int kQuarter, typename Fn>
+  static HWY_INLINE void add_quarter(const uint8_t* block, int64_t half, float d, const Fn& fn) {
+    constexpr int64_t kPair = kQuarter % 2, kFirst = int64_t{32} * kQuarter;
+    const uint8_t* const low = block + 64 * half + 32 * kPair;
+    const uint8_t* const high = block + 128 + 32 * half;
+    const int64_t first = 128 * half + kFirst;
+    for (int64_t i = 0; i < 32; i += lane_count()) {
+      const auto scale = static_cast<int8_t>(block[192 + (first + i) / 16]);
+      const auto upper =
+          hn::And(hn::ShiftRight<2 * kQuarter>(bytes_at(high + i)), hn::Set(Integers(), 3));
+      const auto codes = hn::Or(nibbles_at<kQuarter / 2>(low + i), hn::ShiftLeft<4>(upper));
+      fn(first + i, scaled(codes, 32, d * static_cast<float>(scale)));
+    }
+  }
+};
+
+// ---- Products -----------------------------------------------------------------------------------
+
+// A block has sums of its own, so that those of several blocks do not wait for each other.
+template <class Format, int64_t kRows>
+void dot_rows(const std::byte* blocks, int64_t block_count, const DotRows& rows, float* results) {
+  const auto* block = reinterpret_cast<const uint8_t*>(blocks);
+  const float* x = rows.address;
+  hn::Vec<Floats> totals[kRows];
+  std::fill_n(totals, kRows, hn::Zero(Floats()));
+  for (int64_t count = 0; count < block_count; ++count) {
+    hn::Vec<Floats> sums[kRows];
+    std::fill_n(sums, kRows, hn::Zero(Floats()));
+    Format::for_each_vector(block, [&](int64_t i, hn::Vec<Floats> elements) HWY_ATTR {
+      for (int64_t row = 0; row < kRows; ++row) {
+        const auto factors = hn::LoadU(Floats(), x + row * rows.row_stride + i);
+        sums[row] = hn::MulAdd(elements, factors, sums[row]);
+      }
+    });
+    for (int64_t row = 0; row < kRows; ++row) totals[row] = hn::Add(totals[row], sums[row]);
+    block += Format::kBytes;
+    x += Format::kElements;
+  }
+  for (int64_t row = 0; row < kRows; ++row) {
+    results[row] = hn::GetLane(hn::SumOfLanes(Floats(), totals[row]));
+  }
+}
+
+template <class Format>
+void dot(const std::byte* blocks, int64_t block_count, const DotRows& rows, float* results) {
+  if (rows.count == 1) return dot_rows<Format, 1>(blocks, block_count, rows, results);
+  if (rows.count == 2) return dot_rows<Format, 2>(blocks, block_count, rows, results);
+  if (rows.count == 3) return dot_rows<Format, 3>(blocks, block_count, rows, results);
+  dot_rows<Format, 4>(blocks, block_count, rows, results);
+}
+
+DotBlocks* find_dot(std::string_view format) {
+  if (format == "ggml.q4_0") return dot<Nibbles>;
+  if (format == "ggml.q8_0") return dot<SignedBytes>;
+  if (format == "ggml.q4_k") return dot<NibblesOfParts>;
+  if (format == "ggml.q6_k") return dot<SixBits>;
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace bp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::cpu {
+namespace {
+
+HWY_EXPORT(find_dot);
+
+}  // namespace
+
+DotBlocks* dot_of(const BlockFormat& format) { return HWY_DYNAMIC_DISPATCH(find_dot)(format.name); }
+
+}  // namespace bp::cpu
+#endif
