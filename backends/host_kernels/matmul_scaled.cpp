@@ -20,27 +20,9 @@ bool takes_panels(const ScaledProduct& p) {
 }
 
 template <Subnormals subnormals>
-ScaledProduct product_of_call(const bp_matmul_scaled_args& args) {
-  ScaledProduct p = scaled_product_of(args);
+ScaledProduct product_for(ScaledProduct p) {
   p.flushes_subnormals = subnormals == Subnormals::flushed;
   return p;
-}
-
-// The product without addresses. Before launch() nobody may look at a buffer: it may belong to
-// another backend.
-template <Subnormals subnormals>
-ScaledProduct shapes_of_call(bp_matmul_scaled_args args) {
-  bp_tensor tensors[9];
-  size_t count = 0;
-  for (const bp_tensor** tensor :
-       {&args.a, &args.b, &args.b_scale, &args.a_scale, &args.b_zero, &args.y, &args.a_zero,
-        &args.a_tensor_scale, &args.b_tensor_scale}) {
-    if (*tensor == nullptr) continue;
-    tensors[count] = **tensor;
-    tensors[count].buffer = nullptr;
-    *tensor = &tensors[count++];
-  }
-  return product_of_call<subnormals>(args);
 }
 
 template <Subnormals subnormals>
@@ -51,14 +33,14 @@ bp_reason matmul_scaled_supports(const bp_matmul_scaled_args& args) {
     if (const bp_reason reason = scaled_dot_bf16_refusal(args)) return reason;
   }
   if (const bp_reason reason = scaled_product_refusal(args)) return reason;
-  const ScaledProduct p = shapes_of_call<subnormals>(args);
+  const ScaledProduct p = product_for<subnormals>(scaled_shape_of(args));
   return takes_panels(p) ? scaled_panels_refusal(p) : nullptr;
 }
 
 template <Subnormals subnormals>
 uint64_t matmul_scaled_workspace(const bp_matmul_scaled_args& args, const Env& env) {
   if (matmul_scaled_supports<subnormals>(args) != nullptr) return 0;  // launch() refuses it.
-  const ScaledProduct p = shapes_of_call<subnormals>(args);
+  const ScaledProduct p = product_for<subnormals>(scaled_shape_of(args));
   if (scaled_library_refusal(p) == nullptr) return scaled_library_workspace_size_bytes(p, env);
   return takes_panels(p) ? scaled_panels_workspace_size_bytes(p, env.thread_count())
                          : scaled_rows_workspace_size_bytes(p, env.thread_count());
@@ -69,7 +51,7 @@ bp_status matmul_scaled_launch(const bp_matmul_scaled_args& args, Launch& launch
   if (const bp_reason reason = matmul_scaled_supports<subnormals>(args)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("matmul_scaled: ") + reason);
   }
-  const ScaledProduct p = product_of_call<subnormals>(args);
+  const ScaledProduct p = product_for<subnormals>(scaled_product_of(args));
   if (scaled_library_refusal(p) == nullptr) return submit_scaled_library(p, launch);
   return launch.submit([p, workspace = launch.workspace(), threads = launch.thread_count()] {
     if (p.rows == 0 || p.cols == 0) return;

@@ -126,7 +126,7 @@ ScaledPlan::ScaledPlan(const bp_matmul_scaled_args& args, const PlanRequest& req
                        const Env& env) {
   if (!request.is_constant(1)) refuse_plan("b is not constant");
   if (const bp_reason reason = scaled_product_refusal(args)) refuse_plan(reason);
-  const ScaledProduct p = scaled_product_of(args);
+  const ScaledProduct p = scaled_shape_of(args);
   if (const char* reason = scaled_library_refusal(p, true)) refuse_plan(reason);
   program_ = make_program(p, any_weight(p), threads_of(p, env));
   packer_ = make_packer(plain_weight(p), program_->desc(kWeight), env.thread_count());

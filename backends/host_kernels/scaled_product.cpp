@@ -1,5 +1,7 @@
 #include "backends/host_kernels/scaled_product.hpp"
 
+#include <iterator>
+
 #include "backends/host_kernels/scaled_work.hpp"
 #include "kernel_env.hpp"
 
@@ -75,6 +77,28 @@ ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args) {
   p.rows = element_count(*args.a) / p.depth;
   p.block = block_of(*args.b, *args.b_scale);
   return p;
+}
+
+ScaledProduct scaled_shape_of(const bp_matmul_scaled_args& args) {
+  bp_matmul_scaled_args copy = args;
+  const bp_tensor** const operands[] = {&copy.a,
+                                        &copy.b,
+                                        &copy.b_scale,
+                                        &copy.y,
+                                        &copy.a_scale,
+                                        &copy.b_zero,
+                                        &copy.a_zero,
+                                        &copy.a_tensor_scale,
+                                        &copy.b_tensor_scale};
+  bp_tensor without_buffers[std::size(operands)];
+  bp_tensor* next = without_buffers;
+  for (const bp_tensor** const operand : operands) {
+    if (*operand == nullptr) continue;
+    *next = **operand;
+    next->buffer = nullptr;
+    *operand = next++;
+  }
+  return scaled_product_of(copy);
 }
 
 }  // namespace bp::kernels

@@ -47,6 +47,10 @@ inline int64_t offset_of_codes(const ScaledProduct& p) {
 // Reads a frame for which scaled_product_refusal() is NULL.
 ScaledProduct scaled_product_of(const bp_matmul_scaled_args& args);
 
+// Does the same without addresses. What is asked before a launch reads no buffer, which may be
+// another instance's.
+ScaledProduct scaled_shape_of(const bp_matmul_scaled_args& args);
+
 // Returns whether the product of `args` is one of integers.
 bool is_integer_product(const bp_matmul_scaled_args& args);
 
