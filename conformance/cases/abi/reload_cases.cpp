@@ -208,6 +208,7 @@ void fork_after_probe(const ChildTask& task) {
   }
   if (wait_status != 0) {
     kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);  // Otherwise it would count as a process that the backend left.
     child_fails("a child that was forked behind probe() cannot use the device", "DEVICE-4", "fork");
   }
   const std::string problem = use_device(instance, instance.device(task.device), host);
