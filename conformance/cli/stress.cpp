@@ -32,6 +32,7 @@ class Stress {
   int run() {
     SessionOptions session = line_.run.session;
     session.interrupt_fd = interrupt_descriptor();
+    session.setup.tells_device_memory = true;
     const size_t rounds = std::clamp(kMostRuns / selection_.size(), size_t{1}, kRoundsOfWorker);
     std::vector<size_t> batch;
     for (size_t i = 0; i < rounds; ++i) {
@@ -68,7 +69,7 @@ class Stress {
       return false;
     }
     passed_ += count_of(result.outcome) == Count::kPassed;
-    if (++in_round_ == selection_.size()) end_round(attempt.pid);
+    if (++in_round_ == selection_.size()) end_round(attempt);
     const double share = seconds_since(start_) / (line_.stress_hours * 3600);
     progress_.update({.done = static_cast<size_t>(std::min(share, 1.0) * 1000),
                       .total = 1000,
@@ -76,12 +77,13 @@ class Stress {
     return !is_over();
   }
 
-  void end_round(int pid) {
+  void end_round(const Attempt& last) {
     ++rounds_;
     in_round_ = 0;
-    if (std::optional<SoakSample> sample = look_at_process(pid)) {
+    if (std::optional<SoakSample> sample = look_at_process(last.pid)) {
       sample->seconds = seconds_since(start_);
       sample->round_seconds = seconds_since(round_start_);
+      sample->device_bytes = last.device_bytes;
       if (!line_.temperature.empty()) sample->degrees = read_degrees(line_.temperature);
       soak_.add(*sample);
     }

@@ -49,6 +49,8 @@ Quarters quarters_of(const std::vector<SoakSample>& samples,
   return q;
 }
 
+double device_bytes_of(const SoakSample& s) { return static_cast<double>(*s.device_bytes); }
+
 std::string growth_text(const char* name, const std::string& from, const std::string& to) {
   return std::string(name) + " grow from " + from + " after the warm-up to " + to +
          " in the last quarter";
@@ -93,15 +95,25 @@ void Soak::add(const SoakSample& sample) {
   samples_.push_back(sample);
 }
 
+bool Soak::tells_device_memory() const {
+  return std::ranges::all_of(samples_,
+                             [](const SoakSample& s) { return s.device_bytes.has_value(); });
+}
+
 std::vector<std::string> Soak::findings() const {
   std::vector<std::string> found;
   if (!is_enough()) return found;
-  const Quarters memory = quarters_of(
-      samples_, [](const SoakSample& s) { return static_cast<double>(s.resident_bytes); });
-  const double growth = memory.least[3] - memory.least[1];
-  if (memory.rise() && growth > std::max(kLeastGrowth, kLeastShare * memory.least[1])) {
-    found.push_back(growth_text("bytes of memory of the process", bytes_text(memory.least[1]),
-                                bytes_text(memory.least[3])));
+  const auto check_bytes = [&](const char* name,
+                               const std::function<double(const SoakSample&)>& bytes) {
+    const Quarters q = quarters_of(samples_, bytes);
+    const double growth = q.least[3] - q.least[1];
+    if (!q.rise() || growth <= std::max(kLeastGrowth, kLeastShare * q.least[1])) return;
+    found.push_back(growth_text(name, bytes_text(q.least[1]), bytes_text(q.least[3])));
+  };
+  check_bytes("bytes of memory of the process",
+              [](const SoakSample& s) { return static_cast<double>(s.resident_bytes); });
+  if (tells_device_memory()) {
+    check_bytes("bytes of memory in use on the device", device_bytes_of);
   }
   const auto check_count = [&](const char* name, uint64_t SoakSample::*member) {
     const Quarters q = quarters_of(
@@ -128,18 +140,22 @@ std::string Soak::text() const {
            value(samples_.back()) + " at the end\n";
   };
   std::string text =
-      line("memory       ",
+      line("memory         ",
            [](const SoakSample& s) { return bytes_text(static_cast<double>(s.resident_bytes)); }) +
-      line("threads      ", [](const SoakSample& s) { return std::to_string(s.threads); }) +
-      line("descriptors  ", [](const SoakSample& s) { return std::to_string(s.descriptors); }) +
-      line("a round      ", [](const SoakSample& s) { return duration_text(s.round_seconds); });
+      (tells_device_memory()
+           ? line("device memory  ",
+                  [](const SoakSample& s) { return bytes_text(device_bytes_of(s)); })
+           : "device memory  not told\n") +
+      line("threads        ", [](const SoakSample& s) { return std::to_string(s.threads); }) +
+      line("descriptors    ", [](const SoakSample& s) { return std::to_string(s.descriptors); }) +
+      line("a round        ", [](const SoakSample& s) { return duration_text(s.round_seconds); });
   if (!samples_.front().degrees || !samples_.back().degrees) return text;
   double hottest = *samples_.front().degrees;
   for (const SoakSample& s : samples_) hottest = std::max(hottest, s.degrees.value_or(hottest));
   return text +
-         line("temperature  ",
+         line("temperature    ",
               [](const SoakSample& s) { return fixed_text(s.degrees.value_or(0), 1) + " C"; }) +
-         "             " + fixed_text(hottest, 1) + " C at most\n";
+         "               " + fixed_text(hottest, 1) + " C at most\n";
 }
 
 nlohmann::json Soak::json() const {
@@ -150,6 +166,7 @@ nlohmann::json Soak::json() const {
                             {"threads", s.threads},
                             {"descriptors", s.descriptors},
                             {"round_seconds", s.round_seconds}};
+    if (s.device_bytes) entry["device_bytes"] = *s.device_bytes;
     if (s.degrees) entry["degrees"] = *s.degrees;
     list.push_back(std::move(entry));
   }

@@ -1,5 +1,5 @@
-// What a long run shows: whether memory, threads or descriptors of the process grow, whether calls
-// become slower, and how hot the device gets.
+// What a long run shows: whether memory, threads or descriptors of the process or memory of the
+// device grow, whether calls become slower, and how hot the device gets.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct SoakSample {
   uint64_t threads = 0;
   uint64_t descriptors = 0;
   double round_seconds = 0;
-  std::optional<double> degrees;  // Celsius, if a file tells it.
+  std::optional<uint64_t> device_bytes;  // In use on the device, if the device tells it.
+  std::optional<double> degrees;         // Celsius, if a file tells it.
 };
 
 // Reads the figures of a process. Returns nothing if it has ended.
@@ -43,6 +44,9 @@ class Soak {
   nlohmann::json json() const;
 
  private:
+  // Returns whether each sample has the memory in use on the device.
+  bool tells_device_memory() const;
+
   static constexpr size_t kLeastSamples = 16, kMostSamples = 4096;
 
   std::vector<SoakSample> samples_;

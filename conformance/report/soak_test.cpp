@@ -22,7 +22,8 @@ Soak soak_of(size_t count, const std::function<void(size_t, SoakSample&)>& chang
                       .resident_bytes = 100 * kMiB,
                       .threads = 4,
                       .descriptors = 12,
-                      .round_seconds = 1};
+                      .round_seconds = 1,
+                      .device_bytes = 200 * kMiB};
     change(i, sample);
     soak.add(sample);
   }
@@ -40,6 +41,10 @@ TEST(Soaks, FindEachFigureThatGrows) {
   EXPECT_NE(grows([](size_t i, SoakSample& s) {
               s.resident_bytes += i * kMiB;
             }).find("memory of the process grow from 125 MiB"),
+            std::string::npos);
+  EXPECT_NE(grows([](size_t i, SoakSample& s) {
+              *s.device_bytes += i * kMiB;
+            }).find("memory in use on the device grow from 225 MiB"),
             std::string::npos);
   EXPECT_NE(grows([](size_t i, SoakSample& s) { s.threads += i / 10; }).find("threads grow"),
             std::string::npos);
@@ -68,6 +73,17 @@ TEST(Soaks, TakeAWarmUpAndNoiseForNoGrowth) {
                                 })),
             "")
       << "noise";
+}
+
+// A lost device tells nothing, so a run with such a sample has no growth of its memory.
+TEST(Soaks, AskNoDeviceThatDoesNotTellItsMemory) {
+  const Soak soak = soak_of(100, [](size_t i, SoakSample& s) {
+    s.device_bytes = i == 50 ? std::nullopt : std::optional(i * kMiB);
+  });
+  EXPECT_EQ(findings_of(soak), "");
+  EXPECT_NE(soak.text().find("device memory  not told"), std::string::npos);
+  EXPECT_FALSE(soak.json().at(50).contains("device_bytes"));
+  EXPECT_EQ(soak.json().at(51).at("device_bytes"), 51 * kMiB);
 }
 
 TEST(Soaks, ShowNothingByFewSamples) {

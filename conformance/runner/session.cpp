@@ -220,6 +220,9 @@ class Session {
     try {
       attempt.result = result_from_json(payload, "END");
       attempt.wall_ms = JsonObject(payload, "END").number("wall_ms", 0, kMostSeconds * 1e3);
+      if (payload.contains("device_bytes")) {
+        attempt.device_bytes = JsonObject(payload, "END").count("device_bytes", UINT64_MAX);
+      }
       const auto dispatch = payload.find("dispatch");
       if (dispatch != payload.end()) {
         report_.dispatch = dispatch_counts_from_json(*dispatch, "END: dispatch");

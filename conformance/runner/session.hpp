@@ -22,6 +22,7 @@ struct Attempt {
   double wall_ms = 0;
   std::string output;  // The output of the backend during the attempt, up to 64 KiB.
   uint64_t output_bytes = 0;
+  std::optional<uint64_t> device_bytes;  // Memory of the device in use, if the worker tells it.
   int pid = 0;
   bool is_after_end = false;  // The worker died between this case and the next.
 };

@@ -28,6 +28,7 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
           {"allows_decompositions", setup.allows_decompositions},
+          {"tells_device_memory", setup.tells_device_memory},
           {"cache_bytes", setup.perf.cache_bytes},
           {"min_seconds", setup.perf.min_seconds},
           {"replay", text_of_bytes(setup.recording.path)},
@@ -55,6 +56,7 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
   setup.case_options.canary_bytes = told.count("canary_bytes", 1 << 20);
   setup.case_options.poison = told.text("poison");
   setup.allows_decompositions = told.flag("allows_decompositions", false);
+  setup.tells_device_memory = told.flag("tells_device_memory", false);
   setup.perf.cache_bytes = told.count("cache_bytes", uint64_t{1} << 40);
   setup.perf.min_seconds = told.number("min_seconds", 0, kMostSeconds);
   setup.recording = {bytes_of_text(told.text("replay", "")), told.flag("seeds_weights", false),

@@ -34,6 +34,7 @@ struct WorkerSetup {
   RecordingSource recording;           // The recording, if cases come from one.
   int parent = 0;                      // The supervisor's process id.
   bool allows_decompositions = false;  // The host may serve calls that no kernel takes.
+  bool tells_device_memory = false;    // Each result says how much memory of the device is in use.
 };
 
 // The counts of calls that went through a registry: bp_dispatch_statistics.

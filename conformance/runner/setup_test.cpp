@@ -27,6 +27,7 @@ WorkerSetup full_setup() {
   setup.layer_options = "trace.file=\xfe";
   setup.case_options = {.canary_bytes = 1 << 20, .poison = "random"};
   setup.allows_decompositions = true;
+  setup.tells_device_memory = true;
   setup.perf = {.cache_bytes = uint64_t{1} << 40, .min_seconds = 0.25};
   setup.recording = {"/records/\xe4", true, true, UINT64_MAX};
   setup.parent = INT32_MAX;
@@ -62,6 +63,7 @@ TEST(WorkerSetups, ComeThroughTextWithEveryByte) {
   EXPECT_EQ(back.case_options.canary_bytes, given.case_options.canary_bytes);
   EXPECT_EQ(back.case_options.poison, given.case_options.poison);
   EXPECT_EQ(back.allows_decompositions, given.allows_decompositions);
+  EXPECT_EQ(back.tells_device_memory, given.tells_device_memory);
   EXPECT_EQ(back.perf.cache_bytes, given.perf.cache_bytes);
   EXPECT_EQ(back.perf.min_seconds, given.perf.min_seconds);
   EXPECT_EQ(back.recording.path, given.recording.path);

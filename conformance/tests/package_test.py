@@ -164,7 +164,17 @@ class Stress(Folder):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("verdict: STEADY", done.stdout)
         self.assertIn("51.0 C at most", done.stdout)
+        self.assertIn("device memory  not told", done.stdout)
         self.assertGreater(len(json.loads(samples.read_text())["samples"]), 16)
+
+    def test_memory_of_the_device_that_grows_is_found(self):
+        samples = pathlib.Path(self.folder.name) / "s.json"
+        done = run("stress", plugin("none"), "--case", mock_run.STREAM_CASE, "--hours", "0.0003",
+                   "--json", str(samples), "--option", "memory=leaks", "-q")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("finding: bytes of memory in use on the device grow from", done.stdout)
+        told = [sample["device_bytes"] for sample in json.loads(samples.read_text())["samples"]]
+        self.assertEqual(told, sorted(set(told)))
 
     def test_a_failure_ends_it(self):
         done = run("stress", plugin("none"), "--case", mock_run.STREAM_CASE, "--hours", "1",

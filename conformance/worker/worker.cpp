@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -184,8 +185,29 @@ class Worker {
     end["case"] = id;
     end["wall_ms"] = wall.count();
     end["dispatch"] = to_json(dispatch_counts());
+    if (setup_.tells_device_memory) {
+      if (const std::optional<uint64_t> bytes = device_bytes()) end["device_bytes"] = *bytes;
+    }
     std::fflush(nullptr);
     send(RecordType::kEnd, end);
+  }
+
+  // Returns the memory in use in all heaps of the device. Returns nothing if a heap does not tell
+  // it, as those of a lost device.
+  std::optional<uint64_t> device_bytes() const {
+    const bp_device_ops& devices = *target_->devices;
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < target_->properties->heap_count; ++i) {
+      uint64_t free_bytes = 0, total_bytes = 0;
+      const bp_status status =
+          devices.memory_info(devices.self, target_->device, i, &free_bytes, &total_bytes);
+      if (status != BP_OK) {
+        bp_error_clear();
+        return std::nullopt;
+      }
+      sum += total_bytes - std::min(free_bytes, total_bytes);
+    }
+    return sum;
   }
 
   // Returns the counts of all calls so far.

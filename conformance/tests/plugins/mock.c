@@ -38,6 +38,7 @@ static struct bp_device the_device;
 static struct bp_stream the_stream, a_stream;
 static const bp_host* the_host;
 static const char* option_stream = "";
+static const char* option_memory = "";  // "leaks": each memory_info() tells 1 MiB more in use.
 static const char* option_event = "";
 static const char* option_shutdown = "";
 static const char* option_say = "";
@@ -311,8 +312,13 @@ static bp_status synchronize_device(void* self, bp_device* device, uint64_t time
 
 static bp_status memory_info(void* self, bp_device* device, uint64_t heap_index,
                              uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
-  (void)self, (void)device, (void)heap_index, (void)out_free_bytes, (void)out_total_bytes;
-  return refuse("the mock has no memory");
+  (void)self, (void)device, (void)heap_index;
+  if (strcmp(option_memory, "leaks") != 0) return refuse("the mock has no memory");
+  static uint64_t used_bytes = 0;
+  used_bytes += 1 << 20;
+  *out_total_bytes = (uint64_t)1 << 40;
+  *out_free_bytes = *out_total_bytes - used_bytes;
+  return BP_OK;
 }
 
 static bp_status allocate(void* self, bp_device* device, const bp_allocate_desc* desc,
@@ -443,6 +449,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   the_host = request->host;
   if (load[0] == 0) load = option("load");
   option_stream = option("stream");
+  option_memory = option("memory");
   option_event = option("event");
   option_shutdown = option("shutdown");
   option_say = option("say");
