@@ -1,5 +1,6 @@
 // Cases for loading and unloading: what a plugin leaves behind, and what works after a fork.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -196,6 +197,8 @@ void fork_after_probe(const ChildTask& task) {
   if (devices.probe(devices.self, &count) != BP_OK) child_fails("probe: " + host.take_text());
   const pid_t pid = fork();
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG,
+          SIGKILL);  // It may hang in the driver for longer than its parent lives.
     bp_device* const device = instance.device(task.device);
     const std::string problem =
         device == nullptr ? "the device is gone" : use_device(instance, device, host);
@@ -203,7 +206,8 @@ void fork_after_probe(const ChildTask& task) {
     _exit(problem.empty() ? 0 : 1);
   }
   int wait_status = -1;
-  for (int i = 0; i < 1500 && waitpid(pid, &wait_status, WNOHANG) == 0; ++i) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+  while (waitpid(pid, &wait_status, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (wait_status != 0) {
