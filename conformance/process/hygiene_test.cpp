@@ -2,12 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cfenv>
+#include <chrono>
+#include <thread>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "conformance/process/processor_wait.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -66,6 +73,55 @@ TEST(ProcessState, LetsGoOfWhatWasOpenedSinceTheStart) {
   close(own);
   EXPECT_EQ(before.compare_and_restore(),
             Changes{"descriptor " + std::to_string(own) + " (/dev/null) was closed"});
+}
+
+// A child that works, or sleeps, on the first processor of this process until it is killed.
+class Child {
+ public:
+  explicit Child(bool works) : pid_(fork()) {
+    if (pid_ != 0) return;
+    cpu_set_t allowed, first;
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    CPU_ZERO(&first);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++i) {
+      if (CPU_ISSET(i, &allowed)) CPU_SET(i, &first);
+    }
+    sched_setaffinity(0, sizeof(first), &first);
+    for (volatile uint64_t i = 0;;) {
+      if (works) {
+        i = i + 1;
+      } else {
+        pause();
+      }
+    }
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// Two children share one processor, so that each of them waits for half of the time.
+TEST(ProcessorWait, CountsTheTimeOfWorkThatHasNoProcessor) {
+  const Child first(true), second(true), asleep(false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  if (seconds_without_processor(first.pid()) == 0) {
+    GTEST_SKIP() << "the system does not tell how long a thread waits for a processor";
+  }
+  EXPECT_GT(seconds_without_processor(first.pid()), 0.1);
+  EXPECT_GT(seconds_without_processor(second.pid()), 0.1);
+  const double before = seconds_without_processor(asleep.pid());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(seconds_without_processor(asleep.pid()) - before, 0.1) << "it waits for a signal";
+}
+
+TEST(ProcessorWait, IsNothingForAProcessThatDoesNotExist) {
+  EXPECT_EQ(seconds_without_processor(-1), 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "conformance/json_file.hpp"
+#include "conformance/process/processor_wait.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/usage_error.hpp"
 #include "registry/boundary/number_text.hpp"
@@ -15,6 +16,7 @@ using nlohmann::json;
 
 constexpr double kPatienceSeconds = 30;  // The time limit for steps that do not depend on the
                                          // backend.
+constexpr double kMostPatience = 9;  // A deadline is put off by at most this many times its length.
 
 std::string seconds_text(double seconds) { return short_text(seconds) + " s"; }
 
@@ -56,6 +58,32 @@ std::string hello_defect(json& hello, bool has_plugin) {
     return e.what();
   }
 }
+
+// Puts off the deadline of a case by the time in which the case was ready to run and had no
+// processor, because other work had them all. A case that waits for something else gets no more.
+class Patience {
+ public:
+  explicit Patience(pid_t worker) : worker_(worker), before_(seconds_without_processor(worker)) {}
+
+  // Returns the seconds to put the deadline off, of which there are `most` in all; 0 for no more.
+  double take(double most) {
+    constexpr double kLeast = 0.1;
+    const double due = std::min(seconds_without_processor(worker_) - before_, most) - taken_;
+    if (due < kLeast) return 0;
+    taken_ += due;
+    return due;
+  }
+
+  // Returns a part of a message about a case that was too late.
+  std::string text() const {
+    if (taken_ == 0) return "";
+    return ", without the " + seconds_text(taken_) + " in which other work had the processors";
+  }
+
+ private:
+  pid_t worker_;
+  double before_, taken_ = 0;
+};
 
 class Session {
  public:
@@ -193,14 +221,25 @@ class Session {
     bool has_begun = false;
     // Until BEGIN the worker does its own work; the deadline of the case starts at BEGIN.
     Clock::time_point limit = after(std::max(options_.timeout_seconds, kPatienceSeconds));
+    Patience patience(worker_.pid());
     for (;;) {
       Record record;
       const Waited waited = worker_.wait(limit, record);
+      if (waited == Waited::kDeadline && has_begun) {
+        const double more = patience.take(kMostPatience * seconds_of(which));
+        if (more > 0) {
+          limit = after(more);
+          continue;
+        }
+      }
       if (waited == Waited::kInterrupted) {
         interrupt();
         return Ended::kBadly;
       }
-      if (waited != Waited::kRecord) return charge_death(waited, attempt, has_begun, phase);
+      if (waited != Waited::kRecord) {
+        const std::string starved = waited == Waited::kDeadline ? patience.text() : "";
+        return charge_death(waited, attempt, has_begun, phase, starved);
+      }
       const std::string id = text_at(record.payload, "case");
       if (id != which.id) return charge_protocol(attempt, "a record for another case");
       if (record.type == RecordType::kBegin && !has_begun) {
@@ -253,9 +292,10 @@ class Session {
     return charge(attempt);
   }
 
-  Ended charge_death(Waited waited, Attempt& attempt, bool has_begun, const std::string& phase) {
+  Ended charge_death(Waited waited, Attempt& attempt, bool has_begun, const std::string& phase,
+                     const std::string& starved) {
     const bool is_last_ones = !has_begun && last_.has_value();
-    std::string where = phase.empty() ? "" : ", in phase " + phase;
+    std::string where = starved + (phase.empty() ? "" : ", in phase " + phase);
     if (is_last_ones) where = " after the end of the case";
     if (!has_begun && !last_) where = " before the first case began";
     Result result = describe_death(waited, where, seconds_of(cases_[attempt.index]));
