@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,7 +19,8 @@ struct KernelState {
   std::mutex mutex;  // Guards all members below.
   uint64_t launches = 0;
   std::thread::id first_thread;
-  std::vector<double> last;  // What the launch before has written, for stale values.
+  std::vector<double> last;          // What the launch before has written, for stale values.
+  std::deque<std::jthread> openers;  // Threads that let late work begin.
 };
 
 // One launch of a kernel that has a fault.

@@ -1,11 +1,13 @@
 // Faults of launches: the good kernel gets another frame than the caller's, or the launch has
 // another effect than the results.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "conformance/mutants/kernel_fault.hpp"
@@ -39,7 +41,7 @@ class Frame {
   }
   template <typename T>
   void set(const Member& member, T value) {
-    std::memcpy(bytes() + member.offset, &value, sizeof(T));
+    std::ranges::copy(std::as_bytes(std::span(&value, 1)), bytes() + member.offset);
   }
 
  private:
@@ -259,9 +261,6 @@ bp_status launch_on_default_stream(const FaultyLaunch& launch) {
   return good->launch(good, &other, launch.args);
 }
 
-// A callback that holds the work behind it for longer than the host takes to read a small result.
-void wait_a_little(void*, bp_status) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
-
 // Destroys a stream or an event. Work that was submitted before still completes.
 template <typename Ops>
 struct DestroyBy {
@@ -272,35 +271,96 @@ struct DestroyBy {
   }
 };
 
-// Submits the good launch to a stream of its own, behind what the caller's stream has by now. So
-// the caller's stream, and each event that is recorded there, is done before the work. A stream
-// that works during the call leaves the fault without effect.
+using OwnEvent = std::unique_ptr<bp_event, DestroyBy<bp_event_ops>>;
+using OwnStream = std::unique_ptr<bp_stream, DestroyBy<bp_stream_ops>>;
+
+// A launch whose work runs later than its stream. Two callbacks share it.
+struct LateLaunch {
+  KernelState* state = nullptr;
+  Sightings* sightings = nullptr;
+  bool can_show = false;  // The launch has results.
+  OwnEvent begin;         // The host signals it. The work waits for it.
+  std::atomic<bool> has_passed = false;
+};
+using Shared = std::shared_ptr<LateLaunch>;
+
+// Lets the work begin after the host has had the time to read a small result.
+void begin_later(const Shared& launch) {
+  constexpr size_t kMostThreads = 16;
+  const std::lock_guard lock(launch->state->mutex);
+  std::deque<std::jthread>& threads = launch->state->openers;
+  if (threads.size() == kMostThreads) threads.pop_front();
+  threads.emplace_back([launch] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const bp_event_ops& events = *launch->begin.get_deleter().ops;
+    static_cast<void>(events.signal(events.self, launch->begin.get(), BP_OK));
+  });
+}
+
+// Runs on the stream of the launch, where the work should have ended.
+void pass(void* user_data, bp_status) {
+  const std::unique_ptr<Shared> own(static_cast<Shared*>(user_data));
+  (*own)->has_passed = true;
+  begin_later(*own);
+}
+
+// Runs behind the work.
+void end_late_work(void* user_data, bp_status) {
+  const std::unique_ptr<Shared> own(static_cast<Shared*>(user_data));
+  const LateLaunch& launch = **own;
+  if (launch.has_passed && launch.can_show) {
+    std::atomic_ref(launch.sightings->changed).fetch_add(1);
+  }
+}
+
+bp_status call_back(const bp_stream_ops& streams, bp_stream* stream,
+                    bp_stream_callback_fn* callback, const Shared& launch) {
+  auto own = std::make_unique<Shared>(launch);
+  const bp_status status = streams.add_callback(streams.self, stream, callback, own.get());
+  if (status == BP_OK) static_cast<void>(own.release());
+  return status;
+}
+
+OwnEvent make_event(const FaultyLaunch& launch, bp_event_flags flags) {
+  const bp_event_ops& events = *launch.call.wrapped.events;
+  bp_event_desc desc{};
+  desc.struct_size = sizeof(desc);
+  desc.struct_type = BP_STRUCT_EVENT_DESC;
+  desc.flags = flags;
+  bp_event* event = nullptr;
+  static_cast<void>(events.create(events.self, launch.call.launch->device, &desc, &event));
+  return {event, {&events}};
+}
+
+// Submits the good launch to a stream of its own, behind what the caller's stream has by now, and
+// behind an event that is signalled when the caller's stream has passed the launch. A device
+// without such events gets a good launch.
 bp_status launch_behind_the_stream(const FaultyLaunch& launch) {
   const mutants::Wrapped& wrapped = launch.call.wrapped;
   const bp_stream_ops& streams = *wrapped.streams;
   const bp_event_ops& events = *wrapped.events;
   bp_launch late = *launch.call.launch;
   bp_stream* const stream = late.stream;
+  const OwnEvent before = make_event(launch, 0);
+  const auto shared = std::make_shared<LateLaunch>();
+  shared->state = &launch.state;
+  shared->sightings = wrapped.sightings;
+  shared->can_show = !plain_outputs(launch).empty();
+  shared->begin = make_event(launch, BP_EVENT_HOST_SIGNAL);
   // The kernel itself refuses a launch on a stream that has failed.
-  if (streams.status(streams.self, stream) != BP_OK) return launch.call.run(launch.args);
-  bp_event* event = nullptr;
-  bp_status status = events.create(events.self, late.device, nullptr, &event);
-  if (status != BP_OK) return status;
-  const std::unique_ptr<bp_event, DestroyBy<bp_event_ops>> own_event(event, {&events});
-  status = streams.create(streams.self, late.device, nullptr, &late.stream);
-  if (status != BP_OK) return status;
-  const std::unique_ptr<bp_stream, DestroyBy<bp_stream_ops>> own_stream(late.stream, {&streams});
-  status = events.record(events.self, event, stream);
-  if (status == BP_OK) status = streams.wait_event(streams.self, late.stream, event);
-  if (status == BP_OK) {
-    status = streams.add_callback(streams.self, late.stream, wait_a_little, nullptr);
+  const bool is_well = streams.status(streams.self, stream) == BP_OK;
+  if (!is_well || before == nullptr || shared->begin == nullptr ||
+      streams.create(streams.self, late.device, nullptr, &late.stream) != BP_OK) {
+    return launch.call.run(launch.args);
   }
-  if (status == BP_OK) status = wrapped.good->launch(wrapped.good, &late, launch.args);
+  const OwnStream own_stream(late.stream, {&streams});
+  bp_status status = events.record(events.self, before.get(), stream);
+  if (status == BP_OK) status = streams.wait_event(streams.self, late.stream, before.get());
   if (status != BP_OK) return status;
-  uint32_t is_done = 1;
-  const bool is_known = streams.query(streams.self, late.stream, &is_done) == BP_OK;
-  if (is_known && is_done == 0 && !plain_outputs(launch).empty()) launch.note_change();
-  return BP_OK;
+  status = call_back(streams, stream, pass, shared);
+  if (status == BP_OK) status = streams.wait_event(streams.self, late.stream, shared->begin.get());
+  if (status == BP_OK) status = wrapped.good->launch(wrapped.good, &late, launch.args);
+  return status == BP_OK ? call_back(streams, late.stream, end_late_work, shared) : status;
 }
 
 }  // namespace
