@@ -177,7 +177,10 @@ double norm_bound(const NormRow& row, double x, double gamma, double beta, doubl
   const double relative = 0.5 * variance_error(row, dtype) + 8 * u;
   const double centered =
       norm_mean_bound(row, dtype) + u * std::fabs(x) + std::fabs(x - row.mean) * relative;
-  return std::fabs(gamma) * row.rstd * centered + 3 * u * (std::fabs(r) + std::fabs(beta));
+  // The normalized number is rounded before it is scaled, by half a subnormal if it is one.
+  const double subnormal = 0.5 * float_format(dtype)->smallest_subnormal();
+  return std::fabs(gamma) * (row.rstd * centered + subnormal) +
+         3 * u * (std::fabs(r) + std::fabs(beta));
 }
 
 AttentionBounds attention_bounds(std::span<const double> scores,
