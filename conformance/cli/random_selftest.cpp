@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -76,8 +77,27 @@ std::vector<std::string> groups_of(const std::string& table) {
   return groups;
 }
 
+// Most faults of kernels read and write tensors through the host, and so wait for the stream of the
+// launch. This is not their fault, and must not count as found.
+bool waits_for_its_stream(const Fault& fault) {
+  constexpr std::string_view kOthers[] = {"skipped",   "refused",  "device_leak",
+                                          "host_leak", "blocking", "wrong_stream"};
+  return !fault.is_of_table() && std::ranges::find(kOthers, fault.kind) == std::end(kOthers);
+}
+
+// Returns whether the case launches while it holds the stream.
+bool holds_streams(const Case& which) {
+  constexpr std::string_view kSentences[] = {"kernel.launches_in_flight_keep_apart.",
+                                             "kernel.launch_waits_for_nothing.",
+                                             "kernel.launch_allocates_no_device_memory."};
+  return std::ranges::any_of(kSentences, [&](auto each) { return which.id.starts_with(each); });
+}
+
 bool is_met_by(const Fault& fault, const Case& which) {
-  if (!fault.is_of_table()) return which.op == faults::find_op(fault.subject)->id;
+  if (!fault.is_of_table()) {
+    return which.op == faults::find_op(fault.subject)->id &&
+           !(waits_for_its_stream(fault) && holds_streams(which));
+  }
   const std::vector<std::string> groups =
       groups_of(fault.subject.substr(0, fault.subject.find('.')));
   return std::ranges::any_of(groups, [&](const std::string& g) { return which.id.starts_with(g); });
@@ -95,6 +115,7 @@ class Findings {
     if (count_of(result.outcome) != Count::kFailed) return true;
     const std::string cause =
         result.cause.empty() ? std::string(outcome_name(result.outcome)) : result.cause;
+    if (cause == "blocks" && waits_for_its_stream(trial_.fault)) return true;
     if (trial_.failed++ == 0) {
       trial_.killer = cases_[attempt.index].id;
       trial_.message = result.message;

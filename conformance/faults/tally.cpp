@@ -42,6 +42,7 @@ std::string_view more_causes(const Fault& fault) {
   if (fault.when == "offset") return "offset";
   if (fault.when == "strided" || fault.when == "broadcast") return "stride broadcast";
   if (fault.when == "odd") return "tail";
+  if (fault.when == "other_thread") return "thread nondeterministic";
   if (fault.when == "second" || fault.when == "third") return "nondeterministic";
   const std::string_view place = fault.place;
   const bool is_tail =
