@@ -96,6 +96,8 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
     cases.push_back(make_large_entry(std::move(call), group));
   }
   add_rows_by_rule(rows);
+  add_smoke_sample(rows);
+  add_wait_rule(cases, rows, group);
   add_buffer_cases(cases, rows);
   for (OpCase& row : rows) {
     const Tier tier = row.is_smoke ? Tier::kSmoke : Tier::kQuick;

@@ -180,12 +180,12 @@ void GuardedTensor::upload() {
              "copy_from_host");
 }
 
-void GuardedTensor::download() {
+void GuardedTensor::download(bp_stream* reader) {
   const bp_allocator_ops& memory = *place_.target->allocator;
   const bp_buffer_ref whole{buffer_, 0, image_.size()};
   result_.resize(image_.size());
-  require_ok(memory.copy_to_host(memory.self, place_.stream, result_.data(), &whole,
-                                 BP_BORROW_DURING_CALL, UINT64_MAX),
+  require_ok(memory.copy_to_host(memory.self, reader == nullptr ? place_.stream : reader,
+                                 result_.data(), &whole, BP_BORROW_DURING_CALL, UINT64_MAX),
              "copy_to_host");
 }
 

@@ -81,8 +81,9 @@ class GuardedTensor {
   void set_elements(const std::vector<DoubleDouble>& values);
   void poison_elements(Poison poison);
 
+  // Copy the image to the device, and the buffer back. NULL stands for the stream of the place.
   void upload();
-  void download();
+  void download(bp_stream* reader = nullptr);
 
   // Returns an element after download(). `index` is its row-major number.
   DoubleDouble element(int64_t index) const;

@@ -155,8 +155,8 @@ void Call::prepare(Poison poison, Surroundings around) {
   for (const Slot& slot : slots_) slot.memory->upload();
 }
 
-void Call::finish() {
-  for (const Slot& slot : slots_) slot.memory->download();
+void Call::finish(bp_stream* reader) {
+  for (const Slot& slot : slots_) slot.memory->download(reader);
 }
 
 bool Call::is_untouched() const {

@@ -56,7 +56,7 @@ class Call {
 
   // Uploads the inputs and poisoned outputs, with this pattern outside of the elements.
   void prepare(Poison poison, Surroundings around = Surroundings::kNan);
-  void finish();
+  void finish(bp_stream* reader = nullptr);
   void look(bool is_first, Observation& seen) const;
   bool is_untouched() const;  // Returns whether no byte at all has changed.
 

@@ -136,11 +136,19 @@ OpCase with_ordinary_values(OpCase op_case, bool& out_has_changed) {
   return op_case;
 }
 
+// Only then can the thread be the cause, because the second launch alone has its own.
+bool differs_between_launches(const Observation& seen) {
+  return std::ranges::any_of(seen.outputs, [](const OutputView& o) { return !o.is_repeatable; });
+}
+
 // Returns the cause if it is a place, which variants of the call without one property show; else
 // "".
 std::string place_cause(Context& t, const OpCase& op_case, const CallData& data,
                         const Observation& seen) {
   Variant variant;
+  variant.has_threads = false;
+  if (differs_between_launches(seen) && passes(t, op_case, data, variant)) return "thread";
+  variant.has_threads = true;
   variant.has_offsets = false;
   if (passes(t, op_case, data, variant)) return "offset";
   variant.has_offsets = true;

@@ -20,9 +20,9 @@ Observation observe_native(Context& t, const OpCase& op_case, const CallData& da
                            const Variant& variant = {});
 
 // Finds the cause of a failure. It runs the case again with one property removed after the other:
-// if the case then passes, that property is the cause. Returns "offset", "broadcast", "stride" or
-// "tail", "intermittent" if the same call passes when it is launched again, or the cause of
-// `verdict`.
+// if the case then passes, that property is the cause. Returns "thread", "offset", "broadcast",
+// "stride" or "tail", "intermittent" if the same call passes when it is launched again, or the
+// cause of `verdict`.
 std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
                      const Observation& seen, const Verdict& verdict);
 

@@ -94,6 +94,11 @@ bp_status Flight::launch() const {
   return kernel_->launch(kernel_, &launch, words_.data());
 }
 
+bool Flight::has_changed(bp_stream* reader) {
+  call_.finish(reader);
+  return !call_.is_untouched();
+}
+
 Verdict Flight::land(bp_status status, const std::string& text) {
   const auto failed = [&](const char* what, bp_status with, const std::string& why) {
     t_.fail({case_.id() + ": " + what + bp_status_name(with) + ": " + why, "launch", "KERNEL-8"});

@@ -60,6 +60,10 @@ class Flight {
   // Submits the call to the stream. It may run on any thread; the caller reads the error text.
   bp_status launch() const;
 
+  // Reads the memory of the call through another stream, and returns whether it has changed since
+  // prepare(). The stream of the call must be held.
+  bool has_changed(bp_stream* reader);
+
   // Waits for the work, and judges it. `status` and `text` are what launch() gave.
   Verdict land(bp_status status, const std::string& text);
 

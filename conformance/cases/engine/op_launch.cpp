@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "conformance/cases/engine/launch_watch.hpp"
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_flight.hpp"
 #include "conformance/cases/engine/op_workspace.hpp"
-#include "conformance/cases/fixtures/resources.hpp"
 #include "conformance/required_layouts.hpp"
 
 namespace bp::conformance {
@@ -42,14 +42,16 @@ void wait(Context& t, bp_stream* stream, Observation& seen) {
 // Calls submit(bp_launch) with a workspace that has its own canaries, and waits for the work.
 template <typename Submit>
 bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t workspace_bytes,
-                         Poison poison, Observation& seen, Submit&& submit) {
+                         Poison poison, Observation& seen, Submit&& submit, How how = {}) {
   Workspace workspace(place_in, workspace_bytes);
   workspace.poison(poison);
   const bp_launch launch{
       .device = t.target().device, .stream = place_in.stream, .workspace = workspace.ref()};
+  how.begin(t, place_in.stream);
   const bp_status status = submit(launch);
   if (status != BP_OK) return status;
   wait(t, place_in.stream, seen);
+  how.end();
   workspace.look(seen);
   return BP_OK;
 }
@@ -57,68 +59,31 @@ bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t works
 // Launches a kernel of the backend directly.
 bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
                         const MemoryPlace& place_in, Poison poison, bp_launch_flags flags,
-                        Observation& seen) {
+                        Observation& seen, How how = {}) {
   const std::vector<uint64_t> words = frame.fitted(kernel.args_size_bytes);
   WorkspaceBytes bytes;
   const bp_status status = ask_for_workspace(kernel, t.target().device, flags, words.data(), bytes);
   if (status != BP_OK) return status;
-  return submit_guarded(t, place_in, bytes.required, poison, seen, [&](bp_launch launch) {
+  const auto submit = [&](bp_launch launch) {
     launch.flags = flags;
-    return kernel.launch(&kernel, &launch, words.data());
-  });
+    return launch_from(t, how.from, seen.status_text,
+                       [&] { return kernel.launch(&kernel, &launch, words.data()); });
+  };
+  return submit_guarded(t, place_in, bytes.required, poison, seen, submit, how);
 }
 
 // Launches a kernel of the host, or one for which the host converts tensors to layouts.
 bp_status launch_by_host(Context& t, const bp_kernel& kernel, const Frame& frame, bp_stream* stream,
-                         bp_launch_flags flags, Observation& seen) {
-  const bp_status status = bp_kernel_launch(&t.target(), stream, flags, &kernel, frame.data());
+                         bp_launch_flags flags, Observation& seen, How how = {}) {
+  how.begin(t, stream);
+  const bp_status status = launch_from(t, how.from, seen.status_text, [&] {
+    return bp_kernel_launch(&t.target(), stream, flags, &kernel, frame.data());
+  });
   if (status != BP_OK) return status;
   wait(t, stream, seen);
+  how.end();
   return BP_OK;
 }
-
-// Finds what each launch of a call leaves behind: host memory, or memory of the device. Only what
-// every launch leaves counts, because a first one may make what later ones use.
-class LeakWatch {
- public:
-  explicit LeakWatch(Context& t) : t_(t), counts_host_(!has_layers(t)) {}
-
-  void begin() {
-    host_ = heap_bytes_in_use();
-    device_ = free_device_bytes(t_);
-  }
-  // The workspace was freed in the order of `stream`, which may be later than it was used.
-  void end(bp_stream* stream) {
-    const bp_stream_ops& streams = *t_.target().streams;
-    t_.require_ok(streams.synchronize(streams.self, stream, kTimeoutNs), "synchronize");
-    const uint64_t device = free_device_bytes(t_);
-    const int64_t host = counts_host_ ? heap_bytes_in_use() - host_ : 0;
-    least_host_ = std::min(least_host_, host);
-    least_device_ = std::min(least_device_, device_ - std::min(device_, device));
-  }
-  bool is_suspect() const { return least_host_ >= kLeastBytes || least_device_ > 0; }
-
-  // Adds a finding if each launch since the construction has left something.
-  void tell() const {
-    if (least_host_ >= kLeastBytes) {
-      add(std::to_string(least_host_) + " bytes of host memory");
-    } else if (least_device_ > 0 && shows_allocations(t_)) {
-      add(std::to_string(least_device_) + " bytes of device memory");
-    }
-  }
-
- private:
-  void add(const std::string& what) const {
-    t_.add({"each launch left at least " + what + " behind", "leak", "KERNEL-9"});
-  }
-
-  static constexpr int64_t kLeastBytes = 8;
-
-  Context& t_;
-  const bool counts_host_;
-  int64_t host_ = 0, least_host_ = INT64_MAX;
-  uint64_t device_ = 0, least_device_ = UINT64_MAX;
-};
 
 Poison first_poison(const Context& t) {
   if (t.options().poison == "ff") return Poison::kOnes;
@@ -138,35 +103,37 @@ std::optional<bp_numerics> numerics_of_parts(const bp_target& target) {
 }
 
 // Launches over two kinds of poison, so that an unwritten element shows, and between two patterns,
-// so that a result that depends on memory outside the elements shows.
+// so that a result that depends on memory outside the elements shows. The second launch comes from
+// another thread, so that a result that depends on state of a thread shows.
 Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice, bp_stream* stream,
-                         bool has_acc_operands = false) {
+                         const Variant& variant) {
   Observation seen;
   seen.kernel = choice.kernel;
   seen.source = choice.source;
   if (choice.source == BP_KERNEL_DECOMPOSED) seen.of_parts = numerics_of_parts(t.target());
   const bool is_native = choice.source == BP_KERNEL_NATIVE;
   const bool takes_scalars = (choice.kernel->flags & BP_KERNEL_TAKES_SCALAR) != 0;
-  if (is_native && (has_acc_operands || !takes_scalars)) {
+  if (is_native && (variant.has_acc_operands || !takes_scalars)) {
     call.materialize_scalars(choice.kernel->flags);
   }
   const bool is_direct = is_native && !requires_layouts(*choice.kernel);
   const Poison first = first_poison(t);
   LeakWatch watch(t);
-  const auto launch = [&](Poison poison) {
-    watch.begin();
+  const auto launch = [&](Poison poison, From from) {
+    const How how{from, &watch};
     seen.launch_status =
-        is_direct ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
-                  : launch_by_host(t, *choice.kernel, call.frame(), stream, 0, seen);
-    if (seen.launch_status == BP_OK) watch.end(call.place_in().stream);
+        is_direct
+            ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen, how)
+            : launch_by_host(t, *choice.kernel, call.frame(), stream, 0, seen, how);
   };
   const Poison poisons[] = {first, first == Poison::kOnes ? Poison::kNan : Poison::kOnes};
   for (const Poison poison : poisons) {
     call.prepare(poison, poison == first ? Surroundings::kNan : Surroundings::kLow);
     t.progress(poison == first ? "launch 1" : "launch 2");
-    launch(poison);
+    const bool is_second = poison != first && variant.has_threads;
+    launch(poison, is_second ? From::kNewThread : From::kThisThread);
     if (seen.launch_status != BP_OK) {
-      seen.status_text = bp_error_text();
+      if (seen.status_text.empty()) seen.status_text = bp_error_text();
       bp_error_clear();
       return seen;
     }
@@ -174,13 +141,12 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
     call.finish();
     call.look(poison == first, seen);
   }
-  // The allocator of the process keeps freed memory for each thread, up to a limit. A leak goes on.
-  constexpr int kMoreLaunches = 500;
-  for (int i = 0; i < kMoreLaunches && is_direct && watch.is_suspect(); ++i) {
-    launch(first);
-    if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) return seen;
+  if (is_direct && watch.is_suspect()) {
+    look_for_leak(watch, *choice.kernel, [&](From from) {
+      launch(first, from);
+      return seen.launch_status == BP_OK && seen.stream_status == BP_OK;
+    });
   }
-  if (is_direct && watch.is_suspect()) watch.tell();
   return seen;
 }
 
@@ -332,7 +298,7 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
   if (choice.source != BP_KERNEL_NATIVE) {
     t.detail(kWhyFallback, explanation(t, op_case, call.frame()));
   }
-  return launch_twice(t, call, choice, stream.get(), variant.has_acc_operands);
+  return launch_twice(t, call, choice, stream.get(), variant);
 }
 
 std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const CallData& data) {
@@ -351,7 +317,7 @@ std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const 
         "/" + std::string(kernel.name) + ": " + (reason == nullptr ? "" : reason);
     if (reason == nullptr || lines.find(line) == std::string::npos) continue;
     Refused refused{kernel.name, reason, {}};
-    refused.seen = launch_twice(t, call, {&kernel, BP_KERNEL_NATIVE, 0}, stream.get());
+    refused.seen = launch_twice(t, call, {&kernel, BP_KERNEL_NATIVE, 0}, stream.get(), {});
     return refused;
   }
   return std::nullopt;

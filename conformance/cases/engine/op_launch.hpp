@@ -23,6 +23,7 @@ struct Variant {
   bool has_acc_operands =
       false;  // Inline operands are tensors, in acc(x) if the kernel takes that.
   bool has_ignorable_links = false;  // Each tensor has a chain of links that nobody knows.
+  bool has_threads = true;           // If false, both launches come from one thread.
   Edge edge = Edge::kNone;  // The side where tensors and workspace meet pages without access.
 };
 

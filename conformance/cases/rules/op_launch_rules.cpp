@@ -1,15 +1,11 @@
-// Cases for what launch() may not do: wait for the device, compile, allocate device memory, or
-// leave something behind. There is one case of each kind for every op.
-#include <time.h>
-
+// Cases for what launch() may not do: allocate device memory, or leave something behind. There is
+// one case of each kind for every op.
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <set>
-#include <thread>
 
+#include "conformance/cases/engine/launch_watch.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/engine/op_flight.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
@@ -18,110 +14,6 @@
 
 namespace bp::conformance {
 namespace {
-
-// ---- Waiting and compiling --------------------------------------------------------------------
-
-// A launch needs microseconds of a processor; a compiler needs many milliseconds.
-constexpr double kSlowSeconds = 0.05;
-constexpr double kSlowRatio = 10;
-constexpr std::chrono::seconds kPatience{5};
-
-// Lets a stream go if nobody has called done() after kPatience, so that a launch that waits for the
-// device ends.
-class Watch {
- public:
-  Watch(Context& t, bp_stream* stream) : gate_(t) {
-    gate_.hold(stream);
-    thread_ = std::thread([this] {
-      std::unique_lock lock(mutex_);
-      is_late_ = !changed_.wait_for(lock, kPatience, [this] { return is_done_; });
-      if (is_late_) gate_.open();
-    });
-  }
-  ~Watch() { done(); }
-  Watch(const Watch&) = delete;
-
-  // Returns whether the time had passed. The stream goes on.
-  bool done() {
-    if (!thread_.joinable()) return is_late_;
-    {
-      const std::lock_guard lock(mutex_);
-      is_done_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-    return is_late_;
-  }
-  void open() {
-    if (!is_late_) gate_.open();
-  }
-
- private:
-  Gate gate_;
-  std::mutex mutex_;  // Guards is_done_ and is_late_.
-  std::condition_variable changed_;
-  bool is_done_ = false, is_late_ = false;
-  std::thread thread_;
-};
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// One launch as the host makes it, and the time of a processor that it took on this thread.
-struct Timed {
-  double seconds = 0;
-  bp_status status = BP_OK;
-};
-Timed launch_as_host(Context& t, const Flight& flight) {
-  const bp_kernel& kernel = *flight.kernel();
-  bp_device* const device = t.target().device;
-  const double start = thread_seconds();
-  Timed timed;
-  if (kernel.supports != nullptr) {
-    static_cast<void>(kernel.supports(&kernel, device, 0, flight.frame()));
-  }
-  WorkspaceBytes bytes;
-  timed.status = ask_for_workspace(kernel, device, 0, flight.frame(), bytes);
-  if (timed.status == BP_OK) timed.status = flight.launch();
-  timed.seconds = thread_seconds() - start;
-  return timed;
-}
-
-// Judges the result of several launches, unless each of them reads what the one before wrote.
-void require_right(Context& t, const OpCase& row, const Verdict& verdict) {
-  const bool accumulates = std::ranges::any_of(
-      row.tensors, [](const TensorArgument& argument) { return argument.role == Role::kInOut; });
-  if (accumulates || verdict.is_right()) return;
-  t.fail({row.id() + ": " + verdict.message, verdict.cause, "KERNEL-8"});
-}
-
-// Returns false if the backend has no kernel for the call that the suite can launch itself.
-bool check_wait(Context& t, const OpCase& row) {
-  Flight flight(t, row, CallData(row, t.seed()));
-  if (flight.kernel() == nullptr || !flight.is_direct()) return false;
-  flight.prepare(Poison::kNan);
-  finish(t, flight.stream());
-  Watch watch(t, flight.stream());
-  const Timed first = launch_as_host(t, flight);
-  const std::string text = first.status == BP_OK ? "" : bp_error_text();
-  const Timed second = first.status == BP_OK ? launch_as_host(t, flight) : first;
-  const bool was_late = watch.done();
-  watch.open();
-  require_right(t, row, flight.land(second.status, text));
-  if (first.seconds > kSlowSeconds && first.seconds > kSlowRatio * second.seconds) {
-    // Only the time says so, and other cases may have launched the kernel before.
-    t.quality_warning(row.id() + ": the first launch took " + std::to_string(1e3 * first.seconds) +
-                      " ms of a processor and the second " + std::to_string(1e3 * second.seconds) +
-                      " ms, as if the first had compiled ([KERNEL-3])");
-  } else if (was_late) {
-    t.add({row.id() + ": launch() did not return while its stream waited for an event", "blocks",
-           "KERNEL-3"});
-  }
-  return true;
-}
 
 // Calls check(row) for the first row of each dtype for which it returns true.
 template <typename Check>
@@ -136,10 +28,6 @@ void for_each_dtype(Context& t, const OpCases& rows, size_t most, Check check) {
     t.not_supported("the backend has no kernel for these calls that takes tensors by strides");
   }
   t.metric("calls", static_cast<double>(seen.size()));
-}
-
-void launch_waits_for_nothing(Context& t, const OpCases& rows) {
-  for_each_dtype(t, rows, SIZE_MAX, [&](const OpCase& row) { return check_wait(t, row); });
 }
 
 // ---- Device memory ----------------------------------------------------------------------------
@@ -163,18 +51,6 @@ uint64_t bytes_taken(Context& t, Flight& flight, bool can_hold) {
   if (gate != nullptr) gate->open();
   static_cast<void>(flight.land(status, text));
   return before - std::min(before, after);
-}
-
-bool can_hold_streams(Context& t) {
-  const bp_event_ops& events = *t.target().events;
-  const bp_event_desc desc{.struct_size = sizeof(desc),
-                           .struct_type = BP_STRUCT_EVENT_DESC,
-                           .flags = BP_EVENT_HOST_SIGNAL};
-  bp_event* event = nullptr;
-  const bp_status status = events.create(events.self, t.target().device, &desc, &event);
-  bp_error_clear();
-  if (status == BP_OK) static_cast<void>(events.destroy(events.self, event));
-  return status == BP_OK;
 }
 
 // Other processes use a device too, so only memory that is taken each time counts. The first
@@ -282,9 +158,15 @@ void launches_leave_nothing(Context& t, const OpCases& rows) {
 
 }  // namespace
 
+void require_right(Context& t, const OpCase& row, const Verdict& verdict) {
+  const bool accumulates = std::ranges::any_of(row.tensors, [](const TensorArgument& argument) {
+    return argument.role == Role::kInOut || !argument.alias.empty();
+  });
+  if (accumulates || verdict.is_right()) return;
+  t.fail({row.id() + ": " + verdict.message, verdict.cause, "KERNEL-8"});
+}
+
 void add_launch_rules(std::vector<Case>& cases, const OpCases& rows, const char* group) {
-  add_promise(cases, rows, group,
-              {"launch_waits_for_nothing", {"KERNEL-3"}, launch_waits_for_nothing});
   add_promise(
       cases, rows, group,
       {"launch_allocates_no_device_memory", {"KERNEL-1"}, launch_allocates_no_device_memory});

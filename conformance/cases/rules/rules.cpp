@@ -169,18 +169,22 @@ void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* grou
     if (++taken[std::to_string(row.op) + " " + row.dtype] > kRowsPerDtype) continue;
     by_op[row.op].push_back(row);
   }
-  for (auto& [op, chosen] : by_op) {
-    Case entry;
-    entry.id = "kernel." + std::string(promise.sentence) + "." + std::string(op_info(op).name);
-    entry.tags = promise.tags;
-    entry.tier = promise.tier;
-    entry.group = group;
-    entry.op = op;
-    entry.dtype = chosen.front().dtype;
-    const auto shared = std::make_shared<const OpCases>(std::move(chosen));
-    entry.run = [shared, check = promise.check](Context& t) { check(t, *shared); };
-    cases.push_back(std::move(entry));
-  }
+  for (auto& [op, chosen] : by_op) add_promise_case(cases, std::move(chosen), group, promise);
+}
+
+void add_promise_case(std::vector<Case>& cases, OpCases rows, const char* group,
+                      const Promise& promise) {
+  const uint32_t op = rows.front().op;
+  Case entry;
+  entry.id = "kernel." + std::string(promise.sentence) + "." + std::string(op_info(op).name);
+  entry.tags = promise.tags;
+  entry.tier = promise.tier;
+  entry.group = group;
+  entry.op = op;
+  entry.dtype = rows.front().dtype;
+  const auto shared = std::make_shared<const OpCases>(std::move(rows));
+  entry.run = [shared, check = promise.check](Context& t) { check(t, *shared); };
+  cases.push_back(std::move(entry));
 }
 
 }  // namespace bp::conformance

@@ -11,6 +11,7 @@
 
 #include "conformance/case.hpp"
 #include "conformance/cases/engine/op_facts.hpp"
+#include "conformance/cases/engine/op_judge.hpp"
 
 namespace bp::conformance {
 
@@ -40,6 +41,13 @@ void add_index_rows(RowList& rows, const Group& group);  // Adds rows with i32 i
 
 // Appends the rows of all rules to those of a family.
 void add_rows_by_rule(OpCases& rows);
+
+// Puts rows of the dtypes that tier smoke does not have yet at this tier.
+void add_smoke_sample(OpCases& rows);
+
+// Returns the rows of right calls that together show the most layouts, attributes and kinds of
+// shapes; at most `most_rows`.
+std::vector<const OpCase*> most_telling(const Group& group, size_t most_rows);
 
 // ---- What the rules ask of a row ---------------------------------------------------------------
 
@@ -74,6 +82,13 @@ struct Promise {
 void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* group,
                  const Promise& promise);
 
+// Adds the case of a promise for the op of `rows`, over these rows.
+void add_promise_case(std::vector<Case>& cases, OpCases rows, const char* group,
+                      const Promise& promise);
+
+// Judges the result of several launches of one call, unless each reads what the one before wrote.
+void require_right(Context& t, const OpCase& row, const Verdict& verdict);
+
 // Adds the cases about the kernels of each op in `rows`: their answers to unknown flags and to
 // tensors without memory.
 void add_kernel_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
@@ -87,12 +102,15 @@ void add_edge_rule(std::vector<Case>& cases, const OpCases& rows, const char* gr
 // Adds the cases for each op in `rows` about launches beside each other.
 void add_flight_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
-// Adds the cases for each op in `rows` about what launch() may not do: wait, compile, allocate and
-// leave something behind.
+// Adds the cases for each op in `rows` about what launch() may not do: allocate and leave something
+// behind.
 void add_launch_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
 // Adds a case for each op in `rows` about the workspace of launches.
 void add_workspace_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
+
+// Adds a case for each op in `rows` about launches while their stream waits.
+void add_wait_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
 // Adds a case for each op in `rows` about captured launches.
 void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
