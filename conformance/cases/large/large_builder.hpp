@@ -29,10 +29,9 @@ class Builder {
   uint32_t op() const { return model_.op; }
   bp_dtype dtype() const { return dtype_; }
 
-  // Begins a call. Only f32 has calls at tier smoke: other dtypes have them at tier quick.
+  // Begins a call.
   Builder& start(const std::string& what, Tier tier) {
-    const Tier own = dtype_ == BP_F32 || tier == Tier::kFull ? tier : Tier::kQuick;
-    calls_.push_back(start_large(model_, what, own));
+    calls_.push_back(start_large(model_, what, tier));
     return *this;
   }
   Builder& in(std::string_view name, const Shape& period, const Shape& large, Fill fill = kRandom,

@@ -6,14 +6,18 @@
 #include <stdexcept>
 
 #include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/engine/launch_watch.hpp"
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/large/repeated_tensor.hpp"
+#include "conformance/required_layouts.hpp"
 #include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
+// Calls up to this size are launched again and again.
+constexpr uint64_t kMostWatchedBytes = uint64_t{1} << 21;
 constexpr uint64_t kHugeBytes = uint64_t{1} << 30;
 // Level S of the suite ends at tensors of this size.
 constexpr uint64_t kLevelBytes = uint64_t{1} << 31;
@@ -75,6 +79,10 @@ class Run {
     t_.progress("verify");
     judge(kernel);
     if ((call_.flags & BP_LAUNCH_DETERMINISTIC) != 0) check_repetition(kernel);
+    t_.progress("launch again");
+    if (conformance::bytes_of(call_) > kMostWatchedBytes) return;
+    check_leaks(kernel);
+    check_wait(kernel);
   }
 
  private:
@@ -133,6 +141,59 @@ class Run {
     bp_error_clear();
     t_.fail({std::string("the stream failed: ") + bp_status_name(end) + ": " + text,
              "stream_failure", "KERNEL-8"});
+  }
+
+  // Large calls are where kernels begin to use memory and threads of their own.
+  void check_leaks(const bp_kernel& kernel) {
+    LeakWatch watch(t_);
+    std::string text;
+    const auto launch_watched = [&](From from) {
+      const How how{from, &watch};
+      how.begin(t_, stream_.get());
+      const bp_status status = launch_from(t_, from, text, [&] {
+        return bp_kernel_launch(&t_.target(), stream_.get(), call_.flags, &kernel, frame_.data());
+      });
+      if (status != BP_OK || !ends_well()) return false;
+      how.end();
+      return true;
+    };
+    for (int i = 0; i < 2; ++i) {
+      if (!launch_watched(From::kNewThread)) return;
+    }
+    if (watch.is_suspect()) look_for_leak(watch, kernel, launch_watched);
+  }
+
+  // Launches while the stream waits. Only a kernel that needs nothing of the host is launched, so
+  // that the host does not wait either.
+  void check_wait(const bp_kernel& kernel) {
+    const bool has_scalar = std::ranges::any_of(call_.period.attributes, [](const Attribute& a) {
+      return std::holds_alternative<bp_scalar>(a.value);
+    });
+    const bool takes_scalar = (kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0;
+    if (requires_layouts(kernel) || !can_hold_streams(t_) || (has_scalar && !takes_scalar)) return;
+    const std::vector<uint64_t> words = frame_.fitted(kernel.args_size_bytes);
+    uint64_t required = 0, preferred = 0;
+    if (kernel.workspace_size != nullptr) {
+      t_.require_ok(kernel.workspace_size(&kernel, t_.target().device, call_.flags, words.data(),
+                                          &required, &preferred),
+                    "workspace_size");
+    }
+    if (required != 0) return;
+    const bp_launch launch{
+        .device = t_.target().device, .stream = stream_.get(), .flags = call_.flags};
+    HeldStream held(t_, stream_.get());
+    const bp_status status = kernel.launch(&kernel, &launch, words.data());
+    const bool was_late = held.done();
+    held.open();
+    if (status != BP_OK || !ends_well() || !was_late) return;
+    t_.add({"launch() did not return while its stream waited for an event", "blocks", "KERNEL-3"});
+  }
+
+  bool ends_well() const {
+    const bp_stream_ops& streams = *t_.target().streams;
+    const bool is_well = streams.synchronize(streams.self, stream_.get(), UINT64_MAX) == BP_OK;
+    bp_error_clear();
+    return is_well;
   }
 
   // Launches again over new poison and compares the bits.

@@ -11,6 +11,7 @@ namespace bp::conformance {
 namespace {
 
 constexpr int64_t kPeriod = 1031;
+constexpr int64_t kAbove16 = (int64_t{1} << 16) + 29;
 constexpr int64_t kAbove20 = (int64_t{1} << 20) + 13;
 constexpr int64_t kAbove24 = (int64_t{1} << 24) + 7;
 constexpr int64_t kAbove31 = (int64_t{1} << 31) + 11;
@@ -85,6 +86,10 @@ void add_large_elements(const OpCases& rows, std::vector<LargeCall>& calls) {
     LargeCall call = grown(row, {kPeriod}, {kAbove20}, is_f32 ? Tier::kSmoke : Tier::kQuick);
     if (!seen.insert(call.period.id()).second) continue;
     calls.push_back(std::move(call));
+    if (!is_f32) {
+      calls.push_back(grown(row, {kPeriod}, {kAbove16}, Tier::kSmoke));
+      calls.back().period.fill = "medium";
+    }
     calls.push_back(grown(row, {kPeriod}, {kAbove24}, Tier::kFull));
     add_huge(row, calls);
     if (is_f32 && has_planes.insert(row.op).second) add_planes(row, calls);

@@ -12,8 +12,8 @@ namespace bp::conformance {
 // from them.
 std::vector<LargeCall> large_calls(const OpCases& rows);
 
-// Returns calls with launch flags: for each op one with BP_LAUNCH_DETERMINISTIC, and for products
-// one with BP_LAUNCH_STRICT_F32. They have the size of their rows.
+// Returns calls with launch flags: for each op and dtype one with BP_LAUNCH_DETERMINISTIC, and for
+// products one with BP_LAUNCH_STRICT_F32. They have the size of their rows.
 std::vector<LargeCall> flagged_calls(const OpCases& rows);
 
 // Returns a call with the op, the oracle and the derived inputs of a row, and without arguments.
