@@ -233,7 +233,17 @@ void drop_sharing(Runtime& r) {
   r.bent.events.import_event = nullptr;
 }
 
-void drop_peers(Runtime& r) { r.bent.allocator.copy_peer = nullptr; }
+bp_status no_direct_peer(void* self, bp_device* device, bp_device* peer, bp_peer_info* out_info) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const bp_status status = good.peer_info(good.self, device, peer, out_info);
+  if (status == BP_OK) out_info->is_direct = 0;
+  return status;
+}
+
+void drop_peers(Runtime& r) {
+  r.bent.allocator.copy_peer = nullptr;
+  r.bent.allocator.peer_info = no_direct_peer;
+}
 
 void drop_native_streams(Runtime& r) {
   r.bent.streams.wrap_native = nullptr;
