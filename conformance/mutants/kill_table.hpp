@@ -72,7 +72,8 @@ inline constexpr KillRow kKillTable[] = {
     {"76", "minimum with the element behind", "op.minimum.i32.*", "*", "values", true},
     {"77", "workspace begins at 512 bytes", "op.relu.f32.*", "*", "canary", true},
     {"79", "trusts what its workspace holds", BP_WORKSPACE, "*", "values", true, "KERNEL-8"},
-    {"79_size", "asks for less workspace later", BP_WORKSPACE, "*", "workspace", true, "KERNEL-8"},
+    {"79_size", "asks for less workspace later", BP_WORKSPACE, "*", "workspace", true, "KERNEL-15"},
+    {"79_bare", "asks for less without buffers", BP_WORKSPACE, "*", "workspace", true, "KERNEL-15"},
     {"packed", "first element in the high bits", "op.quantize.u4.*", "*", "values", true},
     {"packed:rest", "bits of no element are cleared", "op.quantize.u4.*", "*", "canary", true},
 };

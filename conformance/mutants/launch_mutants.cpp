@@ -193,25 +193,42 @@ bp_status trust_workspace(const Call& call, std::string_view, const void* args) 
   return memory.copy_from_host(memory.self, stream, &place, &kMark, BP_BORROW_DURING_CALL);
 }
 
-// 79_size: needs less workspace from the third question on. What it asked for before is enough.
-bp_status answer_less(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                      const void* args, uint64_t* out_required_bytes,
-                      uint64_t* out_preferred_bytes) {
-  const auto& wrapped = *static_cast<const Wrapped*>(self->state);
+// Asks the good kernel for its workspace, and adds `more` to it.
+bp_status ask_for_more(const Wrapped& wrapped, bp_device* device, bp_launch_flags flags,
+                       const void* args, uint64_t more, uint64_t* out_required_bytes,
+                       uint64_t* out_preferred_bytes) {
   uint64_t required = 0, preferred = 0;
   const bp_kernel& good = *wrapped.good;
   if (good.workspace_size != nullptr) {
     const bp_status status = good.workspace_size(&good, device, flags, args, &required, &preferred);
     if (status != BP_OK) return status;
   }
-  const std::lock_guard lock(wrapped.mutex);
-  const uint64_t more = ++remembered_by(wrapped).questions < 3 ? kTrustedBytes : 256;
   *out_required_bytes = required + more;
   *out_preferred_bytes = std::max(required, preferred) + more;
   return BP_OK;
 }
+
+// 79_size: needs less workspace from the third question on. What it asked for before is enough.
+bp_status answer_less(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                      const void* args, uint64_t* out_required_bytes,
+                      uint64_t* out_preferred_bytes) {
+  const auto& wrapped = *static_cast<const Wrapped*>(self->state);
+  const std::lock_guard lock(wrapped.mutex);
+  const uint64_t more = ++remembered_by(wrapped).questions < 3 ? kTrustedBytes : 256;
+  return ask_for_more(wrapped, device, flags, args, more, out_required_bytes, out_preferred_bytes);
+}
+
+// 79_bare: needs less workspace for tensors without buffers.
+bp_status answer_bare(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                      const void* args, uint64_t* out_required_bytes,
+                      uint64_t* out_preferred_bytes) {
+  const bool is_bare = static_cast<const bp_relu_args*>(args)->x->buffer == nullptr;
+  return ask_for_more(*static_cast<const Wrapped*>(self->state), device, flags, args,
+                      is_bare ? 256 : kTrustedBytes, out_required_bytes, out_preferred_bytes);
+}
 bp_status run_good(const Call& call, std::string_view, const void* args) { return call.run(args); }
 void answer_with_less(bp_kernel& kernel) { kernel.workspace_size = answer_less; }
+void answer_by_buffers(bp_kernel& kernel) { kernel.workspace_size = answer_bare; }
 
 constexpr Mutant kMutants[] = {
     {"70", kRelu, share_scratch},
@@ -224,6 +241,7 @@ constexpr Mutant kMutants[] = {
     {"77", kRelu, round_workspace, kRoundedBytes},
     {"79", kRelu, trust_workspace, kTrustedBytes},
     {.id = "79_size", .ops = kRelu, .launch = run_good, .declare = answer_with_less},
+    {.id = "79_bare", .ops = kRelu, .launch = run_good, .declare = answer_by_buffers},
 };
 
 }  // namespace

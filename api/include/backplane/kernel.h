@@ -242,7 +242,9 @@ typedef struct bp_kernel {
                         const void* args);
 
   /* Optional, never stubbed; NULL means 0. Gives the bytes of workspace without which a launch()
-   * with `flags` fails, and those with which it is fastest. */
+   * with `flags` fails, and those with which it is fastest. [KERNEL-15] The answer depends only on
+   * `flags` and on dtypes, shapes, strides and attributes, so it is the same each time. Like
+   * supports(), workspace_size() answers for tensors without a buffer. */
   bp_status (*workspace_size)(const struct bp_kernel* self, bp_device* device,
                               bp_launch_flags flags, const void* args, uint64_t* out_required_bytes,
                               uint64_t* out_preferred_bytes);

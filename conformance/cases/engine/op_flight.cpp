@@ -48,6 +48,12 @@ WorkspaceBytes Flight::ask() const {
   return bytes;
 }
 
+WorkspaceBytes Flight::ask_without_buffers() {
+  call_.strip_buffers();
+  words_ = call_.frame().fitted(kernel_->args_size_bytes);
+  return ask();
+}
+
 void Flight::make_workspace(uint64_t size_bytes) {
   workspace_ = std::make_shared<Workspace>(memory_place(t_, stream_.get()), size_bytes);
 }

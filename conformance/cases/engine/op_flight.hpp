@@ -50,6 +50,8 @@ class Flight {
 
   // Asks the kernel for the workspace of the call. The kernel is direct.
   WorkspaceBytes ask() const;
+  // Asks the same for tensors without memory. The flight cannot be launched any more.
+  WorkspaceBytes ask_without_buffers();
   // Makes launch() use a workspace of `size_bytes`, or that of another flight.
   void make_workspace(uint64_t size_bytes);
   void share_workspace(const Flight& other) { workspace_ = other.workspace_; }
