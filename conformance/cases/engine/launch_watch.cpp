@@ -12,6 +12,12 @@ std::set<const bp_kernel*>& kernels_that_free_late() {
   return kernels;
 }
 
+// On a busy machine, a thread that frees what launches used may wait for a processor meanwhile.
+int64_t settled_heap_bytes() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return heap_bytes_in_use();
+}
+
 }  // namespace
 
 void How::begin(const Context& t, bp_stream* stream) const {
@@ -40,12 +46,12 @@ void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
   // Memory that is given back late grows by one launch, and a leak by all of them.
   const int64_t least = watch.least_host_bytes() * kLaunchesPerRound / 2;
   bool grows = true;
-  for (int round = 0; round < 2 && grows; ++round) {
-    const int64_t before = heap_bytes_in_use();
+  for (int round = 0; round < 3 && grows; ++round) {
+    const int64_t before = settled_heap_bytes();
     for (int i = 0; i < kLaunchesPerRound; ++i) {
       if (!launch(From::kNewThread)) return;
     }
-    grows = watch.leaves_host_memory() && heap_bytes_in_use() - before >= least;
+    grows = watch.leaves_host_memory() && settled_heap_bytes() - before >= least;
   }
   if (grows) return watch.tell_host();
   kernels_that_free_late().insert(&kernel);
