@@ -9,6 +9,7 @@
 #include "conformance/cases/engine/launch_watch.hpp"
 #include "conformance/cases/engine/op_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/engine/op_workspace.hpp"
 #include "conformance/cases/large/repeated_tensor.hpp"
 #include "conformance/required_layouts.hpp"
 #include "registry/boundary/number_text.hpp"
@@ -172,13 +173,10 @@ class Run {
     const bool takes_scalar = (kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0;
     if (requires_layouts(kernel) || !can_hold_streams(t_) || (has_scalar && !takes_scalar)) return;
     const std::vector<uint64_t> words = frame_.fitted(kernel.args_size_bytes);
-    uint64_t required = 0, preferred = 0;
-    if (kernel.workspace_size != nullptr) {
-      t_.require_ok(kernel.workspace_size(&kernel, t_.target().device, call_.flags, words.data(),
-                                          &required, &preferred),
-                    "workspace_size");
-    }
-    if (required != 0) return;
+    WorkspaceBytes bytes;
+    t_.require_ok(ask_for_workspace(kernel, t_.target().device, call_.flags, words.data(), bytes),
+                  "workspace_size");
+    if (bytes.required != 0) return;
     const bp_launch launch{
         .device = t_.target().device, .stream = stream_.get(), .flags = call_.flags};
     HeldStream held(t_, stream_.get());
