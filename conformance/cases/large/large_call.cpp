@@ -172,6 +172,7 @@ class Run {
     });
     const bool takes_scalar = (kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0;
     if (requires_layouts(kernel) || !can_hold_streams(t_) || (has_scalar && !takes_scalar)) return;
+    if (has_layers(t_)) return;  // Some wait for the results.
     const std::vector<uint64_t> words = frame_.fitted(kernel.args_size_bytes);
     WorkspaceBytes bytes;
     t_.require_ok(ask_for_workspace(kernel, t_.target().device, call_.flags, words.data(), bytes),
