@@ -12,10 +12,15 @@ std::set<const bp_kernel*>& kernels_that_free_late() {
   return kernels;
 }
 
-// On a busy machine, a thread that frees what launches used may wait for a processor meanwhile.
-int64_t settled_heap_bytes() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  return heap_bytes_in_use();
+// Returns whether the heap keeps at least `bytes` more than `before` for a second. On a busy
+// machine, a thread of the backend that frees what launches used may wait that long for a
+// processor.
+bool keeps(int64_t bytes, int64_t before) {
+  for (int i = 0; i < 100; ++i) {
+    if (heap_bytes_in_use() - before < bytes) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
 }
 
 }  // namespace
@@ -46,12 +51,12 @@ void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
   // Memory that is given back late grows by one launch, and a leak by all of them.
   const int64_t least = watch.least_host_bytes() * kLaunchesPerRound / 2;
   bool grows = true;
-  for (int round = 0; round < 3 && grows; ++round) {
-    const int64_t before = settled_heap_bytes();
+  for (int round = 0; round < 2 && grows; ++round) {
+    const int64_t before = heap_bytes_in_use();
     for (int i = 0; i < kLaunchesPerRound; ++i) {
       if (!launch(From::kNewThread)) return;
     }
-    grows = watch.leaves_host_memory() && settled_heap_bytes() - before >= least;
+    grows = watch.leaves_host_memory() && keeps(least, before);
   }
   if (grows) return watch.tell_host();
   kernels_that_free_late().insert(&kernel);
