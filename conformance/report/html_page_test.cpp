@@ -34,7 +34,7 @@ class HtmlPages : public testing::Test {
     std::vector<Case> all;
     // The map of ops counts neither large calls nor those with flags.
     const auto is_counted = [](const std::string& id) {
-      return id.find(".large.") == std::string::npos &&
+      return id.find(".large.") == std::string::npos && id.find(".medium.") == std::string::npos &&
              id.find(".deterministic.") == std::string::npos;
     };
     for (const char* op : {"op.add.f32.", "op.add.i32.", "op.relu.f32.", "stream."}) {

@@ -70,23 +70,6 @@ std::string ValidateLayer::launch_defect(const bp_launch& launch) {
   return defect;
 }
 
-// A host asks before each launch, with the buffers of that launch, because a kernel may already
-// read them here.
-bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* device,
-                                        bp_launch_flags flags, const void* args,
-                                        uint64_t* out_required_bytes,
-                                        uint64_t* out_preferred_bytes) {
-  {
-    std::unique_lock lock(mutex_);
-    std::vector<Access> accesses;
-    const std::string defect =
-        frame_defect(core::op_of(kernel.kernel), args, device, nullptr, accesses);
-    if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
-  }
-  return kernel.next->workspace_size(kernel.next, device, flags, args, out_required_bytes,
-                                     out_preferred_bytes);
-}
-
 bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,
                                 const void* args) {
   const auto next = [&] { return kernel.next->launch(kernel.next, launch, args); };
