@@ -154,7 +154,8 @@ class Run {
       const bp_status status = launch_from(t_, from, text, [&] {
         return bp_kernel_launch(&t_.target(), stream_.get(), call_.flags, &kernel, frame_.data());
       });
-      if (status != BP_OK || !ends_well()) return false;
+      if (status != BP_OK) add_failure("from a new thread", status, text);
+      if (status != BP_OK || !ends_well("from a new thread")) return false;
       how.end();
       return true;
     };
@@ -182,17 +183,28 @@ class Run {
         .device = t_.target().device, .stream = stream_.get(), .flags = call_.flags};
     HeldStream held(t_, stream_.get());
     const bp_status status = kernel.launch(&kernel, &launch, words.data());
+    const std::string text = status == BP_OK ? "" : bp_error_text();
+    bp_error_clear();
     const bool was_late = held.done();
     held.open();
-    if (status != BP_OK || !ends_well() || !was_late) return;
+    if (status != BP_OK) add_failure("while its stream waited", status, text);
+    if (status != BP_OK || !ends_well("while its stream waited") || !was_late) return;
     t_.add({"launch() did not return while its stream waited for an event", "blocks", "KERNEL-3"});
   }
 
-  bool ends_well() const {
+  void add_failure(const std::string& when, bp_status status, const std::string& text) {
+    t_.add({"the call was right once, and failed when it was launched again " + when + ": " +
+                bp_status_name(status) + ": " + text,
+            "refused", "KERNEL-8"});
+  }
+
+  bool ends_well(const char* when) {
     const bp_stream_ops& streams = *t_.target().streams;
-    const bool is_well = streams.synchronize(streams.self, stream_.get(), UINT64_MAX) == BP_OK;
+    const bp_status status = streams.synchronize(streams.self, stream_.get(), UINT64_MAX);
+    if (status == BP_OK) return true;
+    add_failure(when, status, bp_error_text());
     bp_error_clear();
-    return is_well;
+    return false;
   }
 
   // Launches again over new poison and compares the bits.

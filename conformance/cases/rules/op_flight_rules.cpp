@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "conformance/cases/engine/launch_watch.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/engine/op_flight.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
@@ -68,16 +69,7 @@ class Pair {
 
 // Returns a gate, or nothing if the device has no host-signalled events.
 std::unique_ptr<Gate> gate_of(Context& t) {
-  const bp_event_ops& events = *t.target().events;
-  const bp_event_desc desc{.struct_size = sizeof(desc),
-                           .struct_type = BP_STRUCT_EVENT_DESC,
-                           .flags = BP_EVENT_HOST_SIGNAL};
-  bp_event* event = nullptr;
-  const bp_status status = events.create(events.self, t.target().device, &desc, &event);
-  bp_error_clear();
-  if (status != BP_OK) return nullptr;
-  static_cast<void>(events.destroy(events.self, event));
-  return std::make_unique<Gate>(t);
+  return can_hold_streams(t) ? std::make_unique<Gate>(t) : nullptr;
 }
 
 // Calls work(pair) for the first row of each dtype that a kernel of the backend takes.
