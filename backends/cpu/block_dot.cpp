@@ -152,7 +152,8 @@ struct SixBits {
   }
 };
 
-// ---- Products -----------------------------------------------------------------------------------
+// ---- Rows of blocks
+// ------------------------------------------------------------------------------
 
 // A block has sums of its own, so that those of several blocks do not wait for each other.
 template <class Format, int64_t kRows>
@@ -187,12 +188,28 @@ void dot(const std::byte* blocks, int64_t block_count, const DotRows& rows, floa
   dot_rows<Format, 4>(blocks, block_count, rows, results);
 }
 
-DotBlocks* find_dot(std::string_view format) {
-  if (format == "ggml.q4_0") return dot<Nibbles>;
-  if (format == "ggml.q8_0") return dot<SignedBytes>;
-  if (format == "ggml.q4_k") return dot<NibblesOfParts>;
-  if (format == "ggml.q6_k") return dot<SixBits>;
-  return nullptr;
+template <class Format>
+void decode(const std::byte* blocks, int64_t block_count, float* elements) {
+  const auto* block = reinterpret_cast<const uint8_t*>(blocks);
+  for (int64_t count = 0; count < block_count; ++count) {
+    Format::for_each_vector(block, [&](int64_t i, hn::Vec<Floats> vector)
+                                       HWY_ATTR { hn::StoreU(vector, Floats(), elements + i); });
+    block += Format::kBytes;
+    elements += Format::kElements;
+  }
+}
+
+template <class Format>
+constexpr BlockVectors vectors_of() {
+  return {dot<Format>, decode<Format>};
+}
+
+BlockVectors find_vectors(std::string_view format) {
+  if (format == "ggml.q4_0") return vectors_of<Nibbles>();
+  if (format == "ggml.q8_0") return vectors_of<SignedBytes>();
+  if (format == "ggml.q4_k") return vectors_of<NibblesOfParts>();
+  if (format == "ggml.q6_k") return vectors_of<SixBits>();
+  return {};
 }
 
 }  // namespace
@@ -203,11 +220,13 @@ HWY_AFTER_NAMESPACE();
 namespace bp::cpu {
 namespace {
 
-HWY_EXPORT(find_dot);
+HWY_EXPORT(find_vectors);
 
 }  // namespace
 
-DotBlocks* dot_of(const BlockFormat& format) { return HWY_DYNAMIC_DISPATCH(find_dot)(format.name); }
+BlockVectors block_vectors(const BlockFormat& format) {
+  return HWY_DYNAMIC_DISPATCH(find_vectors)(format.name);
+}
 
 }  // namespace bp::cpu
 #endif

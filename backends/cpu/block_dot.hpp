@@ -1,4 +1,4 @@
-// Dot products of rows of f32 with a row of blocks of a file, in vectors.
+// Rows of blocks of a file, decoded in vectors: to f32, or into dot products with rows of f32.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,14 @@ struct DotRows {
   int64_t row_stride, count;  // At most kMostDotRows.
 };
 
-// Writes the products of the rows with `block_count` blocks.
-using DotBlocks = void(const std::byte* blocks, int64_t block_count, const DotRows& rows,
-                       float* results);
+// What there is in vectors for a format; the functions are NULL if there is nothing.
+struct BlockVectors {
+  // Writes the products of the rows with `block_count` blocks.
+  void (*dot)(const std::byte* blocks, int64_t block_count, const DotRows& rows, float* results);
+  // Writes the elements of `block_count` blocks.
+  void (*decode)(const std::byte* blocks, int64_t block_count, float* elements);
+};
 
-// Returns the function for a format, or NULL if there are no vectors for it.
-DotBlocks* dot_of(const BlockFormat& format);
+BlockVectors block_vectors(const BlockFormat& format);
 
 }  // namespace bp::cpu

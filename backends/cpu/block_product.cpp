@@ -10,9 +10,10 @@
 namespace bp::cpu {
 namespace {
 
-constexpr int64_t kLanes = 16;  // Independent sums, which the compiler puts into vectors.
-constexpr int64_t kRows =
-    kMostDotRows;  // The most rows of x for which a block is decoded where it is used.
+constexpr int64_t kLanes = 16;           // Independent sums, which the compiler puts into vectors.
+constexpr int64_t kRows = kMostDotRows;  // The rows of x for which a block is decoded once.
+// The most rows of x without panels. A block is decoded for each kRows of them.
+constexpr int64_t kMostRowsOfVectors = 12;
 constexpr int64_t kGrainWeights = 1 << 14;  // The least weights of a part of the columns.
 constexpr int64_t kPanelWeights = 1 << 20;  // The decoded weights of a panel: 4 MiB.
 constexpr int64_t kMostElements = 256;      // The elements of the largest block.
@@ -37,42 +38,48 @@ struct Sums {
   }
 };
 
-// Writes the products of the rows of x with a column, by decoding its blocks.
-void decode_and_multiply(const Product& p, const BlockFormat& format, const std::byte* weight,
-                         float* results) {
-  const int64_t blocks = p.a.cols / format.elements;
-  const auto* const x = reinterpret_cast<const float*>(p.a.address);
+// Writes the products of rows of x with a column, by decoding its blocks.
+void decode_and_multiply(const BlockFormat& format, const std::byte* weight, int64_t blocks,
+                         const DotRows& rows, float* results) {
   kernels::DecodeBlock* const decode = kernels::decoder_of(format);
   Sums sums;
   float decoded[kMostElements];
   for (int64_t block = 0; block < blocks; ++block) {
     decode(weight + block * format.bytes, decoded);
-    for (int64_t row = 0; row < p.y.rows; ++row) {
-      sums.add(row, decoded, x + row * p.a.row_stride + block * format.elements, format.elements);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      sums.add(row, decoded, rows.address + row * rows.row_stride + block * format.elements,
+               format.elements);
     }
   }
-  for (int64_t row = 0; row < p.y.rows; ++row) results[row] = sums.total(row);
+  for (int64_t row = 0; row < rows.count; ++row) results[row] = sums.total(row);
 }
 
-// Computes one column of y. `dot` may be NULL.
-void multiply_column(const Product& p, const BlockFormat& format, DotBlocks* dot, int64_t column) {
+// Computes one column of y.
+void multiply_column(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
+                     int64_t column) {
   const int64_t blocks = p.a.cols / format.elements;
   const std::byte* const weight = p.b.address + column * blocks * format.bytes;
-  float results[kRows];
-  if (dot == nullptr) {
-    decode_and_multiply(p, format, weight, results);
-  } else {
-    const auto* const x = reinterpret_cast<const float*>(p.a.address);
-    dot(weight, blocks, {x, p.a.row_stride, p.y.rows}, results);
-  }
+  const auto* const x = reinterpret_cast<const float*>(p.a.address);
   auto* const y = reinterpret_cast<float*>(p.y.address);
   const float bias = p.has_bias ? reinterpret_cast<const float*>(p.bias)[column] : 0;
-  for (int64_t row = 0; row < p.y.rows; ++row) {
-    y[row * p.y.row_stride + column] = results[row] + bias;
+  for (int64_t first = 0; first < p.y.rows; first += kRows) {
+    const DotRows rows{x + first * p.a.row_stride, p.a.row_stride,
+                       std::min(kRows, p.y.rows - first)};
+    float results[kRows];
+    if (vectors.dot == nullptr) {
+      decode_and_multiply(format, weight, blocks, rows, results);
+    } else {
+      vectors.dot(weight, blocks, rows, results);
+    }
+    for (int64_t row = 0; row < rows.count; ++row) {
+      y[(first + row) * p.y.row_stride + column] = results[row] + bias;
+    }
   }
 }
 
-bool has_panels(const Product& p) { return p.y.rows > kRows && p.a.cols > 0; }
+bool has_panels(const Product& p, const BlockVectors& vectors) {
+  return p.y.rows > (vectors.dot == nullptr ? kRows : kMostRowsOfVectors) && p.a.cols > 0;
+}
 
 int64_t panel_cols(const Product& p) {
   return std::clamp<int64_t>(kPanelWeights / p.a.cols, 1, p.y.cols);
@@ -97,13 +104,28 @@ kernels::Gemm gemm_of(const Product& p, std::byte* panel, int64_t column, int64_
   return gemm;
 }
 
-void multiply_panels(const Product& p, const BlockFormat& format, std::byte* workspace,
-                     int thread_count) {
+// Decodes `count` rows of the weight, each of `depth` elements.
+void decode_panel(const BlockFormat& format, const BlockVectors& vectors, const std::byte* weight,
+                  int64_t count, int64_t depth, float* panel, int thread_count) {
+  if (vectors.decode == nullptr) {
+    kernels::decode_blocks(format, weight, panel, count * depth, thread_count);
+    return;
+  }
+  const int64_t blocks = depth / format.elements;
+  const int64_t grain = std::max<int64_t>(1, kGrainWeights / depth);
+  kernels::parallel_for(thread_count, count, grain, [&](int64_t begin, int64_t end) {
+    vectors.decode(weight + begin * blocks * format.bytes, (end - begin) * blocks,
+                   panel + begin * depth);
+  });
+}
+
+void multiply_panels(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
+                     std::byte* workspace, int thread_count) {
   const int64_t depth = p.a.cols, row_bytes = depth / format.elements * format.bytes;
   for (int64_t column = 0; column < p.y.cols; column += panel_cols(p)) {
     const int64_t count = std::min(panel_cols(p), p.y.cols - column);
-    kernels::decode_blocks(format, p.b.address + column * row_bytes,
-                           reinterpret_cast<float*>(workspace), count * depth, thread_count);
+    decode_panel(format, vectors, p.b.address + column * row_bytes, count, depth,
+                 reinterpret_cast<float*>(workspace), thread_count);
     kernels::run_gemm(gemm_of(p, workspace, column, count), workspace + panel_bytes(p),
                       thread_count);
   }
@@ -111,22 +133,24 @@ void multiply_panels(const Product& p, const BlockFormat& format, std::byte* wor
 
 }  // namespace
 
-uint64_t block_product_workspace_bytes(const Product& p, int thread_count) {
-  if (!has_panels(p)) return 0;
+uint64_t block_product_workspace_bytes(const Product& p, const BlockFormat& format,
+                                       int thread_count) {
+  if (!has_panels(p, block_vectors(format))) return 0;
   const kernels::Gemm gemm = gemm_of(p, nullptr, 0, panel_cols(p));
   return panel_bytes(p) + kernels::gemm_workspace_size_bytes(gemm, thread_count);
 }
 
 void multiply_blocks(const Product& p, const BlockFormat& format, std::byte* workspace,
                      int thread_count) {
-  if (has_panels(p)) {
-    multiply_panels(p, format, workspace, thread_count);
+  const BlockVectors vectors = block_vectors(format);
+  if (has_panels(p, vectors)) {
+    multiply_panels(p, format, vectors, workspace, thread_count);
     return;
   }
-  DotBlocks* const dot = p.y.rows == 0 ? nullptr : dot_of(format);
   const int64_t grain = std::max<int64_t>(1, kGrainWeights / std::max<int64_t>(p.a.cols, 1));
   kernels::parallel_for(thread_count, p.y.cols, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t column = begin; column < end; ++column) multiply_column(p, format, dot, column);
+    for (int64_t column = begin; column < end; ++column)
+      multiply_column(p, format, vectors, column);
   });
 }
 

@@ -16,7 +16,8 @@ namespace bp::cpu {
 // Both functions take a product that is_one_dense_product() took, where the blocks of the transpose
 // of b, (columns, depth), begin at the address of b. multiply_blocks() computes y = a b + bias with
 // a workspace of block_product_workspace_bytes().
-uint64_t block_product_workspace_bytes(const Product& product, int thread_count);
+uint64_t block_product_workspace_bytes(const Product& product, const BlockFormat& format,
+                                       int thread_count);
 void multiply_blocks(const Product& product, const BlockFormat& format, std::byte* workspace,
                      int thread_count);
 

@@ -106,7 +106,7 @@ struct BlockedCall {
 
   uint64_t workspace_size_bytes() const {
     return format == nullptr ? program->workspace_size_bytes()
-                             : block_product_workspace_bytes(product, thread_count);
+                             : block_product_workspace_bytes(product, *format, thread_count);
   }
 
   void run(std::byte* workspace) const {
