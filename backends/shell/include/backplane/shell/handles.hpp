@@ -175,13 +175,17 @@ class StreamSet {
     return insert(std::move(stream));
   }
 
-  // Deletes the handle. Its work is waited for as before.
+  // Deletes the handle. Its work is waited for as before. The last handle of some work leaves it in
+  // closing_.
   void destroy(Stream* stream) {
     {
       const std::lock_guard lock(mutex_);
       std::erase_if(closing_, [](const std::weak_ptr<Work>& work) { return work.expired(); });
-      closing_.push_back(work_of(*stream));
       streams_.erase(stream);
+      const auto has_its_work = [&](const Stream* other) {
+        return work_of(*other) == work_of(*stream);
+      };
+      if (std::ranges::none_of(streams_, has_its_work)) closing_.push_back(work_of(*stream));
     }
     stream->magic = 0;
     delete stream;
