@@ -7,10 +7,26 @@
 
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "conformance/numerics/bounds.hpp"
 
 namespace bp::conformance {
+
+// While an object lives, the steps of f32 on its thread have the bounds of relaxed math, or those
+// of precise math.
+class RelaxedMath {
+ public:
+  explicit RelaxedMath(bool is_relaxed) : before_(std::exchange(is_on_, is_relaxed)) {}
+  ~RelaxedMath() { is_on_ = before_; }
+  RelaxedMath(const RelaxedMath&) = delete;
+
+  static bool is_on() { return is_on_; }
+
+ private:
+  static inline thread_local bool is_on_ = false;
+  const bool before_;
+};
 
 template <int kBits>
 struct Bounded {
@@ -21,6 +37,8 @@ struct Bounded {
   static constexpr bool kWide = kBits == 53;
   static constexpr double kUnit = kWide ? 0x1p-53 : 0x1p-24;
   static constexpr double kTiny = kWide ? 0x1p-1074 : 0x1p-149;
+
+  static bool is_relaxed() { return !kWide && RelaxedMath::is_on(); }
 
   constexpr Bounded() = default;
   constexpr Bounded(double v) : value(v) {}  // NOLINT: inputs and constants are exact.
@@ -92,7 +110,8 @@ template <int kBits>
 Bounded<kBits> sqrt(Bounded<kBits> x) {
   const double value = std::sqrt(x.value);
   const double carried = x.error == 0 ? 0 : std::fmin(std::sqrt(x.error), x.error / value);
-  return Bounded<kBits>::step(value, carried);
+  return Bounded<kBits>::step(value, carried,
+                              Bounded<kBits>::is_relaxed() ? kRelaxedSqrtUlps : 0.5);
 }
 template <int kBits>
 Bounded<kBits> exp(Bounded<kBits> x) {
@@ -100,13 +119,18 @@ Bounded<kBits> exp(Bounded<kBits> x) {
   // If x is far below 0, its error may be so large that a factor means nothing.
   const double factor = std::expm1(x.error);
   const double carried = std::isfinite(factor) ? value * factor : std::exp(x.value + x.error);
-  return Bounded<kBits>::step(value, carried, kExpUlps<kBits>);
+  const double more =
+      Bounded<kBits>::is_relaxed() ? kRelaxedExpUlps * (std::fabs(x.value) + x.error) : 0;
+  return Bounded<kBits>::step(value, carried, kExpUlps<kBits> + more);
 }
 template <int kBits>
 Bounded<kBits> log(Bounded<kBits> x) {
   const double least = x.value - x.error;
   const double carried = least > 0 ? x.error / least : HUGE_VAL;
-  return Bounded<kBits>::step(std::log(x.value), x.error == 0 ? 0 : carried, kLogUlps<kBits>);
+  const bool is_near_one = x.value >= 0.5 && x.value <= 2;
+  const double more = Bounded<kBits>::is_relaxed() && is_near_one ? kRelaxedLogNearOne : 0;
+  return Bounded<kBits>::step(std::log(x.value), (x.error == 0 ? 0 : carried) + more,
+                              kLogUlps<kBits>);
 }
 
 // Returns a constant of the op, which a kernel may round to its compute type.

@@ -17,6 +17,9 @@ bp_dtype compute_type(bp_dtype dtype) {
 double exp_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kExpUlps<53> : kExpUlps<24>; }
 double divide_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kDivideUlps<53> : kDivideUlps<24>; }
 double smallest_normal(bp_dtype dtype) { return float_format(dtype)->smallest_normal(); }
+bool is_relaxed(bp_dtype dtype, const Numerics& numerics) {
+  return numerics.relaxed && dtype != BP_F64;
+}
 double unit(bp_dtype dtype) { return float_format(compute_type(dtype))->unit_roundoff(); }
 
 // The values that the formulas of a softmax row share.
@@ -75,18 +78,18 @@ double divide_bound(bp_dtype dtype, double r, const Numerics& numerics) {
 }
 
 double sqrt_bound(bp_dtype dtype, double r, const Numerics& numerics) {
-  return numerics.relaxed ? 3 * ulp(compute_type(dtype), r) : 0;
+  return numerics.relaxed ? kRelaxedSqrtUlps * ulp(compute_type(dtype), r) : 0;
 }
 
 double exp_bound(bp_dtype dtype, double x, double r, const Numerics& numerics) {
-  const double more = numerics.relaxed && dtype != BP_F64 ? 2 * std::fabs(x) : 0;
+  const double more = is_relaxed(dtype, numerics) ? kRelaxedExpUlps * std::fabs(x) : 0;
   return (exp_ulps(dtype) + more) * ulp(compute_type(dtype), r);
 }
 
 double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics) {
   const double ulps = dtype == BP_F64 ? kLogUlps<53> : kLogUlps<24>;
   const bool is_near_one = x >= 0.5 && x <= 2;
-  const double absolute = numerics.relaxed && dtype != BP_F64 && is_near_one ? 0x1p-21 : 0;
+  const double absolute = is_relaxed(dtype, numerics) && is_near_one ? kRelaxedLogNearOne : 0;
   return ulps * ulp(compute_type(dtype), r) + absolute;
 }
 
@@ -96,15 +99,17 @@ double tanh_bound(bp_dtype dtype, double r) {
 
 double erfinv_bound(bp_dtype dtype, double r) { return kErfinvUlps * ulp(compute_type(dtype), r); }
 
-double gelu_bound(bp_dtype dtype, double x) {
+// A kernel may use erfc, and compute it by exp(-x^2 / 2). A rounding of the argument becomes an
+// error of the result that grows with x^2, and so does the error of a relaxed exp.
+double gelu_bound(bp_dtype dtype, double x, const Numerics& numerics) {
+  const double relaxed = is_relaxed(dtype, numerics) ? kRelaxedExpUlps : 0;
   if (x < 0) {
-    // A kernel may use erfc. A rounding of the argument of erfc becomes an error of the result that
-    // grows with x^2.
     const double r = 0.5 * x * std::erfc(-x * M_SQRT1_2);
-    const double part = r == 0 ? 0 : std::fabs(r) * (36 + 2 * x * x);
+    const double part = r == 0 ? 0 : std::fabs(r) * (36 + (2 + relaxed) * x * x);
     return unit(dtype) * part + smallest_normal(dtype);
   }
-  const double factor = 16 + 3 * (1 + std::erf(x * M_SQRT1_2));
+  // exp(-x^2 / 2) * x^2 is below 1.
+  const double factor = 16 + 3 * (1 + std::erf(x * M_SQRT1_2)) + relaxed;
   return unit(dtype) * x * factor + smallest_normal(dtype);
 }
 

@@ -26,6 +26,10 @@ constexpr double kDivideUlps = kBits == 53 ? 0.5 : 2.5;
 
 constexpr double kErfinvUlps = 8;
 
+// What relaxed math adds in f32: ulps of exp for each unit of its argument, and an absolute error
+// of log near 1; and the ulps of its square root.
+constexpr double kRelaxedExpUlps = 2, kRelaxedLogNearOne = 0x1p-21, kRelaxedSqrtUlps = 3;
+
 // Returns the growth of the error of a sum of `count` terms, in units of u * S.
 double sum_growth(double count);
 
@@ -40,7 +44,7 @@ double tanh_bound(bp_dtype dtype, double r);
 double erfinv_bound(bp_dtype dtype, double r);
 // Returns the bound of gelu by the error function. The other functions of several steps have the
 // bound that propagation gives.
-double gelu_bound(bp_dtype dtype, double x);
+double gelu_bound(bp_dtype dtype, double x, const Numerics& numerics = {});
 
 // Returns the bound of R1: a sum of `count` products or terms.
 double sum_bound(double magnitude, double count, const Numerics& numerics);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -113,6 +114,47 @@ TEST(KernelBounds, AcceptSigmoidAndSilu) {
   EXPECT_EQ(beyond(
                 80, 1e30f, [&](float x) { return silu(x) * 0.99999f; }, exact_silu, silu_bound),
             2000);
+}
+
+// exp as relaxed math may have it, below 0: 2 abs(x) ulps more.
+float relaxed_exp(float x) { return std::exp(x) * (1 + 0x1p-22f * std::fabs(x)); }
+
+TEST(KernelBounds, AcceptSigmoidSiluAndGeluOfRelaxedMath) {
+  const InF32 sigmoid = [](float x) {
+    const float e = relaxed_exp(-std::fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+  };
+  const InF32 silu = [&](float x) { return x * sigmoid(x); };
+  // erfc by a table of its quotient with exp(-x^2 / 2).
+  const InF32 gelu = [](float x) {
+    const float e = relaxed_exp(-x * x / 2);
+    const auto quotient =
+        static_cast<float>(std::erfc(-double{x} * M_SQRT1_2) * std::exp(double{x} * double{x} / 2));
+    return 0.5f * x * quotient * e;
+  };
+  const InF64 exact = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const InF64 exact_silu = [&](double x) { return x * exact(x); };
+  Numerics relaxed;
+  relaxed.relaxed = true;
+  const auto strangers = [&](bool is_relaxed) {
+    const RelaxedMath math(is_relaxed);
+    const BoundOf bound = [](double x, double) {
+      return elementwise::sigmoid(Bounded<24>(x)).error + 0x1p-126;
+    };
+    const BoundOf silu_bound = [](double x, double) {
+      return elementwise::silu(Bounded<24>(x)).error + 0x1p-126;
+    };
+    const BoundOf of_gelu = [&](double x, double) {
+      return gelu_bound(BP_F32, x, is_relaxed ? relaxed : Numerics{});
+    };
+    return std::array{beyond(-40, 0, sigmoid, exact, bound),
+                      beyond(-40, 0, silu, exact_silu, silu_bound),
+                      beyond(-10, 0, gelu, exact_gelu, of_gelu)};
+  };
+  for (const int count : strangers(true)) EXPECT_EQ(count, 0);
+  // The bound of gelu is wide enough for most of this error.
+  EXPECT_GT(strangers(false)[0], 500);
+  EXPECT_GT(strangers(false)[1], 500);
 }
 
 TEST(KernelBounds, AcceptTanhAndNotOneThatCancels) {

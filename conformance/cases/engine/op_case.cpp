@@ -105,6 +105,11 @@ std::string OpCase::id() const {
   return text;
 }
 
+std::vector<Expected> OpCase::expected(const CallData& data, const Numerics& numerics) const {
+  const RelaxedMath math(numerics.relaxed);
+  return reference(data, numerics);
+}
+
 OpCase& OpCase::input(std::string_view name, bp_dtype element, Shape shape, Fill data,
                       Layout lies) {
   tensors.push_back({name, Role::kInput, element, std::move(shape), lies, data, ""});

@@ -144,6 +144,9 @@ struct OpCase {
 
   std::string id() const;
 
+  // Returns what the outputs must be in a kernel that declares `numerics`.
+  std::vector<Expected> expected(const CallData& data, const Numerics& numerics) const;
+
   // The functions from here are for lists of cases: each adds one argument.
   OpCase& input(std::string_view name, bp_dtype element, Shape shape, Fill data,
                 Layout lies = Layout::kDense);

@@ -152,7 +152,7 @@ bool has_wide_bound(const OpCase& op_case, const Numerics& numerics) {
 
 void find_suspicious(const OpCase& op_case, const CallData& data, const Observation& seen,
                      const Numerics& numerics, Verdict& verdict) {
-  const std::vector<Expected> all = op_case.reference(data, numerics);
+  const std::vector<Expected> all = op_case.expected(data, numerics);
   for (size_t i = 0; i < seen.outputs.size() && verdict.suspicion.empty(); ++i) {
     const BadElements bad = find_bad(seen.outputs[i], all[i], numerics);
     if (bad.indices.empty()) continue;
@@ -220,7 +220,7 @@ Expectation expectation(const OpCase& op_case, const CallData& data, const bp_nu
   made.numerics = resolve_numerics(declared, output->dtype);
   const bool is_exact = stays_exact(op_case, made.numerics);
   if (has_wide_bound(op_case, made.numerics)) made.numerics.linear_growth = true;
-  made.outputs = op_case.reference(data, made.numerics);
+  made.outputs = op_case.expected(data, made.numerics);
   for (Expected& expected : made.outputs) {
     if (is_exact) expected.bound.clear();
   }

@@ -85,7 +85,7 @@ class Dependence {
 
  private:
   DoubleDouble ask() const {
-    return case_.reference(data_, numerics_).at(output_).value.at(static_cast<size_t>(index_));
+    return case_.expected(data_, numerics_).at(output_).value.at(static_cast<size_t>(index_));
   }
 
   static DoubleDouble other(bp_dtype dtype, DoubleDouble value) {

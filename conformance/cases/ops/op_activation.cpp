@@ -32,7 +32,7 @@ void allow_limit(Expected& expected, const HostTensor& x) {
   };
 }
 
-std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
+std::vector<Expected> expected_gelu(const CallData& data, const Numerics& numerics) {
   const HostTensor& x = data.tensor("x");
   const Gelu form = form_of(data);
   const auto run = [&]<typename N>(N) {
@@ -44,7 +44,9 @@ std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
   known.formula = [&](BoundRule rule) {
     if (rule != BoundRule::kFunction || form == Gelu::kTanh) return Bounds();
     Bounds bounds(1);
-    for (const DoubleDouble& value : x.data) bounds[0].push_back(gelu_bound(x.dtype, value.hi));
+    for (const DoubleDouble& value : x.data) {
+      bounds[0].push_back(gelu_bound(x.dtype, value.hi, numerics));
+    }
     return bounds;
   };
   std::vector<Expected> expected = judged(data, std::move(known));

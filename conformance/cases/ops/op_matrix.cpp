@@ -273,7 +273,8 @@ double silu_bound(bp_dtype dtype, double x) {
 
 // `before` is the product with its bias. Its bound grows by the slope of the activation and by the
 // error of the activation itself, if the class of the op gives it one.
-Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
+Expected activated(const Expected& before, int64_t activation, bp_dtype dtype,
+                   const Numerics& numerics) {
   if (activation == BP_LINEAR_ACTIVATION_NONE) return before;
   Expected after = before;
   after.checks_bias = false;
@@ -291,7 +292,8 @@ Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
       y = elementwise::relu(y);
     } else if (activation == BP_LINEAR_ACTIVATION_GELU) {
       y = reference::gelu(y, reference::Gelu::kErf);
-      if (is_bounded) after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
+      if (is_bounded)
+        after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x, numerics);
     } else {
       y = elementwise::silu(y);
       if (is_bounded) after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x);
@@ -321,7 +323,7 @@ std::vector<Expected> expected_linear(const CallData& data, const Numerics& nume
     known.is_one_sided = is_scaled(data);
     add_preactivation(data, known);
     std::vector<Expected> expected = judged(data, std::move(known));
-    expected[0] = activated(expected[0], data.integer("activation"), dtype);
+    expected[0] = activated(expected[0], data.integer("activation"), dtype, numerics);
     return expected;
   });
 }

@@ -251,7 +251,7 @@ int64_t first_unlike(const OpCase& row, const CallData& data, const OutputView& 
                      Numerics numerics, bool flushes_inputs, bool flushes_outputs) {
   numerics.flush_inputs = numerics.flush_outputs = false;
   const Expected expected =
-      row.reference(flushes_inputs ? without_subnormals(data) : data, numerics).front();
+      row.expected(flushes_inputs ? without_subnormals(data) : data, numerics).front();
   const FloatFormat* format = float_format(output.dtype);
   for (int64_t i = 0; i < static_cast<int64_t>(output.value.size()); ++i) {
     const auto at = static_cast<size_t>(i);
