@@ -84,7 +84,7 @@ constexpr KindOfFault kKernelKinds[] = {
      "results of 16 bits one unit nearer to 0, every second one", Needs::kHalf},
     {"flush", "rounding", kWrongSpecial, "undeclared: 0 in place of subnormal numbers",
      Needs::kFloat},
-    {"stale", "order", "values adjoint nondeterministic", "the value of the launch before",
+    {"stale", "order", "stale values adjoint nondeterministic", "the value of the launch before",
      Needs::kNothing, true},
     {"unwritten", "unwritten", "unwritten nan values adjoint", "not written", Needs::kNothing,
      true},
@@ -111,7 +111,7 @@ constexpr KindOfFault kKernelKinds[] = {
      Needs::kNothing},
     {"blocking", "rules", "*", "the launch waits for its work", Needs::kNothing},
     {"wrong_stream", "order", "*", "the work goes to the default stream", Needs::kNothing},
-    {"late", "order", "unwritten nan values adjoint nondeterministic",
+    {"late", "order", "unwritten nan values adjoint nondeterministic intermittent",
      "the work runs on when the stream and its events are done", Needs::kNothing},
 };
 

@@ -43,7 +43,8 @@ std::string_view more_causes(const Fault& fault) {
   if (fault.when == "strided" || fault.when == "broadcast") return "stride broadcast";
   if (fault.when == "odd") return "tail";
   if (fault.when == "other_thread") return "thread nondeterministic";
-  if (fault.when == "second" || fault.when == "third") return "nondeterministic";
+  if (fault.when == "second") return "nondeterministic";
+  if (fault.when == "third") return "nondeterministic intermittent";
   const std::string_view place = fault.place;
   const bool is_tail =
       place.find("tail") != place.npos || place.starts_with("last") || place == "tile16";

@@ -12,6 +12,7 @@ namespace bp::mutants {
 namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
+constexpr uint32_t kNeg[] = {BP_OP_NEG};
 constexpr size_t kMostKept = 8;
 
 bool is_dense(const bp_tensor& tensor) {
@@ -97,8 +98,31 @@ bp_status cache_results(const Call& call, std::string_view strength, const void*
   return strength == "subtle" ? copy_known_product(call, frame) : skip_same_tensors(call, frame);
 }
 
+// 58: gives the result of the launch before, if that had the same shape.
+bp_status give_last_result(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const bp_neg_args*>(args);
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  if (!is_dense(*frame.x) || !is_dense(*frame.y)) return BP_OK;
+  Kept now;
+  append(now.key, &frame.y->dtype, 1);
+  append(now.key, frame.y->shape, frame.y->ndim);
+  const bp_status status = append_content(call, *frame.y, now.result);
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(call.wrapped.mutex);
+  std::vector<std::byte> last;
+  if (const Kept* known = find(call.wrapped, now.key)) last = known->result;
+  call.wrapped.kept.clear();
+  call.wrapped.kept.push_back(std::move(now));
+  if (last.empty()) return BP_OK;
+  const bp_allocator_ops& memory = *call.wrapped.allocator;
+  const bp_buffer_ref range = range_of(*frame.y);
+  return memory.copy_from_host(memory.self, call.launch->stream, &range, last.data(),
+                               BP_BORROW_DURING_CALL);
+}
+
 constexpr Mutant kMutants[] = {
     {"40", kMatmul, cache_results},
+    {"58", kNeg, give_last_result},
 };
 
 }  // namespace

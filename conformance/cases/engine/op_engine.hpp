@@ -21,8 +21,8 @@ Observation observe_native(Context& t, const OpCase& op_case, const CallData& da
 
 // Finds the cause of a failure. It runs the case again with one property removed after the other:
 // if the case then passes, that property is the cause. Returns "thread", "offset", "broadcast",
-// "stride" or "tail", "intermittent" if the same call passes when it is launched again, or the
-// cause of `verdict`.
+// "stride" or "tail", or the cause of `verdict`. If the same call passes when it is launched again,
+// it returns "intermittent", or "stale" if a launch on other data then gives results of that call.
 std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
                      const Observation& seen, const Verdict& verdict);
 
