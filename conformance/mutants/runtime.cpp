@@ -132,9 +132,10 @@ namespace {
 
 std::vector<const RuntimeMutant*> all_runtime_mutants() {
   std::vector<const RuntimeMutant*> all;
-  for (const auto table : {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(),
-                           table_mutants(), compiler_mutants(), residence_mutants(), wait_mutants(),
-                           benign_tables(), faults::faulty_tables()}) {
+  for (const auto table :
+       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(), table_mutants(),
+        compiler_mutants(), residence_mutants(), leftover_mutants(), wait_mutants(),
+        benign_tables(), faults::faulty_tables()}) {
     for (const RuntimeMutant& mutant : table) all.push_back(&mutant);
   }
   return all;

@@ -109,8 +109,8 @@ void take(Runtime& runtime, const bp_semaphore_ops& table);
 void take(Runtime& runtime, const bp_compiler_ops& table);
 
 // Return the tables: mutants of order and failures, of memory, of the whole instance, of optional
-// tables, of compilers, of memory that executables hold and share, and of waits and declarations;
-// and benign variants, on which no case may fail.
+// tables, of compilers, of memory that executables hold and share, of handles that are never ended,
+// and of waits and declarations; and benign variants, on which no case may fail.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
@@ -118,6 +118,7 @@ std::span<const RuntimeMutant> instance_mutants();
 std::span<const RuntimeMutant> table_mutants();
 std::span<const RuntimeMutant> compiler_mutants();
 std::span<const RuntimeMutant> residence_mutants();
+std::span<const RuntimeMutant> leftover_mutants();
 std::span<const RuntimeMutant> benign_tables();
 std::span<const RuntimeMutant> wait_mutants();
 

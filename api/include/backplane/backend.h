@@ -4,16 +4,14 @@
  * It then asks the instance to register its tables. The backend imports nothing from the host: the
  * host's services reach it in bp_host.
  *
- *   host                                         backend
- *    | bp_backend_entry(request{versions, bp_host}) |
- *    |--------------------------------------------->|   BP_OK, reply{version, instance}
- *    | backend->register_all(self, registrar)       |   or a failure and why
- *    |--------------------------------------------->|
- *    |    registrar->add_device, add_allocator, add_streams, add_kernels
- *    |<---------------------------------------------|   one result per entry
- *    | ... the host uses the tables ...             |
- *    | backend->shutdown(self, timeout_ns)          |
- *    |--------------------------------------------->|
+ *   host                                           backend
+ *    |-- bp_backend_entry(request{versions, host}) -->|   BP_OK, reply{version, instance},
+ *    |                                                |   or a failure and why
+ *    |-- backend->register_all(self, registrar) ----->|
+ *    |<- registrar->add_device, add_allocator, -------|   one result per entry
+ *    |   add_streams, add_kernels, ...                |
+ *    | ... the host uses the tables ...               |
+ *    |-- backend->shutdown(self, timeout_ns) -------->|
  *
  * Rules for every entry:
  *   Threads    The host calls the entry, register_all() and shutdown() one at a time for an
@@ -22,7 +20,9 @@
  *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] A backend
  *              lets out no exception, installs no signal handler, never exits the process, and
  *              writes nothing to standard streams.
- *   Ownership  What a backend adds stays its own, and valid until shutdown().
+ *   Ownership  What a backend adds stays its own, and valid until shutdown(). [ENTRY-10] A handle
+ *              that the host has ended leaves no memory, thread or descriptor behind once its work
+ *              has ended; what a backend keeps to use again has a limit.
  */
 #ifndef BACKPLANE_BACKEND_H_
 #define BACKPLANE_BACKEND_H_

@@ -4,6 +4,7 @@
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -222,6 +223,27 @@ void unregistered_memory_is_the_hosts_again(Context& t) {
   t.expect_eq(lent, t.sentinel<bp_buffer>(), "out_buffer after a failure");
 }
 
+void freed_wrappings_leave_nothing(Context& t) {
+  const OwnedBuffer owner = make_buffer(t, kSize);
+  const uint64_t address = address_of(t, owner.get());
+  expect_nothing_left(t, "wrapped addresses", [&] { wrap(t, address, kSize); });
+}
+
+void unregistered_memory_leaves_nothing(Context& t) {
+  const bp_allocator_ops& m = *t.target().allocator;
+  const uint64_t unit = register_unit(t);
+  std::vector<uint8_t> memory(kSize + 2 * unit);
+  uint8_t* const begin = memory.data() + aligned_offset(memory.data(), unit);
+  expect_nothing_left(t, "registrations of host memory", [&] {
+    bp_buffer* lent = nullptr;
+    const bp_status status = m.register_host(m.self, t.target().device, begin,
+                                             std::max(unit, kSize / unit * unit), &lent);
+    if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
+    t.require_ok(status, "memory.register_host");
+    t.require_ok(m.unregister_host(m.self, lent), "memory.unregister_host");
+  });
+}
+
 }  // namespace
 
 void add_address_cases(std::vector<Case>& cases) {
@@ -240,6 +262,8 @@ void add_address_cases(std::vector<Case>& cases) {
           {"unregistered_memory_is_the_hosts_again",
            {"MEMORY-16", "ERROR-3"},
            unregistered_memory_is_the_hosts_again},
+          {"freed_wrappings_leave_nothing", {"ENTRY-10"}, freed_wrappings_leave_nothing},
+          {"unregistered_memory_leaves_nothing", {"ENTRY-10"}, unregistered_memory_leaves_nothing},
       });
 }
 

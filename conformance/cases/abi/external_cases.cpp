@@ -10,6 +10,7 @@
 #include "conformance/cases/fixtures/child_routines.hpp"
 #include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
 #include "conformance/json_file.hpp"
 
@@ -222,6 +223,14 @@ void check_in_child(bp_status status, TestHost& host, const char* what) {
               host.take_text());
 }
 
+void freed_imports_leave_nothing(Context& t) {
+  const OwnedBuffer buffer = make_exportable(t);
+  expect_nothing_left(t, "imports of a buffer", [&] {
+    const Exported exported = export_of(t, buffer.get());
+    import(t, exported.handle);
+  });
+}
+
 }  // namespace
 
 // Imports the buffer of the task, compares its bytes, and inverts each of them.
@@ -279,6 +288,7 @@ void add_external_cases(std::vector<Case>& cases) {
           {"memory_lives_until_the_last_import_ends",
            {"EXTERNAL-2"},
            memory_lives_until_the_last_import_ends},
+          {"freed_imports_leave_nothing", {"ENTRY-10"}, freed_imports_leave_nothing},
       });
 }
 

@@ -4,6 +4,7 @@
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -92,6 +93,12 @@ void destroy_ends_the_wrapping_alone(Context& t) {
            "the work submitted after the stream was wrapped again");
 }
 
+void ended_wrappings_leave_nothing(Context& t) {
+  const OwnedStream stream = make_stream(t);
+  void* const native = native_of(t, stream.get());
+  expect_nothing_left(t, "handles of a native stream", [&] { wrap(t, native); });
+}
+
 }  // namespace
 
 void add_native_stream_cases(std::vector<Case>& cases) {
@@ -100,6 +107,7 @@ void add_native_stream_cases(std::vector<Case>& cases) {
       {
           {"wrapped_stream_is_the_same_queue", {"STREAM-17"}, wrapped_stream_is_the_same_queue},
           {"destroy_ends_the_wrapping_alone", {"STREAM-17"}, destroy_ends_the_wrapping_alone},
+          {"ended_wrappings_leave_nothing", {"ENTRY-10"}, ended_wrappings_leave_nothing},
       });
 }
 

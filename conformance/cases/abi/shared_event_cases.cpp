@@ -3,6 +3,7 @@
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/conversation.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -241,6 +242,14 @@ struct EventGuest : Guest {
   bp_event* event = nullptr;
 };
 
+void ended_imports_leave_nothing(Context& t) {
+  const OwnedEvent event = make_exportable(t);
+  expect_nothing_left(t, "imports of an event", [&] {
+    const Exported exported = export_of(t, event);
+    import(t, exported);
+  });
+}
+
 }  // namespace
 
 // Waits for the event of the task. Asks for its completion only after it was seen to wait.
@@ -296,6 +305,7 @@ void add_shared_event_cases(std::vector<Case>& cases) {
           {"record_of_another_process_is_waited_for",
            {"EVENT-13"},
            record_of_another_process_is_waited_for},
+          {"ended_imports_leave_nothing", {"ENTRY-10"}, ended_imports_leave_nothing},
       });
 }
 

@@ -5,6 +5,7 @@
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/conversation.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 #include "conformance/cases/fixtures/semaphores.hpp"
 
 namespace bp::conformance {
@@ -147,6 +148,14 @@ void two_processes_count_together(Context& t) {
   t.expect_eq(value_of(t, s), uint64_t{2}, "the value that the other process signalled");
 }
 
+void ended_imports_leave_nothing(Context& t) {
+  const OwnedSemaphore semaphore = make_exportable(t);
+  expect_nothing_left(t, "imports of a semaphore", [&] {
+    const Exported exported = export_of(t, semaphore);
+    import(t, exported);
+  });
+}
+
 }  // namespace
 
 void count_with_shared_semaphore(const ChildTask& task) {
@@ -186,6 +195,7 @@ void add_shared_semaphore_cases(std::vector<Case>& cases) {
            {"SEMAPHORE-18", "ERROR-2"},
            handles_without_a_semaphore_are_refused},
           {"two_processes_count_together", {"SEMAPHORE-16"}, two_processes_count_together},
+          {"ended_imports_leave_nothing", {"ENTRY-10"}, ended_imports_leave_nothing},
       });
 }
 

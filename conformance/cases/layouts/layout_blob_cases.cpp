@@ -5,6 +5,7 @@
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/child_routines.hpp"
+#include "conformance/cases/fixtures/leftovers.hpp"
 #include "conformance/cases/fixtures/offers.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
 #include "conformance/cases/layouts/layout_fixtures.hpp"
@@ -182,6 +183,12 @@ void convert_in_child(const ChildTables& tables, TestHost& host, bp_device* devi
   }
 }
 
+void released_layouts_leave_nothing(Context& t) {
+  const std::vector<LayoutSite> sites = layout_sites(t);
+  const std::vector<uint8_t> blob = blob_of(*sites.front().layout);
+  expect_nothing_left(t, "layouts", [&] { layout_of_blob(t, blob); });
+}
+
 }  // namespace
 
 // Makes the layout from the blob of the task, and reads through it what the case has converted.
@@ -219,6 +226,7 @@ void add_layout_blob_cases(std::vector<Case>& cases) {
            {"LAYOUT-1"},
            another_process_reads_what_was_converted},
           {"foreign_blobs_are_refused", {"LAYOUT-1", "ERROR-2"}, foreign_blobs_are_refused},
+          {"released_layouts_leave_nothing", {"ENTRY-10"}, released_layouts_leave_nothing},
       });
 }
 
