@@ -232,7 +232,7 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"83", "times without a sign", "event.elapsed_time_of*", "*", "*", true, "EVENT-11"},
     {"83:start", "start of a time not checked", "event.elapsed_time_of*", "*", "*", true,
      "EVENT-11"},
-    {"84", "keys of split ignored", "collective.split*", "*", "values", true, "COLLECTIVE-1"},
+    {"84", "keys of split ignored", "collective.split*", "*", "values", true, "COLLECTIVE-17"},
     {"84:timeout", "timeout of a call ignored", "collective.timeout*", "*", "*", true,
      "COLLECTIVE-3"},
     {"84:root", "root is 0 or 1", "collective.broadcast*", "*_ranks", "*", true, "COLLECTIVE-1"},

@@ -182,15 +182,15 @@ typedef struct bp_process_group_ops {
   /* Returns BP_OK, or why the group cannot be used any more. status() never waits. */
   bp_status (*status)(void* self, bp_process_group* group);
 
-  /* Makes groups of the ranks that give the same color, ordered by key, then by rank. Every rank
-   * calls split(): `groups`, `colors`, `keys` and `out_groups` have an entry for each rank of this
-   * process. For a color of UINT32_MAX the out group becomes NULL. */
+  /* [COLLECTIVE-17] split() makes groups of the ranks that give the same color, ordered by key,
+   * then by rank. Every rank calls it: `groups`, `colors`, `keys` and `out_groups` have an entry
+   * for each rank of this process. For a color of UINT32_MAX the out group becomes NULL. */
   bp_status (*split)(void* self, uint32_t local_count, bp_process_group* const* groups,
                      const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                      bp_process_group** out_groups);
 
-  /* Makes groups without the listed ranks, after a failure. All other ranks call shrink(), as they
-   * do split(). Ranks keep their order. The old groups are aborted. */
+  /* [COLLECTIVE-18] shrink() makes groups without the listed ranks, after a failure. All other
+   * ranks call it, as they do split(). Ranks keep their order. The old groups are aborted. */
   bp_status (*shrink)(void* self, uint32_t local_count, bp_process_group* const* groups,
                       uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                       bp_process_group** out_groups);

@@ -155,9 +155,9 @@ void add_collective_group_cases(std::vector<Case>& cases) {
   add_api_cases(
       cases, "collective",
       {
-          {"split_goes_by_color_and_key", {"COLLECTIVE-1"}, split_goes_by_color_and_key},
+          {"split_goes_by_color_and_key", {"COLLECTIVE-17"}, split_goes_by_color_and_key},
           {"bad_splits_make_no_group", {"ERROR-2", "ERROR-3"}, bad_splits_make_no_group},
-          {"shrunk_groups_keep_their_order", {"COLLECTIVE-1"}, shrunk_groups_keep_their_order},
+          {"shrunk_groups_keep_their_order", {"COLLECTIVE-18"}, shrunk_groups_keep_their_order},
           {"timeout_of_a_call_replaces_that_of_the_group",
            {"COLLECTIVE-3"},
            timeout_of_a_call_replaces_that_of_the_group},

@@ -72,17 +72,40 @@ std::unique_ptr<Gate> gate_of(Context& t) {
   return can_hold_streams(t) ? std::make_unique<Gate>(t) : nullptr;
 }
 
-// Calls work(pair) for the first row of each dtype that a kernel of the backend takes.
+int64_t largest_of(const OpCase& row) {
+  int64_t largest = 0;
+  for (const TensorArgument& argument : row.tensors) {
+    largest = std::max(largest, element_count(argument.shape));
+  }
+  return largest;
+}
+
+// Returns the rows with the largest first, but those that take long at the end. Launches of a few
+// elements hardly meet.
+std::vector<const OpCase*> largest_first(const OpCases& rows) {
+  constexpr int64_t kLong = int64_t{1} << 14;
+  std::vector<const OpCase*> sorted;
+  for (const OpCase& row : rows) sorted.push_back(&row);
+  const auto place = [](const OpCase* row) {
+    const int64_t largest = largest_of(*row);
+    return largest > kLong ? kLong - largest : largest;
+  };
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const OpCase* a, const OpCase* b) { return place(a) > place(b); });
+  return sorted;
+}
+
+// Calls work(pair) for one row of each dtype that a kernel of the backend takes.
 template <typename Work>
 void for_each_pair(Context& t, const OpCases& rows, Work work) {
   std::set<std::string> seen;
   size_t count = 0;
-  for (const OpCase& row : rows) {
-    if (!is_listed(t, row) || seen.count(row.dtype) != 0) continue;
-    t.begin_part(row.id());
-    Pair pair(t, row);
+  for (const OpCase* const row : largest_first(rows)) {
+    if (!is_listed(t, *row) || seen.count(row->dtype) != 0) continue;
+    t.begin_part(row->id());
+    Pair pair(t, *row);
     if (!pair.has_kernel()) continue;
-    seen.insert(row.dtype);
+    seen.insert(row->dtype);
     ++count;
     work(pair);
   }
