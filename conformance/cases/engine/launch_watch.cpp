@@ -1,15 +1,23 @@
 #include "conformance/cases/engine/launch_watch.hpp"
 
-#include <set>
+#include <bit>
+#include <map>
 
 namespace bp::conformance {
 namespace {
 
 // Returns the kernels whose launches end shortly before their memory is given back, so that each
-// launch seems to leave some. A worker asks a kernel once, because many launches say so.
-std::set<const bp_kernel*>& kernels_that_free_late() {
-  static std::set<const bp_kernel*> kernels;
+// launch seems to leave some, with the number of calls that have seemed so.
+std::map<const bp_kernel*, uint32_t>& kernels_that_free_late() {
+  static std::map<const bp_kernel*, uint32_t> kernels;
   return kernels;
+}
+
+// Returns whether to look again at a kernel that has seemed to leave memory. Most calls of a kernel
+// that frees late seem so, and looking takes many launches.
+bool is_worth_a_look(const bp_kernel& kernel) {
+  const auto known = kernels_that_free_late().find(&kernel);
+  return known == kernels_that_free_late().end() || std::has_single_bit(++known->second);
 }
 
 // Returns whether the heap keeps at least `bytes` more than `before` for a second. On a busy
@@ -41,13 +49,14 @@ void How::end() const {
 void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
                    const std::function<bool(From)>& launch) {
   constexpr int kMoreLaunches = 20, kLaunchesPerRound = 40;
-  if (kernels_that_free_late().count(&kernel) != 0) return;
+  const bool looks_at_host = watch.leaves_host_memory() && is_worth_a_look(kernel);
+  if (!looks_at_host && !watch.leaves_device_memory()) return;
   for (int i = 0; i < kMoreLaunches && watch.is_suspect(); ++i) {
     if (!launch(From::kNewThread)) return;
   }
   if (!watch.is_suspect()) return;
   watch.tell_device();
-  if (!watch.leaves_host_memory()) return;
+  if (!looks_at_host || !watch.leaves_host_memory()) return;
   // Memory that is given back late grows by one launch, and a leak by all of them.
   const int64_t least = watch.least_host_bytes() * kLaunchesPerRound / 2;
   bool grows = true;
@@ -59,7 +68,7 @@ void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
     grows = watch.leaves_host_memory() && keeps(least, before);
   }
   if (grows) return watch.tell_host();
-  kernels_that_free_late().insert(&kernel);
+  kernels_that_free_late().try_emplace(&kernel, 1);
 }
 
 bool can_hold_streams(Context& t) {

@@ -40,7 +40,8 @@ class LeakWatch {
   bool leaves_host_memory() const {
     return !has_layers_ && least_host_ != INT64_MAX && least_host_ >= kLeastBytes;
   }
-  bool is_suspect() const { return leaves_host_memory() || least_device_ > 0; }
+  bool leaves_device_memory() const { return least_device_ > 0; }
+  bool is_suspect() const { return leaves_host_memory() || leaves_device_memory(); }
 
   int64_t least_host_bytes() const { return least_host_; }
 
