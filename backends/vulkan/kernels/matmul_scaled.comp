@@ -24,6 +24,7 @@ layout(constant_id = 10) const uint kBlockB = 0;
 layout(constant_id = 11) const uint kRowsOfBlockB = 1;
 layout(constant_id = 12) const uint kActivation = 1;
 layout(constant_id = 13) const uint kHasBias = 0;
+layout(constant_id = 14) const uint kFewRows = 0;  // At least as many as there are; 0: a tile each.
 
 BP_RECORD {
   uint64_t a, b, y, bias;
@@ -107,8 +108,14 @@ void finish_value(uint m, uint n, float sum) {
 #define VALUES vec4
 #define ALONG_K
 #include "matmul_tile.glsl"
+#include "matmul_rows.glsl"
 
 void main() {
+  if (kFewRows != 0u) {
+    const uint first_n = group_number() * kColumnsOfGroup;
+    if (first_n < record.cols) run_rows(first_n, record.rows, record.cols, record.depth);
+    return;
+  }
   const uint tiles_n = (record.cols + kTile - 1u) / kTile, number = group_number();
   const uint first_m = number / tiles_n * kTile;
   if (first_m >= record.rows) return;

@@ -16,7 +16,9 @@
 namespace bp::vulkan {
 namespace {
 
-constexpr int64_t kTileEdge = 64;  // As in matmul_tile.glsl.
+constexpr int64_t kTileEdge = 64;       // As in matmul_tile.glsl.
+constexpr int64_t kColumnsOfGroup = 8;  // As in matmul_rows.glsl, which takes up to kFewRows rows.
+constexpr uint32_t kFewRows = 8;
 
 struct ScaledRecord {
   uint64_t a, b, y, bias;
@@ -40,8 +42,9 @@ struct ScaledConstants {
   uint32_t rank = 1;
   uint32_t a_block = 0, b_block = 0, b_rows_of_block = 0;
   uint32_t activation = BP_LINEAR_ACTIVATION_NONE, has_bias = 0;
+  uint32_t few_rows = 0;
 };
-static_assert(sizeof(ScaledConstants) == 14 * sizeof(uint32_t));
+static_assert(sizeof(ScaledConstants) == 15 * sizeof(uint32_t));
 
 // The axes of a before its last one are the rows of the product. They are merged where a, y and the
 // scales of a allow it. The zero points of a lie in the same blocks as its scales.
@@ -102,10 +105,14 @@ void put_matrices(const Launch& launch, const bp_tensor& a, const bp_tensor& wei
   constants.y_type = one_of(kF32Dtypes, y.dtype);
 }
 
-bp_status submit_scaled(Launch& launch, const ScaledRecord& record,
-                        const ScaledConstants& constants, const Touched& touched) {
-  const std::array<uint32_t, 14> values = std::bit_cast<std::array<uint32_t, 14>>(constants);
-  const uint64_t groups = ceil_divide(record.rows, kTileEdge) * ceil_divide(record.cols, kTileEdge);
+bp_status submit_scaled(Launch& launch, const ScaledRecord& record, ScaledConstants constants,
+                        const Touched& touched) {
+  uint64_t groups = ceil_divide(record.rows, kTileEdge) * ceil_divide(record.cols, kTileEdge);
+  if (record.rows <= kFewRows) {
+    constants.few_rows = std::bit_ceil(record.rows);
+    groups = ceil_divide(record.cols, kColumnsOfGroup);
+  }
+  const std::array<uint32_t, 15> values = std::bit_cast<std::array<uint32_t, 15>>(constants);
   return submit(launch, kMatmulScaledModule, values, record, groups, touched);
 }
 
