@@ -43,6 +43,7 @@ void ValidateLayer::on_table(AnyTable table) {
 }
 
 bool ValidateLayer::on_kernel(WrappedKernel& kernel) {
+  replace<&ValidateLayer::workspace_size>(kernel.kernel.workspace_size);
   replace<&ValidateLayer::launch>(kernel.kernel.launch);
   replace<&ValidateLayer::prepare>(kernel.kernel.prepare);
   replace<&ValidateLayer::plan_pack>(kernel.kernel.plan_pack);

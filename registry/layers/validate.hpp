@@ -68,6 +68,9 @@ class ValidateLayer final : public Layer {
     }
   }
 
+  bp_status workspace_size(const WrappedKernel& kernel, bp_device* device, bp_launch_flags flags,
+                           const void* args, uint64_t* out_required_bytes,
+                           uint64_t* out_preferred_bytes);
   bp_status launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args);
   bp_status plan_pack(const WrappedKernel& kernel, const bp_launch* launch, const void* args,
                       const bp_buffer_ref* packed);

@@ -38,13 +38,35 @@ std::string ValidateLayer::tensor_argument_defect(const std::string& name, const
   return "";
 }
 
+namespace {
+
+// Returns NULL if the frame is none that can be read.
+const core::OpRow* row_of_frame(uint32_t op, const void* args) {
+  const core::OpRow* const row = core::find_op(op);
+  const bool is_frame =
+      row != nullptr && args != nullptr && core::frame_size(args) >= row->first_size_bytes();
+  return is_frame ? row : nullptr;
+}
+
+// Returns the numbers of the tensors of a frame that have a buffer.
+std::vector<uint32_t> tensors_with_buffers(uint32_t op, const void* args) {
+  std::vector<uint32_t> numbers;
+  const core::OpRow* const row = row_of_frame(op, args);
+  if (row == nullptr) return numbers;
+  for (const FrameTensor& each : frame_tensors(*row, args)) {
+    const bool has_buffer = each.tensor != nullptr && each.tensor->buffer != nullptr;
+    if (has_buffer) numbers.push_back(each.number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
 std::string ValidateLayer::frame_defect(uint32_t op, const void* args, bp_device* device,
                                         const std::vector<uint32_t>* numbers,
                                         std::vector<Access>& accesses) {
-  const core::OpRow* row = core::find_op(op);
-  if (row == nullptr || args == nullptr || core::frame_size(args) < row->first_size_bytes()) {
-    return "";
-  }
+  const core::OpRow* row = row_of_frame(op, args);
+  if (row == nullptr) return "";
   std::string defect;
   for (const FrameTensor& each : frame_tensors(*row, args)) {
     if (numbers != nullptr && std::ranges::find(*numbers, each.number) == numbers->end()) continue;
@@ -68,6 +90,23 @@ std::string ValidateLayer::launch_defect(const bp_launch& launch) {
     defect = "[STREAM-2] stream " + words(launch.stream) + " is of another device";
   }
   return defect;
+}
+
+// A host may ask before it allocates. Where it gives a buffer, a kernel may follow the handle.
+bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* device,
+                                        bp_launch_flags flags, const void* args,
+                                        uint64_t* out_required_bytes,
+                                        uint64_t* out_preferred_bytes) {
+  {
+    std::unique_lock lock(mutex_);
+    std::vector<Access> accesses;
+    const uint32_t op = core::op_of(kernel.kernel);
+    const std::vector<uint32_t> numbers = tensors_with_buffers(op, args);
+    const std::string defect = frame_defect(op, args, device, &numbers, accesses);
+    if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
+  }
+  return kernel.next->workspace_size(kernel.next, device, flags, args, out_required_bytes,
+                                     out_preferred_bytes);
 }
 
 bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,

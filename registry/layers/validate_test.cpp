@@ -67,6 +67,31 @@ TEST_F(ValidateTest, RefusesHandlesOfOthers) {
   EXPECT_EQ(free(other), BP_OK);
 }
 
+// A host may ask before it allocates, but a buffer that it gives has to be one.
+TEST_F(ValidateTest, SizesOfWorkspaceNeedNoBuffersAndFollowNoOthers) {
+  kernel_.workspace_size = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*,
+                              uint64_t* out_required, uint64_t* out_preferred) -> bp_status {
+    *out_required = *out_preferred = 64;
+    return BP_OK;
+  };
+  TestRegistry r(0, "validate");
+  ASSERT_EQ(fake_.load(r.registry), BP_OK) << bp_error_text();
+  const int64_t shape[] = {4}, strides[] = {1};
+  bp_tensor x{.shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+  const bp_add_args args{.struct_size = sizeof(args), .a = &x, .b = &x, .y = &x};
+  const bp_kernel* kernel = bp_target_kernel(r.target(), 0);
+  uint64_t required = 0, preferred = 0;
+  const auto ask = [&] {
+    return kernel->workspace_size(kernel, r.target()->device, 0, &args, &required, &preferred);
+  };
+  EXPECT_EQ(ask(), BP_OK) << bp_error_text();
+  EXPECT_EQ(required, 64);
+  char nobodys[64]{};
+  x.buffer = reinterpret_cast<bp_buffer*>(nobodys);
+  EXPECT_EQ(ask(), BP_INVALID_ARGUMENT);
+  expect_words("tensor a");
+}
+
 TEST_F(ValidateTest, RefusesRangesAndTensorsThatLeaveTheirBuffers) {
   bp_buffer* buffer = allocate(64);
   bp_stream* on = r_.target()->default_stream;
