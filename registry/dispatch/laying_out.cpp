@@ -104,7 +104,7 @@ class LaidFrame {
     for (Laid& each : laid_) {
       if (tensors::element_count(each.tensor) == 0) continue;
       bp_status status = take_memory(l, each);
-      if (status == BP_OK && each.is_read) status = convert(l, each.tensor, *each.given);
+      if (status == BP_OK && each.is_read) status = convert(l, each, each.tensor, *each.given);
       if (status != BP_OK) return status;
     }
     return BP_OK;
@@ -113,7 +113,7 @@ class LaidFrame {
   bp_status convert_outputs(const Launch& l) const {
     for (const Laid& each : laid_) {
       if (!each.is_written || tensors::element_count(each.tensor) == 0) continue;
-      const bp_status status = convert(l, *each.given, each.tensor);
+      const bp_status status = convert(l, each, *each.given, each.tensor);
       if (status != BP_OK) return status;
     }
     return BP_OK;
@@ -124,6 +124,8 @@ class LaidFrame {
     bp_tensor tensor;  // In a layout.
     const bp_tensor* given;
     bool is_read, is_written;
+    const TensorArgument* argument;
+    int64_t place;  // In a list; -1: the argument is none.
     BlockHandle block{};
   };
 
@@ -131,7 +133,7 @@ class LaidFrame {
                         const void* frame) {
     const bp_tensor* tensor = tensor_at(frame, argument);
     if (!is_by_strides(tensor)) return BP_OK;
-    const bp_status status = lay_out(argument, claim, tensor);
+    const bp_status status = lay_out(argument, -1, claim, tensor);
     // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
     std::memcpy(frame_.data() + argument.offset, &tensor, sizeof(tensor));
     return status;
@@ -142,9 +144,9 @@ class LaidFrame {
     const TensorList given = list_at(frame, argument);
     std::vector<const bp_tensor*>& items =
         lists_.emplace_back(given.items, given.items + given.count);
-    for (const bp_tensor*& item : items) {
-      if (!is_by_strides(item)) continue;
-      const bp_status status = lay_out(argument, claim, item);
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (!is_by_strides(items[i])) continue;
+      const bp_status status = lay_out(argument, static_cast<int64_t>(i), claim, items[i]);
       if (status != BP_OK) return status;
     }
     const bp_tensor* const* const data = items.data();
@@ -154,10 +156,9 @@ class LaidFrame {
   }
 
   // Replaces `tensor` by one in the layout of the claim.
-  bp_status lay_out(const TensorArgument& argument, const bp_layout_claim& claim,
+  bp_status lay_out(const TensorArgument& argument, int64_t place, const bp_layout_claim& claim,
                     const bp_tensor*& tensor) {
-    const std::string subject =
-        std::string(row_.name) + " by " + clean_name(kernel_.name) + ": " + argument.name + ": ";
+    const std::string subject = call_text() + argument.name + ": ";
     if (!is_described(claim))
       return fail(BP_UNSUPPORTED, subject + strides_refusal(kernel_, claim));
     std::array<int64_t, BP_MAX_RANK> block;
@@ -168,7 +169,8 @@ class LaidFrame {
     if (status != BP_OK) return fail(status, subject + take_error());
     const bool is_output = argument.is_output() || argument.kind == Kind::out_list;
     const bool is_inout = argument.kind == Kind::inout || argument.kind == Kind::inout_list;
-    Laid& laid = laid_.emplace_back(Laid{*tensor, tensor, !is_output, is_output || is_inout});
+    Laid& laid = laid_.emplace_back(
+        Laid{*tensor, tensor, !is_output, is_output || is_inout, &argument, place});
     laid.tensor.layout = layout;
     tensors::set_contiguous_strides(tensor->ndim, tensor->shape, strides_.emplace_back().data());
     laid.tensor.strides = strides_.back().data();
@@ -190,8 +192,18 @@ class LaidFrame {
     return BP_OK;
   }
 
-  bp_status convert(const Launch& l, const bp_tensor& dst, const bp_tensor& src) const {
-    return layouts_.convert(layouts_.self, l.stream, &dst, &src);
+  std::string call_text() const {
+    return std::string(row_.name) + " by " + clean_name(kernel_.name) + ": ";
+  }
+
+  // A refusal of the backend speaks of dst and src, and the caller knows the tensor of its call.
+  bp_status convert(const Launch& l, const Laid& laid, const bp_tensor& dst,
+                    const bp_tensor& src) const {
+    const bp_status status = layouts_.convert(layouts_.self, l.stream, &dst, &src);
+    if (status == BP_OK || status == BP_STREAM_FAILED) return status;
+    std::string name = laid.argument->name;
+    if (laid.place >= 0) name += "[" + std::to_string(laid.place) + "]";
+    return fail(status, call_text() + "tensor " + name + ": " + take_error());
   }
 
   const bp_layout_ops& layouts_;
