@@ -29,6 +29,12 @@ BP_RECORD {
 #include "float64.glsl"
 #endif
 
+// Returns a float with a sign rounded to odd, by how its magnitude was rounded.
+float signed_odd(float nearest, bool is_above, bool is_exact) {
+  const uint sign = floatBitsToUint(nearest) & 0x80000000u;
+  return uintBitsToFloat(floatBitsToUint(to_odd(abs(nearest), is_above, is_exact)) | sign);
+}
+
 void convert(uint64_t to, uint64_t from) {
 #if defined(COMPUTE_F32_TO_I64)
   const float value = load_f32(kFromType, from);
@@ -42,12 +48,15 @@ void convert(uint64_t to, uint64_t from) {
 #elif defined(COMPUTE_I64_TO_F32)
   const int64_t value = load_i64(kFromType, from);
   float result = float(value);
-  if (kToType != BP_F32 && kFromType == BP_I64) {
+  if (kToType != BP_F32 && kFromType == BP_I32) {
+    // Lavapipe loses the sign of an i32 that is widened, so its magnitude has 32 bits.
+    const uint magnitude = uint(abs(int(value))), back = uint(abs(result));
+    result = signed_odd(result, back > magnitude, back == magnitude);
+  } else if (kToType != BP_F32 && kFromType == BP_I64) {
     const uint64_t magnitude = uint64_t(value < 0l ? -value : value);
     const float size = abs(result);
     const uint64_t back = size < 9.2e18 ? uint64_t(size) : 0x8000000000000000ul;
-    result = to_odd(size, back > magnitude, back == magnitude);
-    if (value < 0l) result = -result;
+    result = signed_odd(result, back > magnitude, back == magnitude);
   }
   store_f32(kToType, to, result);
 #elif defined(COMPUTE_F64_TO_F32)

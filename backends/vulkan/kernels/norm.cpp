@@ -50,14 +50,16 @@ struct NormCall {
 // An invocation walks its part of a row three times.
 constexpr int64_t kMostTrips = 20000;
 
-// The rows of a column are summed in parts, so that the device has enough work.
+// The rows of a column are summed in parts, so that the device has enough work, and no part takes
+// too many trips.
 struct Parts {
   int64_t count, size;
 };
 
 Parts parts_of(const NormCall& call) {
   const int64_t rows = call.row_count();
-  const int64_t count = std::clamp<int64_t>(rows / 32, 1, 64);
+  const int64_t least = (rows + kMostTrips - 1) / kMostTrips;
+  const int64_t count = std::max(std::clamp<int64_t>(rows / 32, 1, 64), least);
   return {count, (rows + count - 1) / count};
 }
 
@@ -292,7 +294,7 @@ template <typename Args>
 bp_reason norm_supports(const Args& args) {
   const NormCall call = call_of(args);
   if (call.row_size() > kMostLanes * kMostTrips) return kRowTooLong;
-  if (call.row_count() > int64_t{1} << 20) return "there are more than 2^20 rows";
+  if (call.row_count() > int64_t{1} << 31) return "there are more than 2^31 rows";
   return nullptr;
 }
 
