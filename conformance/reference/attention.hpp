@@ -193,10 +193,12 @@ N weight_of(N score, N lse) {
 }
 
 // `y` and `lse` are the results of sdpa. A query without weights has no gradient, and adds nothing
-// to the others. The value of a weight that dropout drops is never used, nor is grad_y for it.
+// to the others. The value of a weight that dropout drops is never used, nor is grad_y for it. A
+// key of weight 0 has no part in the gradients if `skips_zeros`; else it adds its products with 0.
 template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
-                                    const Array<N>& y, const Array<N>& lse) {
+                                    const Array<N>& y, const Array<N>& lse,
+                                    bool skips_zeros = false) {
   TermSums<N> grad_q(a.q.shape), grad_k(a.k.shape), grad_v(a.v.shape);
   TermSums<N> grad_sinks(Shape{a.q.shape[1]});
   for (int64_t row = 0; row < a.row_count(); ++row) {
@@ -209,6 +211,7 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
     for (const int64_t j : a.seen_keys(row)) {
       const int64_t key = a.key_row(row, j);
       const N p = weight_of(a.score(row, j), lse[row]), kept = a.kept(row, j);
+      if (skips_zeros && p == N(0)) continue;
       const bool is_kept = kept != N(0);
       const N product = is_kept ? kept * dot_rows(grad_y, row, a.v, key, a.value_width()) : N(0);
       const N s = p * a.slope(row, j) * (product - delta);

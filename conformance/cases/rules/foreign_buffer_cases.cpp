@@ -104,10 +104,17 @@ class WatchedCall {
     return status == BP_OK;
   }
   void take(size_t tensor, bp_buffer* buffer) { call_.tensor(tensor).buffer = buffer; }
+  // Returns the text of a refusal.
+  const std::string& text() const { return text_; }
   bp_status launch() {
     const bp_status status = bp_op_launch(&target_, nullptr, 0, row_.op, call_.frame().data());
-    const bp_stream_ops& streams = *target_.streams;  // The wait comes before the buffers end.
-    if (status == BP_OK) streams.synchronize(streams.self, target_.default_stream, kTimeoutNs);
+    const std::string text = bp_error_text();
+    // The wait comes before the buffers end. The host may have converted some tensors to layouts
+    // before the call was refused.
+    const bp_stream_ops& streams = *target_.streams;
+    static_cast<void>(streams.synchronize(streams.self, target_.default_stream, kTimeoutNs));
+    if (status != BP_OK) text_ = text;
+    bp_error_clear();
     return status;
   }
 
@@ -116,6 +123,7 @@ class WatchedCall {
   const bp_target& target_;
   HostCall call_;
   std::vector<OwnedBuffer> buffers_;
+  std::string text_;
 };
 
 // Launches the call with `foreign` as the buffer of each tensor in turn. Each launch must be
@@ -127,10 +135,9 @@ bool expect_refused(Context& t, const OpCase& row, const bp_target& target, bp_b
     WatchedCall call(t, row, target);
     call.take(i, foreign);
     const bp_status status = call.launch();
-    const std::string text = bp_error_text(), name(row.tensors[i].name);
+    const std::string &text = call.text(), name(row.tensors[i].name);
     std::string where = name;
     where.append(" in ").append(what);
-    bp_error_clear();
     t.expect_eq(status, BP_INVALID_ARGUMENT, where);
     if (status == BP_OK) return false;
     if (status != BP_INVALID_ARGUMENT) continue;
