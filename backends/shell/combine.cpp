@@ -168,4 +168,18 @@ void combine(bp_reduction reduction, bp_dtype dtype, std::span<const Contributio
   }
 }
 
+void divide(bp_dtype dtype, std::byte* elements, int64_t count, double divisor) {
+  const Contribution sum{elements, 1.0};
+  switch (dtype) {
+    case BP_F16:
+      return scaled_sum<Float16>({&sum, 1}, elements, count, false, divisor);
+    case BP_BF16:
+      return scaled_sum<BFloat16>({&sum, 1}, elements, count, false, divisor);
+    case BP_F32:
+      return scaled_sum<float>({&sum, 1}, elements, count, false, divisor);
+    default:
+      return scaled_sum<double>({&sum, 1}, elements, count, false, divisor);
+  }
+}
+
 }  // namespace bp::kernels

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "backplane/shell/identity.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -47,6 +48,12 @@ void check_sum(const std::vector<uint64_t>& counts, const std::string& name) {
                       " ranks have more elements together than 2^64 - 1, the most that is allowed");
     }
   }
+}
+
+uint64_t hash_of(const std::vector<uint64_t>& counts) {
+  constexpr uint64_t kBasis = 0xcbf29ce484222325;
+  return hash_text(
+      kBasis, {reinterpret_cast<const char*>(counts.data()), counts.size() * sizeof(counts[0])});
 }
 
 }  // namespace
@@ -156,6 +163,54 @@ GroupCall read_call(const bp_collective_call& theirs, uint32_t rank, uint32_t wo
           .scale = theirs.scale,
           .send_counts = std::move(parts.send),
           .receive_counts = std::move(parts.receive)};
+}
+
+const char* kind_name(bp_collective_kind kind) {
+  static constexpr const char* kNames[] = {
+      "",           "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter",
+      "all_to_all", "gather",     "scatter", "send",      "receive",    "barrier"};
+  return kind < std::size(kNames) ? kNames[kind] : "an unknown kind";
+}
+
+CallSignature signature_of(const GroupCall& call, uint32_t peer) {
+  CallSignature s{};
+  s.kind = call.kind;
+  if (call.kind == BP_COLLECTIVE_BARRIER) return s;
+  s.reduction = call.reduction;
+  s.dtype = call.dtype;
+  s.root = has_root(call.kind) ? call.root : 0;
+  if (call.kind == BP_COLLECTIVE_ALL_TO_ALL) {
+    s.sent = call.send_counts[peer];
+    s.received = call.receive_counts[peer];
+  } else {
+    s.count = call.send_counts[0];
+    s.parts = hash_of(call.send_counts);
+  }
+  return s;
+}
+
+std::string difference(const CallSignature& first, uint32_t first_rank, const CallSignature& second,
+                       uint32_t second_rank) {
+  const auto differ = [&](const std::string& what, uint64_t of_first, uint64_t of_second) {
+    return "rank " + std::to_string(second_rank) + " gives " + what + " " +
+           std::to_string(of_second) + ", rank " + std::to_string(first_rank) + " gives " +
+           std::to_string(of_first);
+  };
+  if (first.kind != second.kind) {
+    return "rank " + std::to_string(second_rank) + " calls " + kind_name(second.kind) + ", rank " +
+           std::to_string(first_rank) + " calls " + kind_name(first.kind);
+  }
+  if (first.dtype != second.dtype) return differ("dtype", first.dtype, second.dtype);
+  if (first.reduction != second.reduction) {
+    return differ("reduction", first.reduction, second.reduction);
+  }
+  if (first.root != second.root) return differ("root", first.root, second.root);
+  if (first.sent != second.received) return differ("a count", first.sent, second.received);
+  if (second.sent != first.received) return differ("a count", first.received, second.sent);
+  if (first.count != second.count || first.parts != second.parts) {
+    return differ("other counts, such as", first.count, second.count);
+  }
+  return "";
 }
 
 uint64_t sent_elements(const GroupCall& call) {

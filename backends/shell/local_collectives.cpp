@@ -18,26 +18,13 @@ uint64_t offset(const std::vector<uint64_t>& counts, uint32_t index) {
   return std::accumulate(counts.begin(), counts.begin() + index, uint64_t{0});
 }
 
-// Opens memory and closes it in its destructor.
-class Opened {
- public:
-  explicit Opened(GroupMemory& memory) : memory_(memory), address_(memory.open()) {}
-  ~Opened() { memory_.close(); }
-  Opened(const Opened&) = delete;
-  std::byte* address() const { return address_; }
-
- private:
-  GroupMemory& memory_;
-  std::byte* address_;
-};
-
 uint64_t item(const RankCall& call) { return static_cast<uint64_t>(dtype_size_bytes(call.dtype)); }
 
 // Returns a copy of what a rank sends.
 Bytes read_sent(const RankCall& call) {
   Bytes bytes(sent_elements(call) * item(call));
   if (bytes.empty()) return bytes;
-  const Opened memory(*call.send);
+  const OpenedMemory memory(call.send.get());
   std::memcpy(bytes.data(), memory.address(), bytes.size());
   return bytes;
 }
@@ -45,7 +32,7 @@ Bytes read_sent(const RankCall& call) {
 void write_received(const RankCall& call, const std::byte* from, uint64_t first_element,
                     uint64_t elements) {
   if (elements == 0) return;
-  const Opened memory(*call.receive);
+  const OpenedMemory memory(call.receive.get());
   std::memcpy(memory.address() + first_element * item(call), from, elements * item(call));
 }
 

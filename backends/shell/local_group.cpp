@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "backplane/shell/combine.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/group_checks.hpp"
+#include "backplane/shell/rank_call.hpp"
 
 namespace bp {
 namespace {
@@ -37,16 +37,6 @@ LocalGroup& living_group(LocalGroups& g, bp_process_group* handle, const char* c
 }
 
 bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_group*>(group); }
-
-// Returns why calls of this kind are not supported, or "" if they are.
-std::string unsupported(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype) {
-  if (std::string why = refuse_collective(kind, dtype); !why.empty()) return why;
-  if (reduces(kind) && !kernels::can_combine(reduction, dtype)) {
-    return "reduction " + std::to_string(reduction) + " does not take dtype " +
-           std::to_string(dtype);
-  }
-  return "";
-}
 
 // Makes a new world, and one group for each of its devices.
 std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_device*>& devices,
@@ -106,7 +96,7 @@ bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {
     static_cast<void>(living_group(g, handle, "supports"));
-    const std::string reason = unsupported(kind, reduction, dtype);
+    const std::string reason = refuse_combined(kind, reduction, dtype);
     if (!reason.empty()) refuse(BP_UNSUPPORTED, "supports: " + reason);
     return bp_status{BP_OK};
   });
@@ -119,31 +109,18 @@ struct Checked {
   uint64_t sequence = 0;
 };
 
-std::shared_ptr<GroupMemory> memory_for(LocalGroups& g, const bp_buffer_ref& range,
-                                        const RankCall& call, bp_device* device, bool is_written,
-                                        const std::string& name) {
-  const uint64_t elements = is_written ? received_elements(call) : sent_elements(call);
-  const char* const what = is_written ? "receive" : "send";
-  if (elements == 0) return nullptr;
-  check_elements(range, elements, call.dtype, name, what);
-  return g.backend().memory(range, device, is_written, "submit", what);
-}
-
 Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index) {
   const std::string name = "submit: call " + std::to_string(index) + ": ";
   const auto theirs =
       read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
   LocalGroup& group = living_group(g, theirs.group, "submit");
-  if (std::string why = unsupported(theirs.kind, theirs.reduction, theirs.dtype); !why.empty()) {
+  if (std::string why = refuse_combined(theirs.kind, theirs.reduction, theirs.dtype);
+      !why.empty()) {
     refuse(BP_UNSUPPORTED, name + why);
   }
   check_not_ended(group.world->status(), name);
   auto call = std::make_shared<RankCall>();
-  static_cast<GroupCall&>(*call) = read_call(theirs, group.rank, group.world->size(), name);
-  call->timeout_ns = theirs.timeout_ns;
-  call->queue = g.backend().queue(theirs.stream, group.device, "submit");
-  call->send = memory_for(g, theirs.send, *call, group.device, false, name);
-  call->receive = memory_for(g, theirs.receive, *call, group.device, true, name);
+  read_rank_call(g.backend(), theirs, {group.rank, group.world->size(), group.device}, name, *call);
   return {&group, std::move(call)};
 }
 

@@ -7,58 +7,11 @@
 namespace bp {
 namespace {
 
-const char* name_of(bp_collective_kind kind) {
-  static constexpr const char* kNames[] = {
-      "",           "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter",
-      "all_to_all", "gather",     "scatter", "send",      "receive",    "barrier"};
-  return kNames[kind];
-}
-
-// Returns why the calls of two ranks do not match, or "" if they match.
-std::string difference(const RankCall& a, const RankCall& b) {
-  const auto differ = [&](const char* what, uint64_t theirs, uint64_t ours) {
-    return "rank " + std::to_string(b.rank) + " gives " + what + " " + std::to_string(ours) +
-           ", rank " + std::to_string(a.rank) + " gives " + std::to_string(theirs);
-  };
-  if (a.kind != b.kind) {
-    return "rank " + std::to_string(b.rank) + " calls " + name_of(b.kind) + ", rank " +
-           std::to_string(a.rank) + " calls " + name_of(a.kind);
-  }
-  if (a.kind == BP_COLLECTIVE_BARRIER) return "";
-  if (a.dtype != b.dtype) return differ("dtype", a.dtype, b.dtype);
-  if (a.reduction != b.reduction) return differ("reduction", a.reduction, b.reduction);
-  if (a.root != b.root) return differ("root", a.root, b.root);
-  if (a.kind == BP_COLLECTIVE_ALL_TO_ALL) {
-    if (a.send_counts[b.rank] != b.receive_counts[a.rank]) {
-      return differ("a count", a.send_counts[b.rank], b.receive_counts[a.rank]);
-    }
-    if (b.send_counts[a.rank] != a.receive_counts[b.rank]) {
-      return differ("a count", a.receive_counts[b.rank], b.send_counts[a.rank]);
-    }
-    return "";
-  }
-  if (a.send_counts != b.send_counts) return differ("other counts, such as", a.count, b.count);
-  return "";
-}
-
 void complete_all(const std::vector<std::shared_ptr<RankCall>>& calls, const Outcome& outcome) {
   for (const std::shared_ptr<RankCall>& call : calls) {
     if (call == nullptr) continue;
     call->send = call->receive = nullptr;  // A waiter may free the memory after this.
     call->done->complete(outcome);
-  }
-}
-
-Outcome outcome_of(const std::function<void()>& work) {
-  try {
-    work();
-    return {};
-  } catch (const StatusError& e) {
-    return {e.status(), e.what()};
-  } catch (const std::bad_alloc&) {
-    return {BP_OUT_OF_MEMORY, "out of host memory"};
-  } catch (const std::exception& e) {
-    return {BP_INTERNAL, e.what()};
   }
 }
 
@@ -81,12 +34,19 @@ Deadlines::~Deadlines() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Deadlines::add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
-                    std::function<void()> expire) {
+Deadlines::Key Deadlines::add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
+                              std::function<void()> expire) {
   const std::lock_guard lock(mutex_);
-  entries_.emplace(when, Entry{std::move(owner), std::move(expire)});
+  const Key key{when, next_number_++};
+  entries_.emplace(key, Entry{std::move(owner), std::move(expire)});
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  changed_.notify_all();
+  if (entries_.begin()->first == key) changed_.notify_all();
+  return key;
+}
+
+void Deadlines::remove(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(key);
 }
 
 void Deadlines::run() {
@@ -97,9 +57,9 @@ void Deadlines::run() {
       continue;
     }
     const auto first = entries_.begin();
-    if (std::chrono::steady_clock::now() < first->first) {
+    if (std::chrono::steady_clock::now() < first->first.first) {
       // This is a copy, because the entry may be removed while the lock is not held.
-      const std::chrono::steady_clock::time_point when = first->first;
+      const std::chrono::steady_clock::time_point when = first->first.first;
       changed_.wait_until(lock, when);
       continue;
     }
@@ -131,7 +91,7 @@ void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
                    const Outcome& before) {
   if (before.status != BP_OK) {
     call->done->complete(before);
-    end({BP_ABORTED, std::string(name_of(call->kind)) + ": the stream of rank " +
+    end({BP_ABORTED, std::string(kind_name(call->kind)) + ": the stream of rank " +
                          std::to_string(call->rank) + " failed before: " + before.text});
     return;
   }
@@ -150,7 +110,10 @@ void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t se
     Meeting& meeting = meetings_[sequence];
     meeting.calls.resize(size());
     for (const std::shared_ptr<RankCall>& other : meeting.calls) {
-      if (other != nullptr && problem.empty()) problem = difference(*other, *call);
+      if (other != nullptr && problem.empty()) {
+        problem = difference(signature_of(*other, call->rank), other->rank,
+                             signature_of(*call, other->rank), call->rank);
+      }
     }
     meeting.calls[call->rank] = call;
     if (++meeting.arrived == size()) {
@@ -224,7 +187,7 @@ void World::watch(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
                    if (late == nullptr || late->done->is_complete()) return;
                    const std::string who = awaited(late, sequence);
                    if (who.empty()) return;  // All ranks have arrived.
-                   end({BP_TIMEOUT, std::string(name_of(late->kind)) + ": rank " +
+                   end({BP_TIMEOUT, std::string(kind_name(late->kind)) + ": rank " +
                                         std::to_string(late->rank) + " waited " +
                                         std::to_string(timeout_ns / 1'000'000) + " ms for" + who});
                  });

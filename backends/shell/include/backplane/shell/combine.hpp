@@ -26,4 +26,7 @@ bool can_combine(bp_reduction reduction, bp_dtype dtype);
 void combine(bp_reduction reduction, bp_dtype dtype, std::span<const Contribution> contributions,
              std::byte* result, int64_t count);
 
+// Divides `count` elements by `divisor`, which makes an average of a sum. The dtype is a float.
+void divide(bp_dtype dtype, std::byte* elements, int64_t count, double divisor);
+
 }  // namespace bp::kernels

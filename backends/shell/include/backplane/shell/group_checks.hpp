@@ -84,6 +84,28 @@ struct GroupCall {
 GroupCall read_call(const bp_collective_call& theirs, uint32_t rank, uint32_t world_size,
                     const std::string& name);
 
+// Returns the name of a kind, such as "all_reduce".
+const char* kind_name(bp_collective_kind kind);
+
+// What two ranks must agree on in one collective, as one tells it to the other. It has no padding,
+// so processes can send its bytes.
+struct CallSignature {
+  uint32_t kind, reduction, dtype;
+  uint32_t root;      // 0 if the kind has none.
+  uint64_t count;     // Of the part of rank 0; 0 in all_to_all.
+  uint64_t parts;     // A hash of the sizes of all parts; 0 in all_to_all.
+  uint64_t sent;      // What the rank sends to its peer in all_to_all; else 0.
+  uint64_t received;  // What it receives from there in all_to_all; else 0.
+};
+
+// Returns what a rank says of its call to the rank `peer`.
+CallSignature signature_of(const GroupCall& call, uint32_t peer);
+
+// Returns why the calls of two ranks, as each describes it to the other, do not match. Returns ""
+// if they match.
+std::string difference(const CallSignature& first, uint32_t first_rank, const CallSignature& second,
+                       uint32_t second_rank);
+
 // Return how many elements a rank sends and receives.
 uint64_t sent_elements(const GroupCall& call);
 uint64_t received_elements(const GroupCall& call);

@@ -14,45 +14,15 @@
 #include <mutex>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backplane/collective.h"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/group_checks.hpp"
-#include "backplane/shell/queue.hpp"
+#include "backplane/shell/rank_call.hpp"
 
 namespace bp {
-
-// Memory of a backend that a call reads or writes. The memory is open while the call runs.
-class GroupMemory {
- public:
-  virtual ~GroupMemory() = default;
-  virtual std::byte* open() = 0;  // Throws StatusError.
-  virtual void close() = 0;
-};
-
-// How groups reach the streams and the memory of their backend. The functions throw StatusError if
-// an argument is not of `device`, or if a range leaves its buffer; the error text contains `call`
-// and `what`.
-class GroupBackend {
- public:
-  virtual ~GroupBackend() = default;
-  virtual void check_device(bp_device* device, const char* call) = 0;
-  // Returns the number of resets of the device, which loses the groups from before at each.
-  virtual uint64_t generation(bp_device* /*device*/) { return 0; }
-  virtual std::shared_ptr<Queue> queue(bp_stream* stream, bp_device* device, const char* call) = 0;
-  virtual std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
-                                              bool is_written, const char* call,
-                                              const char* what) = 0;
-};
-
-// What one rank submitted.
-struct RankCall : GroupCall {
-  uint64_t timeout_ns = 0;
-  std::shared_ptr<GroupMemory> send, receive;  // NULL if the kind has none.
-  std::shared_ptr<Queue> queue;
-  std::shared_ptr<Point> done = std::make_shared<Point>(false);
-};
 
 // Does the work of one collective. `calls` are the calls of all ranks in the order of the ranks, or
 // a send and its receive in this order. Throws StatusError.
@@ -66,9 +36,16 @@ class Deadlines {
  public:
   ~Deadlines();
 
-  // Calls `expire` once, at `when`, unless `owner` has expired by then.
-  void add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
-           std::function<void()> expire);
+  // When, and a number that tells deadlines of one moment apart.
+  using Key = std::pair<std::chrono::steady_clock::time_point, uint64_t>;
+
+  // Calls `expire` once, at `when`, unless `owner` has expired by then. Returns the key for
+  // remove().
+  Key add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
+          std::function<void()> expire);
+
+  // Forgets a deadline that is not needed any more. One that has just passed may still run.
+  void remove(const Key& key);
 
  private:
   struct Entry {
@@ -79,7 +56,8 @@ class Deadlines {
 
   std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
-  std::multimap<std::chrono::steady_clock::time_point, Entry> entries_;
+  std::map<Key, Entry> entries_;
+  uint64_t next_number_ = 0;
   bool is_stopping_ = false;
   std::thread thread_;
 };
