@@ -3,8 +3,9 @@
 # message.
 #
 # Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA, which say whether these backends are built, and
-# BACKPLANE_WITH_ONEDNN, which says whether cpu and sim have their kernels on oneDNN. Defines
-# backplane::yaml_cpp, since distributions have different names for it.
+# BACKPLANE_WITH_ONEDNN, which says whether cpu and sim have their kernels on oneDNN.
+# BACKPLANE_WITH_GLOO says whether cpu has process groups. Defines backplane::yaml_cpp, since
+# distributions have different names for it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -71,6 +72,47 @@ if(BACKPLANE_BUILD_CPU)
   endif()
 else()
   message(STATUS "Backplane: no cpu backend: BACKPLANE_BUILD_CPU is OFF")
+endif()
+
+# Process groups of the cpu backend, which gives buffers of its own to Gloo. A Gloo whose buffers
+# have further functions without a body is not known here.
+set(BACKPLANE_WITH_GLOO FALSE)
+if(BACKPLANE_WITH_CPU)
+  find_package(Gloo CONFIG QUIET)
+  if(TARGET gloo)
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_LIBRARIES gloo)
+    check_cxx_source_compiles("
+#include <gloo/transport/context.h>
+#include <gloo/transport/unbound_buffer.h>
+struct Transport final : gloo::transport::Context {
+  using Context::Context;
+  std::unique_ptr<gloo::transport::Pair>& createPair(int rank) override;
+  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void*, size_t) override;
+};
+struct Buffer final : gloo::transport::UnboundBuffer {
+  using UnboundBuffer::UnboundBuffer;
+  bool waitRecv(int*, std::chrono::milliseconds) override;
+  bool waitSend(int*, std::chrono::milliseconds) override;
+  void abortWaitRecv() override;
+  void abortWaitSend() override;
+  void send(int, uint64_t, size_t, size_t) override;
+  void recv(int, uint64_t, size_t, size_t) override;
+  void recv(std::vector<int>, uint64_t, size_t, size_t) override;
+};
+static_assert(!std::is_abstract<Transport>::value && !std::is_abstract<Buffer>::value, \"\");
+int main() { return 0; }" BACKPLANE_GLOO_IS_KNOWN)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+  endif()
+  if(NOT TARGET gloo)
+    message(STATUS "Backplane: no process groups in the cpu backend: missing Gloo (libgloo-dev)")
+  elseif(NOT BACKPLANE_GLOO_IS_KNOWN)
+    message(STATUS "Backplane: no process groups in the cpu backend: Gloo ${Gloo_VERSION} "
+      "(${Gloo_DIR}) has another interface than 0.5")
+  else()
+    set(BACKPLANE_WITH_GLOO TRUE)
+    message(STATUS "Backplane: process groups in the cpu backend with Gloo ${Gloo_VERSION}")
+  endif()
 endif()
 
 # The sim backend. Without the cpu backend it is built without oneDNN, and lacks the kernels that

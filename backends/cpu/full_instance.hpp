@@ -11,6 +11,7 @@
 namespace bp::cpu {
 
 class BlockedWeights;
+struct ProcessGroups;
 
 struct FullInstance : Instance {
   explicit FullInstance(const bp_host* host);
@@ -19,6 +20,7 @@ struct FullInstance : Instance {
   std::unique_ptr<SharedEvents> shared_events;  // It ends before the device, whose events it uses.
   std::unique_ptr<BlockedWeights> weights;
   std::unique_ptr<Layouts> layouts;
+  std::shared_ptr<ProcessGroups> groups;  // NULL in a build without Gloo.
 };
 
 // Puts events that processes share in front of those of events and streams.
@@ -29,6 +31,9 @@ void make_layouts(FullInstance& instance);
 
 // Makes the compiler, which uses the layouts.
 void make_compiler(FullInstance& instance);
+
+// Makes the table of process groups, if this build has Gloo.
+void make_groups(FullInstance& instance);
 
 inline FullInstance& full_instance(void* self) {
   return static_cast<FullInstance&>(instance(self));

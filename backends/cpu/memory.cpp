@@ -16,6 +16,13 @@
 namespace bp::cpu {
 namespace {
 
+// Why memory is not allocated for process groups, or NULL if it is.
+#if BP_CPU_HAS_GROUPS
+constexpr const char* kCollective = nullptr;
+#else
+constexpr const char* kCollective = "this device has no process groups";
+#endif
+
 constexpr uint64_t kAlignmentBytes = 64;  // The size of a cache line and of the widest vector.
 
 // A large buffer begins at a large page. The processor then looks up fewer addresses, and its
@@ -26,8 +33,7 @@ constexpr uint64_t kLargeBytes = 4 * kHugePageBytes;
 
 // Throws StatusError for a request that the device does not take. There is one heap.
 void check_request(Device& d, const bp_allocate_desc& desc) {
-  check_allocation(desc, {.peer = "this device has no peers",
-                          .collective = "this device has no process groups"});
+  check_allocation(desc, {.peer = "this device has no peers", .collective = kCollective});
   if ((desc.usage & BP_MEMORY_STREAM_ORDERED) != 0) stream_of(desc.stream, "allocate");
   find_heap(d.properties(), desc);
   check_size(d.heap(), desc.size_bytes, "allocate");

@@ -1,0 +1,42 @@
+// The collectives of one rank, on Gloo.
+#pragma once
+
+#include <gloo/context.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backplane/shell/rank_call.hpp"
+
+namespace bp::cpu {
+
+// What a message is for. Gloo's own collectives use the numbers below 0x40.
+enum class Topic : uint8_t {
+  kNotice = 0x40,  // A rank leaves, or its group has ended.
+  kProbe,          // Nobody sends it.
+  kMeet,           // The rank has connected to all others.
+  kSplit,
+  kSignature,
+  kPart,          // Of gather and scatter.
+  kLetterHeader,  // Of a send, before its elements.
+  kLetter,
+};
+
+// Returns the slot of messages about a topic. Messages of one slot between two ranks arrive in
+// their order.
+uint64_t slot_of(Topic topic, uint64_t sequence);
+
+// Sends item_bytes to each other rank, and returns what the others sent, by rank. `sent` has
+// item_bytes for each rank. Throws StatusError, as all functions do that wait.
+std::vector<std::byte> exchange(gloo::Context& context, uint64_t slot,
+                                const std::vector<std::byte>& sent, size_t item_bytes);
+
+// Runs a call, and waits until its part of the work is done. `sequence` is its number among the
+// collectives of its rank, or among the letters between two ranks in one direction. The peer of a
+// letter is another rank.
+void run_call(const std::shared_ptr<gloo::Context>& context, const RankCall& call,
+              uint64_t sequence);
+
+}  // namespace bp::cpu

@@ -1,0 +1,75 @@
+// Process groups on Gloo's TCP transport. Ranks live in any number of processes, and several may
+// live in one.
+//
+// A call waits for its turn on its stream, and then runs on a thread of its own, because Gloo's
+// collectives block. Its stream waits meanwhile, and no thread of the stream does. A call has its
+// number in Gloo's messages, so calls that run at the same time do not mix.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/cpu/groups/world.hpp"
+#include "backplane/collective.h"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/rank_call.hpp"
+
+namespace bp::cpu {
+
+// One rank of a group. A bp_process_group* points to it.
+struct Group {
+  static constexpr uint32_t kMagic = 0x676c6f6f;
+
+  uint32_t magic = kMagic;
+  std::shared_ptr<World> world;
+  Member* member = nullptr;
+};
+
+inline uint32_t rank_of(const Group& group) { return group.member->rank(); }
+
+// The groups of one instance. It is the `self` of their table.
+class Groups {
+ public:
+  Groups(const bp_host& host, GroupBackend& backend) : backend_(backend), threads_(host) {}
+  Groups(const Groups&) = delete;
+  ~Groups();
+
+  const bp_host& host() const { return threads_.host; }
+  GroupBackend& backend() const { return backend_; }
+  bp_process_group_ops table();
+
+  // Begins to connect the ranks of a new group, for the entry `call`. Throws StatusError.
+  std::shared_ptr<World> start(const WorldPlan& plan, const char* call);
+
+  // Forgets the worlds whose members are over.
+  void forget_ended();
+
+ private:
+  GroupBackend& backend_;
+  GroupThreads threads_;
+  std::mutex mutex_;  // It guards the worlds.
+  std::vector<std::shared_ptr<World>> worlds_;
+};
+
+inline Groups& groups_of(void* self) { return *static_cast<Groups*>(self); }
+
+// Runs body(Groups&), which returns a status or throws, for an entry of the table.
+template <typename Body>
+bp_status group_entry(void* self, Body&& body) {
+  Groups& g = groups_of(self);
+  return guarded(g.host(), [&]() -> bp_status { return body(g); });
+}
+
+// Makes the handle of one rank.
+bp_process_group* face(const std::shared_ptr<World>& world, Member& member);
+
+// The entries of the table that split and shrink groups.
+bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
+                       const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
+                       bp_process_group** out_groups);
+bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
+                        uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
+                        bp_process_group** out_groups);
+
+}  // namespace bp::cpu

@@ -1,0 +1,156 @@
+#include "backends/cpu/groups/waits.hpp"
+
+#include <gloo/transport/context.h>
+
+#include <exception>
+#include <utility>
+
+#include "backplane/shell/entry.hpp"
+
+namespace bp::cpu {
+
+// A buffer of Gloo whose waits end with those of its call.
+class EndableBuffer final : public gloo::transport::UnboundBuffer {
+ public:
+  EndableBuffer(std::unique_ptr<UnboundBuffer> inner, Waits& waits)
+      : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(waits) {
+    waits_.add(inner_.get());
+  }
+  ~EndableBuffer() override { waits_.remove(inner_.get()); }
+
+  bool waitRecv(int* rank, std::chrono::milliseconds) override {
+    int from = -1;
+    wait([&] { return inner_->waitRecv(&from, kForever); });
+    waits_.expect(from, -1);
+    if (rank != nullptr) *rank = from;
+    return true;
+  }
+  bool waitSend(int* rank, std::chrono::milliseconds) override {
+    wait([&] { return inner_->waitSend(rank, kForever); });
+    return true;
+  }
+  void abortWaitRecv() override { inner_->abortWaitRecv(); }
+  void abortWaitSend() override { inner_->abortWaitSend(); }
+
+  void send(int rank, uint64_t slot, size_t offset, size_t size_bytes) override {
+    post([&] { inner_->send(rank, slot, offset, size_bytes); });
+  }
+  void recv(int rank, uint64_t slot, size_t offset, size_t size_bytes) override {
+    waits_.expect(rank, 1);
+    post([&] { inner_->recv(rank, slot, offset, size_bytes); });
+  }
+  void recv(std::vector<int> ranks, uint64_t slot, size_t offset, size_t size_bytes) override {
+    post([&] { inner_->recv(std::move(ranks), slot, offset, size_bytes); });
+  }
+
+ private:
+  template <typename Body>
+  void post(const Body& body) {
+    waits_.check();
+    try {
+      body();
+    } catch (const std::exception& e) {
+      waits_.fail(e.what());
+    }
+  }
+  template <typename Body>
+  void wait(const Body& body) {
+    waits_.check();
+    bool is_done = false;
+    try {
+      is_done = body();
+    } catch (const std::exception& e) {
+      waits_.fail(e.what());
+    }
+    if (!is_done) waits_.fail("the wait was ended");
+  }
+
+  const std::unique_ptr<UnboundBuffer> inner_;
+  Waits& waits_;
+};
+
+namespace {
+
+class EndableTransport final : public gloo::transport::Context {
+ public:
+  EndableTransport(std::shared_ptr<gloo::Context> mesh, Waits& waits)
+      : Context(mesh->rank, mesh->size), mesh_(std::move(mesh)), waits_(waits) {}
+
+  std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override {
+    return mesh_->getPair(peer);
+  }
+  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return getPair(peer); }
+  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* bytes,
+                                                                      size_t size_bytes) override {
+    return std::make_unique<EndableBuffer>(mesh_->createUnboundBuffer(bytes, size_bytes), waits_);
+  }
+
+ private:
+  const std::shared_ptr<gloo::Context> mesh_;
+  Waits& waits_;
+};
+
+class EndableContext final : public gloo::Context {
+ public:
+  EndableContext(const std::shared_ptr<gloo::Context>& mesh, Waits& waits)
+      : Context(mesh->rank, mesh->size) {
+    device_ = mesh->getDevice();
+    transportContext_ = std::make_shared<EndableTransport>(mesh, waits);
+  }
+};
+
+}  // namespace
+
+void Waits::end(const Outcome& why) {
+  const std::lock_guard lock(mutex_);
+  if (why_.status != BP_OK) return;
+  why_ = why;
+  changed_.notify_all();
+  for (gloo::transport::UnboundBuffer* buffer : buffers_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+}
+
+std::string Waits::awaited() const {
+  const std::lock_guard lock(mutex_);
+  std::string ranks;
+  for (const auto& [rank, messages] : expected_) {
+    if (messages > 0) ranks += " rank " + std::to_string(rank);
+  }
+  return ranks;
+}
+
+void Waits::add(gloo::transport::UnboundBuffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.insert(buffer);
+}
+
+void Waits::remove(gloo::transport::UnboundBuffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(buffer);
+}
+
+void Waits::check() const {
+  const std::lock_guard lock(mutex_);
+  if (why_.status != BP_OK) refuse(why_.status, why_.text);
+}
+
+void Waits::expect(int rank, int messages) {
+  const std::lock_guard lock(mutex_);
+  expected_[rank] += messages;
+}
+
+void Waits::fail(const std::string& reason) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return why_.status != BP_OK; });
+  if (why_.status != BP_OK) refuse(why_.status, why_.text);
+  refuse(BP_ABORTED, "a connection was closed: " + reason);
+}
+
+std::shared_ptr<gloo::Context> endable_context(const std::shared_ptr<gloo::Context>& mesh,
+                                               Waits& waits) {
+  return std::make_shared<EndableContext>(mesh, waits);
+}
+
+}  // namespace bp::cpu
