@@ -1,15 +1,17 @@
 #include "backends/cpu/groups/listener.hpp"
 
-#include <gloo/transport/tcp/device.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/groups/pipe_signal.hpp"
@@ -76,8 +78,8 @@ ListenOptions read_listen_options(const bp_process_group_desc& desc, const char*
   return options;
 }
 
-std::shared_ptr<gloo::transport::Device> listen(const ListenOptions& options, bool is_local,
-                                                const char* call) {
+std::shared_ptr<gloo::transport::tcp::Device> listen(const ListenOptions& options, bool is_local,
+                                                     const char* call) {
   gloo::transport::tcp::attr attr;
   if (!options.interface_name.empty()) {
     check_interface(options.interface_name, call);
@@ -93,11 +95,41 @@ std::shared_ptr<gloo::transport::Device> listen(const ListenOptions& options, bo
   }
   const BlockedPipeSignal blocked;  // The device makes a thread that writes.
   try {
-    return gloo::transport::tcp::CreateDevice(attr);
+    return std::make_shared<gloo::transport::tcp::Device>(
+        gloo::transport::tcp::CreateDeviceAttr(attr));
   } catch (const std::exception& e) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": this host cannot listen at \"" +
                                     attr.hostname + attr.iface + "\": " + e.what());
   }
+}
+
+QuickLoop::QuickLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
+    : device_(std::move(device)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+  if (timer_ == -1) return;
+  constexpr timespec kPeriod{.tv_sec = 0, .tv_nsec = 500'000};
+  const itimerspec periodic{.it_interval = kPeriod, .it_value = kPeriod};
+  timerfd_settime(timer_, 0, &periodic, nullptr);
+  device_->registerDescriptor(timer_, EPOLLIN, this);
+}
+
+QuickLoop::~QuickLoop() {
+  if (timer_ == -1) return;
+  std::unique_lock lock(mutex_);
+  is_stopping_ = true;
+  ended_.wait(lock, [this] { return is_ended_; });
+  ::close(timer_);
+}
+
+// Only the thread of the loop can take the timer away without waiting for a turn.
+void QuickLoop::handleEvents(int) {
+  uint64_t turns = 0;
+  static_cast<void>(::read(timer_, &turns, sizeof(turns)) == sizeof(turns));
+  const std::lock_guard lock(mutex_);
+  if (!is_stopping_ || is_ended_) return;
+  device_->unregisterDescriptor(timer_, this);
+  is_ended_ = true;
+  ended_.notify_all();
 }
 
 }  // namespace bp::cpu

@@ -68,9 +68,9 @@ Member::Member(World& world, uint32_t rank, bp_device* device)
 
 Member::~Member() { join(); }
 
-void Member::start(std::shared_ptr<gloo::transport::Device> listener) {
-  thread_ =
-      std::thread([this, listener = std::move(listener)]() mutable { run(std::move(listener)); });
+void Member::start(std::shared_ptr<gloo::transport::tcp::Device> listener) {
+  listener_ = std::move(listener);
+  thread_ = std::thread([this] { run(); });
 }
 
 void Member::join() {
@@ -118,10 +118,10 @@ bool Member::is_leaving() const {
   return is_destroyed_ && submitted_ == 0;
 }
 
-void Member::run(std::shared_ptr<gloo::transport::Device> listener) {
+void Member::run() {
   const BlockedPipeSignal blocked;
   const Outcome made = outcome_of([&] {
-    connect(std::move(listener));
+    connect();
     meet();
   });
   if (made.status != BP_OK) world_.end(made);
@@ -135,8 +135,8 @@ void Member::run(std::shared_ptr<gloo::transport::Device> listener) {
 }
 
 // Connects to all other ranks.
-void Member::connect(std::shared_ptr<gloo::transport::Device> listener) {
-  const auto watched = std::make_shared<ListeningDevice>(std::move(listener));
+void Member::connect() {
+  const auto watched = std::make_shared<ListeningDevice>(listener_);
   {
     const std::lock_guard lock(mutex_);
     connecting_ = watched;
@@ -253,8 +253,11 @@ void Member::close() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return running_ == 0; });
   inbox_.reset();
-  const auto mesh = std::exchange(mesh_, nullptr);
+  auto mesh = std::exchange(mesh_, nullptr);
   lock.unlock();
+  const auto listener = std::exchange(listener_, nullptr);
+  const QuickLoop quick(listener);
+  mesh.reset();
 }
 
 }  // namespace bp::cpu

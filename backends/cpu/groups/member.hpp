@@ -19,16 +19,11 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/groups/listener.hpp"
 #include "backends/cpu/groups/store.hpp"
 #include "backends/cpu/groups/waits.hpp"
 #include "backplane/collective.h"
 #include "backplane/shell/queue.hpp"
-
-namespace gloo::transport {
-
-class Device;
-
-}  // namespace gloo::transport
 
 namespace bp::cpu {
 
@@ -45,7 +40,7 @@ class Member {
   bp_device* device() const { return device_; }
 
   // Starts the thread, which connects the rank to the others through `listener`.
-  void start(std::shared_ptr<gloo::transport::Device> listener);
+  void start(std::shared_ptr<gloo::transport::tcp::Device> listener);
 
   // Completes when the rank has connected, or has failed to.
   Point& joined() { return joined_; }
@@ -70,8 +65,8 @@ class Member {
   void join();
 
  private:
-  void run(std::shared_ptr<gloo::transport::Device> listener);
-  void connect(std::shared_ptr<gloo::transport::Device> listener);
+  void run();
+  void connect();
   void meet();
   void ask_for_notices();
   void watch();
@@ -83,6 +78,7 @@ class Member {
   World& world_;
   const uint32_t rank_;
   bp_device* const device_;
+  std::shared_ptr<gloo::transport::tcp::Device> listener_;  // Ended with the connections.
   GroupStore store_;
   Waits joining_;
   Point joined_{false};

@@ -13,6 +13,7 @@ std::shared_ptr<World> World::start(GroupThreads& threads, const WorldPlan& plan
                                     const char* call) {
   auto world = std::make_shared<World>(threads, plan);
   const auto listener = listen(plan.options, plan.ranks.size() == plan.size, call);
+  world->quick_ = std::make_unique<QuickLoop>(listener);
   const Outcome started = outcome_of([&] {
     for (const auto& member : world->members_) member->start(listener);
   });
@@ -34,6 +35,7 @@ void World::wait_until_made(const Deadline& deadline, uint64_t timeout_ns, const
                          std::to_string(timeout_ns / 1'000'000) + " ms"});
   }
   for (const auto& member : members_) member->joined().wait(UINT64_MAX);
+  quick_.reset();
   const Outcome made = status();
   if (made.status != BP_OK) refuse(made.status, std::string(call) + ": " + made.text);
 }

@@ -109,6 +109,7 @@ class World : public std::enable_shared_from_this<World> {
   GroupThreads& threads_;  // Not used after end(), because the instance may be gone.
   const WorldPlan plan_;
   std::vector<std::unique_ptr<Member>> members_;
+  std::unique_ptr<QuickLoop> quick_;  // Set while the members connect.
 
   mutable std::mutex mutex_;  // It guards the members below.
   Outcome status_;
