@@ -278,6 +278,56 @@ TEST(GroupCall, OfAGroupThatHasEndedIsRefusedWithTheStatusOfTheEnd) {
   }
 }
 
+// Returns how the calls of ranks 0 and 1 differ.
+std::string difference_of(const GroupCall& first, const GroupCall& second) {
+  return difference(signature_of(first, 1), 0, signature_of(second, 0), 1);
+}
+
+TEST(CallSignature, TellsWhatDiffers) {
+  const GroupCall call{.rank = 0,
+                       .world_size = 2,
+                       .kind = BP_COLLECTIVE_REDUCE,
+                       .reduction = BP_REDUCTION_SUM,
+                       .dtype = BP_F32,
+                       .count = 3,
+                       .send_counts = {3, 3},
+                       .receive_counts = {3, 3}};
+  EXPECT_EQ(difference_of(call, call), "");
+  GroupCall other = call;
+  other.kind = BP_COLLECTIVE_BARRIER;
+  EXPECT_EQ(difference_of(call, other), "rank 1 calls barrier, rank 0 calls reduce");
+  EXPECT_EQ(difference_of(other, other), "");
+  other = call;
+  other.dtype = BP_F16;
+  EXPECT_EQ(difference_of(call, other), "rank 1 gives dtype " + std::to_string(BP_F16) +
+                                            ", rank 0 gives " + std::to_string(BP_F32));
+  other = call;
+  other.root = 1;
+  EXPECT_EQ(difference_of(call, other), "rank 1 gives root 1, rank 0 gives 0");
+  other = call;
+  other.send_counts = {3, 4};
+  EXPECT_EQ(difference_of(call, other), "rank 1 gives other counts, such as 3, rank 0 gives 3");
+}
+
+TEST(CallSignature, ComparesWhatTwoRanksExchange) {
+  GroupCall first{.rank = 0,
+                  .world_size = 2,
+                  .kind = BP_COLLECTIVE_ALL_TO_ALL,
+                  .dtype = BP_F32,
+                  .send_counts = {9, 2},
+                  .receive_counts = {9, 5}};
+  GroupCall second = first;
+  second.rank = 1;
+  second.send_counts = {5, 1};
+  second.receive_counts = {2, 1};
+  EXPECT_EQ(difference_of(first, second), "");
+  second.receive_counts = {3, 1};
+  EXPECT_EQ(difference_of(first, second), "rank 1 gives a count 3, rank 0 gives 2");
+  second.receive_counts = {2, 1};
+  second.send_counts = {4, 1};
+  EXPECT_EQ(difference_of(first, second), "rank 1 gives a count 4, rank 0 gives 5");
+}
+
 // ---- split() and shrink() -----------------------------------------------------------------------
 
 class Groups : public testing::Test {

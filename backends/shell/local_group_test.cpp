@@ -234,5 +234,32 @@ TEST_F(LocalGroupTest, RefusesAShrinkThatDoesNotAccountForEachRank) {
   EXPECT_TRUE(made_nothing());
 }
 
+TEST(Deadlines, ForgetOneThatWasRemoved) {
+  Deadlines deadlines;
+  Point first(false), second(false);
+  const auto owner = std::make_shared<int>();
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  const auto key = deadlines.add(soon, owner, [&] { first.complete({}); });
+  deadlines.add(soon + std::chrono::milliseconds(1), owner, [&] { second.complete({}); });
+  deadlines.remove(key);
+  EXPECT_TRUE(second.wait(kLong));
+  EXPECT_FALSE(first.is_complete());
+}
+
+TEST(Deadlines, ComeInTheOrderOfTheirTimes) {
+  Deadlines deadlines;
+  Point first(false), second(false);
+  bool was_first = false;
+  const auto owner = std::make_shared<int>();
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+  deadlines.add(soon + std::chrono::milliseconds(5), owner, [&] {
+    was_first = first.is_complete();
+    second.complete({});
+  });
+  deadlines.add(soon, owner, [&] { first.complete({}); });
+  EXPECT_TRUE(second.wait(kLong));
+  EXPECT_TRUE(was_first);
+}
+
 }  // namespace
 }  // namespace bp

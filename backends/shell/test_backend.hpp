@@ -109,6 +109,7 @@ class TestBackend {
   const bp_graph_ops* graphs = nullptr;
   const bp_layout_ops* layouts = nullptr;
   const bp_device_guard_ops* guard = nullptr;
+  std::vector<const bp_process_group_ops*> process_groups;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_device*> all_devices;
   bp_device* device = nullptr;  // The first device; the functions use this one.
@@ -221,6 +222,11 @@ class TestBackend {
     self(it).semaphores = ops;
     return BP_OK;
   }
+  static bp_status add_process_group(void* it, uint64_t, bp_device* const*,
+                                     const bp_process_group_ops* ops, bp_add_result*) {
+    self(it).process_groups.push_back(ops);
+    return BP_OK;
+  }
   static bp_status add_device_guard(void* it, uint64_t, bp_device* const*,
                                     const bp_device_guard_ops* ops, bp_add_result*) {
     self(it).guard = ops;
@@ -249,6 +255,7 @@ class TestBackend {
                           .add_virtual_memory = add_virtual_memory,
                           .add_layout = add_layout,
                           .add_graph = add_graph,
+                          .add_process_group = add_process_group,
                           .add_semaphore = add_semaphore};
 };
 

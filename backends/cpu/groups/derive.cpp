@@ -95,7 +95,9 @@ void make_parts(Groups& g, std::vector<Part>& parts, uint64_t timeout_ns, const 
   });
   if (made.status == BP_OK) return;
   for (const Part& part : parts) {
-    if (part.world != nullptr) part.world->end(made);
+    if (part.world == nullptr) continue;
+    part.world->end(made);
+    static_cast<void>(outcome_of([&] { part.world->wait_until_made(deadline, timeout_ns, call); }));
   }
   refuse(made.status, made.text);
 }

@@ -126,10 +126,8 @@ void Member::run() {
   });
   if (made.status != BP_OK) world_.end(made);
   joined_.complete(made);
-  if (made.status == BP_OK) {
-    watch();
-    say(world_.status());
-  }
+  if (made.status == BP_OK) watch();
+  if (mesh_ != nullptr) say(world_.status());
   close();
   is_over_ = true;
 }
@@ -187,15 +185,15 @@ void Member::ask_for_notices() {
 
 // Waits for notices until the group has ended or the rank leaves.
 void Member::watch() {
+  std::string closed;
   while (!is_leaving() && world_.status().status == BP_OK) {
     int from = -1;
     try {
       if (inbox_->waitRecv(&from, kForever)) read_notice(static_cast<uint32_t>(from));
     } catch (const std::exception& e) {
-      const std::string lost = lost_ranks();
-      return world_.end({BP_ABORTED, lost.empty()
-                                         ? std::string("a connection was closed: ") + e.what()
-                                         : lost + " is gone: its connection was closed"});
+      // The connection of one rank is closed. Gloo forgets the notices of others that have come
+      // meanwhile only if it was waiting for them, so a second look finds these notices.
+      if (!std::exchange(closed, e.what()).empty()) return world_.end({BP_ABORTED, lost(closed)});
     }
   }
 }
@@ -209,9 +207,9 @@ void Member::read_notice(uint32_t from) {
   world_.end({static_cast<bp_status>(notice.status), notice.text});
 }
 
-// Returns the ranks whose connections are closed, such as "rank 1". Gloo refuses to post there.
-std::string Member::lost_ranks() {
-  std::string lost;
+// Names the ranks whose connections were closed without a notice. Gloo refuses to post there.
+std::string Member::lost(const std::string& reason) {
+  std::string ranks;
   std::byte nothing{};
   const auto probe = mesh_->createUnboundBuffer(&nothing, 1);
   for (uint32_t peer = 0; peer < world_.size(); ++peer) {
@@ -219,10 +217,11 @@ std::string Member::lost_ranks() {
     try {
       probe->recv(static_cast<int>(peer), slot_of(Topic::kProbe, 0));
     } catch (const std::exception&) {
-      lost += (lost.empty() ? "" : ", ") + name_of(peer);
+      ranks += (ranks.empty() ? "" : ", ") + name_of(peer);
     }
   }
-  return lost;
+  if (ranks.empty()) return "a connection was closed: " + reason;
+  return ranks + " is gone: its connection was closed";
 }
 
 // Tells the other ranks how the group has ended, or that this rank leaves. Those of this process

@@ -73,7 +73,7 @@ class Member {
   void read_notice(uint32_t from);
   void say(const Outcome& end);
   void close();
-  std::string lost_ranks();
+  std::string lost(const std::string& reason);
 
   World& world_;
   const uint32_t rank_;

@@ -142,10 +142,14 @@ void Waits::expect(int rank, int messages) {
 }
 
 void Waits::fail(const std::string& reason) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return why_.status != BP_OK; });
-  if (why_.status != BP_OK) refuse(why_.status, why_.text);
-  refuse(BP_ABORTED, "a connection was closed: " + reason);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return why_.status != BP_OK; });
+    if (why_.status != BP_OK) refuse(why_.status, why_.text);
+  }
+  const std::string ranks = awaited();
+  refuse(BP_ABORTED,
+         "the connection to" + (ranks.empty() ? " a rank" : ranks) + " is closed: " + reason);
 }
 
 std::shared_ptr<gloo::Context> endable_context(const std::shared_ptr<gloo::Context>& mesh,

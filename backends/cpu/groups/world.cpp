@@ -186,8 +186,8 @@ void World::finish(const std::shared_ptr<Running>& call, const Outcome& outcome)
   if (call->has_deadline && was_running) threads_.deadlines.remove(call->deadline);
   call->send = call->receive = nullptr;  // A waiter may free the memory after this.
   if (was_running) call->member->count_running(-1);
+  call->member->count_submitted(-1);  // Before a waiter may shut the backend down.
   call->done->complete(outcome);
-  call->member->count_submitted(-1);
 }
 
 void World::end(const Outcome& why) {
