@@ -30,42 +30,47 @@ WorldPlan plan_of_part(const World& from, const std::string& keys) {
   return plan;
 }
 
-// Tells all ranks what the local ones give, and returns what all give. `given` has an entry for
-// each of `groups`. Throws StatusError, and ends the group, if a rank does not come in time.
+// Tells all ranks what the rank of `mesh` gives, and returns what all give, by rank.
+std::vector<Side> exchange_side(gloo::Context& mesh, const Side& own, uint64_t child) {
+  const auto size = static_cast<size_t>(mesh.size);
+  std::vector<std::byte> bytes(size * sizeof(Side));
+  for (size_t rank = 0; rank < size; ++rank) {
+    std::memcpy(bytes.data() + rank * sizeof(Side), &own, sizeof(Side));
+  }
+  const auto others = exchange(mesh, slot_of(Topic::kSplit, child), bytes, sizeof(Side));
+  std::vector<Side> sides(size);
+  std::memcpy(sides.data(), others.data(), others.size());
+  sides[static_cast<size_t>(mesh.rank)] = own;
+  return sides;
+}
+
+// Lets each local rank exchange what it gives with all ranks, and returns what all give. `given`
+// has an entry for each of `groups`. Throws StatusError, and ends the group, if a rank does not
+// come in time.
 std::vector<Side> exchange_sides(World& world, const std::vector<Group*>& groups,
                                  const std::vector<Side>& given, uint64_t child,
                                  uint64_t timeout_ns) {
-  std::vector<std::byte> all;
+  std::vector<Side> sides;  // As the first local rank sees them.
   std::vector<std::shared_ptr<Running>> calls;
   for (size_t i = 0; i < groups.size(); ++i) {
-    auto call = std::make_shared<Running>();
+    auto& call = calls.emplace_back(std::make_shared<Running>());
     call->kind = BP_COLLECTIVE_BARRIER;
     call->name = "split";
     call->rank = rank_of(*groups[i]);
     call->member = groups[i]->member;
     call->timeout_ns = timeout_ns;
     call->body = [&, i, child](gloo::Context& mesh) {
-      std::vector<std::byte> own(world.size() * sizeof(Side));
-      for (uint32_t rank = 0; rank < world.size(); ++rank) {
-        std::memcpy(own.data() + rank * sizeof(Side), &given[i], sizeof(Side));
-      }
-      auto others = exchange(mesh, slot_of(Topic::kSplit, child), own, sizeof(Side));
-      if (i != 0) return;
-      const uint64_t at = mesh.rank * sizeof(Side);
-      std::memcpy(others.data() + at, &given[0], sizeof(Side));
-      all = std::move(others);
+      auto seen = exchange_side(mesh, given[i], child);
+      if (i == 0) sides = std::move(seen);
     };
     call->member->count_submitted(1);
     world.arrive(call, {});
-    calls.push_back(std::move(call));
   }
   for (const auto& call : calls) call->done->wait(UINT64_MAX);
   for (const auto& call : calls) {
     const Outcome& outcome = call->done->outcome();
     if (outcome.status != BP_OK) refuse(outcome.status, outcome.text);
   }
-  std::vector<Side> sides(world.size());
-  std::memcpy(sides.data(), all.data(), all.size());
   return sides;
 }
 
@@ -131,6 +136,7 @@ std::vector<Part> parts_of(const World& world, const std::vector<Group*>& groups
     part.places.push_back(i);
   }
   std::vector<Part> list;
+  list.reserve(parts.size());
   for (auto& [color, part] : parts) list.push_back(std::move(part));
   return list;
 }

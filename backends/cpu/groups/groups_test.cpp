@@ -142,7 +142,7 @@ TEST(Groups, ExchangePartsInPlace) {
   for (uint32_t rank = 0; rank < kSize; ++rank) {
     calls.push_back(r.call(rank, BP_COLLECTIVE_ALL_TO_ALL));
     calls.back().counts = counts[rank];  // The matrix is symmetric.
-    for (size_t i = 0; i < 6; ++i) r.values(rank)[i] = static_cast<float>(10 * rank + i);
+    for (uint32_t i = 0; i < 6; ++i) r.values(rank)[i] = static_cast<float>(10 * rank + i);
   }
   ASSERT_EQ(r.submit(calls), BP_OK) << r.text();
   for (uint32_t rank = 0; rank < kSize; ++rank) EXPECT_EQ(r.outcome(rank), BP_OK) << r.text();

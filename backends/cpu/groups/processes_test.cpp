@@ -223,7 +223,7 @@ TEST(Processes, EndTogetherWhenOneAborts) {
 TEST(Processes, SurviveARankThatIsKilled) {
   const auto body = [](Ranks& r, uint32_t rank) {
     if (rank == 1) {  // It dies when all have made their group.
-      for (const uint32_t other : {0, 2, 3}) {
+      for (const uint32_t other : {0u, 2u, 3u}) {
         expect(r.submit({r.letter(0, BP_COLLECTIVE_RECEIVE, other)}) == BP_OK, r.text());
         expect(r.outcome(0) == BP_OK, r.text());
       }
