@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <string_view>
@@ -49,15 +50,35 @@ std::string own_name() {
   return name;
 }
 
-// Refuses a name that has no address. Gloo would read a list that nobody made.
+// Returns whether this host can listen at an address. If not, errno says why.
+bool can_bind(const addrinfo& at) {
+  const int socket = ::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC, at.ai_protocol);
+  if (socket == -1) return false;
+  const bool is_bound = bind(socket, at.ai_addr, at.ai_addrlen) == 0;
+  const int error = errno;
+  ::close(socket);
+  errno = error;
+  return is_bound;
+}
+
+// Refuses a name at which this host cannot listen. If the name has no address, Gloo would read a
+// list that nobody made; if the address is of another host, it would lose memory.
 void check_hostname(const std::string& name, const std::string& what) {
+  const auto refuse_name = [&](const std::string& why) {
+    refuse(BP_INVALID_ARGUMENT,
+           what + " \"" + name + "\" " + why + "; give the option interface, or another hostname");
+  };
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &list);
-  if (error == 0) return freeaddrinfo(list);
-  refuse(BP_INVALID_ARGUMENT, what + " \"" + name + "\" has no address (" + gai_strerror(error) +
-                                  "); give the option interface or hostname");
+  if (error != 0) refuse_name(std::string("has no address (") + gai_strerror(error) + ")");
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    if (can_bind(*at)) return;
+  }
+  refuse_name(std::string("has no address at which this host can listen (") + std::strerror(errno) +
+              ")");
 }
 
 }  // namespace
