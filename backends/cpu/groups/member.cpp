@@ -191,8 +191,8 @@ void Member::watch() {
     try {
       if (inbox_->waitRecv(&from, kForever)) read_notice(static_cast<uint32_t>(from));
     } catch (const std::exception& e) {
-      // The connection of one rank is closed. Gloo forgets the notices of others that have come
-      // meanwhile only if it was waiting for them, so a second look finds these notices.
+      // The connection of a rank is closed. Gloo throws also if other ranks have sent notices
+      // meanwhile, and gives their notices to the next waits. So a second failure decides.
       if (!std::exchange(closed, e.what()).empty()) return world_.end({BP_ABORTED, lost(closed)});
     }
   }
