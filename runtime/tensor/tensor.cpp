@@ -5,6 +5,7 @@
 
 #include "backplane/runtime/ops.hpp"
 #include "registry/tensors/strides.hpp"
+#include "runtime/autograd/hooks.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -49,6 +50,7 @@ void release(TensorImpl* impl) noexcept {
   if (!is_last) return;
   Node* grad_fn = impl->grad_fn;
   if (impl->grad != nullptr) release(impl->grad);
+  if (impl->hooks != nullptr) delete_hooks(impl->hooks);
   Storage* storage = impl->storage;
   if (impl != &storage->first) delete impl;
   release(storage);

@@ -15,6 +15,7 @@
 // result is the same, bit for bit, in every run.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -70,5 +71,25 @@ std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inp
 // Adds the gradients of `outputs` to grad() of the leaves that the outputs depend on.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const GradOptions& options = {});
+
+// Calls a function after each backward() that reached a leaf, once all gradients that this run has
+// for the leaf are in its grad(). The call comes as soon as nothing that is left to run uses the
+// leaf, so work on the gradient can run beside the rest of the run. It comes on the thread and the
+// streams of the run. It may replace grad() of the leaf. What it throws ends the run. grad() with
+// inputs of its own calls no hooks.
+//
+// A GradHook shares the leaf, and ends when it is destroyed. Hooks of one leaf are called in the
+// order in which they were made. No run may reach the leaf while a hook is made or destroyed.
+class GradHook {
+ public:
+  GradHook(const Tensor& leaf, std::function<void(const Tensor& leaf)> call);
+  ~GradHook();
+  GradHook(GradHook&& other) noexcept;
+  GradHook& operator=(GradHook&& other) noexcept;
+
+ private:
+  Tensor leaf_;  // Empty after a move.
+  uint64_t id_;
+};
 
 }  // namespace bp
