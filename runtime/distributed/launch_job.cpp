@@ -1,0 +1,263 @@
+// A rank that has ended is not waited for before the job ends. So its process group keeps its
+// number, and signals for what the rank started can never reach somebody else.
+#include "runtime/distributed/launch_job.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "backplane/runtime/error.hpp"
+
+namespace bp::distributed {
+namespace {
+
+constexpr size_t kLongestLine = 65536;  // A longer line is shown in parts.
+constexpr auto kDrainTime = std::chrono::seconds(1);
+constexpr int kCannotRun = 126, kNotFound = 127;  // As a shell has them.
+
+[[noreturn]] void fail_errno(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, number);
+  return set;
+}
+
+void write_all(FILE* file, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fflush(file);
+}
+
+void report(const std::string& text) { write_all(stderr, "bp-launch: " + text + "\n"); }
+
+std::string log_file(const std::string& folder, uint32_t rank) {
+  return folder + "/rank_" + std::to_string(rank) + ".log";
+}
+
+}  // namespace
+
+Job::Job(JobOptions options) : options_(std::move(options)), ranks_(options_.rank_count) {
+  if (!options_.log_dir.empty()) std::filesystem::create_directories(options_.log_dir);
+  port_ = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = Socket(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) fail_errno("signalfd");
+}
+
+int Job::run() {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
+  while (running_count() != 0 || has_open_streams()) {
+    if (running_count() == 0 && !drain_time_) drain_time_ = deadline_after(kDrainTime);
+    const Deadline now = std::chrono::steady_clock::now();
+    if (drain_time_ && *drain_time_ <= now) break;
+    if (kill_time_ && *kill_time_ <= now) {
+      kill_time_.reset();
+      report("ranks still run after the grace period; they get SIGKILL");
+      signal_all(SIGKILL);
+    }
+    poll_once();
+  }
+  // What failed ranks started and left behind ends with them.
+  if (failure_) signal_all(SIGKILL);
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (Stream& stream : ranks_[rank].streams) write_lines(rank, stream, true);
+    waitpid(ranks_[rank].process, nullptr, 0);
+  }
+  return failure_.value_or(0);
+}
+
+// ---- Starting ----------------------------------------------------------------------------------
+
+void Job::start(uint32_t rank) {
+  int out[2] = {-1, -1}, error[2] = {-1, -1};
+  if (options_.log_dir.empty()) {
+    if (pipe2(out, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) fail_errno("pipe");
+  } else {
+    const std::string file = log_file(options_.log_dir, rank);
+    out[1] = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (out[1] < 0) fail_errno(("the log file " + file).c_str());
+  }
+  const Socket out_end(out[1]), error_end(error[1]);
+  const pid_t process = fork();
+  if (process < 0) fail_errno("fork");
+  if (process == 0) become_rank(rank, out[1], error[1] < 0 ? out[1] : error[1]);
+  setpgid(process, process);  // The rank does so too; whoever comes first.
+  ranks_[rank].process = process;
+  if (out[0] < 0) return;
+  ranks_[rank].streams.push_back({Socket(out[0]), "", false});
+  ranks_[rank].streams.push_back({Socket(error[0]), "", true});
+}
+
+void Job::become_rank(uint32_t rank, int out, int error) const {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // Ranks do not outlive a launcher that was killed.
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  const int none = open("/dev/null", O_RDONLY);
+  dup2(none, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(error, STDERR_FILENO);
+  set_variables(rank);
+  std::vector<char*> words;
+  for (const std::string& word : options_.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  const int why = errno;
+  std::fprintf(stderr, "bp-launch: cannot run %s: %s\n", words[0], std::strerror(why));
+  std::fflush(stderr);
+  _exit(why == ENOENT ? kNotFound : kCannotRun);
+}
+
+void Job::set_variables(uint32_t rank) const {
+  const auto set = [](const char* name, uint64_t value) {
+    setenv(name, std::to_string(value).c_str(), 1);
+  };
+  set("RANK", rank);
+  set("LOCAL_RANK", rank);
+  set("WORLD_SIZE", options_.rank_count);
+  set("LOCAL_WORLD_SIZE", options_.rank_count);
+  set("GROUP_RANK", 0);
+  set("MASTER_PORT", port_);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  // Else every rank would have a thread for each processor.
+  const uint32_t threads = std::max(1u, std::thread::hardware_concurrency() / options_.rank_count);
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
+}
+
+// ---- Running -----------------------------------------------------------------------------------
+
+bool Job::has_open_streams() const {
+  return std::ranges::any_of(ranks_, [](const Rank& rank) {
+    return std::ranges::any_of(rank.streams, [](const Stream& s) { return bool(s.pipe); });
+  });
+}
+
+uint32_t Job::running_count() const {
+  return static_cast<uint32_t>(
+      std::ranges::count_if(ranks_, [](const Rank& rank) { return !rank.has_ended; }));
+}
+
+void Job::poll_once() {
+  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
+  std::vector<std::pair<uint32_t, Stream*>> streams;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (Stream& stream : ranks_[rank].streams) {
+      if (!stream.pipe) continue;
+      entries.push_back({stream.pipe.get(), POLLIN, 0});
+      streams.emplace_back(rank, &stream);
+    }
+  }
+  int timeout = -1;
+  if (kill_time_) timeout = milliseconds_until(*kill_time_);
+  if (drain_time_) timeout = milliseconds_until(*drain_time_);
+  if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) fail_errno("poll");
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (entries[i + 1].revents != 0) read_stream(streams[i].first, *streams[i].second);
+  }
+  if (entries[0].revents != 0) read_signals();
+}
+
+void Job::read_stream(uint32_t rank, Stream& stream) const {
+  char bytes[4096];
+  const ssize_t got = read(stream.pipe.get(), bytes, sizeof(bytes));
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    write_lines(rank, stream, true);
+    stream.pipe = Socket();
+    return;
+  }
+  stream.line.append(bytes, static_cast<size_t>(got));
+  write_lines(rank, stream, false);
+}
+
+// Writes whole lines, so that lines of different ranks do not mix.
+void Job::write_lines(uint32_t rank, Stream& stream, bool is_end) const {
+  const std::string prefix = "[" + std::to_string(rank) + "] ";
+  std::string text;
+  size_t begin = 0;
+  for (size_t end; (end = stream.line.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    text += prefix + stream.line.substr(begin, end + 1 - begin);
+  }
+  stream.line.erase(0, begin);
+  if (!stream.line.empty() && (is_end || stream.line.size() >= kLongestLine)) {
+    text += prefix + stream.line + "\n";
+    stream.line.clear();
+  }
+  if (!text.empty()) write_all(stream.is_error ? stderr : stdout, text);
+}
+
+// ---- Ending ------------------------------------------------------------------------------------
+
+void Job::read_signals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const auto number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      look_for_ends();
+    } else if (kill_time_) {
+      kill_time_ = std::chrono::steady_clock::now();  // A second signal ends the grace period.
+    } else {
+      end_all(number);
+    }
+  }
+}
+
+void Job::look_for_ends() {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].has_ended || ranks_[rank].process == 0) continue;
+    siginfo_t info{};
+    const auto process = static_cast<id_t>(ranks_[rank].process);
+    if (waitid(P_PID, process, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+      continue;
+    }
+    handle_end(rank, info.si_status, info.si_code != CLD_EXITED);
+  }
+}
+
+void Job::handle_end(uint32_t rank, int code, bool by_signal) {
+  ranks_[rank].has_ended = true;
+  if (code == 0 || failure_) return;
+  failure_ = by_signal ? 128 + code : code;
+  std::string text = "rank " + std::to_string(rank);
+  if (by_signal) {
+    text += " was ended by signal " + std::to_string(code) + " (" + strsignal(code) + ")";
+  } else {
+    text += " ended with exit code " + std::to_string(code);
+  }
+  if (!options_.log_dir.empty()) text += "; see " + log_file(options_.log_dir, rank);
+  report(text);
+  if (running_count() != 0 && !kill_time_) end_all(SIGTERM);
+}
+
+void Job::end_all(int number) {
+  report("the ranks that run get " + std::string(number == SIGINT ? "SIGINT" : "SIGTERM"));
+  kill_time_ = deadline_after(std::chrono::duration_cast<Duration>(options_.grace));
+  signal_all(number);
+}
+
+void Job::signal_all(int number) const {
+  for (const Rank& rank : ranks_) {
+    if (rank.process > 0) kill(-rank.process, number);
+  }
+}
+
+}  // namespace bp::distributed

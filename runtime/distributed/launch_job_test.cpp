@@ -1,0 +1,180 @@
+// Runs bp-launch on small shell scripts.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "runtime/distributed/test_processes.hpp"
+
+namespace bp::distributed {
+namespace {
+
+struct Result {
+  int code = 0;
+  std::string out, error;
+};
+
+std::string read_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class LaunchTest : public testing::Test {
+ protected:
+  // Starts bp-launch with the shell script `script`.
+  void start(const std::vector<std::string>& flags, const std::string& script) {
+    std::vector<std::string> words{BACKPLANE_TEST_LAUNCH};
+    words.insert(words.end(), flags.begin(), flags.end());
+    if (!script.empty()) words.insert(words.end(), {"/bin/sh", "-c", script});
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    process = fork();
+    if (process != 0) return;
+    setenv("FOLDER", folder.file("").c_str(), 1);
+    static_cast<void>(!freopen(folder.file("out").c_str(), "w", stdout));
+    static_cast<void>(!freopen(folder.file("error").c_str(), "w", stderr));
+    execv(pointers[0], pointers.data());
+    _exit(99);
+  }
+
+  Result end() {
+    int status = 0;
+    waitpid(process, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder.file("out")),
+            read_file(folder.file("error"))};
+  }
+
+  Result run(const std::vector<std::string>& flags, const std::string& script) {
+    start(flags, script);
+    return end();
+  }
+
+  // Waits until a rank has made this file.
+  void wait_for_file(const std::string& name) {
+    while (!std::filesystem::exists(folder.file(name))) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  ScratchFolder folder;
+  pid_t process = 0;
+};
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::ranges::sort(lines);
+  return lines;
+}
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST_F(LaunchTest, StartsEachRankAndMarksItsLines) {
+  const Result result =
+      run({"-n", "3"}, "echo $RANK of $WORLD_SIZE local $LOCAL_RANK; printf end; echo bad >&2");
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(sorted_lines(result.out),
+            (std::vector<std::string>{"[0] 0 of 3 local 0", "[0] end", "[1] 1 of 3 local 1",
+                                      "[1] end", "[2] 2 of 3 local 2", "[2] end"}));
+  EXPECT_EQ(sorted_lines(result.error),
+            (std::vector<std::string>{"[0] bad", "[1] bad", "[2] bad"}));
+}
+
+TEST_F(LaunchTest, GivesAllRanksOnePort) {
+  const Result result = run({"-n", "2"}, "echo $MASTER_ADDR $MASTER_PORT $GROUP_RANK");
+  const auto lines = sorted_lines(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result.error;
+  EXPECT_EQ(lines[0].substr(4), lines[1].substr(4));
+  EXPECT_EQ(lines[0].substr(0, 14), "[0] 127.0.0.1 ");
+  EXPECT_EQ(run({"-n", "1", "--port", "1234"}, "echo $MASTER_PORT").out, "[0] 1234\n");
+}
+
+TEST_F(LaunchTest, PassesArgumentsOn) {
+  std::vector<std::string> words{"-n", "1", "/bin/echo", "-n", "2", "--help", "a b"};
+  EXPECT_EQ(run(words, "").out, "[0] 2 --help a b\n");
+  words.insert(words.begin() + 2, "--");
+  EXPECT_EQ(run(words, "").out, "[0] 2 --help a b\n");
+}
+
+TEST_F(LaunchTest, WritesALogForEachRank) {
+  const std::string logs = folder.file("new/logs");
+  const Result result = run({"-n", "2", "--log-dir", logs}, "echo out $RANK; echo error >&2");
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(result.out + result.error, "");
+  EXPECT_EQ(read_file(logs + "/rank_0.log"), "out 0\nerror\n");
+  EXPECT_EQ(read_file(logs + "/rank_1.log"), "out 1\nerror\n");
+}
+
+TEST_F(LaunchTest, EndsTheOthersAndTellsOfTheFirstFailure) {
+  const Result result = run({"-n", "3"}, "if [ $RANK = 1 ]; then exit 7; fi; sleep 1000");
+  EXPECT_EQ(result.code, 7);
+  EXPECT_EQ(result.error,
+            "bp-launch: rank 1 ended with exit code 7\n"
+            "bp-launch: the ranks that run get SIGTERM\n");
+}
+
+TEST_F(LaunchTest, TellsOfASignal) {
+  const Result result = run({"-n", "2", "--log-dir", folder.file("logs")},
+                            "if [ $RANK = 0 ]; then kill -SEGV $$; fi; sleep 1000");
+  EXPECT_EQ(result.code, 128 + SIGSEGV);
+  expect_part(result.error, "rank 0 was ended by signal 11 (Segmentation fault); see " +
+                                folder.file("logs/rank_0.log"));
+}
+
+TEST_F(LaunchTest, KillsRanksThatIgnoreTheSignal) {
+  const Result result = run({"-n", "2", "--grace", "0.2"},
+                            "if [ $RANK = 1 ]; then while ! [ -e $FOLDER/ready ]; do sleep 0.01; "
+                            "done; exit 3; fi; trap '' TERM; touch $FOLDER/ready; while true; do "
+                            "sleep 0.05; done");
+  EXPECT_EQ(result.code, 3);
+  expect_part(result.error, "ranks still run after the grace period; they get SIGKILL");
+}
+
+TEST_F(LaunchTest, ForwardsSignals) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    const std::string name = number == SIGINT ? "INT" : "TERM";
+    start({"-n", "2"}, "trap 'echo got " + name + "; exit 0' " + name + "; touch $FOLDER/" + name +
+                           "$RANK; while true; do sleep 0.01; done");
+    wait_for_file(name + "0");
+    wait_for_file(name + "1");
+    kill(process, number);
+    const Result result = end();
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_EQ(sorted_lines(result.out),
+              (std::vector<std::string>{"[0] got " + name, "[1] got " + name}));
+    expect_part(result.error, "the ranks that run get SIG" + name);
+  }
+}
+
+TEST_F(LaunchTest, RefusesAWrongCommandLine) {
+  Result result = run({}, "exit 0");
+  EXPECT_EQ(result.code, 2);
+  expect_part(result.error, "--ranks is required");
+  result = run({"-n", "0"}, "exit 0");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(run({"-n", "2"}, "").code, 2);
+  result = run({"-n", "2", "--no-such-flag"}, "exit 0");
+  EXPECT_EQ(result.code, 2);
+  expect_part(result.error, "--no-such-flag");
+  result = run({"--help"}, "");
+  EXPECT_EQ(result.code, 0);
+  expect_part(result.out, "Exit codes:");
+}
+
+TEST_F(LaunchTest, TellsThatThereIsNoProgram) {
+  const Result result = run({"-n", "1", "/no/such/program"}, "");
+  EXPECT_EQ(result.code, 127);
+  expect_part(result.error, "cannot run /no/such/program: No such file or directory");
+}
+
+}  // namespace
+}  // namespace bp::distributed
