@@ -1,0 +1,246 @@
+#include "backplane/runtime/distributed/process_group.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "backplane/runtime/autograd.hpp"
+#include "runtime/distributed/group_state.hpp"
+#include "runtime/ops/dispatch.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
+
+namespace bp::distributed {
+namespace {
+
+const bp_process_group_ops& table_of(Device device, const GroupOptions& options) {
+  const bp_process_group_ops* ops = nullptr;
+  check(bp_target_find_process_groups(&device.target(), options.table_name.c_str(), &ops),
+        "process groups");
+  return *ops;
+}
+
+// Makes the groups of the ranks that live in this process.
+void create(std::span<const std::shared_ptr<GroupState>> states, std::span<const uint32_t> ranks,
+            uint32_t world_size, const GroupOptions& options) {
+  const GroupState& first = *states[0];
+  std::vector<bp_device*> devices;
+  for (const auto& state : states) devices.push_back(state->device.target().device);
+  std::vector<bp_option> list;
+  for (const auto& [key, value] : options.options) list.push_back({key.c_str(), value.c_str()});
+  const std::string prefix = options.name + "/";
+  const auto count = static_cast<uint32_t>(states.size());
+  const bp_process_group_desc desc{
+      .struct_size = sizeof(bp_process_group_desc),
+      .struct_type = BP_STRUCT_PROCESS_GROUP_DESC,
+      .next = nullptr,
+      .devices = devices.data(),
+      .ranks = ranks.data(),
+      .local_count = count,
+      .world_size = world_size,
+      .store = first.store == nullptr ? nullptr : &first.store->table(),
+      .key_prefix = prefix.c_str(),
+      .timeout_ns = timeout_ns(options.timeout),
+      .table_name = options.table_name.empty() ? nullptr : options.table_name.c_str(),
+      .option_count = list.size(),
+      .options = list.data()};
+  std::vector<bp_process_group*> groups(count);
+  const bp_status status = first.ops.create(first.ops.self, &desc, groups.data());
+  if (status != BP_OK) {
+    std::string text = "process_group.create: group '" + options.name + "': " + bp_error_text();
+    // The store cannot fill the error slot, so its text is not in that of the backend.
+    const std::string of_store = first.store == nullptr ? "" : first.store->table_error();
+    if (!of_store.empty()) text += " (the store: " + of_store + ")";
+    throw Error(status, text);
+  }
+  const auto local = std::make_shared<LocalRanks>(std::vector(ranks.begin(), ranks.end()));
+  for (uint32_t i = 0; i < count; ++i) {
+    states[i]->handle = groups[i];
+    states[i]->rank = ranks[i];
+    states[i]->size = world_size;
+    states[i]->local = local;
+    states[i]->local_index = i;
+  }
+}
+
+std::string names_of(std::span<const Collective> calls) {
+  if (calls.size() == 1) return kind_name(calls[0].kind);
+  return std::to_string(calls.size()) + " calls, first " +
+         (calls.empty() ? "none" : kind_name(calls[0].kind));
+}
+
+// Keeps the memory of a tensor until the group's stream is done with it.
+void use_on_stream(WorkState& work, const Tensor& tensor) {
+  if (!tensor) return;
+  tensor.record_stream(work.group->stream);
+  work.tensors.push_back(tensor);
+}
+
+// Submits the calls behind what is on the caller's current stream.
+bp_status submit_behind_caller(const GroupState& group,
+                               const std::vector<bp_collective_call>& calls) {
+  Event ready(group.device);
+  ready.record();
+  const bp_stream_ops& streams = *group.device.target().streams;
+  const bp_status status = streams.wait_event(streams.self, group.stream.get(), ready.get());
+  if (status != BP_OK) return status;
+  return group.ops.submit(group.ops.self, calls.size(), calls.data(), sizeof(bp_collective_call));
+}
+
+}  // namespace
+
+GroupState::~GroupState() { static_cast<void>(ops.destroy(ops.self, handle)); }
+
+std::string GroupState::describe() const {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(size) + " of the group '" + name +
+         "'";
+}
+
+ProcessGroup::ProcessGroup(Device device, uint32_t rank, uint32_t world_size,
+                           std::shared_ptr<Store> store, const GroupOptions& options) {
+  auto state =
+      std::make_shared<GroupState>(device, table_of(device, options), options, std::move(store));
+  create({&state, 1}, {&rank, 1}, world_size, options);
+  state_ = std::move(state);
+}
+
+std::vector<ProcessGroup> ProcessGroup::make_local(std::span<const Device> devices,
+                                                   const GroupOptions& options) {
+  if (devices.empty()) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "ProcessGroup::make_local: the list of devices is empty; allowed: at least one");
+  }
+  const bp_process_group_ops& ops = table_of(devices[0], options);
+  std::vector<std::shared_ptr<GroupState>> states;
+  std::vector<uint32_t> ranks;
+  for (const Device device : devices) {
+    ranks.push_back(static_cast<uint32_t>(ranks.size()));
+    states.push_back(std::make_shared<GroupState>(device, ops, options, nullptr));
+  }
+  create(states, ranks, static_cast<uint32_t>(ranks.size()), options);
+  std::vector<ProcessGroup> groups;
+  for (auto& state : states) groups.push_back(ProcessGroup(std::move(state)));
+  return groups;
+}
+
+uint32_t ProcessGroup::rank() const { return state_->rank; }
+uint32_t ProcessGroup::size() const { return state_->size; }
+Device ProcessGroup::device() const { return state_->device; }
+const std::string& ProcessGroup::name() const { return state_->name; }
+const char* ProcessGroup::table_name() const { return state_->ops.name; }
+const Stream& ProcessGroup::stream() const { return state_->stream; }
+
+bool ProcessGroup::supports(bp_collective_kind kind, bp_dtype dtype, Reduction reduction) const {
+  const bool reduces = kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||
+                       kind == BP_COLLECTIVE_REDUCE_SCATTER;
+  const bp_status status =
+      state_->ops.supports(state_->ops.self, state_->handle, kind,
+                           reduces ? static_cast<bp_reduction>(reduction) : 0, dtype);
+  if (status == BP_UNSUPPORTED) return false;
+  check(status, "process_group.supports");
+  return true;
+}
+
+Work ProcessGroup::submit(std::span<const Collective> calls) const {
+  const std::vector<bp_collective_call> made = make_calls(*state_, calls);
+  for (const Collective& call : calls) {
+    if (is_grad_enabled() && call.receive && call.receive.requires_grad()) {
+      bp::detail::fail_recorded_write(kind_name(call.kind));
+    }
+  }
+  const uint64_t number = state_->submit_count.fetch_add(1) + 1;
+  auto work = std::make_shared<WorkState>(
+      state_, names_of(calls) + " (submission " + std::to_string(number) + ")");
+  const bp_status status = submit_behind_caller(*state_, made);
+  if (status != BP_OK) {
+    std::string text = bp_error_text();
+    // The stream only says that it has failed. The group says why.
+    const std::string why = status == BP_STREAM_FAILED ? error_text() : "";
+    if (!why.empty()) text += " (" + why + ")";
+    throw Error(status, work->what + " of " + state_->describe() + ": " + text);
+  }
+  work->done.record(state_->stream);
+  for (const Collective& call : calls) {
+    use_on_stream(*work, call.send);
+    if (call.receive.impl() != call.send.impl()) use_on_stream(*work, call.receive);
+    if (call.receive) bp::detail::count_write(call.receive);
+  }
+  return Work(std::move(work));
+}
+
+Work ProcessGroup::all_reduce(const Tensor& tensor, Reduction reduction) const {
+  return submit(Collective::all_reduce(tensor, reduction));
+}
+Work ProcessGroup::reduce(const Tensor& tensor, uint32_t root, Reduction reduction) const {
+  return submit(Collective::reduce(tensor, root, reduction));
+}
+Work ProcessGroup::broadcast(const Tensor& tensor, uint32_t root) const {
+  return submit(Collective::broadcast(tensor, root));
+}
+Work ProcessGroup::all_gather(const Tensor& output, const Tensor& input) const {
+  return submit(Collective::all_gather(output, input));
+}
+Work ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input,
+                                  Reduction reduction) const {
+  return submit(Collective::reduce_scatter(output, input, reduction));
+}
+Work ProcessGroup::all_to_all(const Tensor& output, const Tensor& input) const {
+  return submit(Collective::all_to_all(output, input));
+}
+Work ProcessGroup::gather(const Tensor& output, const Tensor& input, uint32_t root) const {
+  return submit(Collective::gather(output, input, root));
+}
+Work ProcessGroup::scatter(const Tensor& output, const Tensor& input, uint32_t root) const {
+  return submit(Collective::scatter(output, input, root));
+}
+Work ProcessGroup::send(const Tensor& tensor, uint32_t peer) const {
+  return submit(Collective::send_to(tensor, peer));
+}
+Work ProcessGroup::receive(const Tensor& tensor, uint32_t peer) const {
+  return submit(Collective::receive_from(tensor, peer));
+}
+void ProcessGroup::barrier() const { submit(Collective::barrier()).wait(); }
+
+std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, uint32_t key,
+                                                const std::string& name) const {
+  if (color == UINT32_MAX) {
+    throw Error(BP_INVALID_ARGUMENT, "split: the color is 2^32 - 1; allowed: below, or none");
+  }
+  // The table does not tell ranks and sizes, so the ranks tell each other what they ask for.
+  const std::vector<int64_t> own{int64_t{color.value_or(UINT32_MAX)}, int64_t{key}};
+  const NoGradGuard no_grad;
+  const Tensor all = empty({int64_t{size()}, 2}, BP_I64, device());
+  const Work gathered = all_gather(all, from_host(own, {2}, device()));
+  gathered.wait();
+  gathered.join();
+  const std::vector<int64_t> asked = all.to_vector<int64_t>();
+
+  const auto made =
+      state_->local->split(state_->ops, state_->local_index,
+                           {state_->handle, color.value_or(UINT32_MAX), key}, state_->timeout);
+  if (!color) return std::nullopt;
+  GroupOptions options{.name = name, .timeout = state_->timeout};
+  auto state = std::make_shared<GroupState>(device(), state_->ops, options, state_->store);
+  state->handle = made.group;
+  state->local = made.local;
+  state->local_index = made.index;
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (asked[2 * i] != own[0]) continue;
+    ++state->size;
+    if (std::tuple(asked[2 * i + 1], i) < std::tuple(own[1], rank())) ++state->rank;
+  }
+  return ProcessGroup(std::move(state));
+}
+
+void ProcessGroup::abort() const {
+  check(state_->ops.abort(state_->ops.self, state_->handle), "process_group.abort");
+}
+
+bp_status ProcessGroup::status() const {
+  return state_->ops.status(state_->ops.self, state_->handle);
+}
+
+std::string ProcessGroup::error_text() const {
+  if (status() == BP_OK) return "";
+  return state_->describe() + ": " + bp_error_text();
+}
+
+}  // namespace bp::distributed

@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "runtime/distributed/group_state.hpp"
+
+namespace bp::distributed {
+namespace {
+
+// Returns the failure that the ended work carries, with its text in the error slot.
+bp_status failure_of(const WorkState& work) {
+  const bp_event_ops& events = *work.group->device.target().events;
+  return events.synchronize(events.self, work.done.get(), 0);
+}
+
+std::string failure_text(const WorkState& work, const std::string& text) {
+  return work.what + " of " + work.group->describe() + ": " + text;
+}
+
+}  // namespace
+
+uint64_t timeout_ns(Duration timeout) {
+  if (timeout == Duration::max()) return UINT64_MAX;
+  return static_cast<uint64_t>(std::max<Duration::rep>(timeout.count(), 0));
+}
+
+bool Work::is_done() const { return state_ == nullptr || state_->done.is_done(); }
+
+void Work::wait(Duration timeout) const {
+  if (state_ == nullptr) return;
+  const bp_event_ops& events = *state_->group->device.target().events;
+  const bp_status status = events.synchronize(events.self, state_->done.get(), timeout_ns(timeout));
+  if (status == BP_OK) return;
+  const std::string text = bp_error_text();
+  // The work itself may have failed with BP_TIMEOUT. It has ended then.
+  if (status == BP_TIMEOUT && !is_done()) {
+    throw Error(status,
+                failure_text(*state_, "the work has not ended within " +
+                                          std::to_string(timeout.count()) + " ns; it goes on"));
+  }
+  throw Error(status, failure_text(*state_, text));
+}
+
+void Work::join() const {
+  if (state_ == nullptr) return;
+  const bp_target& target = state_->group->device.target();
+  bp_stream* stream = current_stream(target);
+  if (stream == nullptr) stream = target.default_stream;
+  check(target.streams->wait_event(target.streams->self, stream, state_->done.get()),
+        "stream.wait_event");
+}
+
+bp_status Work::status() const {
+  return state_ == nullptr || !is_done() ? bp_status{BP_OK} : failure_of(*state_);
+}
+
+std::string Work::error_text() const {
+  if (status() == BP_OK) return "";
+  return failure_text(*state_, bp_error_text());
+}
+
+}  // namespace bp::distributed
