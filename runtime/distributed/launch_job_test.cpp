@@ -34,6 +34,7 @@ class LaunchTest : public testing::Test {
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
+    std::fflush(nullptr);  // Else the child writes what waits in the buffers again.
     process = fork();
     if (process != 0) return;
     setenv("FOLDER", folder.file("").c_str(), 1);
@@ -103,6 +104,12 @@ TEST_F(LaunchTest, PassesArgumentsOn) {
   EXPECT_EQ(run(words, "").out, "[0] 2 --help a b\n");
   words.insert(words.begin() + 2, "--");
   EXPECT_EQ(run(words, "").out, "[0] 2 --help a b\n");
+}
+
+TEST_F(LaunchTest, StartsRanksThatMeetInAStore) {
+  const Result result = run({"-n", "4", BACKPLANE_TEST_RANK}, "");
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(result.out, "[0] torchrun: the sum of 4 ranks is 6\n");
 }
 
 TEST_F(LaunchTest, WritesALogForEachRank) {

@@ -94,6 +94,12 @@ std::string Store::get(const std::string& key, Duration timeout) {
   return try_get(key).value();
 }
 
+void Store::put_and_wait(const std::string& key, std::span<const std::string> keys,
+                         Duration timeout) {
+  put(key, "");
+  wait(keys, timeout);
+}
+
 void Store::barrier(const std::string& name, uint32_t rank, uint32_t world_size, Duration timeout) {
   uint64_t count = 0;
   {
@@ -105,9 +111,8 @@ void Store::barrier(const std::string& name, uint32_t rank, uint32_t world_size,
   };
   std::vector<std::string> keys;
   for (uint32_t i = 0; i < world_size; ++i) keys.push_back(key_of(i));
-  put(key_of(rank), "");
   try {
-    wait(keys, timeout);
+    put_and_wait(key_of(rank), keys, timeout);
   } catch (const Error& error) {
     if (error.code() != BP_TIMEOUT) throw;
     std::string missing;

@@ -218,6 +218,12 @@ void StoreServer::store(const std::string& key, std::string value) {
 }
 
 void StoreServer::wait_for_keys(Connection& connection, WireReader& request) {
+  const std::string own_key = request.string();
+  if (!own_key.empty()) {
+    check_key(own_key);
+    check_room(own_key, 0);
+    store(own_key, "");
+  }
   Wait wait{.timeout_ms = request.u64()};
   wait.deadline = deadline_of(wait.timeout_ms);
   for (uint32_t count = request.u32(); count != 0; --count) {

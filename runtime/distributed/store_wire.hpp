@@ -6,12 +6,15 @@
 //     kTryGet   string key
 //     kPut      string key  string value
 //     kAdd      string key  u64 amount, in two's complement
-//     kWait     u64 milliseconds  u32 count  string key ...
+//     kWait     string key to put first, or empty  u64 milliseconds  u32 count  string key ...
 //   reply     u8 answer, then
 //     kOk       string: the value of kTryGet, or the sum of kAdd in decimal; else empty
 //     kNone     nothing: there is no such key
 //     kFailed   u32 bp_status  string text
 //   string    u32 size  bytes
+//
+// The put of kWait makes a barrier one request of each rank: when the last one is there, the
+// replies to all ranks leave together, and the server may end.
 //
 // A client sends its next request only after the reply. kHello with joins = 1 is answered when all
 // ranks have joined. A server ends a connection that sends anything else, or more than kMostBytes.

@@ -160,7 +160,13 @@ int64_t TcpStore::add(const std::string& key, int64_t amount) {
 }
 
 void TcpStore::wait(std::span<const std::string> keys, Duration timeout) {
+  put_and_wait("", keys, timeout);
+}
+
+void TcpStore::put_and_wait(const std::string& own_key, std::span<const std::string> keys,
+                            Duration timeout) {
   std::string request = request_of(Request::kWait);
+  append_string(request, own_key);
   append_u64(request, milliseconds_of(timeout));
   append_u32(request, static_cast<uint32_t>(keys.size()));
   for (const std::string& key : keys) {

@@ -39,6 +39,7 @@ inline uint16_t free_port() { return port_of(listen_at("127.0.0.1", 0)); }
 inline std::vector<int> run_processes(uint32_t count, const std::function<int(uint32_t)>& body) {
   std::vector<pid_t> processes;
   for (uint32_t i = 0; i < count; ++i) {
+    std::fflush(nullptr);  // Else the child might write what waits in the buffers again.
     const pid_t process = fork();
     if (process == 0) {
       int code = 1;

@@ -28,7 +28,7 @@ struct TensorImpl {
   Node* grad_fn = nullptr;  // The recorded op that made this tensor; NULL for leaves.
   // When a leaf first required a gradient. backward() reaches leaves by this number.
   uint64_t sequence = 0;
-  TensorImpl* grad = nullptr;    // Set for leaves only.
+  TensorImpl* grad = nullptr;  // Set for leaves only.
   GradHooks* hooks = nullptr;  // Owned; NULL unless a GradHook was made for this leaf.
   int64_t extents[size_t{2} * BP_MAX_RANK];
 

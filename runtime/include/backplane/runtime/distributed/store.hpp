@@ -59,7 +59,8 @@ class Store {
   virtual void wait(std::span<const std::string> keys, Duration timeout = kStoreTimeout) = 0;
 
   // Waits until all ranks are in the barrier of this name. The error lists the ranks that are
-  // missing. A name serves any number of barriers, one after the other.
+  // missing. A name serves any number of barriers, one after the other. A store may end as soon as
+  // one rank is through a barrier: the other ranks come through as well.
   void barrier(const std::string& name, uint32_t rank, uint32_t world_size,
                Duration timeout = kStoreTimeout);
 
@@ -68,6 +69,11 @@ class Store {
 
   // Returns the text of the latest failure of a function of table(); "" if none failed.
   std::string table_error() const;
+
+ protected:
+  // Puts an empty value, and waits for `keys`.
+  virtual void put_and_wait(const std::string& key, std::span<const std::string> keys,
+                            Duration timeout);
 
  private:
   friend struct StoreTable;
@@ -118,6 +124,10 @@ class TcpStore final : public Store {
   void wait(std::span<const std::string> keys, Duration timeout = kStoreTimeout) override;
 
   uint16_t port() const;
+
+ protected:
+  void put_and_wait(const std::string& key, std::span<const std::string> keys,
+                    Duration timeout) override;
 
  private:
   struct Client;
