@@ -117,6 +117,7 @@ std::vector<ProcessGroup> ProcessGroup::make_local(std::span<const Device> devic
   }
   create(states, ranks, static_cast<uint32_t>(ranks.size()), options);
   std::vector<ProcessGroup> groups;
+  groups.reserve(states.size());
   for (auto& state : states) groups.push_back(ProcessGroup(std::move(state)));
   return groups;
 }
@@ -222,10 +223,10 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
   state->handle = made.group;
   state->local = made.local;
   state->local_index = made.index;
-  for (uint32_t i = 0; i < size(); ++i) {
+  for (size_t i = 0; i < size(); ++i) {
     if (asked[2 * i] != own[0]) continue;
     ++state->size;
-    if (std::tuple(asked[2 * i + 1], i) < std::tuple(own[1], rank())) ++state->rank;
+    if (std::tuple(asked[2 * i + 1], i) < std::tuple(own[1], size_t{rank()})) ++state->rank;
   }
   return ProcessGroup(std::move(state));
 }

@@ -13,6 +13,7 @@
 namespace bp::distributed {
 
 // Returns the devices of a registry that has four of them, and a device for ops without a kernel.
+// Some of their work is delayed, so that a stream which does not wait for another one shows.
 inline const std::vector<Device>& test_devices() {
   static const std::vector<Device> devices = [] {
     const bp_registry_desc desc{.struct_size = sizeof(desc),
@@ -20,9 +21,11 @@ inline const std::vector<Device>& test_devices() {
                                 .flags = BP_REGISTRY_COMPILE_OPS};
     bp_registry* registry = nullptr;  // Never destroyed, like the default registry.
     check(bp_registry_create(&desc, &registry), "registry.create");
-    const bp_option option{"device_count", "4"};
+    const bp_option options[] = {
+        {"device_count", "4"}, {"delay_us", "300"}, {"delay_probability", "0.1"}};
     const bp_plugin* plugin = nullptr;
-    check(bp_registry_load(registry, BACKPLANE_TEST_ASYNC_PLUGIN, 1, &option, &plugin),
+    check(bp_registry_load(registry, BACKPLANE_TEST_ASYNC_PLUGIN, std::size(options), options,
+                           &plugin),
           "registry.load");
     const std::string other = BACKPLANE_TEST_PLUGIN;
     if (!other.empty()) {
