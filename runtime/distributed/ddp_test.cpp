@@ -86,8 +86,10 @@ TEST(Ddp, AveragesTheGradientsOfOneLayer) {
   });
 }
 
-// Trains on one process with the parts of all ranks, one after the other.
-std::vector<Bits> accumulate_on_one(uint32_t ranks, int steps, int micro_steps) {
+// Trains on one process with the parts of all ranks, one after the other. `is_reversed` adds the
+// parts in the other order.
+std::vector<Bits> accumulate_on_one(uint32_t ranks, int steps, int micro_steps,
+                                    bool is_reversed = false) {
   const DeviceGuard guard(test_devices()[0]);
   auto model = small_model();
   set_values(*model, 0);
@@ -105,6 +107,7 @@ std::vector<Bits> accumulate_on_one(uint32_t ranks, int steps, int micro_steps) 
       for (const Tensor& tensor : model->parameters()) parts.back().push_back(tensor.grad());
     }
     const NoGradGuard no_grad;
+    if (is_reversed) std::ranges::reverse(parts);
     for (size_t i = 0; i < model->parameters().size(); ++i) {
       Tensor total = parts[0][i];
       for (uint32_t rank = 1; rank < ranks; ++rank) total = total + parts[rank][i];
@@ -142,6 +145,8 @@ void expect_bits_of_one(uint32_t ranks, int micro_steps, const DdpOptions& optio
 }
 
 TEST(Ddp, EqualsAccumulationOnOneProcessInEveryBit) {
+  EXPECT_NE(accumulate_on_one(4, 1, 1, true), accumulate_on_one(4, 1, 1))
+      << "another order gives other bits, so the comparison can fail";
   expect_bits_of_one(2, 1, {});
   expect_bits_of_one(4, 1, {});
 }

@@ -1,9 +1,17 @@
 #include <algorithm>
 
 #include "runtime/distributed/group_state.hpp"
+#include "runtime/distributed/store_values.hpp"
 
 namespace bp::distributed {
 namespace {
+
+// Work that carries a failure has ended.
+bool has_ended(const WorkState& work) {
+  const bp_event_ops& events = *work.group->device.target().events;
+  uint32_t is_done = 0;
+  return events.query(events.self, work.done.get(), &is_done) != BP_OK || is_done != 0;
+}
 
 // Returns the failure that the ended work carries, with its text in the error slot.
 bp_status failure_of(const WorkState& work) {
@@ -22,21 +30,20 @@ uint64_t timeout_ns(Duration timeout) {
   return static_cast<uint64_t>(std::max<Duration::rep>(timeout.count(), 0));
 }
 
-bool Work::is_done() const { return state_ == nullptr || state_->done.is_done(); }
+bool Work::is_done() const { return state_ == nullptr || has_ended(*state_); }
 
 void Work::wait(Duration timeout) const {
   if (state_ == nullptr) return;
   const bp_event_ops& events = *state_->group->device.target().events;
-  const bp_status status = events.synchronize(events.self, state_->done.get(), timeout_ns(timeout));
-  if (status == BP_OK) return;
-  const std::string text = bp_error_text();
-  // The work itself may have failed with BP_TIMEOUT. It has ended then.
-  if (status == BP_TIMEOUT && !is_done()) {
-    throw Error(status,
-                failure_text(*state_, "the work has not ended within " +
-                                          std::to_string(timeout.count()) + " ns; it goes on"));
+  bp_status status = events.synchronize(events.self, state_->done.get(), timeout_ns(timeout));
+  if (status == BP_TIMEOUT) {
+    if (!has_ended(*state_)) {
+      throw Error(status, failure_text(*state_, "the work has not ended within " +
+                                                    duration_text(timeout) + "; it goes on"));
+    }
+    status = failure_of(*state_);  // The work itself timed out, or it ended just now.
   }
-  throw Error(status, failure_text(*state_, text));
+  if (status != BP_OK) throw Error(status, failure_text(*state_, bp_error_text()));
 }
 
 void Work::join() const {
