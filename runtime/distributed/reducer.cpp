@@ -7,6 +7,7 @@
 #include "runtime/distributed/reducer.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "backplane/runtime/ops.hpp"
@@ -19,6 +20,23 @@ namespace {
 
 bool is_same_place(const Tensor& a, const Tensor& b) {
   return a.impl()->storage == b.impl()->storage && a.get()->byte_offset == b.get()->byte_offset;
+}
+
+// Kernels take a gradient in a bucket as they take one with memory of its own.
+int64_t alignment_bytes(Device device) {
+  uint64_t most = 256;
+  const bp_device_properties& properties = *device.target().properties;
+  const auto* heap = reinterpret_cast<const std::byte*>(properties.heaps);
+  for (uint64_t i = 0; i < properties.heap_count; ++i, heap += properties.heap_stride_bytes) {
+    most = std::max(most, reinterpret_cast<const bp_heap*>(heap)->tensor_offset_alignment_bytes);
+  }
+  return static_cast<int64_t>(most);
+}
+
+// Returns the elements that a gradient takes in its bucket.
+int64_t padded_count(const Tensor& parameter, int64_t alignment) {
+  const int64_t unit = alignment * 8 / static_cast<int64_t>(parameter.element_bits());
+  return (parameter.numel() + unit - 1) / unit * unit;
 }
 
 }  // namespace
@@ -44,25 +62,26 @@ void Reducer::make_buckets(std::span<const size_t> order) {
   std::vector<Tensor> tensors;
   for (const Parameter& parameter : parameters_) tensors.push_back(parameter.tensor);
   buckets_.clear();
+  const int64_t alignment = alignment_bytes(group_.device());
   for (auto& members :
        assign_buckets(tensors, order, options_.first_bucket_bytes, options_.bucket_bytes)) {
     int64_t count = 0;
-    for (const size_t i : members) count += tensors[i].numel();
-    Bucket bucket{.data = empty({count}, tensors[members[0]].dtype(), group_.device())};
+    for (const size_t i : members) count += padded_count(tensors[i], alignment);
+    Bucket bucket{.data = zeros({count}, tensors[members[0]].dtype(), group_.device())};
     int64_t offset = 0;
     for (const size_t i : members) {
       Parameter& parameter = parameters_[i];
       parameter.bucket = buckets_.size();
       const int64_t length = parameter.tensor.numel();
       parameter.view = bucket.data.narrow(0, offset, length).view(parameter.tensor.shape());
-      offset += length;
+      offset += padded_count(tensors[i], alignment);
     }
     bucket.members = std::move(members);
     buckets_.push_back(std::move(bucket));
   }
 }
 
-// The gradients came in the order of rank 0 on all ranks from now on.
+// From now on the buckets follow the order in which the gradients came on rank 0.
 void Reducer::rebuild_buckets() {
   is_rebuilt_ = true;
   std::vector<int64_t> order(arrived_.begin(), arrived_.end());
