@@ -15,11 +15,12 @@ namespace bp::distributed {
 // Returns the devices of a registry that has four of them, and a device for ops without a kernel.
 // Some of their work is delayed, so that a stream which does not wait for another one shows.
 inline const std::vector<Device>& test_devices() {
-  static const std::vector<Device> devices = [] {
+  // Never destroyed, like the registry.
+  static const auto* const devices = [] {
     const bp_registry_desc desc{.struct_size = sizeof(desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
                                 .flags = BP_REGISTRY_COMPILE_OPS};
-    bp_registry* registry = nullptr;  // Never destroyed, like the default registry.
+    bp_registry* registry = nullptr;
     check(bp_registry_create(&desc, &registry), "registry.create");
     const bp_option options[] = {
         {"device_count", "4"}, {"delay_us", "300"}, {"delay_probability", "0.1"}};
@@ -31,14 +32,14 @@ inline const std::vector<Device>& test_devices() {
     if (!other.empty()) {
       check(bp_registry_load(registry, other.c_str(), 0, nullptr, nullptr), "registry.load");
     }
-    std::vector<Device> found;
+    auto* found = new std::vector<Device>;
     for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
       const bp_target* target = bp_registry_target(registry, i);
-      if (target->plugin == plugin) found.emplace_back(*target);
+      if (target->plugin == plugin) found->emplace_back(*target);
     }
     return found;
   }();
-  return devices;
+  return *devices;
 }
 
 // Runs `body` for each rank in a thread of its own, and returns what each threw; "" if nothing.
