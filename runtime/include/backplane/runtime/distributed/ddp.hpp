@@ -59,8 +59,8 @@ struct DdpOptions {
   // After the first step the buckets follow the order in which its gradients came.
   bool rebuilds_buckets = true;
   // Looks in each forward() for parameters on which the result does not depend. Their gradients
-  // count as 0. A parameter that no rank uses keeps its grad() as it is. Each rank must use at least
-  // one parameter.
+  // count as 0. A parameter that no rank uses keeps its grad() as it is. Each rank must use at
+  // least one parameter.
   bool finds_unused = false;
   // Names of parameters that get no gradient on this rank, in no step. This saves the search.
   std::vector<std::string> unused_parameters;
