@@ -168,7 +168,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   const bool tracks_unused = compare_with_others(group_, parameters, has_unused);
   broadcast_parameters(group_, parameters);
   std::erase_if(parameters, [](const auto& entry) { return !entry.second.requires_grad(); });
-  reducer_ = std::make_unique<Reducer>(std::move(parameters), group_, options, tracks_unused);
+  reducer_ = std::make_unique<Reducer>(parameters, group_, options, tracks_unused);
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;

@@ -136,8 +136,13 @@ std::string host_of(const Variables& variables, const Source& source, uint32_t w
 
 uint16_t port_of_job(const Variables& variables, const Source& source) {
   if (const auto port = variables.number("MASTER_PORT", UINT16_MAX)) {
-    if (*port == 0) fail("MASTER_PORT is 0; allowed: a number from 1 to 65535");
-    return static_cast<uint16_t>(*port);
+    // torchrun may serve a store of its own there.
+    const bool is_taken = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    if (*port == 0 || (is_taken && *port == UINT16_MAX)) {
+      fail(variables.shown("MASTER_PORT") + "; allowed: a number from 1 to " +
+           (is_taken ? "65534, since TORCHELASTIC_USE_AGENT_STORE is True" : "65535"));
+    }
+    return static_cast<uint16_t>(*port + (is_taken ? 1 : 0));
   }
   const auto job = &source == &kSlurm ? variables.number("SLURM_JOB_ID", UINT64_MAX) : std::nullopt;
   return static_cast<uint16_t>(job ? 20000 + *job % 10000 : 29500);

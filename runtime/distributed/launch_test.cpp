@@ -64,6 +64,14 @@ TEST(ReadLaunch, ReadsTorchrun) {
   EXPECT_EQ(launch.launcher, "torchrun");
 }
 
+TEST(ReadLaunch, LeavesTorchrunThePortOfItsOwnStore) {
+  const Environment agent{{"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  EXPECT_EQ(read(with(kTorchrun, agent)).master_port, 1235);
+  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).master_port, 1234);
+  expect_refused(with(with(kTorchrun, agent), {{"MASTER_PORT", "65535"}}),
+                 "MASTER_PORT is 65535; allowed: a number from 1 to 65534");
+}
+
 TEST(ReadLaunch, ReadsMpi) {
   const Launch launch = read(kOpenMpi);
   EXPECT_EQ(launch.rank, 3u);

@@ -41,13 +41,13 @@ int64_t padded_count(const Tensor& parameter, int64_t alignment) {
 
 }  // namespace
 
-Reducer::Reducer(Named parameters, const ProcessGroup& group, const DdpOptions& options,
+Reducer::Reducer(const Named& parameters, const ProcessGroup& group, const DdpOptions& options,
                  bool tracks_unused)
     : group_(group), options_(options), tracks_unused_(tracks_unused) {
-  for (auto& [name, tensor] : parameters) {
+  for (const auto& [name, tensor] : parameters) {
     const bool is_told =
         std::ranges::find(options_.unused_parameters, name) != options_.unused_parameters.end();
-    parameters_.push_back({.name = std::move(name), .tensor = tensor, .is_told_unused = is_told});
+    parameters_.push_back({.name = name, .tensor = tensor, .is_told_unused = is_told});
   }
   std::vector<size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), size_t{0});

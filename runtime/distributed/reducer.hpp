@@ -15,7 +15,7 @@ class Reducer {
   using Named = std::vector<std::pair<std::string, Tensor>>;
 
   // All ranks give equal parameters. `tracks_unused` is true if any rank has unused parameters.
-  Reducer(Named parameters, const ProcessGroup& group, const DdpOptions& options,
+  Reducer(const Named& parameters, const ProcessGroup& group, const DdpOptions& options,
           bool tracks_unused);
   Reducer(const Reducer&) = delete;
 

@@ -108,6 +108,13 @@ Socket try_listen(const addrinfo& address, int& error) {
   throw Error(BP_ABORTED, "the other side of the connection is gone");
 }
 
+[[noreturn]] void fail_to_connect(const std::string& place, const std::string& problem,
+                                  bool has_retried, Duration passed) {
+  if (!has_retried) throw Error(BP_ABORTED, "the store at " + place + " is gone: " + problem);
+  throw Error(BP_TIMEOUT, "TcpStore: nobody listens at " + place + ", tried for " +
+                              duration_text(passed) + ": " + problem);
+}
+
 void receive(const Socket& socket, char* bytes, size_t count, Deadline deadline) {
   while (count != 0) {
     const ssize_t got = recv(socket.get(), bytes, count, 0);
@@ -131,7 +138,7 @@ Deadline deadline_after(Duration timeout) {
 int milliseconds_until(Deadline deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000 * 3600));
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, int64_t{1000} * 3600));
 }
 
 Socket::~Socket() {
@@ -177,12 +184,9 @@ Socket connect_to(const std::string& host, uint16_t port, Deadline deadline, boo
       Socket socket = try_address(*a, deadline, problem);
       if (socket) return socket;
     }
-    const std::string place = host + ":" + std::to_string(port);
-    if (!retries) throw Error(BP_ABORTED, "the store at " + place + " is gone: " + problem);
     const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) {
-      throw Error(BP_TIMEOUT, "TcpStore: nobody listens at " + place + ", tried for " +
-                                  duration_text(now - begin) + ": " + problem);
+    if (!retries || now >= deadline) {
+      fail_to_connect(host + ":" + std::to_string(port), problem, retries, now - begin);
     }
     std::this_thread::sleep_for(std::min<Duration>(kRetryPause, deadline - now));
   }

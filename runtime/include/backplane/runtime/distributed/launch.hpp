@@ -37,7 +37,8 @@ using GetVariable = std::function<const char*(const char* name)>;
 // bp-launch sets those of torchrun. MASTER_ADDR and MASTER_PORT always count. Without MASTER_ADDR,
 // Slurm's list of nodes names the host, or SLURM_LAUNCH_NODE_IPADDR; ranks that are all on one
 // machine take its loopback address. Without MASTER_PORT the port is 29500, or comes from
-// SLURM_JOB_ID. Without a launcher the process is the only rank.
+// SLURM_JOB_ID. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun has a store of its own at
+// MASTER_PORT, and the port is the next one. Without a launcher the process is the only rank.
 //
 // Throws Error, which names the variables, if one is missing or no number, if a rank does not fit
 // its world size, or if launchers contradict each other: if torchrun's variables differ from those
