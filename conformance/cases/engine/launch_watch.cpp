@@ -48,7 +48,7 @@ void How::end() const {
 
 void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
                    const std::function<bool(From)>& launch) {
-  constexpr int kMoreLaunches = 20, kLaunchesPerRound = 40;
+  constexpr int kMoreLaunches = 20, kLaunchesPerRound = 40, kRounds = 6;
   const bool looks_at_host = watch.leaves_host_memory() && is_worth_a_look(kernel);
   if (!looks_at_host && !watch.leaves_device_memory()) return;
   for (int i = 0; i < kMoreLaunches && watch.is_suspect(); ++i) {
@@ -57,10 +57,12 @@ void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
   if (!watch.is_suspect()) return;
   watch.tell_device();
   if (!looks_at_host || !watch.leaves_host_memory()) return;
-  // Memory that is given back late grows by one launch, and a leak by all of them.
+  // Memory that is given back late grows by one launch, and a leak by all of them. The allocator of
+  // the process keeps up to seven freed blocks of a size for each thread, so a backend with 16
+  // threads may take the first hundred launches for that.
   const int64_t least = watch.least_host_bytes() * kLaunchesPerRound / 2;
   bool grows = true;
-  for (int round = 0; round < 2 && grows; ++round) {
+  for (int round = 0; round < kRounds && grows; ++round) {
     const int64_t before = heap_bytes_in_use();
     for (int i = 0; i < kLaunchesPerRound; ++i) {
       if (!launch(From::kNewThread)) return;
