@@ -7,11 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 #include <stdexcept>
 
 #include "backplane/runtime/runtime.hpp"
 #include "output.hpp"
+#include "train_gpt/checkpoint.hpp"
+#include "train_gpt/model.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/steps.hpp"
 #include "train_gpt/text.hpp"
@@ -19,104 +20,6 @@
 namespace {
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
-
-class Gpt : public bp::nn::Module {
- public:
-  Gpt(int64_t vocabulary, const Options& o) {
-    namespace nn = bp::nn;
-    add_module("token", token_ = std::make_shared<nn::Embedding>(vocabulary, o.width, 0.1));
-    add_module("position", position_ = std::make_shared<nn::Embedding>(o.context, o.width, 0.1));
-    for (int64_t i = 0; i < o.layers; ++i) {
-      blocks_.push_back(std::make_shared<nn::TransformerBlock>(
-          o.width, o.heads,
-          nn::TransformerBlockOptions{.attention = {.causal = bp::Causal::kTopLeft},
-                                      .dropout = o.dropout}));
-      add_module("blocks." + std::to_string(i), blocks_.back());
-    }
-    add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
-    add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
-  }
-
-  // Maps tokens (batch, length) to logits (batch, length, vocabulary) of the next token.
-  bp::Tensor forward(const bp::Tensor& tokens) override {
-    const bp::Tensor places = bp::arange(tokens.shape(1), BP_I64, tokens.device());
-    bp::Tensor x = (*token_)(tokens) + (*position_)(places);
-    for (const auto& block : blocks_) x = (*block)(x);
-    return (*head_)((*norm_)(x));
-  }
-
- private:
-  std::shared_ptr<bp::nn::Embedding> token_, position_;
-  std::vector<std::shared_ptr<bp::nn::TransformerBlock>> blocks_;
-  std::shared_ptr<bp::nn::LayerNorm> norm_;
-  std::shared_ptr<bp::nn::Linear> head_;
-};
-
-// Returns the mean loss of windows that are spread evenly over the text's last tenth.
-double validate(Gpt& model, const Text& text, const Options& o) {
-  const bp::NoGradGuard no_grad;
-  model.train(false);
-  const int64_t count = o.eval_batches * o.batch;
-  const auto room = static_cast<int64_t>(text.validation.size()) - o.context - 1;
-  double total = 0;
-  for (int64_t i = 0; i < o.eval_batches; ++i) {
-    std::vector<int64_t> starts;
-    for (int64_t row = 0; row < o.batch; ++row)
-      starts.push_back((i * o.batch + row) * room / count);
-    const Tokens tokens = cut(text.validation, starts, o.context);
-    total += loss_of(model, to_device(tokens, o.context)).item<double>();
-  }
-  model.train();
-  return total / static_cast<double>(o.eval_batches);
-}
-
-// ---- Checkpoints -------------------------------------------------------------------------------
-
-// Returns what a run that continues must have in common with the interrupted run.
-bp::Metadata description(const Options& o, const Text& text) {
-  std::ostringstream rates;
-  rates.precision(17);
-  rates << o.lr << " " << o.weight_decay << " " << o.dropout << " " << o.clip;
-  const auto number = [](auto value) { return std::to_string(value); };
-  return {{"program", "04_train_gpt"},     {"seed", number(o.seed)},
-          {"layers", number(o.layers)},    {"width", number(o.width)},
-          {"heads", number(o.heads)},      {"context", number(o.context)},
-          {"batch", number(o.batch)},      {"steps", number(o.steps)},
-          {"warmup", number(o.warmup)},    {"lr, weight decay, dropout, clip", rates.str()},
-          {"vocabulary", text.vocabulary}, {"characters", number(text.training.size())}};
-}
-
-void save(const Options& o, const Text& text, const Gpt& model, const bp::AdamW& optimizer,
-          int64_t step) {
-  bp::TensorMap all;
-  for (const auto& [name, tensor] : model.state_dict()) all["model." + name] = tensor;
-  for (const auto& [name, tensor] : optimizer.state_dict()) all["optimizer." + name] = tensor;
-  bp::Metadata metadata = description(o, text);
-  metadata["step"] = std::to_string(step);
-  bp::save_safetensors(o.checkpoint, all, metadata);
-}
-
-// Loads the checkpoint, and returns the number of steps that were done.
-int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer) {
-  const bp::LoadedTensors loaded = bp::load_safetensors(o.checkpoint);
-  for (const auto& [name, value] : description(o, text)) {
-    const auto found = loaded.metadata.find(name);
-    const std::string was = found == loaded.metadata.end() ? "" : found->second;
-    if (was == value) continue;
-    std::ostringstream message;
-    message << o.checkpoint << ": " << name << " is '" << was << "', and here '" << value
-            << "'; allowed: the same run";
-    fail(message.str());
-  }
-  bp::TensorMap weights, state;
-  for (const auto& [name, tensor] : loaded.tensors) {
-    const size_t dot = name.find('.');
-    (name.starts_with("model.") ? weights : state)[name.substr(dot + 1)] = tensor;
-  }
-  model.load_state_dict(weights);
-  optimizer.load_state_dict(state);
-  return std::stoll(loaded.metadata.at("step"));
-}
 
 // ---- Training ----------------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@
 
 namespace {
 
-constexpr const char* kHelp = R"(usage: 04_train_gpt [OPTION ...]
-
+constexpr const char* kHelp = R"(
   --device NAME        the device to train on, such as cpu or cpu:0 (default: cpu)
   --data FILE          the text (default: Pride and Prejudice, which came with this program)
   --seed N             of the weights, the windows, the dropout and the sample (default: 1)
@@ -51,8 +50,12 @@ The last line says how the ops were served: by kernels of the device, by decompo
 host.
 )";
 
-[[noreturn]] void usage_error(const std::string& what) {
-  std::cerr << what << "\n\n" << kHelp;
+std::string help_of(const MoreOptions& more) {
+  return "usage: " + more.program + " [OPTION ...]\n" + more.help + kHelp;
+}
+
+[[noreturn]] void usage_error(const MoreOptions& more, const std::string& what) {
+  std::cerr << what << "\n\n" << help_of(more);
   std::exit(2);
 }
 
@@ -69,21 +72,23 @@ struct Flag {
 };
 
 template <typename T>
-void parse_number(const Named& option, const std::string& text, T& value) {
+void parse_number(const MoreOptions& more, const Named& option, const std::string& text, T& value) {
   std::istringstream stream(text);
   stream >> std::noskipws >> value;
   if (stream && stream.eof() && static_cast<double>(value) >= option.least) return;
   std::ostringstream least;
   least << option.least;
-  usage_error(std::string(option.name) + " is '" + text + "'; allowed: " +
-              (std::is_integral_v<T> ? "whole numbers" : "numbers") + " from " + least.str());
+  usage_error(more, std::string(option.name) + " is '" + text +
+                        "'; allowed: " + (std::is_integral_v<T> ? "whole numbers" : "numbers") +
+                        " from " + least.str());
 }
 
 }  // namespace
 
-Options parse(int argc, char** argv) {
+Options parse(int argc, char** argv, const MoreOptions& more) {
   Options o;
-  const Named table[] = {
+  o.program = more.program;
+  std::vector<Named> table = {
       {"--device", &o.device},
       {"--data", &o.data},
       {"--seed", &o.seed},
@@ -109,12 +114,13 @@ Options parse(int argc, char** argv) {
       {"--temperature", &o.temperature, 1e-3},
       {"--top-k", &o.top_k},
   };
+  for (const auto& [name, target] : more.texts) table.push_back({name, target});
   const Flag flags[] = {
       {"--resume", &o.resume}, {"--explain", &o.explain}, {"--capture", &o.capture}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
-      std::fputs(kHelp, stdout);
+      std::fputs(help_of(more).c_str(), stdout);
       flush_standard_output();
       std::exit(0);
     }
@@ -123,18 +129,18 @@ Options parse(int argc, char** argv) {
       *flag->target = true;
       continue;
     }
-    const auto* found = std::ranges::find(table, name, &Named::name);
-    if (found == std::end(table)) usage_error("unknown option: " + name);
-    if (++i == argc) usage_error(name + " needs a value");
+    const auto found = std::ranges::find(table, name, &Named::name);
+    if (found == table.end()) usage_error(more, "unknown option: " + name);
+    if (++i == argc) usage_error(more, name + " needs a value");
     if (auto* const* text = std::get_if<std::string*>(&found->target)) {
       **text = argv[i];
     } else if (auto* const* whole = std::get_if<int64_t*>(&found->target)) {
-      parse_number(*found, argv[i], **whole);
+      parse_number(more, *found, argv[i], **whole);
     } else {
-      parse_number(*found, argv[i], *std::get<double*>(found->target));
+      parse_number(more, *found, argv[i], *std::get<double*>(found->target));
     }
   }
-  if (o.resume && o.checkpoint.empty()) usage_error("--resume needs --checkpoint FILE");
+  if (o.resume && o.checkpoint.empty()) usage_error(more, "--resume needs --checkpoint FILE");
   if (o.stop == 0 || o.stop > o.steps) o.stop = o.steps;
   return o;
 }

@@ -1,0 +1,193 @@
+// 11_train_gpt_distributed - trains the transformer of 04_train_gpt on several devices at once.
+//
+//   bp-launch -n 4 11_train_gpt_distributed --steps 200
+//   mpirun -n 4 -x MASTER_ADDR=node0 11_train_gpt_distributed --device 'cuda:{}'
+//
+// Each rank has the whole model and its part of each batch. Gradients are averaged over the ranks
+// while backward() runs, so the losses are those of 04_train_gpt, but for the order of sums. Rank 0
+// writes the log and the checkpoints. A run that continues may have another number of ranks.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+
+#include "backplane/runtime/distributed/ddp.hpp"
+#include "backplane/runtime/distributed/launch.hpp"
+#include "backplane/runtime/runtime.hpp"
+#include "output.hpp"
+#include "train_gpt/checkpoint.hpp"
+#include "train_gpt/model.hpp"
+#include "train_gpt/options.hpp"
+#include "train_gpt/steps.hpp"
+#include "train_gpt/text.hpp"
+
+namespace {
+
+namespace bd = bp::distributed;
+
+constexpr const char* kHelp = R"(
+  Ranks are processes, which a launcher starts: bp-launch -n 4 11_train_gpt_distributed ...
+  In --device, {} stands for the number of the rank on its machine, as in cuda:{}.
+
+  --strategy NAME      ddp: each rank has the whole model and a part of each batch (default: ddp)
+  --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
+)";
+
+struct Choices {
+  std::string strategy = "ddp", group;
+};
+
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
+
+std::string with_rank(std::string device, uint32_t local_rank) {
+  const size_t place = device.find("{}");
+  return place == std::string::npos ? device : device.replace(place, 2, std::to_string(local_rank));
+}
+
+std::shared_ptr<bd::Store> make_store(const bd::Launch& launch) {
+  const uint16_t port = launch.world_size == 1 ? uint16_t{0} : launch.master_port;
+  return std::make_shared<bd::TcpStore>(launch.master_host, port, launch.rank == 0,
+                                        launch.world_size);
+}
+
+// Returns the windows of a batch that belong to a rank.
+Tokens part_of(const Tokens& batch, const bd::Launch& launch) {
+  const auto part = static_cast<std::ptrdiff_t>(batch.inputs.size() / launch.world_size);
+  const auto of = [&](const std::vector<int64_t>& all) {
+    const auto first = all.begin() + part * static_cast<std::ptrdiff_t>(launch.rank);
+    return std::vector<int64_t>(first, first + part);
+  };
+  return {of(batch.inputs), of(batch.targets)};
+}
+
+class Training {
+ public:
+  Training(const Options& options, const Text& text, const bd::Launch& launch,
+           const bd::ProcessGroup& group, const std::shared_ptr<Gpt>& model, bp::AdamW& optimizer)
+      : o_(options),
+        text_(text),
+        launch_(launch),
+        group_(group),
+        model_(model),
+        optimizer_(optimizer),
+        ddp_(model, group) {}
+
+  void run(int64_t done) {
+    const bp::CosineSchedule schedule{
+        .peak = o_.lr, .least = o_.lr / 10, .warmup = o_.warmup, .total = o_.steps};
+    const bool is_first = launch_.rank == 0;
+    LossLog log(is_first ? o_.log : "", "step,loss,lr", done);
+    std::optional<bp::ProgressBar> bar;
+    if (is_first) bar.emplace(static_cast<uint64_t>(o_.stop - done), "training");
+    const auto start = std::chrono::steady_clock::now();
+    std::string note;
+    for (int64_t step = done + 1; step <= o_.stop; ++step) {
+      const double lr = schedule.lr(step), loss = take(step, lr);
+      if (!is_first) continue;
+      log.add(step, {loss, lr});
+      note = note_of(step, loss, static_cast<double>(step - done) / seconds_since(start));
+      bar->step(note);
+      const bool is_due = step % o_.save_every == 0 || step == o_.stop;
+      if (is_due && !o_.checkpoint.empty()) save(o_, text_, *model_, optimizer_, step);
+    }
+    if (is_first) bar->finish(note);
+  }
+
+ private:
+  static double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // Takes a step, and returns the mean loss of all ranks.
+  double take(int64_t step, double lr) {
+    const auto number = static_cast<uint64_t>(step) * launch_.world_size + launch_.rank;
+    group_.device().generator().set_seed(hashed(static_cast<uint64_t>(o_.seed) + 2, number));
+    optimizer_.zero_grad();
+    const Tokens tokens = part_of(training_batch(text_, o_, step), launch_);
+    const Windows windows = to_device(tokens, o_.context);
+    const bp::Tensor loss = bp::cross_entropy(ddp_(windows.inputs).flatten(0, 1), windows.targets);
+    loss.backward();
+    if (o_.clip > 0) bp::clip_grad_norm_on_device(model_->parameters(), o_.clip);
+    optimizer_.set_lr(lr);
+    optimizer_.step();
+    const bp::Tensor mean = loss.detach().clone();
+    group_.all_reduce(mean, bd::Reduction::kAverage).join();
+    return mean.item<double>();
+  }
+
+  std::string note_of(int64_t step, double loss, double rate) {
+    char line[128];
+    if (step % o_.eval_every == 0 || step == o_.stop) {
+      std::snprintf(line, sizeof(line), ", validation %.4f", validate(*model_, text_, o_));
+      validated_ = line;
+    }
+    std::snprintf(line, sizeof(line), "loss %.4f%s, %.0f tokens/s", loss, validated_.c_str(),
+                  rate * static_cast<double>(o_.batch * o_.context));
+    return line;
+  }
+
+  const Options& o_;
+  const Text& text_;
+  const bd::Launch& launch_;
+  const bd::ProcessGroup& group_;
+  const std::shared_ptr<Gpt> model_;
+  bp::AdamW& optimizer_;
+  bd::DistributedDataParallel ddp_;
+  std::string validated_;
+};
+
+int run(const Options& options, const Choices& choices) {
+  if (choices.strategy != "ddp") {
+    fail("--strategy is '" + choices.strategy + "'; allowed: ddp");
+  }
+  const bd::Launch launch = bd::read_launch(std::getenv);
+  if (options.batch % launch.world_size != 0) {
+    fail("--batch is " + std::to_string(options.batch) + ", for " +
+         std::to_string(launch.world_size) + " ranks; allowed: a multiple of their number");
+  }
+  const bp::Device device(with_rank(options.device, launch.local_rank));
+  const bp::DeviceGuard guard(device);
+  bp::manual_seed(static_cast<uint64_t>(options.seed));
+  const Text text = read_text(options);
+  const std::shared_ptr<bd::Store> store = make_store(launch);
+  const bd::ProcessGroup group(device, launch.rank, launch.world_size, store,
+                               {.table_name = choices.group});
+  const auto model = std::make_shared<Gpt>(static_cast<int64_t>(text.vocabulary.size()), options);
+  bp::AdamW optimizer(model->parameters(),
+                      {.lr = options.lr, .weight_decay = options.weight_decay});
+  const int64_t done = options.resume ? resume(options, text, *model, optimizer) : 0;
+  if (launch.rank == 0) {
+    std::printf("%u ranks of %s, joined by %s: %lld parameters, seed %lld\n", launch.world_size,
+                device.name(), group.table_name(), static_cast<long long>(model->parameter_count()),
+                static_cast<long long>(options.seed));
+    if (done > 0) std::printf("continues behind step %lld\n", static_cast<long long>(done));
+  }
+  Training training(options, text, launch, group, model, optimizer);
+  training.run(done);
+  if (launch.rank == 0) {
+    std::printf("validation loss %.4f after %lld steps\n", validate(*model, text, options),
+                static_cast<long long>(std::max(done, options.stop)));
+  }
+  group.barrier();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Choices choices;
+    const Options options =
+        parse(argc, argv,
+              {.program = "11_train_gpt_distributed",
+               .help = kHelp,
+               .texts = {{"--strategy", &choices.strategy}, {"--group", &choices.group}}});
+    const int code = run(options, choices);
+    flush_standard_output();
+    return code;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "11_train_gpt_distributed: %s\n", e.what());
+    return 1;
+  }
+}

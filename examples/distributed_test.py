@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Runs 11_train_gpt_distributed as a user would, with bp-launch and several ranks. Checks that the
+losses are those of 04_train_gpt on one device, that a run goes on with another number of ranks, also
+after a rank was killed, and what wrong calls say."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+LAUNCH, DISTRIBUTED, ALONE = sys.argv[1:]
+TINY = ("--layers 2 --width 32 --heads 2 --context 32 --batch 8 --steps 30 --warmup 5 --lr 0.005 "
+        "--eval-batches 2").split()
+
+
+def run(*command, expect=0):
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    if (result.returncode == 0) != (expect == 0):
+        sys.exit(f"{command}: exit {result.returncode}\n{result.stdout}{result.stderr}")
+    return result.stdout + result.stderr
+
+
+def ranks(count, *arguments, expect=0):
+    return run(LAUNCH, "-n", str(count), DISTRIBUTED, *TINY, *arguments, expect=expect)
+
+
+def losses(path):
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1)), lines
+    return [float(row[1]) for row in rows]
+
+
+def expect_same(ours, theirs, what):
+    assert len(ours) == len(theirs), (what, len(ours), len(theirs))
+    worst = max(abs(a - b) / b for a, b in zip(ours, theirs))
+    assert worst < 2e-5, f"{what}: the losses differ by {worst:.2e}"
+    print(f"{what}: at most {worst:.1e} apart in {len(ours)} steps")
+
+
+def kill_one_rank(checkpoint, log):
+    """Kills a rank in the middle. The launcher ends the others, and says which rank failed."""
+    long = ["--steps", "30", "--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
+    command = [LAUNCH, "-n", "2", DISTRIBUTED, *TINY, *long]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as job:
+        try:
+            end = time.monotonic() + 120
+            while not log.exists() or log.read_bytes().count(b"\n") < 6:
+                assert job.poll() is None and time.monotonic() < end, job.stdout.read()
+                time.sleep(0.005)
+            children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True,
+                                      check=True).stdout.split()
+            environment = [pathlib.Path(f"/proc/{child}/environ").read_bytes() for child in children]
+            second = next(child for child, e in zip(children, environment) if b"\0RANK=1\0" in e)
+            os.kill(int(second), signal.SIGKILL)
+            text = job.communicate(timeout=120)[0]
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode != 0, text
+    assert "rank 1" in text, text
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        alone = scratch / "alone.csv"
+        run(ALONE, *TINY, "--sample", "0", "--log", str(alone))
+        curve = losses(alone)
+        for count in (2, 4):
+            log = scratch / f"{count}.csv"
+            text = ranks(count, "--log", str(log))
+            assert f"{count} ranks of" in text and "joined by gloo" in text, text
+            expect_same(losses(log), curve, f"{count} ranks")
+        part, log = scratch / "part.safetensors", scratch / "part.csv"
+        saved = ("--checkpoint", str(part), "--log", str(log))
+        ranks(4, *saved, "--stop", "11")
+        text = ranks(2, *saved, "--resume")
+        assert "continues behind step 11" in text, text
+        expect_same(losses(log), curve, "4 ranks, then 2")
+        killed, log = scratch / "killed.safetensors", scratch / "killed.csv"
+        kill_one_rank(killed, log)
+        ranks(2, "--checkpoint", str(killed), "--log", str(log), "--resume")
+        expect_same(losses(log), curve, "after a rank was killed")
+    text = ranks(3, expect=1)
+    assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
+    text = ranks(2, "--strategy", "fsdp", expect=1)
+    assert "--strategy is 'fsdp'; allowed: ddp" in text, text
+    text = ranks(2, "--group", "nccl", expect=1)
+    assert "nccl" in text, text
+
+
+main()

@@ -1,0 +1,44 @@
+#include "train_gpt/model.hpp"
+
+#include <string>
+
+#include "train_gpt/steps.hpp"
+
+Gpt::Gpt(int64_t vocabulary, const Options& o) {
+  namespace nn = bp::nn;
+  add_module("token", token_ = std::make_shared<nn::Embedding>(vocabulary, o.width, 0.1));
+  add_module("position", position_ = std::make_shared<nn::Embedding>(o.context, o.width, 0.1));
+  for (int64_t i = 0; i < o.layers; ++i) {
+    blocks_.push_back(std::make_shared<nn::TransformerBlock>(
+        o.width, o.heads,
+        nn::TransformerBlockOptions{.attention = {.causal = bp::Causal::kTopLeft},
+                                    .dropout = o.dropout}));
+    add_module("blocks." + std::to_string(i), blocks_.back());
+  }
+  add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
+  add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
+}
+
+bp::Tensor Gpt::forward(const bp::Tensor& tokens) {
+  const bp::Tensor places = bp::arange(tokens.shape(1), BP_I64, tokens.device());
+  bp::Tensor x = (*token_)(tokens) + (*position_)(places);
+  for (const auto& block : blocks_) x = (*block)(x);
+  return (*head_)((*norm_)(x));
+}
+
+double validate(Gpt& model, const Text& text, const Options& o) {
+  const bp::NoGradGuard no_grad;
+  model.train(false);
+  const int64_t count = o.eval_batches * o.batch;
+  const auto room = static_cast<int64_t>(text.validation.size()) - o.context - 1;
+  double total = 0;
+  for (int64_t i = 0; i < o.eval_batches; ++i) {
+    std::vector<int64_t> starts;
+    for (int64_t row = 0; row < o.batch; ++row)
+      starts.push_back((i * o.batch + row) * room / count);
+    const Tokens tokens = cut(text.validation, starts, o.context);
+    total += loss_of(model, to_device(tokens, o.context)).item<double>();
+  }
+  model.train();
+  return total / static_cast<double>(o.eval_batches);
+}
