@@ -80,6 +80,16 @@ constexpr bp_layout_claim kQuantized{.struct_size = sizeof(bp_layout_claim),
                                      .kind = BP_LAYOUT_KIND_QUANTIZED};
 constexpr const bp_layout_claim* kLayoutClaims[] = {&kTiled, &kQuantized};
 
+// Says which tensors of the op are those of its program, which a refusal counts.
+std::string in_program(const OpRow& row, const void* args, const std::vector<uint32_t>& order) {
+  const std::vector<std::string> names = names_of_tensors(row, args);
+  std::string text;
+  for (size_t i = 0; i < order.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + ("tensor " + names[order[i]]) + " as " + std::to_string(i);
+  }
+  return std::string(row.name) + " as a program with " + text + ": ";
+}
+
 }  // namespace
 
 struct CompiledOps::Program {
@@ -277,6 +287,9 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
     const bp_status status = program->kernel->launch(program->kernel, launch, &frame);
     if (status == BP_OK) {
       op.owner->launch_counts_[op.row->index].fetch_add(1, std::memory_order_relaxed);
+    }
+    if (status != BP_OK && status != BP_STREAM_FAILED) {
+      return fail(status, in_program(*op.row, args, program->order) + take_error());
     }
     if (status != BP_OK || !op.owner->keep_) return status;
     return op.owner->keep_(launch->stream, program);

@@ -40,6 +40,21 @@ std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args) {
   return tensors;
 }
 
+std::vector<std::string> names_of_tensors(const OpRow& row, const void* args) {
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (!argument.is_list()) {
+      names.emplace_back(argument.name);
+      continue;
+    }
+    for (uint64_t k = 0; k < list_at(args, argument).count; ++k) {
+      names.push_back(std::string(argument.name) + "[" + std::to_string(k) + "]");
+    }
+  }
+  return names;
+}
+
 // Only tensors that begin at the same byte are compared, so that lists of thousands of tensors stay
 // cheap.
 std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "backplane/compiler.h"
@@ -13,6 +14,9 @@ namespace bp::core {
 // Returns the tensors of a frame in its order, with the tensors of a list one after the other. An
 // absent tensor is NULL.
 std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args);
+
+// Returns the names of these tensors, such as "x" or "xs[1]".
+std::vector<std::string> names_of_tensors(const OpRow& row, const void* args);
 
 // Returns, for each tensor, the index of the first tensor that is the same. This is its own index
 // if no earlier tensor is the same.

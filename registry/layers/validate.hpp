@@ -328,6 +328,8 @@ class ValidateLayer final : public Layer {
   // NULL stands for all. Adds what they touch to `accesses`.
   std::string frame_defect(uint32_t op, const void* args, bp_device* device,
                            const std::vector<uint32_t>* numbers, std::vector<Access>& accesses);
+  // Returns what is wrong with a tensor of the frame of a program.
+  std::string program_defect(const void* args, bp_device* device);
   std::string tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
                                      bp_device* device, bool is_read, bool is_written,
                                      std::vector<Access>& accesses);

@@ -77,6 +77,22 @@ std::string ValidateLayer::frame_defect(uint32_t op, const void* args, bp_device
   return defect;
 }
 
+// The frame does not say what the program reads and writes, so only the handles are looked at.
+std::string ValidateLayer::program_defect(const void* args, bp_device* device) {
+  const auto* const frame = static_cast<const bp_program_args*>(args);
+  if (frame == nullptr || frame->struct_size < sizeof(*frame) || frame->tensors == nullptr) {
+    return "";
+  }
+  std::vector<Access> accesses;
+  std::string defect;
+  for (uint64_t i = 0; i < frame->tensor_count && defect.empty(); ++i) {
+    if (frame->tensors[i].buffer == nullptr) continue;
+    defect = tensor_argument_defect(std::to_string(i), &frame->tensors[i], device, false, false,
+                                    accesses);
+  }
+  return defect;
+}
+
 std::string ValidateLayer::launch_defect(const bp_launch& launch) {
   std::string defect = defect_of(launch.device);
   if (defect.empty()) defect = defect_of(launch.stream);
@@ -118,7 +134,9 @@ bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* la
     std::unique_lock lock(mutex_);
     std::string defect = launch_defect(*launch);
     if (defect.empty()) {
-      defect = frame_defect(core::op_of(kernel.kernel), args, launch->device, nullptr, accesses);
+      const uint32_t op = core::op_of(kernel.kernel);
+      defect = op == 0 ? program_defect(args, launch->device)
+                       : frame_defect(op, args, launch->device, nullptr, accesses);
     }
     if (!defect.empty()) return illegal(lock, Slot::kernel_launch, defect);
     if (launch->workspace.buffer != nullptr) {
