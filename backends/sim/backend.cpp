@@ -47,6 +47,11 @@ Instance::Instance(const bp_host* its_host)
   // Links are lent to a launch, and the copies of a kernel that takes tiles have none.
   if (options.layouts != LayoutMode::kOnly) plain_kernels.push_back(&kScaledNeg);
   if (options.has_own_ops) plain_kernels.push_back(&kClip);
+  // The host sees no kernel of a device that runs programs alone, and so no declaration of one.
+  const auto flushes = [](const bp_kernel* kernel) {
+    return kernel->numerics != nullptr && kernel->numerics->flush != 0;
+  };
+  if (!options.has_kernels) std::erase_if(plain_kernels, flushes);
   add_kernels(plain_kernels);
   process_groups = collectives->groups.table();
   for (uint32_t index = 0; index < options.device_count; ++index) {
