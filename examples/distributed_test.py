@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs 11_train_gpt_distributed as a user would, with bp-launch and several ranks. Checks that the
-losses are those of 04_train_gpt on one device, that a run goes on with another number of ranks, also
-after a rank was killed, and what wrong calls say."""
+"""Runs 11_train_gpt_distributed as a user would, with bp-launch and several ranks. Checks that
+the losses are those of 04_train_gpt on one device, that a run goes on with another number of ranks,
+also after a rank was killed, and what wrong calls say."""
 import os
 import pathlib
 import signal
@@ -42,8 +42,8 @@ def expect_same(ours, theirs, what):
 
 def kill_one_rank(checkpoint, log):
     """Kills a rank in the middle. The launcher ends the others, and says which rank failed."""
-    long = ["--steps", "30", "--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
-    command = [LAUNCH, "-n", "2", DISTRIBUTED, *TINY, *long]
+    saved = ["--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
+    command = [LAUNCH, "-n", "2", DISTRIBUTED, *TINY, *saved]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           start_new_session=True) as job:
         try:
@@ -53,8 +53,8 @@ def kill_one_rank(checkpoint, log):
                 time.sleep(0.005)
             children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True,
                                       check=True).stdout.split()
-            environment = [pathlib.Path(f"/proc/{child}/environ").read_bytes() for child in children]
-            second = next(child for child, e in zip(children, environment) if b"\0RANK=1\0" in e)
+            second = next(child for child in children if b"\0RANK=1\0" in
+                          pathlib.Path(f"/proc/{child}/environ").read_bytes())
             os.kill(int(second), signal.SIGKILL)
             text = job.communicate(timeout=120)[0]
         finally:
