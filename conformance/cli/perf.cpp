@@ -223,6 +223,7 @@ int perf_verb(const CommandLine& given) {
   if (!line.baseline.empty()) baseline = read_baseline(line.baseline);
 
   line.run.session.interrupt_fd = interrupt_descriptor();
+  line.run.session.setup.keeps_thread_caches = true;
   line.run.retries = 0;
   BatchReport probed;
   if (!probe(line, cases, probed)) {

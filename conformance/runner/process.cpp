@@ -14,7 +14,10 @@
 #include <cerrno>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "conformance/json_file.hpp"
 #include "conformance/runner/warden.hpp"
@@ -147,6 +150,32 @@ class KnownChildren {
   std::set<pid_t> known_;  // Guarded by mutex_.
 };
 
+// The environment of a worker. Unless the setup says otherwise, the allocator of glibc keeps no
+// freed memory for each thread: a backend with many threads would fill these caches slowly, which
+// looks like a leak.
+class WorkerEnvironment {
+ public:
+  explicit WorkerEnvironment(const WorkerSetup& setup) {
+    constexpr std::string_view kName = "GLIBC_TUNABLES=", kTunable = "glibc.malloc.tcache_count=0";
+    bool is_told = setup.keeps_thread_caches;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      strings_.emplace_back(*entry);
+      if (is_told || !strings_.back().starts_with(kName)) continue;
+      strings_.back().append(":").append(kTunable);
+      is_told = true;
+    }
+    if (!is_told) strings_.push_back(std::string(kName).append(kTunable));
+    for (std::string& string : strings_) pointers_.push_back(string.data());
+    pointers_.push_back(nullptr);
+  }
+  WorkerEnvironment(const WorkerEnvironment&) = delete;
+  char* const* get() const { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> strings_;
+  std::vector<char*> pointers_;
+};
+
 int milliseconds_until(Clock::time_point deadline) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -171,10 +200,11 @@ WorkerProcess::WorkerProcess(const WorkerSetup& setup, int interrupt_fd)
   std::string name = "bp-conformance", verb = "--worker", text = json_text(to_json(told));
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const SpawnAttributes attributes;
+  const WorkerEnvironment environment(setup);
   warden_ = KnownChildren::of_this_process().start([&] {
     pid_t warden = -1;
     const int error = posix_spawn(&warden, "/proc/self/exe", actions.get(), attributes.get(),
-                                  arguments.data(), environ);
+                                  arguments.data(), environment.get());
     if (error != 0) throw_errno(error, "posix_spawn of a worker");
     return warden;
   });

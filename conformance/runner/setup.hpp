@@ -30,8 +30,11 @@ struct WorkerSetup {
   std::string layers, layer_options;  // The layers of the registry; "" leaves them to the
                                       // environment.
   CaseOptions case_options;
-  PerfOptions perf;                    // Options of cases that are timed.
-  RecordingSource recording;           // The recording, if cases come from one.
+  PerfOptions perf;           // Options of cases that are timed.
+  RecordingSource recording;  // The recording, if cases come from one.
+  // The allocator keeps freed memory for each thread, as it does in other programs. It is not
+  // stored.
+  bool keeps_thread_caches = false;
   int parent = 0;                      // The supervisor's process id.
   bool allows_decompositions = false;  // The host may serve calls that no kernel takes.
   bool tells_device_memory = false;    // Each result says how much memory of the device is in use.

@@ -48,29 +48,34 @@ void How::end() const {
 
 void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
                    const std::function<bool(From)>& launch) {
-  constexpr int kMoreLaunches = 20, kLaunchesPerRound = 40, kRounds = 6;
+  constexpr int kMoreLaunches = 20, kLaunchesPerRound = 40, kRounds = 3;
   const bool looks_at_host = watch.leaves_host_memory() && is_worth_a_look(kernel);
   if (!looks_at_host && !watch.leaves_device_memory()) return;
   for (int i = 0; i < kMoreLaunches && watch.is_suspect(); ++i) {
     if (!launch(From::kNewThread)) return;
   }
-  if (!watch.is_suspect()) return;
-  watch.tell_device();
-  if (!looks_at_host || !watch.leaves_host_memory()) return;
-  // Memory that is given back late grows by one launch, and a leak by all of them. The allocator of
-  // the process keeps up to seven freed blocks of a size for each thread, so a backend with 16
-  // threads may take the first hundred launches for that.
-  const int64_t least = watch.least_host_bytes() * kLaunchesPerRound / 2;
-  bool grows = true;
-  for (int round = 0; round < kRounds && grows; ++round) {
-    const int64_t before = heap_bytes_in_use();
+  // Memory that is given back late grows by one launch, and a leak by all of them. Other processes
+  // may take memory of the device, but hardly so much in each round.
+  bool host_grows = looks_at_host, device_grows = true;
+  const auto is_open = [&] {
+    host_grows = host_grows && watch.leaves_host_memory();
+    device_grows = device_grows && watch.leaves_device_memory();
+    return host_grows || device_grows;
+  };
+  for (int round = 0; round < kRounds && is_open(); ++round) {
+    const int64_t host = heap_bytes_in_use(), least = watch.least_host_bytes();
+    const uint64_t device = free_device_bytes(watch.context());
     for (int i = 0; i < kLaunchesPerRound; ++i) {
       if (!launch(From::kNewThread)) return;
     }
-    grows = watch.leaves_host_memory() && keeps(least, before);
+    const uint64_t taken = device - std::min(device, free_device_bytes(watch.context()));
+    device_grows = device_grows && taken >= watch.least_device_bytes() * kLaunchesPerRound / 2;
+    host_grows = host_grows && keeps(least * kLaunchesPerRound / 2, host);
   }
-  if (grows) return watch.tell_host();
-  kernels_that_free_late().try_emplace(&kernel, 1);
+  static_cast<void>(is_open());
+  if (device_grows) watch.tell_device();
+  if (host_grows) watch.tell_host();
+  if (looks_at_host && !host_grows) kernels_that_free_late().try_emplace(&kernel, 1);
 }
 
 bool can_hold_streams(Context& t) {

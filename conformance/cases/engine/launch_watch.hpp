@@ -40,10 +40,12 @@ class LeakWatch {
   bool leaves_host_memory() const {
     return !has_layers_ && least_host_ != INT64_MAX && least_host_ >= kLeastBytes;
   }
+  Context& context() const { return t_; }
   bool leaves_device_memory() const { return least_device_ > 0; }
   bool is_suspect() const { return leaves_host_memory() || leaves_device_memory(); }
 
   int64_t least_host_bytes() const { return least_host_; }
+  uint64_t least_device_bytes() const { return least_device_; }
 
   void tell_host() const {
     add("each launch left at least " + std::to_string(least_host_) +
