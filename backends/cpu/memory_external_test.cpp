@@ -217,8 +217,10 @@ TEST_F(External, KnowsTheUsagesThatItLacks) {
   bp_allocate_desc desc{.struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC};
   desc.size_bytes = 64;
   bp_buffer* buffer = nullptr;
+#if !BP_CPU_HAS_GROUPS
   desc.usage = BP_MEMORY_COLLECTIVE;
   EXPECT_EQ(m.allocate(m.self, b.device, &desc, &buffer), BP_UNSUPPORTED);
+#endif
   desc.usage = BP_MEMORY_EXPORT | BP_MEMORY_STREAM_ORDERED;
   desc.stream = b.default_stream();
   EXPECT_EQ(m.allocate(m.self, b.device, &desc, &buffer), BP_UNSUPPORTED);

@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "backends/cuda/fake/nccl.hpp"
 
 namespace bp::cuda::fake {
 namespace {
+
+// Adds an item, and lets go of the first one where there are many.
+template <typename Item>
+void keep_last(std::vector<Item>& items, Item item) {
+  constexpr size_t kMost = 64;
+  if (items.size() == kMost) items.erase(items.begin());
+  items.push_back(std::move(item));
+}
 
 ncclResult_t get_unique_id(ncclUniqueId* id) {
   ncclResult_t result;
@@ -30,10 +41,12 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
   ncclResult_t result;
   if (fails("ncclCommInitRankConfig", result)) return result;
   const std::lock_guard lock(shared().mutex);
-  auto& world = shared().worlds[std::string(id.internal, sizeof(int))];
-  if (world == nullptr) world = std::make_shared<World>(World{.size = size});
+  std::erase_if(shared().worlds, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = shared().worlds[std::string(id.internal, sizeof(int))];
+  std::shared_ptr<World> world = known.lock();
+  if (world == nullptr) known = world = std::make_shared<World>(World{.size = size});
   ++world->joined;
-  shared().max_ctas.push_back(config->maxCTAs);
+  keep_last(shared().max_ctas, config->maxCTAs);
   *comm = make_comm(world, rank);
   return ncclInProgress;
 }
@@ -62,7 +75,7 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclC
   if (fails("ncclCommSplit", result)) return result;
   Shared& s = shared();
   const std::lock_guard lock(s.mutex);
-  auto& meeting = s.splits[{comm->world.get(), comm->next_split++}];
+  auto& meeting = s.splits[{comm->world, comm->next_split++}];
   if (meeting == nullptr) meeting = std::make_shared<Split>();
   meeting->wishes[comm->rank] = {color, key};
   if (color != NCCL_SPLIT_NOCOLOR) {
@@ -70,7 +83,7 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclC
     meeting->children[comm->rank] = *child;
   }
   comm->splitting = meeting;
-  s.max_ctas.push_back(config->maxCTAs);
+  keep_last(s.max_ctas, config->maxCTAs);
   if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
   return ncclInProgress;
 }
@@ -91,7 +104,7 @@ ncclResult_t end_comm(ncclComm_t comm) {
   const std::lock_guard lock(shared().mutex);
   comm->is_aborted = true;
   --shared().live;
-  shared().graveyard.emplace_back(comm);
+  keep_last(shared().graveyard, std::unique_ptr<ncclComm>(comm));
   shared().changed.notify_all();
   return ncclSuccess;
 }

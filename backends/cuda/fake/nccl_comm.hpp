@@ -64,8 +64,8 @@ namespace bp::cuda::fake {
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::string, std::shared_ptr<World>> worlds;  // By the id of their communicator.
-  std::map<std::pair<World*, uint64_t>, std::shared_ptr<Split>> splits;
+  std::map<std::string, std::weak_ptr<World>> worlds;  // By the id of their communicator.
+  std::map<std::pair<std::shared_ptr<World>, uint64_t>, std::shared_ptr<Split>> splits;
   std::vector<std::unique_ptr<ncclComm>> graveyard;  // Ended, but work may still read them.
   int next_id = 0, live = 0;
   std::string failing;

@@ -52,7 +52,7 @@ class LeakWatch {
         " bytes of host memory behind");
   }
   void tell_device() const {
-    if (least_device_ == 0 || !shows_allocations(t_)) return;
+    if (least_device_ == 0 || !shows_allocations(t_) || !is_device_memory_still(t_)) return;
     add("each launch left at least " + std::to_string(least_device_) +
         " bytes of device memory behind");
   }
