@@ -88,19 +88,19 @@ TEST(Ddp, AveragesTheGradientsOfOneLayer) {
 
 // Trains on one process with the parts of all ranks, one after the other. `is_reversed` adds the
 // parts in the other order.
-std::vector<Bits> accumulate_on_one(uint32_t ranks, int steps, int micro_steps,
+std::vector<Bits> accumulate_on_one(uint32_t ranks, uint32_t steps, uint32_t micro_steps,
                                     bool is_reversed = false) {
   const DeviceGuard guard(test_devices()[0]);
   auto model = small_model();
   set_values(*model, 0);
   AdamW optimizer(model->parameters());
   std::vector<Bits> result;
-  for (int step = 0; step < steps; ++step) {
+  for (uint32_t step = 0; step < steps; ++step) {
     optimizer.zero_grad();
     std::vector<std::vector<Tensor>> parts;
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       for (const Tensor& tensor : model->parameters()) tensor.set_grad({});
-      for (int micro = 0; micro < micro_steps; ++micro) {
+      for (uint32_t micro = 0; micro < micro_steps; ++micro) {
         loss_of((*model)(input(5, 7, 1000u * step + 10u * micro + rank))).backward();
       }
       parts.emplace_back();
@@ -119,17 +119,17 @@ std::vector<Bits> accumulate_on_one(uint32_t ranks, int steps, int micro_steps,
   return result;
 }
 
-void expect_bits_of_one(uint32_t ranks, int micro_steps, const DdpOptions& options) {
-  constexpr int kSteps = 4;
+void expect_bits_of_one(uint32_t ranks, uint32_t micro_steps, const DdpOptions& options) {
+  constexpr uint32_t kSteps = 4;
   const std::vector<Bits> want = accumulate_on_one(ranks, kSteps, micro_steps);
   run_ranks(ranks, [&](ProcessGroup& group) {
     auto model = small_model();
     set_values(*model, 100 * group.rank());
     DistributedDataParallel ddp(model, group, options);
     AdamW optimizer(model->parameters());
-    for (int step = 0; step < kSteps; ++step) {
+    for (uint32_t step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
-      for (int micro = 0; micro < micro_steps; ++micro) {
+      for (uint32_t micro = 0; micro < micro_steps; ++micro) {
         const Tensor x = input(5, 7, 1000u * step + 10u * micro + group.rank());
         if (micro + 1 == micro_steps) {
           loss_of(ddp(x)).backward();
