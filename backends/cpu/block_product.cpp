@@ -119,16 +119,49 @@ void decode_panel(const BlockFormat& format, const BlockVectors& vectors, const 
   });
 }
 
+// How panels are shared out: to `parts` that run beside each other, each with memory of its own and
+// `threads` threads. Where there are fewer panels than threads, they take turns.
+struct Sharing {
+  int64_t panels, parts;
+  int threads;
+};
+
+Sharing sharing_of(const Product& p, int thread_count) {
+  const int64_t panels = kernels::ceil_div(p.y.cols, panel_cols(p));
+  if (thread_count == 1 || panels < thread_count) return {panels, 1, thread_count};
+  return {panels, thread_count, 1};
+}
+
+uint64_t part_bytes(const Product& p, const Sharing& sharing) {
+  const kernels::Gemm gemm = gemm_of(p, nullptr, 0, panel_cols(p));
+  const uint64_t size_bytes =
+      panel_bytes(p) + kernels::gemm_workspace_size_bytes(gemm, sharing.threads);
+  return (size_bytes + kWorkspaceAlignmentBytes - 1) / kWorkspaceAlignmentBytes *
+         kWorkspaceAlignmentBytes;
+}
+
+void multiply_panel(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
+                    int64_t column, std::byte* workspace, int thread_count) {
+  const int64_t depth = p.a.cols, row_bytes = depth / format.elements * format.bytes;
+  const int64_t count = std::min(panel_cols(p), p.y.cols - column);
+  decode_panel(format, vectors, p.b.address + column * row_bytes, count, depth,
+               reinterpret_cast<float*>(workspace), thread_count);
+  kernels::run_gemm(gemm_of(p, workspace, column, count), workspace + panel_bytes(p), thread_count);
+}
+
 void multiply_panels(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
                      std::byte* workspace, int thread_count) {
-  const int64_t depth = p.a.cols, row_bytes = depth / format.elements * format.bytes;
-  for (int64_t column = 0; column < p.y.cols; column += panel_cols(p)) {
-    const int64_t count = std::min(panel_cols(p), p.y.cols - column);
-    decode_panel(format, vectors, p.b.address + column * row_bytes, count, depth,
-                 reinterpret_cast<float*>(workspace), thread_count);
-    kernels::run_gemm(gemm_of(p, workspace, column, count), workspace + panel_bytes(p),
-                      thread_count);
-  }
+  const Sharing sharing = sharing_of(p, thread_count);
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      std::byte* const own = workspace + static_cast<uint64_t>(part) * part_bytes(p, sharing);
+      for (int64_t panel = part; panel < sharing.panels; panel += sharing.parts) {
+        multiply_panel(p, format, vectors, panel * panel_cols(p), own, sharing.threads);
+      }
+    }
+  };
+  if (sharing.parts == 1) return run(0, 1);
+  kernels::parallel_for(thread_count, sharing.parts, 1, run);
 }
 
 }  // namespace
@@ -136,8 +169,8 @@ void multiply_panels(const Product& p, const BlockFormat& format, const BlockVec
 uint64_t block_product_workspace_bytes(const Product& p, const BlockFormat& format,
                                        int thread_count) {
   if (!has_panels(p, block_vectors(format))) return 0;
-  const kernels::Gemm gemm = gemm_of(p, nullptr, 0, panel_cols(p));
-  return panel_bytes(p) + kernels::gemm_workspace_size_bytes(gemm, thread_count);
+  const Sharing sharing = sharing_of(p, thread_count);
+  return static_cast<uint64_t>(sharing.parts) * part_bytes(p, sharing);
 }
 
 void multiply_blocks(const Product& p, const BlockFormat& format, std::byte* workspace,
