@@ -28,6 +28,7 @@ namespace bd = bp::distributed;
 
 constexpr const char* kHelp = R"(
   Ranks are processes, which a launcher starts: bp-launch -n 4 11_train_gpt_distributed ...
+  It writes no sample, captures no steps and explains no ops: use 04_train_gpt for these.
   In --device, {} stands for the number of the rank on its machine, as in cuda:{}.
 
   --strategy NAME      ddp: each rank has the whole model and a part of each batch (default: ddp)
@@ -39,6 +40,15 @@ struct Choices {
 };
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
+
+// Options of 04_train_gpt that would have no effect.
+void refuse_what_is_lacking(const Options& o) {
+  const Options defaults;
+  const bool wants_sample = o.sample != defaults.sample || o.prompt != defaults.prompt ||
+                            o.temperature != defaults.temperature || o.top_k != defaults.top_k;
+  if (wants_sample) fail("--sample, --prompt, --temperature and --top-k are those of 04_train_gpt");
+  if (o.capture || o.explain) fail("--capture and --explain are those of 04_train_gpt");
+}
 
 std::string with_rank(std::string device, uint32_t local_rank) {
   const size_t place = device.find("{}");
@@ -141,6 +151,7 @@ int run(const Options& options, const Choices& choices) {
   if (choices.strategy != "ddp") {
     fail("--strategy is '" + choices.strategy + "'; allowed: ddp");
   }
+  refuse_what_is_lacking(options);
   const bd::Launch launch = bd::read_launch(std::getenv);
   if (options.batch % launch.world_size != 0) {
     fail("--batch is " + std::to_string(options.batch) + ", for " +

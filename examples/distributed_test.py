@@ -89,6 +89,10 @@ def main():
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "fsdp", expect=1)
     assert "--strategy is 'fsdp'; allowed: ddp" in text, text
+    text = ranks(2, "--capture", expect=1)
+    assert "--capture and --explain are those of 04_train_gpt" in text, text
+    text = ranks(2, "--sample", "9", expect=1)
+    assert "--top-k are those of 04_train_gpt" in text, text
     text = ranks(2, "--group", "nccl", expect=1)
     assert "nccl" in text, text
 

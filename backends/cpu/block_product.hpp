@@ -1,11 +1,10 @@
 // Products of f32 whose weight lies in the blocks of a file (backplane/block_formats.def).
 //
 // For few rows of x each block is decoded where it is used, so that the product needs no workspace
-// and reads as many bytes as the file has; block_dot.cpp does it in vectors for four of the
-// formats. For more rows some columns of the weight are decoded at once, into a panel in the
-// workspace, and multiplied by run_gemm(). On one thread a linear of one row by 4096 by 4096 takes
-// 1 to 2 ms in vectors and 3 to 16 ms without them. With panels 32 rows take 19 to 27 ms on a
-// processor with AVX2; without panels 16 rows took 26 to 97 ms.
+// and reads as many bytes as the file has. For more rows some columns of the weight are decoded at
+// once, into a panel in the workspace, and multiplied by run_gemm(); threads take panels in turn.
+// block_dot.cpp does both in vectors for four of the formats. There a linear of q4_0 by 4096 by
+// 4096 takes 0.6 ms for one row, and 8 ms for 16 rows on one thread, 4 ms on two (a Zen 5).
 #pragma once
 
 #include "backends/host_kernels/product.hpp"

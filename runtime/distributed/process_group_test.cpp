@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "backplane/runtime/runtime.hpp"
+#include "runtime/distributed/test_messages.hpp"
 #include "runtime/distributed/test_ranks.hpp"
 
 namespace bp::distributed {
@@ -22,20 +23,6 @@ Tensor counted(int64_t count, double first) { return arange(count, BP_F32) + fir
 Floats after(const Work& work, const Tensor& tensor) {
   work.join();
   return tensor.to_vector<float>();
-}
-
-std::string message_of(bp_status code, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(ProcessGroup, KnowsItsPlace) {

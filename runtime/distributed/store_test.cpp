@@ -6,26 +6,13 @@
 #include <thread>
 
 #include "backplane/runtime/error.hpp"
+#include "runtime/distributed/test_messages.hpp"
 #include "runtime/distributed/test_processes.hpp"
 
 namespace bp::distributed {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string message_of(bp_status code, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 // Both stores keep one contract.
 enum class Kind { kFile, kTcp };
