@@ -343,8 +343,16 @@ class Check:
 
 
 def plan(check):
-    """Returns (part, what it does). The most valuable parts come first, because the limits together
-    exceed the budget, which then cuts the last parts."""
+    """Returns (part, what it does), of those that --only names. The most valuable parts come first,
+    because the limits together exceed the budget, which then cuts the last parts. Every part needs
+    the build, which is in all plans."""
+    every = all_parts(check)
+    only = check.options.only
+    return every if only is None else tuple(
+        (part, body) for part, body in every if part.name in ("build", *only))
+
+
+def all_parts(check):
     loaded = ("build", "info")
     return (
         (Part("build", 260, 30), check.build),
@@ -420,11 +428,21 @@ def parse(arguments, manual):
                         help="write JSON and logs here; default: bp-results/gpu-check")
     parser.add_argument("--needs", action="store_true",
                         help="list what has to be on the machine, or brought along; then end")
+    parser.add_argument("--only", metavar="PARTS",
+                        help="run these parts alone, split by commas, as in 'cuda quick,bench'")
     parser.add_argument("--budget", type=float, default=540, metavar="SECONDS",
                         help="for all of it; default: 540")
     parser.add_argument("--python", default="python3", metavar="PROGRAM",
                         help="the Python that has PyTorch; default: python3")
     options = parser.parse_args(arguments)
+    options.command = ["gpu-check", *arguments]
+    if options.only is not None:
+        options.only = [name.strip() for name in options.only.split(",")]
+        names = [part.name for part, _ in all_parts(Check(options, None))]
+        unknown = [name for name in options.only if name not in names]
+        if unknown:
+            parser.error(f"--only: no part is called '{unknown[0]}'; the parts are "
+                         f"{', '.join(names)}")
     if options.budget <= 0:
         parser.error("--budget takes seconds above 0")
     if options.prebuilt is not None:
@@ -432,7 +450,6 @@ def parse(arguments, manual):
         if not options.prebuilt.is_dir():
             parser.error(f"--prebuilt: {options.prebuilt} is not a folder")
     options.results = (options.results or ROOT / "bp-results/gpu-check").resolve()
-    options.command = ["gpu-check", *arguments]
     return options
 
 

@@ -1,6 +1,7 @@
 """Tests of gpu-check and of the comparison that it runs, on a machine without a GPU. Programs of
 the test stand for nvidia-smi, the suite, compute-sanitizer and the peers."""
 
+import io
 import json
 import os
 import pathlib
@@ -145,6 +146,17 @@ class GpuCheck(unittest.TestCase):
                       "libbackplane_vulkan.so --tier smoke", "--option python_path=/nowhere",
                       "--option tf32=yes --filter op.matmul"):
             self.assertIn(words, calls)
+
+    def test_runs_the_named_parts_alone(self):
+        code, lines, report = self.machine.check("--only", "cuda quick, bench")
+        self.assertEqual(code, 0, lines)
+        self.assertEqual(list(status_of(report)), ["machine", "build", "bench", "cuda quick"])
+
+    def test_names_the_parts_if_one_is_unknown(self):
+        with mock.patch("sys.stderr", io.StringIO()) as said, self.assertRaises(SystemExit) as end:
+            self.machine.check("--only", "cuda quik")
+        self.assertEqual(end.exception.code, 2)
+        self.assertRegex(said.getvalue(), "no part is called 'cuda quik'; .*cuda smoke, bench")
 
     def test_a_failing_tier_fails_the_check(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
