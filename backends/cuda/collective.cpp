@@ -246,6 +246,13 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
+bp_status rank(void* self, bp_process_group* handle, uint32_t* out_rank, uint32_t* out_world_size) {
+  return entry_of(self, [&](Collectives&) -> bp_status {
+    give_rank(group_of(handle, "rank"), out_rank, out_world_size);
+    return BP_OK;
+  });
+}
+
 }  // namespace
 
 Collectives::~Collectives() {
@@ -277,7 +284,10 @@ bp_process_group_ops Collectives::table() {
           .abort = abort_group,
           .status = status,
           .split = split_groups,
-          .shrink = shrink_groups};
+          .shrink = shrink_groups,
+          .register_buffer = nullptr,
+          .deregister_buffer = nullptr,
+          .rank = rank};
 }
 
 }  // namespace bp::cuda

@@ -178,6 +178,15 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
+bp_status rank(void* self, bp_process_group* handle, uint32_t* out_rank, uint32_t* out_world_size) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    const LocalGroup& group = living_group(g, handle, "rank");
+    give_rank(group, out_rank, out_world_size);
+    return bp_status{BP_OK};
+  });
+}
+
 // All ranks of a world live in this process.
 std::vector<uint32_t> local_ranks(const World& world) {
   std::vector<uint32_t> ranks(world.size());
@@ -287,7 +296,8 @@ bp_process_group_ops LocalGroups::table() {
           .split = split,
           .shrink = shrink,
           .register_buffer = register_buffer,
-          .deregister_buffer = deregister_buffer};
+          .deregister_buffer = deregister_buffer,
+          .rank = rank};
 }
 
 }  // namespace bp

@@ -235,6 +235,8 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"84", "keys of split ignored", "collective.split*", "*", "values", true, "COLLECTIVE-17"},
     {"84:timeout", "timeout of a call ignored", "collective.timeout*", "*", "*", true,
      "COLLECTIVE-3"},
+    {"84:rank", "ranks told in reverse", "collective.*ranks*:collective.split*", "*", "values",
+     true, "COLLECTIVE-19"},
     {"84:root", "root is 0 or 1", "collective.broadcast*", "*_ranks", "*", true, "COLLECTIVE-1"},
     {"84:count", "even parts end early", "collective.parts*:collective.all_to*", "*", "values",
      true, "COLLECTIVE-1"},

@@ -45,7 +45,7 @@ static_assert(has_slots<bp_allocator_ops>(20));
 static_assert(has_slots<bp_stream_ops>(13));
 static_assert(has_slots<bp_event_ops>(10));
 static_assert(has_slots<bp_layout_ops>(7));
-static_assert(has_slots<bp_process_group_ops>(1 + 10));  // The name, and the slots.
+static_assert(has_slots<bp_process_group_ops>(1 + 11));  // The name, and the slots.
 static_assert(has_slots<bp_semaphore_ops>(10));
 static_assert(has_slots<bp_compiler_ops>(13));
 
@@ -104,7 +104,7 @@ void take(Runtime& runtime, const bp_process_group_ops& table) {
   read(table, runtime, good, bent);
   using T = bp_process_group_ops;
   connect<&T::create, &T::destroy, &T::supports, &T::submit, &T::abort, &T::status, &T::split,
-          &T::shrink, &T::register_buffer, &T::deregister_buffer>(bent, good);
+          &T::shrink, &T::register_buffer, &T::deregister_buffer, &T::rank>(bent, good);
   bend(runtime);
 }
 

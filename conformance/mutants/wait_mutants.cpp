@@ -252,9 +252,20 @@ bp_status submit_badly(void* self, uint64_t call_count, const bp_collective_call
   return good.submit(good.self, call_count, changed.data(), call_stride_bytes);
 }
 
+// The ranks go the other way round.
+bp_status rank_badly(void* self, bp_process_group* group, uint32_t* out_rank,
+                     uint32_t* out_world_size) {
+  const bp_process_group_ops& good = runtime_of(self).good.groups;
+  const bp_status status = good.rank(good.self, group, out_rank, out_world_size);
+  if (status == BP_OK) *out_rank = *out_world_size - 1 - *out_rank;
+  return status;
+}
+
 void bend_groups(Runtime& r) {
   if (r.strength.empty()) {
     r.bent.groups.split = split_badly;
+  } else if (r.strength == "rank") {
+    r.bent.groups.rank = rank_badly;
   } else {
     r.bent.groups.submit = submit_badly;
   }

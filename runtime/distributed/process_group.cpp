@@ -1,7 +1,6 @@
 #include "backplane/runtime/distributed/process_group.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include "backplane/runtime/autograd.hpp"
 #include "runtime/distributed/group_state.hpp"
@@ -205,15 +204,6 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
   if (color == UINT32_MAX) {
     throw Error(BP_INVALID_ARGUMENT, "split: the color is 2^32 - 1; allowed: below, or none");
   }
-  // The table does not tell ranks and sizes, so the ranks tell each other what they ask for.
-  const std::vector<int64_t> own{int64_t{color.value_or(UINT32_MAX)}, int64_t{key}};
-  const NoGradGuard no_grad;
-  const Tensor all = empty({int64_t{size()}, 2}, BP_I64, device());
-  const Work gathered = all_gather(all, from_host(own, {2}, device()));
-  gathered.wait();
-  gathered.join();
-  const std::vector<int64_t> asked = all.to_vector<int64_t>();
-
   const auto made =
       state_->local->split(state_->ops, state_->local_index,
                            {state_->handle, color.value_or(UINT32_MAX), key}, state_->timeout);
@@ -223,11 +213,8 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
   state->handle = made.group;
   state->local = made.local;
   state->local_index = made.index;
-  for (size_t i = 0; i < size(); ++i) {
-    if (asked[2 * i] != own[0]) continue;
-    ++state->size;
-    if (std::tuple(asked[2 * i + 1], i) < std::tuple(own[1], size_t{rank()})) ++state->rank;
-  }
+  check(state->ops.rank(state->ops.self, state->handle, &state->rank, &state->size),
+        "process_group.rank");
   return ProcessGroup(std::move(state));
 }
 

@@ -184,7 +184,8 @@ typedef struct bp_process_group_ops {
 
   /* [COLLECTIVE-17] split() makes groups of the ranks that give the same color, ordered by key,
    * then by rank. Every rank calls it: `groups`, `colors`, `keys` and `out_groups` have an entry
-   * for each rank of this process. For a color of UINT32_MAX the out group becomes NULL. */
+   * for each rank of this process. For a color of UINT32_MAX the out group becomes NULL. A
+   * timeout_ns of 0 is the timeout of the group, here and for shrink(). */
   bp_status (*split)(void* self, uint32_t local_count, bp_process_group* const* groups,
                      const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                      bp_process_group** out_groups);
@@ -199,6 +200,12 @@ typedef struct bp_process_group_ops {
    * range, which comes before the memory is freed. register_buffer() is a hint. */
   bp_status (*register_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
   bp_status (*deregister_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
+
+  /* Since 0.3: gives the rank of `group`, and how many ranks there are. [COLLECTIVE-19] After
+   * split() and shrink(), rank() gives the places in the new groups. It never waits, and answers
+   * for a group that has ended too. */
+  bp_status (*rank)(void* self, bp_process_group* group, uint32_t* out_rank,
+                    uint32_t* out_world_size);
 } bp_process_group_ops;
 
 #ifdef __cplusplus

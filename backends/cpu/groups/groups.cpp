@@ -158,6 +158,13 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
+bp_status rank(void* self, bp_process_group* handle, uint32_t* out_rank, uint32_t* out_world_size) {
+  return group_entry(self, [&](Groups&) -> bp_status {
+    give_rank(group_of(handle, "rank"), out_rank, out_world_size);
+    return BP_OK;
+  });
+}
+
 // The functions only check the range, because host memory needs no preparation.
 bp_status check_buffer(Groups& g, bp_process_group* handle, const bp_buffer_ref* range,
                        const char* call) {
@@ -220,7 +227,8 @@ bp_process_group_ops Groups::table() {
           .split = split_groups,
           .shrink = shrink_groups,
           .register_buffer = register_buffer,
-          .deregister_buffer = deregister_buffer};
+          .deregister_buffer = deregister_buffer,
+          .rank = rank};
 }
 
 }  // namespace bp::cpu

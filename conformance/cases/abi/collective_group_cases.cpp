@@ -56,6 +56,34 @@ void check_order(Context& t, RankGroup& g, const Derived& made, const std::vecto
   }
 }
 
+// Checks what the group of a rank says of its place.
+void check_place(Context& t, const RankGroup& g, bp_process_group* group, uint32_t want_rank,
+                 uint32_t want_size, const std::string& what) {
+  const bp_process_group_ops& ops = g.ops();
+  uint32_t rank = UINT32_MAX, size = UINT32_MAX;
+  t.require_ok(ops.rank(ops.self, group, &rank, &size), "rank of " + what);
+  t.expect_eq(rank, want_rank, "out_rank of rank() of " + what);
+  t.expect_eq(size, want_size, "out_world_size of rank() of " + what);
+}
+
+void ranks_tell_their_places(Context& t) {
+  RankGroup g(t, 3);
+  for (uint32_t rank = 0; rank < g.size(); ++rank) {
+    check_place(t, g, g.group(rank), rank, g.size(), "the group of rank " + std::to_string(rank));
+  }
+  const bp_process_group_ops& ops = g.ops();
+  uint32_t value = 77;
+  t.expect_refused(ops.rank(ops.self, nullptr, &value, &value), BP_INVALID_ARGUMENT,
+                   "rank: group is NULL");
+  t.expect_refused(ops.rank(ops.self, g.group(0), nullptr, &value), BP_INVALID_ARGUMENT,
+                   "rank: out_rank is NULL");
+  t.expect_refused(ops.rank(ops.self, g.group(0), &value, nullptr), BP_INVALID_ARGUMENT,
+                   "rank: out_world_size is NULL");
+  t.expect_eq(value, 77u, "the number that a refused rank() was to give");
+  t.require_ok(ops.abort(ops.self, g.group(1)), "abort");
+  check_place(t, g, g.group(2), 2, g.size(), "a group that was aborted");
+}
+
 std::vector<bp_process_group*> groups_of(const RankGroup& g) {
   std::vector<bp_process_group*> groups;
   for (uint32_t rank = 0; rank < g.size(); ++rank) groups.push_back(g.group(rank));
@@ -82,6 +110,9 @@ void split_goes_by_color_and_key(Context& t) {
   }
   check_order(t, g, made, {4, 2, 0}, "the color 7");
   check_order(t, g, made, {1, 3}, "the color 0");
+  check_place(t, g, out[0], 2, 3, "rank 0 in the color 7");
+  check_place(t, g, out[4], 0, 3, "rank 4 in the color 7");
+  check_place(t, g, out[3], 1, 2, "rank 3 in the color 0");
   t.expect_eq(ops.status(ops.self, g.group(0)), BP_OK, "status of the group as it was");
 }
 
@@ -122,6 +153,7 @@ void shrunk_groups_keep_their_order(Context& t) {
                   "shrink");
   for (size_t i = 0; i < stay.size(); ++i) made.set(stay[i], out[i]);
   check_order(t, g, made, stay, "the shrunk group");
+  check_place(t, g, out[2], 2, 3, "the last rank of the shrunk group");
   t.expect_refused(ops.status(ops.self, g.group(0)), BP_ABORTED, "status of the group as it was");
 }
 
@@ -155,6 +187,7 @@ void add_collective_group_cases(std::vector<Case>& cases) {
   add_api_cases(
       cases, "collective",
       {
+          {"ranks_tell_their_places", {"COLLECTIVE-19"}, ranks_tell_their_places},
           {"split_goes_by_color_and_key", {"COLLECTIVE-17"}, split_goes_by_color_and_key},
           {"bad_splits_make_no_group", {"ERROR-2", "ERROR-3"}, bad_splits_make_no_group},
           {"shrunk_groups_keep_their_order", {"COLLECTIVE-18"}, shrunk_groups_keep_their_order},

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "backplane/collective.h"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/lookup.hpp"
 #include "backplane/shell/queue.hpp"
 
@@ -121,6 +122,16 @@ void check_same_device(const void* device, const void* group_device, const char*
 
 // Throws StatusError with the status of `ended` if that is the outcome of a group that has ended.
 void check_not_ended(const Outcome& ended, const std::string& name);
+
+// ---- rank() -------------------------------------------------------------------------------------
+
+template <typename Group>
+void give_rank(const Group& group, uint32_t* out_rank, uint32_t* out_world_size) {
+  require(out_rank, "rank: out_rank");
+  require(out_world_size, "rank: out_world_size");
+  *out_rank = rank_of(group);
+  *out_world_size = group.world->size();
+}
 
 // ---- split() and shrink() -----------------------------------------------------------------------
 
