@@ -8,6 +8,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/services/gate.hpp"
 
 namespace bp::services {
 namespace {
@@ -25,8 +26,7 @@ struct Staging {
   unsigned char* bytes = nullptr;
   bp_buffer_ref pinned{};      // The same for work of the second device, or no buffer.
   std::shared_ptr<Loan> loan;  // Of pinned memory.
-  const bp_event_ops* events;  // Of the second device.
-  std::shared_ptr<StagedEvent> event;
+  std::shared_ptr<Gate> gate;  // Of the second device; NULL if it has none.
   Completion completion;
 };
 using Owner = std::shared_ptr<Staging>;
@@ -36,8 +36,7 @@ void on_written(void* user_data, bp_status status) {
   const std::unique_ptr<Owner> owner(static_cast<Owner*>(user_data));
   Staging& staging = **owner;
   if (staging.loan != nullptr) staging.loan->end_writing();
-  static_cast<void>(staging.events->signal(staging.events->self, staging.event->event, status));
-  staging.event->is_signalled = true;
+  staging.gate->signal(status);
   if (staging.completion.call != nullptr) {
     staging.completion.call(staging.completion.user_data, status);
   }
@@ -61,28 +60,11 @@ bp_status copy_in_turn(const CopySide& dst_side, const bp_buffer_ref& dst, const
   return status;
 }
 
-// Makes a host-signalled event of the device. Returns NULL if the device has none.
-std::shared_ptr<StagedEvent> make_event(const CopySide& side) {
-  const bp_event_ops& events = *side.target->events;
-  const bp_event_desc desc{.struct_size = sizeof(desc),
-                           .struct_type = BP_STRUCT_EVENT_DESC,
-                           .flags = BP_EVENT_HOST_SIGNAL};
-  auto made = std::make_shared<StagedEvent>();
-  if (events.create(events.self, side.target->device, &desc, &made->event) != BP_OK) return nullptr;
-  try {
-    side.cache->keep_event(made);
-  } catch (...) {
-    static_cast<void>(events.destroy(events.self, made->event));
-    throw;
-  }
-  return made;
-}
-
-// Lets the second device wait for the event and then read the bytes.
+// Lets the second device wait at the gate and then read the bytes.
 bp_status submit_read(const CopySide& side, const bp_buffer_ref& dst, Staging& staging) {
   const bp_stream_ops& streams = *side.target->streams;
   const bp_allocator_ops& memory = *side.target->allocator;
-  const bp_status status = streams.wait_event(streams.self, side.stream, staging.event->event);
+  const bp_status status = staging.gate->hold(streams, side.stream);
   if (status != BP_OK) return status;
   if (staging.loan != nullptr) return memory.copy(memory.self, side.stream, &dst, &staging.pinned);
   return memory.copy_from_host(memory.self, side.stream, &dst, staging.bytes,
@@ -91,7 +73,7 @@ bp_status submit_read(const CopySide& side, const bp_buffer_ref& dst, Staging& s
 
 // Gives the staging its memory.
 void make_bytes(const DevicePlace& dst, Staging& staging) {
-  void* const memory = staging.event == nullptr ? nullptr : take_pinned(dst);
+  void* const memory = staging.gate == nullptr ? nullptr : take_pinned(dst);
   if (memory == nullptr) {
     staging.own_bytes.resize(dst.range.size_bytes);
     staging.bytes = staging.own_bytes.data();
@@ -109,11 +91,10 @@ bp_status copy_through_host(const CopySide& dst_side, const bp_buffer_ref& dst,
                             const CopySide& src_side, const bp_buffer_ref& src,
                             const Completion& completion) {
   const auto staging = std::make_shared<Staging>();
-  staging->events = dst_side.target->events;
   staging->completion = completion;
-  staging->event = make_event(dst_side);
+  staging->gate = Gate::make(*dst_side.target, *dst_side.cache);
   make_bytes(dst_side.place(dst), *staging);
-  if (staging->event == nullptr) return copy_in_turn(dst_side, dst, src_side, src, *staging);
+  if (staging->gate == nullptr) return copy_in_turn(dst_side, dst, src_side, src, *staging);
   auto written = std::make_unique<Owner>(staging), read = std::make_unique<Owner>(staging);
   const bp_allocator_ops& from = *src_side.target->allocator;
   bp_status status = from.copy_to_host(from.self, src_side.stream, staging->bytes, &src,
@@ -129,9 +110,7 @@ bp_status copy_through_host(const CopySide& dst_side, const bp_buffer_ref& dst,
   const std::string words = core::take_error();
   const bp_stream_ops& streams = *src_side.target->streams;
   if (is_written) static_cast<void>(streams.synchronize(streams.self, src_side.stream, UINT64_MAX));
-  const bp_event_ops& events = *staging->events;
-  static_cast<void>(events.signal(events.self, staging->event->event, BP_ABORTED));
-  staging->event->is_signalled = true;
+  staging->gate->signal(BP_ABORTED);
   return fail(status, words);
 }
 

@@ -53,6 +53,11 @@ struct CacheRelease {
   }
 };
 
+// A table of process groups that the registry made for a backend (staged.h).
+struct StagedTable {
+  virtual ~StagedTable() = default;
+};
+
 // One backend in a registry.
 struct Plugin final : bp_plugin {
   Plugin() : bp_plugin{} {}
@@ -64,6 +69,7 @@ struct Plugin final : bp_plugin {
   OwnedOps ops;         // It is declared behind the instance, whose functions it calls.
   std::string own_name, own_version, own_path, own_refusals;  // bp_plugin points to them.
   std::vector<std::unique_ptr<Target>> targets;
+  std::vector<std::unique_ptr<StagedTable>> staged;  // Registry::mutex guards it.
 };
 
 // The kernels of a target, best first.
@@ -128,6 +134,7 @@ struct Target final : bp_target {
 
   bool has_table(uint32_t type) const { return type < 64 && (table_mask >> type & 1) != 0; }
   const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
+  Plugin& own_plugin() { return const_cast<Plugin&>(owner()); }
 };
 
 struct Registry {

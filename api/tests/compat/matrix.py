@@ -36,7 +36,7 @@ import slots  # pylint: disable=wrong-import-position
 HERE = pathlib.Path(__file__).resolve().parent
 # The headers of the host library. A release holds them beside the headers that backends see.
 HOST_HEADERS = {"addresses.h", "blocks.h", "capture.h", "dlpack.h", "host.h", "pinned.h",
-                "program.h", "transfers.h"}
+                "program.h", "staged.h", "transfers.h"}
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
          "-Wno-missing-field-initializers"]
 
