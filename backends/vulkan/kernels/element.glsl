@@ -40,8 +40,20 @@ bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; 
 float infinity() { return uintBitsToFloat(0x7f800000u); }
 float quiet_nan() { return uintBitsToFloat(0x7fc00000u); }
 
+// Numbers are compared by their bits, because cards take subnormal numbers for 0 where they compare
+// floats. Zeros of both signs are equal.
+int order_of(float x) {
+  const int bits = floatBitsToInt(x);
+  return bits < 0 ? -(bits & 0x7fffffff) : bits;
+}
+
+// Returns whether a is below b. NaN is above infinity or below -infinity.
+bool is_below(float a, float b) { return order_of(a) < order_of(b); }
+
 // Returns the larger number, or NaN if one of them is NaN.
-float larger_of(float a, float b) { return is_nan(b) ? b : (a < b ? b : a); }
+float larger_of(float a, float b) {
+  return is_nan(b) ? b : (!is_nan(a) && is_below(a, b) ? b : a);
+}
 
 // ---- Floats, computed with in f32 ---------------------------------------------------------------
 

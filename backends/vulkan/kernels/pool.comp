@@ -62,7 +62,8 @@ void run_max(uint number) {
     if (!is_inside) continue;
     const float value = load_f32(kType, at(record.x, record.strides_x, n, c, i));
     const bool is_first_nan = is_nan(value) && !is_nan(best);
-    if (chosen < 0l || value > best || is_first_nan) {
+    const bool is_larger = !is_nan(best) && is_below(best, value);
+    if (chosen < 0l || is_larger || is_first_nan) {
       best = value;
       chosen = (int64_t(i.x) * int64_t(record.extents_x[3]) + int64_t(i.y)) *
                    int64_t(record.extents_x[4]) + int64_t(i.z);

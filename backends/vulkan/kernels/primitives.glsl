@@ -12,7 +12,9 @@ float root_of(float x) { return root_f32(x); }
 bool has_sign(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0u; }
 float negative_of(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
 float magnitude_of(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
-float smaller_of(float a, float b) { return is_nan(b) ? b : (b < a ? b : a); }
+float smaller_of(float a, float b) {
+  return is_nan(b) ? b : (!is_nan(a) && is_below(b, a) ? b : a);
+}
 float exp_of(float x) { return exp_f32(x); }
 float log_of(float x) { return log_f32(x); }
 float tanh_of(float x) { return tanh_f32(x); }
@@ -25,6 +27,7 @@ double f64_of_bits(uint64_t bits) { return packDouble2x32(unpackUint2x32(bits));
 double quotient_of(double a, double b) { return divide_f64(a, b); }
 double root_of(double x) { return root_f64(x); }
 bool has_sign(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
+bool is_below(double a, double b) { return a < b; }
 double negative_of(double x) { return -x; }
 double magnitude_of(double x) { return abs(x); }
 double larger_of(double a, double b) { return is_nan(b) ? b : (a < b ? b : a); }
@@ -35,6 +38,7 @@ double tanh_of(double x) { return tanh_f64(x); }
 double erfinv_of(double x) { return erfinv_f64(x); }
 
 #else
+bool is_below(VALUE a, VALUE b) { return a < b; }
 VALUE negative_of(VALUE x) { return -x; }
 VALUE magnitude_of(VALUE x) { return x < VALUE(0) ? -x : x; }
 VALUE larger_of(VALUE a, VALUE b) { return a < b ? b : a; }

@@ -96,7 +96,8 @@ struct Best {
 // number.
 Best better(Best a, Best b) {
   const bool none_a = is_none(a.value), none_b = is_none(b.value);
-  bool takes_b = a.value < b.value || (a.value == b.value && b.place < a.place);
+  bool takes_b =
+      is_below(a.value, b.value) || (!is_below(b.value, a.value) && b.place < a.place);
   if (none_a || none_b) takes_b = none_b && (!none_a || b.place < a.place);
   if (takes_b) return b;
   return a;
@@ -104,7 +105,7 @@ Best better(Best a, Best b) {
 
 VALUE combine(VALUE a, VALUE b) {
   if (adds()) return a + b;
-  return is_none(b) ? b : (a < b ? b : a);
+  return larger_of(a, b);
 }
 
 uint64_t inner_address(uint64_t base, uint64_t index) {
