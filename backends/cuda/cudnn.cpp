@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/cuda/signal_handlers.hpp"
+
 namespace bp::cuda {
 namespace {
 
@@ -356,6 +358,7 @@ std::shared_ptr<const DnnPlan> DnnEngine::find(const DnnProblem& problem) {
 }
 
 std::shared_ptr<const DnnPlan> DnnEngine::choose(const DnnProblem& problem) {
+  const KeptSignalHandlers kept;
   const Handle handle(*this);
   std::vector<DnnDescriptor> graph = make_graph(library_, handle.get(), problem);
   if (graph.empty()) return nullptr;

@@ -42,10 +42,25 @@ __host__ __device__ C times_bell(C y, C t) {
   return y * (C{1} - C(0.5) * lost) * root * root;
 }
 
+// Returns 1 / x for x from 2^-60 to 2^60, with an error of at most 2^-23 of it. The approximation
+// of the device, which has a few bits less, is corrected once.
+__host__ __device__ inline float reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fmaf(y, fmaf(-x, y, 1.0f), y);
+#else
+  return 1.0f / x;
+#endif
+}
+
 // Returns the distribution function of the standard normal distribution at -t divided by exp(-t^2 /
 // 2), for t from 0 to 20. It is a polynomial in (t - 4) / (t + 4), divided by 1 + t.
+//
+// One reciprocal serves both divisions, which take most of the time otherwise.
 __host__ __device__ inline float normal_ratio(float t) {
-  const float q = (t - 4.0f) / (t + 4.0f);
+  const float both = reciprocal((t + 4.0f) * (1.0f + t));
+  const float q = (t - 4.0f) * ((1.0f + t) * both);
   float p = -7.43745477e-05f;
   p = p * q - 6.6737186e-05f;
   p = p * q + 0.000690844841f;
@@ -57,7 +72,7 @@ __host__ __device__ inline float normal_ratio(float t) {
   p = p * q + 0.0139996363f;
   p = p * q - 0.0967034698f;
   p = p * q + 0.4720532f;
-  return p / (1.0f + t);
+  return p * ((t + 4.0f) * both);
 }
 
 // Returns the distribution function. The rounding error of the argument z of erfc is corrected by
