@@ -120,6 +120,8 @@ struct Subject {
   std::vector<bp_option> options;  // The options of the backend.
   CaseOptions case_options;
   std::string layer_options;  // The options of the layers.
+  // The process groups that are judged in place of the device's own, or NULL.
+  const bp_process_group_ops* process_groups = nullptr;
 };
 
 // Returns `hash(case id, seed)`, from which all data of a case are made.
@@ -144,6 +146,8 @@ class Context {
 
   const bp_target& target() const { return *subject_.target; }
   bp_registry* registry() const { return subject_.registry; }
+  // Returns the tables of process groups that are judged; none if the device has none.
+  std::vector<const bp_process_group_ops*> process_groups() const;
   const Subject& subject() const { return subject_; }
   const Case& this_case() const { return case_; }
   const CaseOptions& options() const { return subject_.case_options; }

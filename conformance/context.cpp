@@ -63,6 +63,15 @@ uint64_t case_seed(std::string_view id, uint64_t seed) {
   return hash ^ (hash >> 31);
 }
 
+std::vector<const bp_process_group_ops*> Context::process_groups() const {
+  if (subject_.process_groups != nullptr) return {subject_.process_groups};
+  std::vector<const bp_process_group_ops*> tables;
+  for (uint64_t i = 0; i < bp_target_process_groups_count(&target()); ++i) {
+    tables.push_back(bp_target_process_groups(&target(), i));
+  }
+  return tables;
+}
+
 void Context::expect_status(bp_status got, bp_status want, std::string_view what) {
   if (got == want) return;
   const auto text_of = [](bp_status status) {

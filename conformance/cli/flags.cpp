@@ -73,6 +73,10 @@ void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeo
   app.add_option("--layer-options", line.run.session.setup.layer_options,
                  "give these options to layers: LAYER.KEY=VALUE, separated by commas")
       ->group(group);
+  app.add_option("--transport", line.run.session.setup.transport,
+                 "judge staged process groups: those of the device in place of its own, through "
+                 "host memory and the process groups of this plugin")
+      ->group(group);
   app.add_option("--timeout", timeout_seconds,
                  "allow this many seconds for each case, and for the load")
       ->check(number_of_seconds())

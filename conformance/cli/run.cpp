@@ -231,6 +231,7 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
   };
   add("--layers", setup.layers, "");
   add("--layer-options", setup.layer_options, "");
+  add("--transport", setup.transport, "");
   const CaseOptions usual;
   const CaseOptions& cases = setup.case_options;
   add("--device", setup.device, "");

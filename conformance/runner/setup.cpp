@@ -25,6 +25,7 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"options", std::move(options)},
           {"layers", text_of_bytes(setup.layers)},
           {"layer_options", text_of_bytes(setup.layer_options)},
+          {"transport", text_of_bytes(setup.transport)},
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
           {"allows_decompositions", setup.allows_decompositions},
@@ -53,6 +54,7 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
   // A failure that an older suite saved has none.
   setup.layers = bytes_of_text(told.text("layers", ""));
   setup.layer_options = bytes_of_text(told.text("layer_options", ""));
+  setup.transport = bytes_of_text(told.text("transport", ""));
   setup.case_options.canary_bytes = told.count("canary_bytes", 1 << 20);
   setup.case_options.poison = told.text("poison");
   setup.allows_decompositions = told.flag("allows_decompositions", false);

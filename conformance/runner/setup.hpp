@@ -29,6 +29,7 @@ struct WorkerSetup {
   std::vector<std::pair<std::string, std::string>> options;  // The options of the backend.
   std::string layers, layer_options;  // The layers of the registry; "" leaves them to the
                                       // environment.
+  std::string transport;  // The plugin whose process groups staged groups are made over, or "".
   CaseOptions case_options;
   PerfOptions perf;           // Options of cases that are timed.
   RecordingSource recording;  // The recording, if cases come from one.

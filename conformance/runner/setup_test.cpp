@@ -25,6 +25,7 @@ WorkerSetup full_setup() {
   setup.options = {{"threads", "2"}, {"path", "a\xc3=\n"}, {"threads", ""}};
   setup.layers = "validate,trace";
   setup.layer_options = "trace.file=\xfe";
+  setup.transport = "/lib/cpu.so";
   setup.case_options = {.canary_bytes = 1 << 20, .poison = "random"};
   setup.allows_decompositions = true;
   setup.tells_device_memory = true;
@@ -60,6 +61,7 @@ TEST(WorkerSetups, ComeThroughTextWithEveryByte) {
   EXPECT_EQ(back.options, given.options) << "in their order, and a key may come twice";
   EXPECT_EQ(back.layers, given.layers);
   EXPECT_EQ(back.layer_options, given.layer_options);
+  EXPECT_EQ(back.transport, given.transport);
   EXPECT_EQ(back.case_options.canary_bytes, given.case_options.canary_bytes);
   EXPECT_EQ(back.case_options.poison, given.case_options.poison);
   EXPECT_EQ(back.allows_decompositions, given.allows_decompositions);
@@ -75,11 +77,11 @@ TEST(WorkerSetups, ComeThroughTextWithEveryByte) {
 TEST(WorkerSetups, MayLackWhatAnOlderSuiteDidNotSave) {
   json old = to_json(full_setup());
   for (const char* key : {"layers", "layer_options", "replay", "seeds_weights", "is_partial",
-                          "replay_seed", "parent"}) {
+                          "replay_seed", "transport", "parent"}) {
     old.erase(key);
   }
   const WorkerSetup back = worker_setup_from_json(old, "the setup");
-  EXPECT_EQ(back.layers + back.layer_options + back.recording.path, "");
+  EXPECT_EQ(back.layers + back.layer_options + back.transport + back.recording.path, "");
   EXPECT_FALSE(back.recording.seeds_weights || back.recording.is_partial);
   EXPECT_EQ(back.recording.seed, 0u);
   EXPECT_EQ(back.parent, 0);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backplane/staged.h"
 #include "conformance/cases/case_list.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/process/hygiene.hpp"
@@ -151,7 +152,24 @@ class Worker {
     if (target_ == nullptr) return "has no device \"" + setup_.device + "\"";
     hello["targets"] = std::move(targets);
     hello["target"] = target_->index;
-    return "";
+    return setup_.transport.empty() ? "" : stage_groups();
+  }
+
+  // Makes staged process groups over those of the plugin of the transport. Returns the reason if
+  // that fails.
+  std::string stage_groups() {
+    const bp_plugin* transport = nullptr;
+    bp_status status =
+        bp_registry_load(registry_.get(), setup_.transport.c_str(), 0, nullptr, &transport);
+    const bp_target* host = nullptr;
+    for (uint64_t i = 0; status == BP_OK && i < bp_registry_target_count(registry_.get()); ++i) {
+      const bp_target* const target = bp_registry_target(registry_.get(), i);
+      if (target->plugin == transport && host == nullptr) host = target;
+    }
+    if (status == BP_OK) status = bp_staged_groups(target_, host, "", &process_groups_);
+    if (status == BP_OK) return "";
+    return std::string("has no staged process groups over ") + setup_.transport + ": " +
+           bp_status_name(status) + ": " + bp_error_text();
   }
 
   // Takes a warning of the registry or of the backend, from any thread.
@@ -247,8 +265,13 @@ class Worker {
       return {.outcome = Outcome::kNotSupported,
               .message = which.dtype + " is not among the dtypes of the device"};
     }
-    const Subject subject{target_,  registry_.get(),     setup_.plugin,
-                          options_, setup_.case_options, setup_.layer_options};
+    const Subject subject{.target = target_,
+                          .registry = registry_.get(),
+                          .plugin = setup_.plugin,
+                          .options = options_,
+                          .case_options = setup_.case_options,
+                          .layer_options = setup_.layer_options,
+                          .process_groups = process_groups_};
     Context context(subject, which, seed, [&](std::string_view phase) {
       send(RecordType::kProgress, {{"case", id}, {"phase", phase}});
     });
@@ -363,6 +386,7 @@ class Worker {
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;
+  const bp_process_group_ops* process_groups_ = nullptr;  // Staged ones, or NULL.
   std::string layers_prefix_;  // The prefix of the sources that layers log under: "acme.npu/".
   std::string source_prefix_;  // The prefix of the backend's own lines: "acme.npu: ".
 };

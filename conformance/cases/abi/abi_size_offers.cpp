@@ -12,6 +12,7 @@
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/offers.hpp"
+#include "conformance/cases/fixtures/rank_group.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
 #include "conformance/cases/layouts/layout_fixtures.hpp"
 #include "conformance/memory/fenced_pages.hpp"
@@ -220,7 +221,7 @@ bp_store empty_store() {
 
 // Makes a group of only this device with the store at `at`, and ends the group.
 bp_status make_group(Context& t, const void* at) {
-  const bp_process_group_ops& groups = *t.target().process_groups;
+  const bp_process_group_ops& groups = require_groups(t);
   bp_device* const device = t.target().device;
   const uint32_t rank = 0;
   const bp_process_group_desc desc{.struct_size = sizeof(desc),
@@ -242,9 +243,7 @@ bp_status make_group(Context& t, const void* at) {
 // A backend may ignore a store if all ranks are local. It must refuse or ignore a store that it
 // cannot read.
 void stores_of_other_builds(Context& t) {
-  if (bp_target_has_table(&t.target(), BP_STRUCT_PROCESS_GROUP_OPS) == 0) {
-    t.not_supported("the device has no process groups");
-  }
+  static_cast<void>(require_groups(t));
   struct Build {
     const char* what;
     uint32_t struct_size;

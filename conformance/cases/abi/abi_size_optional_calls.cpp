@@ -8,6 +8,7 @@
 #include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/program_fixtures.hpp"
+#include "conformance/cases/fixtures/rank_group.hpp"
 #include "conformance/cases/fixtures/semaphores.hpp"
 
 namespace bp::conformance {
@@ -305,24 +306,24 @@ struct Alone {
 }  // namespace
 
 SizedCall make_bp_process_group_ops_create(Context& t) {
-  require_table(t, BP_STRUCT_PROCESS_GROUP_OPS, "process groups");
+  const bp_process_group_ops* const table = &require_groups(t);
   const auto alone = std::make_shared<Alone>(t);
-  return sized_call<bp_process_group_desc>(alone->desc, [&t, alone](bp_process_group_desc* at) {
-    const bp_process_group_ops& groups = *t.target().process_groups;
-    bp_process_group* group = t.sentinel<bp_process_group>();
-    const bp_status status = groups.create(groups.self, at, &group);
-    if (status == BP_OK) {
-      t.expect_eq(groups.destroy(groups.self, group), BP_OK, "destroy");
-    } else {
-      t.expect_eq(group, t.sentinel<bp_process_group>(), "out_groups after a failure");
-    }
-    return status;
-  });
+  return sized_call<bp_process_group_desc>(
+      alone->desc, [&t, table, alone](bp_process_group_desc* at) {
+        const bp_process_group_ops& groups = *table;
+        bp_process_group* group = t.sentinel<bp_process_group>();
+        const bp_status status = groups.create(groups.self, at, &group);
+        if (status == BP_OK) {
+          t.expect_eq(groups.destroy(groups.self, group), BP_OK, "destroy");
+        } else {
+          t.expect_eq(group, t.sentinel<bp_process_group>(), "out_groups after a failure");
+        }
+        return status;
+      });
 }
 
 SizedCall make_bp_process_group_ops_submit(Context& t) {
-  require_table(t, BP_STRUCT_PROCESS_GROUP_OPS, "process groups");
-  const bp_process_group_ops& groups = *t.target().process_groups;
+  const bp_process_group_ops& groups = require_groups(t);
   const Alone alone(t);
   bp_process_group* made = nullptr;
   t.require_ok(groups.create(groups.self, &alone.desc, &made), "create of a group of one");

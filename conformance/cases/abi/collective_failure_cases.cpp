@@ -177,10 +177,9 @@ std::string expect_no_group(Context& t, const bp_process_group_ops& ops,
 }
 
 void each_table_makes_the_groups_that_name_it(Context& t) {
-  const uint64_t count = bp_target_process_groups_count(&t.target());
-  if (count == 0) t.not_supported("the backend has no process groups");
-  for (uint64_t i = 0; i < count; ++i) {
-    const bp_process_group_ops& ops = *bp_target_process_groups(&t.target(), i);
+  static_cast<void>(require_groups(t));
+  for (const bp_process_group_ops* const table : t.process_groups()) {
+    const bp_process_group_ops& ops = *table;
     Single alone(t);
     for (const char* name : {static_cast<const char*>(nullptr), "", ops.name}) {
       alone.desc.table_name = name;
@@ -197,11 +196,10 @@ void each_table_makes_the_groups_that_name_it(Context& t) {
 }
 
 void options_that_a_table_does_not_have_are_not_found(Context& t) {
-  const uint64_t count = bp_target_process_groups_count(&t.target());
-  if (count == 0) t.not_supported("the backend has no process groups");
+  static_cast<void>(require_groups(t));
   const bp_option unknown{"conformance_no_such_option", "1"}, bare{nullptr, nullptr};
-  for (uint64_t i = 0; i < count; ++i) {
-    const bp_process_group_ops& ops = *bp_target_process_groups(&t.target(), i);
+  for (const bp_process_group_ops* const table : t.process_groups()) {
+    const bp_process_group_ops& ops = *table;
     Single alone(t);
     alone.desc.option_count = 1;
     expect_no_group(t, ops, alone.desc, BP_INVALID_ARGUMENT, "options is NULL");
