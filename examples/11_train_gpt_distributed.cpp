@@ -33,10 +33,12 @@ constexpr const char* kHelp = R"(
 
   --strategy NAME      ddp: each rank has the whole model and a part of each batch (default: ddp)
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
+  --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
+                       memory (default: the device's own groups, or cpu where it has none)
 )";
 
 struct Choices {
-  std::string strategy = "ddp", group;
+  std::string strategy = "ddp", group, transport;
 };
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
@@ -163,7 +165,7 @@ int run(const Options& options, const Choices& choices) {
   const Text text = read_text(options);
   const std::shared_ptr<bd::Store> store = make_store(launch);
   const bd::ProcessGroup group(device, launch.rank, launch.world_size, store,
-                               {.table_name = choices.group});
+                               {.table_name = choices.group, .transport = choices.transport});
   const auto model = std::make_shared<Gpt>(static_cast<int64_t>(text.vocabulary.size()), options);
   bp::AdamW optimizer(model->parameters(),
                       {.lr = options.lr, .weight_decay = options.weight_decay});
@@ -189,11 +191,12 @@ int run(const Options& options, const Choices& choices) {
 int main(int argc, char** argv) {
   try {
     Choices choices;
-    const Options options =
-        parse(argc, argv,
-              {.program = "11_train_gpt_distributed",
-               .help = kHelp,
-               .texts = {{"--strategy", &choices.strategy}, {"--group", &choices.group}}});
+    const Options options = parse(argc, argv,
+                                  {.program = "11_train_gpt_distributed",
+                                   .help = kHelp,
+                                   .texts = {{"--strategy", &choices.strategy},
+                                             {"--group", &choices.group},
+                                             {"--transport", &choices.transport}}});
     const int code = run(options, choices);
     flush_standard_output();
     return code;

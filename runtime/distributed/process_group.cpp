@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backplane/runtime/autograd.hpp"
+#include "backplane/staged.h"
 #include "runtime/distributed/group_state.hpp"
 #include "runtime/ops/dispatch.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
@@ -10,9 +11,33 @@
 namespace bp::distributed {
 namespace {
 
+bool has_groups(const bp_target& target) {
+  return bp_target_has_table(&target, BP_STRUCT_PROCESS_GROUP_OPS) != 0;
+}
+
+// Returns the device that carries the calls of `device`, or NULL if it has groups of its own.
+const bp_target* transport_of(Device device, const GroupOptions& options) {
+  if (!options.transport.empty()) return &Device(options.transport).target();
+  if (has_groups(device.target())) return nullptr;
+  const bp_registry* const registry = device.target().registry;
+  for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
+    const bp_target* const target = bp_registry_target(registry, i);
+    if (target->properties->device_class == BP_DEVICE_HOST && has_groups(*target)) {
+      return target;
+    }
+  }
+  throw Error(BP_UNSUPPORTED,
+              std::string("process groups: ") + device.name() +
+                  " has none, and no loaded device of the host has any that could carry its calls; "
+                  "load one, or name it in GroupOptions::transport");
+}
+
 const bp_process_group_ops& table_of(Device device, const GroupOptions& options) {
   const bp_process_group_ops* ops = nullptr;
-  check(bp_target_find_process_groups(&device.target(), options.table_name.c_str(), &ops),
+  const bp_target* const transport = transport_of(device, options);
+  const char* const name = options.table_name.c_str();
+  check(transport == nullptr ? bp_target_find_process_groups(&device.target(), name, &ops)
+                             : bp_staged_groups(&device.target(), transport, name, &ops),
         "process groups");
   return *ops;
 }
@@ -38,7 +63,7 @@ void create(std::span<const std::shared_ptr<GroupState>> states, std::span<const
       .store = first.store == nullptr ? nullptr : &first.store->table(),
       .key_prefix = prefix.c_str(),
       .timeout_ns = timeout_ns(options.timeout),
-      .table_name = options.table_name.empty() ? nullptr : options.table_name.c_str(),
+      .table_name = first.ops.name,
       .option_count = list.size(),
       .options = list.data()};
   std::vector<bp_process_group*> groups(count);

@@ -103,6 +103,10 @@ struct GroupOptions {
   // group of each name.
   std::string name = "world";
   std::string table_name;  // The backend's way to join devices; "" is the first one that it has.
+  // A device of the host, such as "cpu", whose groups carry the calls through host memory
+  // (backplane/staged.h); table_name is then one of its ways. "": the device's own groups, or those
+  // of the first loaded device of the host where it has none. All ranks give the same.
+  std::string transport;
   Duration timeout = std::chrono::minutes(10);  // For making the group, and for each call.
   std::vector<std::pair<std::string, std::string>> options;  // Options of that table.
 };
