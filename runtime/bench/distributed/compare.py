@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Compares all-reduce of f32 between two processes of this machine, and a step of data-parallel
+training, with Gloo alone and with PyTorch over its own Gloo: in one run, in turn, as medians of the
+rounds. A ratio is the time of the peer over the time of Backplane; above 1 Backplane is faster. Each
+rank has one thread.
+
+  compare.py build/release                 # after runtime/bench/setup, which installs PyTorch
+  compare.py build/release --device vulkan # staged over the groups of cpu
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+SIZES = [1 << shift for shift in range(10, 29, 2)]
+MODEL = {"layers": 4, "width": 256, "heads": 4, "context": 128, "batch": 8}
+
+
+def launch(o, *command):
+    words = [o.build / "bin/bp-launch", "-n", o.ranks, *command]
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True,
+                            check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}: exit code {result.returncode}\n{result.stderr}")
+    return re.sub(r"(?m)^\[\d+\] ", "", result.stdout + result.stderr)
+
+
+def seconds_by_size(text):
+    rows = re.findall(r"(?m)^(\d+) ([\d.e+-]+)$", text)
+    return {int(size): float(seconds) for size, seconds in rows}
+
+
+def ours(o):
+    transport = [o.transport] if o.transport else []
+    return seconds_by_size(launch(o, o.build / "bin/distributed_rank", o.device, *transport, "--",
+                                  *SIZES))
+
+
+def gloo(o):
+    with tempfile.TemporaryDirectory() as folder:
+        return seconds_by_size(launch(o, o.build / "bin/gloo_rank", folder, *SIZES))
+
+
+def pytorch(o):
+    return seconds_by_size(launch(o, o.python, HERE / "torch_rank.py", "allreduce", *SIZES))
+
+
+def our_step(o):
+    settings = [f"--{name}={value}" for name, value in MODEL.items()]
+    words = [word for setting in settings for word in setting.split("=")]
+    text = launch(o, o.build / "bin/11_train_gpt_distributed", "--device", o.device, *words,
+                  "--steps", o.steps, "--eval-every", o.steps, "--eval-batches", 1,
+                  *(["--transport", o.transport] if o.transport else []))
+    rates = [float(rate) for rate in re.findall(r"([\d.]+) tokens/s", text)]
+    return MODEL["batch"] * MODEL["context"] / rates[-1]
+
+
+def torch_step(o):
+    text = launch(o, o.python, HERE / "torch_rank.py", "train", o.steps,
+                  *(f"{name}={value}" for name, value in MODEL.items()))
+    return float(text.split()[-1])
+
+
+def say_table(o, peers, rounds):
+    factor = 2 * (o.ranks - 1) / o.ranks
+    print(f"{'bytes':>10} {'us':>10} {'busbw GB/s':>10}  " +
+          "  ".join(f"{name + ' us':>12} {'ratio':>6}" for name in peers))
+    for size in SIZES:
+        own = statistics.median(r["Backplane"][size] for r in rounds)
+        line = f"{size:10} {own * 1e6:10.1f} {factor * size / own / 1e9:10.3f}  "
+        for name in peers:
+            other = statistics.median(r[name][size] for r in rounds)
+            ratio = statistics.median(r[name][size] / r["Backplane"][size] for r in rounds)
+            line += f"{other * 1e6:12.1f} {ratio:6.2f}  "
+        print(line.rstrip())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, help="the folder of a build, as build/release")
+    parser.add_argument("--device", default="cpu", help="default: cpu")
+    parser.add_argument("--transport", default="", help="the device that carries staged calls")
+    parser.add_argument("--ranks", type=int, default=2, help="default: 2")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each peer; default: 3")
+    parser.add_argument("--steps", type=int, default=40, help="of training; default: 40")
+    parser.add_argument("--python", default=ROOT / ".deps/peers/bin/python",
+                        help="the Python that has PyTorch; default: that of runtime/bench/setup")
+    o = parser.parse_args()
+    peers = {"Backplane": ours}
+    if (o.build / "bin/gloo_rank").exists():
+        peers["Gloo"] = gloo
+    has_torch = pathlib.Path(o.python).exists()
+    if has_torch:
+        peers["PyTorch"] = pytorch
+    else:
+        print("PyTorch is missing: runtime/bench/setup installs it")
+    rounds = [{name: measure(o) for name, measure in peers.items()} for _ in range(o.rounds)]
+    say_table(o, [name for name in peers if name != "Backplane"], rounds)
+    steps = [(our_step(o), torch_step(o) if has_torch else None) for _ in range(o.rounds)]
+    own = statistics.median(mine for mine, _ in steps)
+    print(f"step of data-parallel training, {o.ranks} ranks: {own * 1e3:.1f} ms", end="")
+    if has_torch:
+        other = statistics.median(theirs for _, theirs in steps)
+        ratio = statistics.median(theirs / mine for mine, theirs in steps)
+        print(f", PyTorch {other * 1e3:.1f} ms, ratio {ratio:.2f}", end="")
+    print()
+
+
+if __name__ == "__main__":
+    main()
