@@ -73,6 +73,10 @@ void create(std::span<const std::shared_ptr<GroupState>> states, std::span<const
     // The store cannot fill the error slot, so its text is not in that of the backend.
     const std::string of_store = first.store == nullptr ? "" : first.store->table_error();
     if (!of_store.empty()) text += " (the store: " + of_store + ")";
+    if (status == BP_UNSUPPORTED && world_size > count && options.transport.empty()) {
+      text +=
+          "; the option transport names a device of the host, such as cpu, that can carry calls";
+    }
     throw Error(status, text);
   }
   const auto local = std::make_shared<LocalRanks>(std::vector(ranks.begin(), ranks.end()));
