@@ -22,8 +22,8 @@ bp_status check_abilities(const bp_target& target, const bp_target& transport) {
   std::unique_ptr<StagedMemory> memory;
   const bp_status status = StagedMemory::make(target, transport, 1, memory);
   if (status != BP_OK) {
-    return fail(status, std::string("staged_groups: transport: ") + transport.name +
-                            " cannot wrap memory of the host: " + take_error());
+    return fail(status, std::string("staged_groups: ") + target.name + " over " + transport.name +
+                            ": " + take_error());
   }
   for (const bp_target* const one : {&target, &transport}) {
     if (impl(one).cache == nullptr) return backend_unloaded(one->name);

@@ -119,8 +119,9 @@ bp_status StagedCall::find_stream() {
   return status;
 }
 
-services::DevicePlace StagedCall::place(const bp_buffer_ref& range) const {
-  return {*group_.target, impl(group_.target).pinned.get(), call_.stream, range};
+bp_status StagedCall::copy(const bp_buffer_ref& dst, const bp_buffer_ref& src) const {
+  const bp_allocator_ops& memory = *group_.target->allocator;
+  return memory.copy(memory.self, call_.stream, &dst, &src);
 }
 
 // Returns what keeps the memory until the work of the device's stream has ended.
@@ -131,17 +132,14 @@ services::Completion StagedCall::keep_memory() {
 
 bp_status StagedCall::collect() {
   const bp_stream_ops& streams = *group_.target->streams;
-  const bp_allocator_ops& memory = *group_.target->allocator;
   bp_status status = stream_failed(streams.status(streams.self, call_.stream));
   if (status == BP_OK && receive_.memory != nullptr) {
-    // A copy of no bytes: the stream and the range fit each other.
-    const bp_buffer_ref none{receive_.range.buffer, receive_.range.byte_offset, 0};
-    status = memory.copy_from_host(memory.self, call_.stream, &none, receive_.bytes(),
-                                   BP_BORROW_DURING_CALL);
+    // A copy of no bytes: it shows that the stream and the range fit each other.
+    bp_buffer_ref to = receive_.range, from = receive_.on_device();
+    to.size_bytes = from.size_bytes = 0;
+    status = copy(to, from);
   }
-  if (status == BP_OK && send_.memory != nullptr) {
-    status = services::download(send_.bytes(), place(send_.range), {});
-  }
+  if (status == BP_OK && send_.memory != nullptr) status = copy(send_.on_device(), send_.range);
   if (status == BP_OK) services::Gate::signal_behind(collected_, *group_.target, call_.stream);
   return status;
 }
@@ -150,8 +148,8 @@ bp_status StagedCall::to_inner(bp_collective_call& out_call) {
   out_call = call_;
   out_call.group = group_.inner;
   out_call.stream = stream_;
-  out_call.send = send_.ref();
-  out_call.receive = receive_.ref();
+  out_call.send = send_.on_transport();
+  out_call.receive = receive_.on_transport();
   return collected_->hold(*transport_.streams, stream_);
 }
 
@@ -161,13 +159,11 @@ void StagedCall::leave() {
 }
 
 bp_status StagedCall::deliver() {
-  const services::Completion keep = keep_memory();
   bp_status status = finished_->hold(*group_.target->streams, call_.stream);
   if (status == BP_OK && receive_.memory != nullptr) {
-    status = services::upload(place(receive_.range), receive_.bytes(), keep);
-    if (status == BP_OK) return BP_OK;
+    status = copy(receive_.range, receive_.on_device());
   }
-  services::call_when_done(*group_.target, call_.stream, keep);
+  services::call_when_done(*group_.target, call_.stream, keep_memory());
   return status;
 }
 

@@ -35,19 +35,21 @@ StagedSizes staged_sizes(const bp_collective_call& call, uint32_t rank, uint32_t
 // one chunk. Each rank makes the same chunks.
 std::vector<bp_collective_call> chunks_of(const bp_collective_call& call, const StagedSizes& sizes);
 
-// Host memory that the transport sees as a buffer.
+// Pinned memory of a device, which the transport sees as a buffer too.
 class StagedMemory {
  public:
-  // Pinned memory of `target`, or plain memory where the device has none.
   static bp_status make(const bp_target& target, const bp_target& transport, uint64_t size_bytes,
                         std::unique_ptr<StagedMemory>& out_memory);
   StagedMemory() = default;
   StagedMemory(const StagedMemory&) = delete;
   ~StagedMemory();
 
-  unsigned char* bytes() const { return bytes_; }
-  bp_buffer_ref ref(uint64_t byte_offset, uint64_t size_bytes) const {
+  // Return a range for work of the transport, and for work of the device.
+  bp_buffer_ref transport_ref(uint64_t byte_offset, uint64_t size_bytes) const {
     return {buffer_, byte_offset, size_bytes};
+  }
+  bp_buffer_ref device_ref(uint64_t byte_offset, uint64_t size_bytes) const {
+    return {pinned_.buffer, pinned_.byte_offset + byte_offset, size_bytes};
   }
   // The transport needs the memory no longer than the work of its stream lasts, or no longer if
   // `stream` is NULL.
@@ -56,9 +58,9 @@ class StagedMemory {
  private:
   bp_status wrap(const bp_target& transport, uint64_t size_bytes);
 
-  std::vector<unsigned char> own_;        // Empty for pinned memory.
-  std::shared_ptr<services::Loan> loan_;  // Of pinned memory.
+  std::shared_ptr<services::Loan> loan_;
   unsigned char* bytes_ = nullptr;
+  bp_buffer_ref pinned_{};
   const bp_target* transport_ = nullptr;
   bp_buffer* buffer_ = nullptr;
 };
@@ -85,16 +87,16 @@ class StagedCall {
   void abandon();
 
  private:
-  // A range of the device, and where it lies in memory of the host.
+  // A range of the device, and where it lies in pinned memory.
   struct Side {
     bp_buffer_ref range{};
     uint64_t offset = 0;
     StagedMemory* memory = nullptr;  // NULL if there are no bytes.
 
-    unsigned char* bytes() const { return memory->bytes() + offset; }
-    bp_buffer_ref ref() const {
-      return memory == nullptr ? bp_buffer_ref{} : memory->ref(offset, range.size_bytes);
+    bp_buffer_ref on_transport() const {
+      return memory == nullptr ? bp_buffer_ref{} : memory->transport_ref(offset, range.size_bytes);
     }
+    bp_buffer_ref on_device() const { return memory->device_ref(offset, range.size_bytes); }
   };
   using Memory = std::vector<std::shared_ptr<StagedMemory>>;
 
@@ -105,7 +107,7 @@ class StagedCall {
   bp_status take_memory(uint64_t size_bytes, StagedMemory*& out_memory);
   bp_status make_gates();
   bp_status find_stream();
-  services::DevicePlace place(const bp_buffer_ref& range) const;
+  bp_status copy(const bp_buffer_ref& dst, const bp_buffer_ref& src) const;
   services::Completion keep_memory();
 
   StagedGroup& group_;

@@ -14,7 +14,9 @@ namespace bp::services {
 namespace {
 
 // One copy. The callbacks of both streams own it together, so that it ends behind both. The bytes
-// lie in pinned memory of the second device where that can copy from it beside the host.
+// lie in pinned memory of the second device, because a copy from other memory may read it before
+// the first device has written it. Where there is none that both sides reach at once, the copies go
+// in turn, through memory of the host.
 struct Staging {
   Staging() = default;
   Staging(const Staging&) = delete;
@@ -22,7 +24,7 @@ struct Staging {
     if (loan != nullptr) loan->end();
   }
 
-  std::vector<unsigned char> own_bytes;  // Empty if `loan` is not NULL.
+  std::vector<unsigned char> own_bytes;  // For copies in turn.
   unsigned char* bytes = nullptr;
   bp_buffer_ref pinned{};      // The same for work of the second device, or no buffer.
   std::shared_ptr<Loan> loan;  // Of pinned memory.
@@ -45,7 +47,8 @@ void on_written(void* user_data, bp_status status) {
 // The second device has read the bytes.
 void on_read(void* user_data, bp_status) { delete static_cast<Owner*>(user_data); }
 
-// Waits for both devices. This serves devices without host-signalled events.
+// Waits for both devices. This serves devices without host-signalled events, or without pinned
+// memory.
 bp_status copy_in_turn(const CopySide& dst_side, const bp_buffer_ref& dst, const CopySide& src_side,
                        const bp_buffer_ref& src, Staging& staging) {
   const bp_allocator_ops& from = *src_side.target->allocator;
@@ -66,23 +69,22 @@ bp_status submit_read(const CopySide& side, const bp_buffer_ref& dst, Staging& s
   const bp_allocator_ops& memory = *side.target->allocator;
   const bp_status status = staging.gate->hold(streams, side.stream);
   if (status != BP_OK) return status;
-  if (staging.loan != nullptr) return memory.copy(memory.self, side.stream, &dst, &staging.pinned);
-  return memory.copy_from_host(memory.self, side.stream, &dst, staging.bytes,
-                               BP_BORROW_UNTIL_COMPLETE);
+  return memory.copy(memory.self, side.stream, &dst, &staging.pinned);
 }
 
-// Gives the staging its memory.
-void make_bytes(const DevicePlace& dst, Staging& staging) {
-  void* const memory = staging.gate == nullptr ? nullptr : take_pinned(dst);
-  if (memory == nullptr) {
-    staging.own_bytes.resize(dst.range.size_bytes);
-    staging.bytes = staging.own_bytes.data();
-    return;
+// Takes pinned memory for the bytes. Returns false if there is none.
+bool take_bytes(const DevicePlace& dst, Staging& staging) {
+  if (dst.pinned == nullptr || !dst.pinned->is_direct()) return false;
+  void* memory = nullptr;
+  if (dst.pinned->allocate(dst.range.size_bytes, &memory) != BP_OK) {
+    core::set_error(nullptr, BP_OK, "");
+    return false;
   }
   staging.bytes = static_cast<unsigned char*>(memory);
   staging.pinned = dst.pinned->find(memory, dst.range.size_bytes).ref;
   staging.loan = std::make_shared<Loan>();
   static_cast<void>(dst.pinned->free_behind(memory, staging.loan));
+  return true;
 }
 
 }  // namespace
@@ -93,8 +95,11 @@ bp_status copy_through_host(const CopySide& dst_side, const bp_buffer_ref& dst,
   const auto staging = std::make_shared<Staging>();
   staging->completion = completion;
   staging->gate = Gate::make(*dst_side.target, *dst_side.cache);
-  make_bytes(dst_side.place(dst), *staging);
-  if (staging->gate == nullptr) return copy_in_turn(dst_side, dst, src_side, src, *staging);
+  if (staging->gate == nullptr || !take_bytes(dst_side.place(dst), *staging)) {
+    staging->own_bytes.resize(dst.size_bytes);
+    staging->bytes = staging->own_bytes.data();
+    return copy_in_turn(dst_side, dst, src_side, src, *staging);
+  }
   auto written = std::make_unique<Owner>(staging), read = std::make_unique<Owner>(staging);
   const bp_allocator_ops& from = *src_side.target->allocator;
   bp_status status = from.copy_to_host(from.self, src_side.stream, staging->bytes, &src,

@@ -30,9 +30,10 @@ extern "C" {
  * table. Equal arguments give the same table, which lives as long as the registry. Groups are
  * destroyed before either backend is unloaded.
  *
- * Returns BP_NOT_FOUND for a table that `transport` does not have; BP_UNSUPPORTED if it has none,
- * if its allocator cannot wrap addresses, or if the device of `target` has no events that the host
- * signals; BP_INVALID_ARGUMENT for targets of two registries. */
+ * Returns BP_NOT_FOUND for a table that `transport` does not have; BP_UNSUPPORTED if it has none, if
+ * its allocator cannot wrap addresses, or if the device of `target` has no events that the host
+ * signals or no heap that is host_visible, host_coherent and host_concurrent; BP_INVALID_ARGUMENT
+ * for targets of two registries. */
 BP_API bp_status bp_staged_groups(const bp_target* target, const bp_target* transport,
                                   const char* table_name,
                                   const bp_process_group_ops** out_process_groups);

@@ -71,8 +71,9 @@ typedef struct bp_tensor_copy_desc {
  * has returned if its elements do not lie side by side.
  *
  * Bytes go from device to device by copy_peer() where the backend has it for the two, else through
- * host memory; then the call waits only if the device of `dst` has no host-signalled events. Dtypes
- * change on a device, by its kernel of `copy` as bp_op_launch() finds it, with memory of its cache,
+ * host memory; then the call waits only if the device of `dst` has no host-signalled events, or no
+ * pinned memory (pinned.h) that the host may touch while the device works on it. Dtypes change on a
+ * device, by its kernel of `copy` as bp_op_launch() finds it, with memory of its cache,
  * and on the side with the smaller elements on the way.
  *
  * Returns BP_INVALID_ARGUMENT for shapes that differ, a tensor without a shape or a buffer, and two
