@@ -92,6 +92,7 @@ void Tensor::fill(Scalar value) const {
 
 void Tensor::copy_from_host(const void* source, uint64_t size_bytes) const {
   detail::check_unrecorded("copy_from_host", detail::is_recorded(*this));
+  detail::check_present("copy_from_host", *this);
   detail::check_size("copy_from_host", *this, size_bytes);
   if (!is_contiguous()) {
     const Tensor staged = empty(shape(), dtype(), device());
@@ -109,6 +110,7 @@ void Tensor::copy_from_host(const void* source, uint64_t size_bytes) const {
 }
 
 void Tensor::copy_to_host(void* host, uint64_t size_bytes) const {
+  detail::check_present("copy_to_host", *this);
   detail::check_size("copy_to_host", *this, size_bytes);
   const NoGradGuard guard;
   const Tensor source = contiguous();

@@ -2,6 +2,7 @@
 #include "backplane/runtime/tensor.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "backplane/runtime/ops.hpp"
 #include "registry/tensors/strides.hpp"
@@ -23,7 +24,7 @@ void release(Storage* storage) noexcept {
   const bool is_last = storage->references.load(std::memory_order_acquire) == 1 ||
                        storage->references.fetch_sub(1, std::memory_order_acq_rel) == 1;
   if (!is_last) return;
-  bp_block_free(storage->block);
+  if (storage->block != nullptr) bp_block_free(storage->block);
   delete storage;
 }
 
@@ -52,8 +53,10 @@ void release(TensorImpl* impl) noexcept {
   if (impl->grad != nullptr) release(impl->grad);
   if (impl->hooks != nullptr) delete_hooks(impl->hooks);
   Storage* storage = impl->storage;
-  if (impl != &storage->first) delete impl;
+  Storage* home = impl->home;
+  if (home == nullptr) delete impl;
   release(storage);
+  if (home != nullptr && home != storage) release(home);
   if (grad_fn != nullptr) release(grad_fn);
 }
 
@@ -96,6 +99,7 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
   storage->target = &target;
   TensorImpl* impl = &storage->first;
   impl->storage = storage;
+  impl->home = storage;
   dims::copy({shape, count}, impl->shape());
   tensors::set_contiguous_strides(count, shape, impl->strides());
   impl->view = {block->ref.buffer,
@@ -137,6 +141,48 @@ Tensor make_alias(const Tensor& of) {
   return Tensor::adopt(impl);
 }
 
+Tensor make_absent(const bp_target& target, bp_dtype dtype, IntList shape) {
+  auto* storage = new Storage;
+  storage->target = &target;
+  TensorImpl* impl = &storage->first;
+  impl->storage = storage;
+  impl->home = storage;
+  const auto ndim = static_cast<uint32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), impl->shape());
+  tensors::set_contiguous_strides(ndim, impl->shape(), impl->strides());
+  impl->view = {nullptr, 0, impl->shape(), impl->strides(), ndim, dtype, nullptr, 0, 0};
+  return Tensor::adopt(impl);
+}
+
+void rebind(const Tensor& tensor, const Tensor& data) {
+  TensorImpl& impl = *tensor.impl();
+  const TensorImpl& source = *data.impl();
+  source.storage->references.fetch_add(1, std::memory_order_relaxed);
+  Storage* old = std::exchange(impl.storage, source.storage);
+  std::copy_n(source.view.shape, source.view.ndim, impl.shape());
+  std::copy_n(source.view.strides, source.view.ndim, impl.strides());
+  impl.view = source.view;
+  impl.view.shape = impl.shape();
+  impl.view.strides = impl.strides();
+  if (old != impl.home) return release(old);
+  // The reference goes on to hold the place of the tensor.
+  if (old->block != nullptr && old->references.load(std::memory_order_acquire) == 1) {
+    bp_block_free(std::exchange(old->block, nullptr));
+  }
+}
+
+bool is_only_handle(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  return impl.references.load(std::memory_order_acquire) == 1 &&
+         impl.storage->references.load(std::memory_order_acquire) == 1;
+}
+
+void check_present(const char* call, const Tensor& tensor) {
+  if (tensor.get()->buffer != nullptr || tensor.numel() == 0) return;
+  fail(std::string(call) + ": " + describe(tensor) + " has no memory at present: it is a " +
+       "parameter whose parts lie on several ranks, and is whole only while its unit computes");
+}
+
 std::string describe(const Tensor& tensor) {
   return dtype_text(tensor.dtype()) + " " + to_string(tensor.shape());
 }
@@ -163,7 +209,8 @@ uint32_t Tensor::version() const {
 }
 
 void Tensor::record_stream(const Stream& stream) const {
-  get();
+  detail::check_present("record_stream", *this);
+  if (impl_->storage->block == nullptr) return;  // It has no elements.
   check(bp_block_record_stream(impl_->storage->block, stream.get()), "block.record_stream");
 }
 

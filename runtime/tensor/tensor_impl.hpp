@@ -16,7 +16,7 @@ struct GradHooks;
 struct Storage;
 
 // A TensorImpl is reference-counted. The counts are atomic. Everything else is constant once the
-// tensor is shared, except for the gradient of a leaf.
+// tensor is shared, except for the gradient of a leaf, and for what rebind() changes.
 struct TensorImpl {
   // Tensor::get() lends `view`, so it is the first member. Its shape and strides point to
   // `extents`.
@@ -25,6 +25,7 @@ struct TensorImpl {
   bool requires_grad = false;
   uint8_t output_index = 0;  // The output of grad_fn that this tensor is.
   Storage* storage = nullptr;
+  Storage* home = nullptr;  // The Storage in which this object lies; NULL if it lies in none.
   Node* grad_fn = nullptr;  // The recorded op that made this tensor; NULL for leaves.
   // When a leaf first required a gradient. backward() reaches leaves by this number.
   uint64_t sequence = 0;
@@ -39,11 +40,12 @@ static_assert(offsetof(TensorImpl, view) == 0);
 
 // Device memory, with the number of times that it was written in place. A Storage is
 // reference-counted. The first tensor of the memory lies in the Storage, so that both take one
-// allocation. That tensor refers to the Storage, so its place exists as long as the tensor.
+// allocation. That tensor refers to the Storage, so its place exists as long as the tensor, also if
+// rebind() gave the tensor other memory.
 struct Storage {
   std::atomic<uint32_t> references{1};
   std::atomic<uint32_t> version{0};
-  bp_block* block = nullptr;
+  bp_block* block = nullptr;  // NULL if the memory was given back.
   const bp_target* target = nullptr;
   TensorImpl first;
 };
@@ -64,6 +66,21 @@ TensorImpl* make_alias(const TensorImpl& of, uint32_t ndim, int64_t element_offs
 
 // Returns a tensor of the same storage, shape and strides, unknown to the graph.
 Tensor make_alias(const Tensor& of);
+
+// Returns a tensor without memory. Ops refuse it if it has elements.
+Tensor make_absent(const bp_target& target, bp_dtype dtype, IntList shape);
+
+// Makes `tensor` see the memory, the dtype and the strides of `data`, which has its shape and its
+// device. All handles of the tensor see them, and so do graphs that saved it. The old memory is
+// given back, unless views of the tensor exist: they keep it as long as the tensor lives. No other
+// thread may use the tensor meanwhile.
+void rebind(const Tensor& tensor, const Tensor& data);
+
+// Returns whether nobody else holds the tensor or its memory.
+bool is_only_handle(const Tensor& tensor);
+
+// Throws Error if the tensor has elements and no memory.
+void check_present(const char* call, const Tensor& tensor);
 
 inline const bp_target& target_of(const Tensor& tensor) {
   if (!tensor) throw_empty();

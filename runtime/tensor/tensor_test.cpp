@@ -4,7 +4,9 @@
 
 #include <functional>
 
+#include "backplane/runtime/memory.hpp"
 #include "backplane/runtime/ops.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
 #include "runtime/test_device.hpp"
 
 namespace bp {
@@ -303,6 +305,40 @@ TEST_F(Tensors, PrintOnlyTheEdgesWhereTheyAreLarge) {
   EXPECT_EQ(
       to_string(arange(2000, BP_I64)),
       std::string("[   0,    1,    2, ..., 1997, 1998, 1999]  i64 (2000,) on ") + device.name());
+}
+
+TEST_F(Tensors, TakeOtherMemoryInPlace) {
+  const Tensor handle = x;
+  const Tensor view = x.select(0, 1);
+  const Tensor other = full({2, 3}, 7, BP_F16);
+  detail::rebind(x, other);
+  EXPECT_EQ(handle.dtype(), bp_dtype{BP_F16}) << "all handles see it";
+  EXPECT_EQ(handle.to(BP_F32).to_vector<float>(), Floats(6, 7));
+  EXPECT_EQ(view.to_vector<float>(), (Floats{3, 4, 5})) << "views keep the old memory";
+  detail::rebind(x, detail::make_absent(device.target(), BP_F32, x.shape()));
+  EXPECT_EQ(x.shape(), IntList({2, 3}));
+  EXPECT_EQ(message_of([&] { x.to_vector<float>(); }),
+            "copy_to_host: f32 (2, 3) has no memory at present: it is a parameter whose parts lie "
+            "on several ranks, and is whole only while its unit computes");
+  EXPECT_NE(message_of([&] { x + 1; }).find("has elements and no buffer"), std::string::npos);
+  EXPECT_THROW(x.as_strided({1}, {1}), Error);
+  EXPECT_THROW(x.copy_from_host("", 24), Error);
+  detail::rebind(x, full({2, 3}, 1, BP_F32));
+  EXPECT_EQ((x + 1).to_vector<float>(), Floats(6, 2));
+}
+
+TEST_F(Tensors, GiveTheirMemoryBackForOtherMemory) {
+  const auto held = [&] { return memory_statistics(device).allocated_bytes; };
+  const Tensor absent = detail::make_absent(device.target(), BP_F32, {1 << 20});
+  const uint64_t before = held();
+  Tensor large = zeros({1 << 20}, BP_F32);
+  EXPECT_EQ(held() - before, uint64_t{4} << 20);
+  detail::rebind(large, absent);
+  EXPECT_EQ(held(), before);
+  detail::rebind(large, zeros({1 << 20}, BP_F32));
+  EXPECT_EQ(held() - before, uint64_t{4} << 20);
+  large = {};
+  EXPECT_EQ(held(), before);
 }
 
 }  // namespace

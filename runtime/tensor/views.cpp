@@ -337,13 +337,15 @@ Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const
   if (detail::is_recorded(*this)) {
     detail::fail("as_strided: it has no gradient; use the other views, or detach() first");
   }
+  detail::check_present("as_strided", *this);
   if (wanted.size() != strides.size() || wanted.size() > BP_MAX_RANK) {
     detail::fail("as_strided: shape " + to_string(wanted) + " and strides " + to_string(strides) +
                  " have different lengths, or more than 8 axes");
   }
   const auto rank = static_cast<uint32_t>(wanted.size());
   const bool has_elements = detail::count_elements(wanted) > 0;
-  const bp_buffer_ref& memory = impl_->storage->block->ref;
+  const bp_block* block = impl_->storage->block;
+  const bp_buffer_ref memory = block == nullptr ? bp_buffer_ref{} : block->ref;
   const tensors::Reach reach = tensors::reach_of(rank, wanted.data(), strides.data());
   // The range is in bits from the beginning of the storage.
   const tensors::Wide bits = element_bits();
