@@ -12,6 +12,8 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
@@ -26,10 +28,7 @@ namespace {
 // Returns whether nobody else sees the tensor or its memory. Such a tensor may be written in place
 // or given away.
 bool is_unshared(const Tensor& tensor) {
-  const TensorImpl& impl = *tensor.impl();
-  return impl.references.load(std::memory_order_acquire) == 1 &&
-         impl.storage->references.load(std::memory_order_acquire) == 1 && !impl.requires_grad &&
-         tensor.is_contiguous();
+  return is_only_handle(tensor) && !tensor.impl()->requires_grad && tensor.is_contiguous();
 }
 
 void add_to(Tensor& sum, Tensor&& gradient) {
@@ -87,6 +86,23 @@ struct Capture {
   Tensor gradient;
 };
 
+using EndCalls = std::vector<std::function<void(bool)>>;
+
+// What the run of this thread calls at its end; NULL without a run.
+constinit thread_local EndCalls* end_calls = nullptr;
+
+// Makes `own` the list of this thread. Runs nest, since a function that a run calls may start one.
+class EndCallsGuard {
+ public:
+  explicit EndCallsGuard(EndCalls& own) : outer_(std::exchange(end_calls, &own)) {}
+  ~EndCallsGuard() { end_calls = outer_; }
+  EndCallsGuard(const EndCallsGuard&) = delete;
+  EndCallsGuard& operator=(const EndCallsGuard&) = delete;
+
+ private:
+  EndCalls* outer_;
+};
+
 class Engine {
  public:
   explicit Engine(const GradOptions& options)
@@ -114,6 +130,21 @@ class Engine {
   }
 
   void run() {
+    EndCalls calls;
+    try {
+      const EndCallsGuard guard(calls);
+      run_pending();
+    } catch (...) {
+      for (const auto& call : calls) call(false);
+      throw;
+    }
+    for (const auto& call : calls) call(true);
+  }
+
+  std::vector<Capture>& captures() { return captures_; }
+
+ private:
+  void run_pending() {
     while (!pending_.empty()) {
       const auto next = pending_.begin();
       if (!captures_.empty() && next->first.when < last_) break;
@@ -130,9 +161,6 @@ class Engine {
     }
   }
 
-  std::vector<Capture>& captures() { return captures_; }
-
- private:
   Key key_of(const Edge& edge) const {
     if (edge.node != nullptr) return {edge.node->sequence(), UINT64_MAX};
     const uint64_t own = edge.leaf->sequence;
@@ -243,6 +271,15 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
   engine.order_leaves(outputs);
   detail::add_roots(engine, "backward", outputs, grad_outputs);
   engine.run();
+}
+
+void after_backward(std::function<void(bool)> call) {
+  if (detail::end_calls == nullptr) {
+    detail::fail(
+        "after_backward: no backward() runs on this thread; allowed: calls from the "
+        "functions that a run calls");
+  }
+  detail::end_calls->push_back(std::move(call));
 }
 
 // ---- What a tensor knows of the graph ----------------------------------------------------------

@@ -102,5 +102,81 @@ TEST_F(GradHookTest, TakesLeavesAlone) {
             "GradHook: the tensor is not a leaf that requires a gradient; allowed: such a leaf");
 }
 
+class WithGradient : public GradHookTest {
+ protected:
+  // Returns 3 * x, with its gradient.
+  Tensor triple(const Tensor& x) {
+    const Tensor y = x.detach() * 3;
+    return with_gradient("triple", {&x, 1}, y, [this](const Tensor& gradient) {
+      calls.emplace_back("triple");
+      return std::vector<Tensor>{gradient * 3};
+    });
+  }
+};
+
+TEST_F(WithGradient, TakesTheGradientFromTheFunction) {
+  const Tensor a = leaf(2);
+  const Tensor y = triple(a);
+  EXPECT_EQ(y.detach().to_vector<float>(), (std::vector<float>{6, 6}));
+  sum(y * triple(y)).backward(Tensor(), true);
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>(2, 2 * 3 * 3 * 3 * 2)));
+  EXPECT_EQ(calls, (Calls{"triple", "triple"})) << "once for each use";
+  EXPECT_EQ(grad(sum(y), {a})[0].to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST_F(WithGradient, RecordsNothingWithoutNeed) {
+  const Tensor a = full({2}, 1, BP_F32);
+  EXPECT_FALSE(triple(a).requires_grad());
+  const NoGradGuard no_grad;
+  EXPECT_FALSE(triple(leaf(1)).requires_grad());
+}
+
+TEST_F(WithGradient, TakesSeveralInputsAndLeavesGradientsOut) {
+  const Tensor a = leaf(2), b = leaf(3), c = full({2}, 1, BP_F32);
+  const Tensor inputs[] = {a, c, b};
+  const Tensor y = with_gradient("join", inputs, a.detach() + b.detach(), [](const Tensor& g) {
+    return std::vector<Tensor>{g * 5, g * 7, Tensor()};
+  });
+  sum(y).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{5, 5}));
+  EXPECT_FALSE(b.grad());
+}
+
+TEST_F(WithGradient, NamesGradientsThatDoNotFit) {
+  const Tensor a = leaf(2);
+  const auto returns = [&](std::vector<Tensor> gradients) {
+    const Tensor y = with_gradient("mine", {&a, 1}, a.detach().clone(),
+                                   [gradients](const Tensor&) { return gradients; });
+    return message_of([&] { sum(y).backward(); });
+  };
+  EXPECT_EQ(returns({}), "mine: its function returned 0 gradients; allowed: 1, one for each input");
+  EXPECT_EQ(returns({zeros({3}, BP_F32)}),
+            "mine: gradient 0 is f32 (3,); allowed: f32 (2,), as the input");
+  EXPECT_EQ(
+      message_of([&] {
+        with_gradient("mine", {&a, 1}, a * 2, [](const Tensor&) { return std::vector<Tensor>(1); });
+      }),
+      "mine: the output is part of a graph; allowed: one that was computed under a "
+      "bp::NoGradGuard, or detach()");
+}
+
+TEST_F(WithGradient, CallsAtTheEndOfTheRun) {
+  const Tensor a = leaf(2);
+  const GradHook hook(a, [&](const Tensor&) {
+    after_backward([&](bool is_complete) { calls.emplace_back(is_complete ? "end" : "broken"); });
+    calls.emplace_back("hook");
+  });
+  const Tensor earlier = a * 2;  // Its node runs behind the hook of no leaf.
+  sum(triple(earlier) + triple(a)).backward();
+  EXPECT_EQ(calls, (Calls{"triple", "triple", "hook", "end"}));
+  calls.clear();
+  const GradHook thrower(a, [](const Tensor&) { throw Error(BP_ABORTED, "stop"); });
+  EXPECT_EQ(message_of([&] { sum(a * 2).backward(); }), "stop");
+  EXPECT_EQ(calls, (Calls{"hook", "broken"}));
+  EXPECT_EQ(message_of([&] { after_backward([](bool) {}); }),
+            "after_backward: no backward() runs on this thread; allowed: calls from the functions "
+            "that a run calls");
+}
+
 }  // namespace
 }  // namespace bp

@@ -72,6 +72,30 @@ std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inp
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const GradOptions& options = {});
 
+// Maps the gradient of a result to the gradients of its inputs, in their order. An empty tensor
+// stands for no gradient.
+using GradFunction = std::function<std::vector<Tensor>(const Tensor& gradient)>;
+
+// Records `output` as the result of an op on `inputs`, whose gradients come from `backward`. Use it
+// for what no op of the runtime computes. `name` is a literal, for messages.
+//
+//   Tensor y;
+//   { const NoGradGuard guard; y = my_exp(x); }
+//   return with_gradient("my_exp", {&x, 1}, y, [y](const Tensor& g) { return std::vector{g * y};
+//   });
+//
+// The result shares the memory of `output`, which is computed with recording off. If recording is
+// off, or if no input requires a gradient, with_gradient() returns `output` itself. `backward` runs
+// once in each run that reaches the result, on the thread of the run. What it throws ends the run.
+// What it captured lives as long as the graph.
+Tensor with_gradient(const char* name, std::span<const Tensor> inputs, const Tensor& output,
+                     GradFunction backward);
+
+// Calls `call` once, when the run of backward() or grad() that is under way on this thread ends.
+// `is_complete` is false if an exception ends the run; the call must not throw then. The functions
+// that a run calls, such as GradFunction and GradHook, use it. Without a run it throws Error.
+void after_backward(std::function<void(bool is_complete)> call);
+
 // Calls a function after each backward() that reached a leaf, once all gradients that this run has
 // for the leaf are in its grad(). The call comes as soon as nothing that is left to run uses the
 // leaf, so work on the gradient can run beside the rest of the run. It comes on the thread and the
