@@ -112,7 +112,7 @@ Sequential::Sequential(std::vector<std::shared_ptr<Module>> layers) : layers_(st
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  for (const std::shared_ptr<Module>& layer : layers_) y = layer->forward(y);
+  for (const std::shared_ptr<Module>& layer : layers_) y = (*layer)(y);
   return y;
 }
 

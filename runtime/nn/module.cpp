@@ -2,6 +2,7 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/nn.hpp"
+#include "runtime/nn/state.hpp"
 
 namespace bp::nn {
 
@@ -48,6 +49,57 @@ std::vector<Tensor> Module::parameters() const {
   return tensors;
 }
 
+std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::named_modules() const {
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
+  for (const auto& [name, module] : modules_) {
+    all.emplace_back(name, module);
+    for (const auto& [inner, layer] : module->named_modules()) {
+      all.emplace_back(std::string(name).append(".").append(inner), layer);
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> Module::hook_names() const {
+  std::vector<std::string> names;
+  for (const Hook& hook : hooks_) names.push_back(hook.name);
+  return names;
+}
+
+Tensor Module::call_hooked(const Tensor& x) {
+  const std::vector<Hook> hooks = hooks_;  // A copy, since a call may run the module again.
+  Tensor y = x;
+  for (const Hook& hook : hooks) {
+    if (hook.before) y = hook.before(y);
+  }
+  y = forward(y);
+  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook) {
+    if (hook->after) y = hook->after(y);
+  }
+  return y;
+}
+
+ForwardHook::ForwardHook(std::shared_ptr<Module> module, std::string name, Call before, Call after)
+    : module_(std::move(module)) {
+  if (module_ == nullptr) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "ForwardHook: the module of the hook '" + name + "' is a null pointer");
+  }
+  id_ = module_->hooks_.empty() ? 1 : module_->hooks_.back().id + 1;
+  module_->hooks_.push_back({id_, std::move(name), std::move(before), std::move(after)});
+}
+
+ForwardHook::~ForwardHook() {
+  if (module_ == nullptr) return;
+  std::erase_if(module_->hooks_, [&](const auto& hook) { return hook.id == id_; });
+}
+
+ForwardHook& ForwardHook::operator=(ForwardHook&& other) noexcept {
+  std::swap(module_, other.module_);
+  std::swap(id_, other.id_);
+  return *this;
+}
+
 int64_t Module::parameter_count() const {
   int64_t count = 0;
   for (const Tensor& tensor : parameters()) count += tensor.numel();
@@ -65,32 +117,39 @@ TensorMap Module::state_dict() const {
   return state;
 }
 
-void Module::load_state_dict(const TensorMap& state) {
-  const auto parameters = named_parameters();
+void check_state(const std::vector<Expected>& parameters, const TensorMap& state) {
   std::string problems;
-  for (const auto& [name, tensor] : parameters) {
+  for (const auto& [name, shape, dtype] : parameters) {
     const auto found = state.find(name);
     if (found == state.end()) {
       problems += "\n  '" + name + "' is missing";
-    } else if (!(found->second.shape() == tensor.shape())) {
+    } else if (!(found->second.shape() == IntList(shape))) {
       problems += "\n  '" + name + "' is " + to_string(found->second.shape()) + "; the model has " +
-                  to_string(tensor.shape());
-    } else if (found->second.dtype() != tensor.dtype()) {
+                  to_string(shape);
+    } else if (found->second.dtype() != dtype) {
       problems += "\n  '" + name + "' is " + dtype_text(found->second.dtype()) +
-                  "; the model has " + dtype_text(tensor.dtype());
+                  "; the model has " + dtype_text(dtype);
     }
   }
   for (const auto& [name, tensor] : state) {
-    const auto is_it = [&known = name](const auto& parameter) { return parameter.first == known; };
+    const auto is_it = [&known = name](const auto& expected) { return expected.name == known; };
     if (std::ranges::none_of(parameters, is_it)) {
       problems += "\n  '" + name + "' is not a parameter of the model";
     }
   }
-  if (!problems.empty()) {
-    throw Error(
-        BP_INVALID_ARGUMENT,
-        "load_state_dict: the state does not fit the model, so nothing was loaded:" + problems);
+  if (problems.empty()) return;
+  throw Error(
+      BP_INVALID_ARGUMENT,
+      "load_state_dict: the state does not fit the model, so nothing was loaded:" + problems);
+}
+
+void Module::load_state_dict(const TensorMap& state) {
+  const auto parameters = named_parameters();
+  std::vector<Expected> expected;
+  for (const auto& [name, tensor] : parameters) {
+    expected.push_back({name, tensor.shape().to_vector(), tensor.dtype()});
   }
+  check_state(expected, state);
   const NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters) {
     tensor.detach().copy_from(state.at(name).to(tensor.device()));

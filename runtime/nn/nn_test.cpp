@@ -292,5 +292,42 @@ TEST_F(Layers, WithoutABiasHaveNone) {
   EXPECT_EQ(layer(zeros({4, 3}, BP_F32)).detach().to_vector<float>(), Floats(8, 0));
 }
 
+TEST_F(Layers, RunTheirHooksAroundForward) {
+  std::vector<std::string> calls;
+  const auto note = [&](const std::string& text, double add) {
+    return [&calls, text, add](const Tensor& x) {
+      calls.push_back(text);
+      return add == 0 ? x : x + add;
+    };
+  };
+  const auto layer = std::make_shared<Relu>();
+  Sequential model({layer});
+  const Tensor x = full({1}, -1, BP_F32);
+  {
+    const ForwardHook outer(layer, "outer", note("outer before", 3), note("outer after", 10));
+    ForwardHook inner(layer, "inner", note("inner before", 0), {});
+    EXPECT_EQ(layer->hook_names(), (std::vector<std::string>{"outer", "inner"}));
+    EXPECT_EQ(model(x).item<float>(), 12);
+    EXPECT_EQ(calls, (std::vector<std::string>{"outer before", "inner before", "outer after"}));
+    const ForwardHook moved = std::move(inner);
+    EXPECT_EQ(model(x).item<float>(), 12);
+    EXPECT_EQ(calls.size(), 6u);
+    EXPECT_EQ(layer->forward(x).item<float>(), 0) << "forward() itself runs no hooks";
+  }
+  EXPECT_TRUE(layer->hook_names().empty());
+  EXPECT_EQ(model(x).item<float>(), 0);
+  EXPECT_THROW(ForwardHook(nullptr, "none", {}, {}), Error);
+}
+
+TEST_F(Layers, AreFoundByName) {
+  const auto inner = std::make_shared<Linear>(2, 2);
+  const Sequential model({std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>{inner}),
+                          std::make_shared<Relu>()});
+  std::vector<std::string> names;
+  for (const auto& [name, layer] : model.named_modules()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"0", "0.0", "1"}));
+  EXPECT_EQ(model.named_modules()[1].second, inner);
+}
+
 }  // namespace
 }  // namespace bp::nn

@@ -10,6 +10,8 @@
 // the distribution that the comment of each layer names. Modules are not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,8 +31,9 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
+  // Callers use operator(), which runs the hooks of the module around forward().
   virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x) { return hooks_.empty() ? forward(x) : call_hooked(x); }
 
   // Returns ("layer.weight", tensor) for every parameter of this module and its layers, in the
   // order in which they were added.
@@ -38,6 +41,13 @@ class Module {
   // Returns each parameter once, also if several layers share it.
   std::vector<Tensor> parameters() const;
   int64_t parameter_count() const;  // The number of elements of all parameters.
+
+  // Returns ("layer", module) for every layer of this module and of its layers, in the order in
+  // which they were added.
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> named_modules() const;
+
+  // Returns the names of the ForwardHooks of this module, in the order of their calls.
+  std::vector<std::string> hook_names() const;
 
   // Sets whether layers such as Dropout behave as in training, which is the default.
   void train(bool is_training = true);
@@ -55,13 +65,42 @@ class Module {
   void add_module(std::string name, std::shared_ptr<Module> module);
 
  private:
+  friend class ForwardHook;
+  struct Hook {
+    uint64_t id;
+    std::string name;
+    std::function<Tensor(const Tensor&)> before, after;
+  };
+
+  Tensor call_hooked(const Tensor& x);
   void check_name(const std::string& name) const;
   void collect(const std::string& prefix,
                std::vector<std::pair<std::string, Tensor>>& parameters) const;
 
   std::vector<std::pair<std::string, Tensor>> parameters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> modules_;
+  std::vector<Hook> hooks_;
   bool is_training_ = true;
+};
+
+// Calls a function before and a function after each call of a module by its operator(). What
+// `before` returns replaces the input, and what `after` returns replaces the result. Hooks of one
+// module nest: the first that was made is called first before forward(), and last after it. If
+// forward() throws, no `after` is called.
+//
+// A ForwardHook shares the module, and ends when it is destroyed. The module must not run while a
+// hook is made or destroyed.
+class ForwardHook {
+ public:
+  using Call = std::function<Tensor(const Tensor&)>;  // An empty one leaves the tensor as it is.
+  ForwardHook(std::shared_ptr<Module> module, std::string name, Call before, Call after);
+  ~ForwardHook();
+  ForwardHook(ForwardHook&& other) noexcept = default;
+  ForwardHook& operator=(ForwardHook&& other) noexcept;
+
+ private:
+  std::shared_ptr<Module> module_;  // Empty after a move.
+  uint64_t id_;
 };
 
 // y = activation(x W^T + b) for x of shape (..., in_features). The weight (out_features,
