@@ -1,5 +1,7 @@
 #include "runtime/distributed/buckets.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 
 namespace bp::distributed {
@@ -37,6 +39,16 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const Tensor> paramete
   }
   for (auto& [place, members] : rest) buckets.push_back(std::move(members));
   return buckets;
+}
+
+int64_t alignment_bytes(Device device) {
+  uint64_t most = 256;
+  const bp_device_properties& properties = *device.target().properties;
+  const auto* heap = reinterpret_cast<const std::byte*>(properties.heaps);
+  for (uint64_t i = 0; i < properties.heap_count; ++i, heap += properties.heap_stride_bytes) {
+    most = std::max(most, reinterpret_cast<const bp_heap*>(heap)->tensor_offset_alignment_bytes);
+  }
+  return static_cast<int64_t>(most);
 }
 
 }  // namespace bp::distributed

@@ -17,4 +17,8 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const Tensor> paramete
                                                 std::span<const size_t> order, uint64_t first_bytes,
                                                 uint64_t bucket_bytes);
 
+// Returns the alignment that a tensor in a bucket needs, so that kernels take it as they take a
+// tensor with memory of its own.
+int64_t alignment_bytes(Device device);
+
 }  // namespace bp::distributed

@@ -7,7 +7,6 @@
 #include "runtime/distributed/reducer.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
 
 #include "backplane/runtime/ops.hpp"
@@ -20,17 +19,6 @@ namespace {
 
 bool is_same_place(const Tensor& a, const Tensor& b) {
   return a.impl()->storage == b.impl()->storage && a.get()->byte_offset == b.get()->byte_offset;
-}
-
-// Kernels take a gradient in a bucket as they take one with memory of its own.
-int64_t alignment_bytes(Device device) {
-  uint64_t most = 256;
-  const bp_device_properties& properties = *device.target().properties;
-  const auto* heap = reinterpret_cast<const std::byte*>(properties.heaps);
-  for (uint64_t i = 0; i < properties.heap_count; ++i, heap += properties.heap_stride_bytes) {
-    most = std::max(most, reinterpret_cast<const bp_heap*>(heap)->tensor_offset_alignment_bytes);
-  }
-  return static_cast<int64_t>(most);
 }
 
 // Returns the elements that a gradient takes in its bucket.

@@ -2,18 +2,16 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/distributed/ddp.hpp"
+#include "runtime/distributed/agreement.hpp"
 
 namespace bp::distributed {
 
 class Reducer {
  public:
-  using Named = std::vector<std::pair<std::string, Tensor>>;
-
   // All ranks give equal parameters. `tracks_unused` is true if any rank has unused parameters.
   Reducer(const Named& parameters, const ProcessGroup& group, const DdpOptions& options,
           bool tracks_unused);
