@@ -213,8 +213,10 @@ void check_norm(const char* call, double most) {
               std::string(call) + ": most is " + short_text(most) + "; allowed: above 0");
 }
 
-// Returns the sum of the squares of all gradients, or an empty tensor if there are none.
-Tensor squared_norm(const std::vector<Tensor>& parameters) {
+}  // namespace
+
+Tensor squared_grad_norm(const std::vector<Tensor>& parameters) {
+  const NoGradGuard no_grad;
   Tensor total;
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
@@ -228,12 +230,10 @@ Tensor squared_norm(const std::vector<Tensor>& parameters) {
   return total;
 }
 
-}  // namespace
-
 double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
   check_norm("clip_grad_norm", most);
   const NoGradGuard no_grad;
-  const Tensor total = squared_norm(parameters);
+  const Tensor total = squared_grad_norm(parameters);
   const double norm = total ? std::sqrt(total.item<double>()) : 0;
   if (norm <= most) return norm;
   for (const Tensor& parameter : parameters) {
@@ -243,12 +243,11 @@ double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
   return norm;
 }
 
-Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double most) {
-  check_norm("clip_grad_norm_on_device", most);
+Tensor scale_grads_to_norm(const std::vector<Tensor>& parameters, const Tensor& squares,
+                           double most) {
+  check_norm("scale_grads_to_norm", most);
   const NoGradGuard no_grad;
-  const Tensor total = squared_norm(parameters);
-  if (!total) return {};
-  const Tensor norm = sqrt(total);
+  const Tensor norm = sqrt(squares);
   // A norm of 0 gives an infinite quotient, which the minimum replaces.
   const Tensor factor = minimum(Scalar(most) / norm, 1.0);
   for (const Tensor& parameter : parameters) {
@@ -261,6 +260,12 @@ Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double mo
     }
   }
   return norm;
+}
+
+Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double most) {
+  check_norm("clip_grad_norm_on_device", most);
+  const Tensor squares = squared_grad_norm(parameters);
+  return squares ? scale_grads_to_norm(parameters, squares, most) : Tensor();
 }
 
 }  // namespace bp

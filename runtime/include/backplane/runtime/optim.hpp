@@ -110,4 +110,11 @@ double clip_grad_norm(const std::vector<Tensor>& parameters, double most);
 // norm and the factor are rounded to its dtype: f64 if a gradient is f64, else f32.
 Tensor clip_grad_norm_on_device(const std::vector<Tensor>& parameters, double most);
 
+// The two parts of clip_grad_norm_on_device(), for gradients of which other ranks have a part.
+// squared_grad_norm() returns the sum of the squares of all gradients, as a tensor without axes, or
+// an empty one. scale_grads_to_norm() takes such a sum, and returns the norm before the scaling.
+Tensor squared_grad_norm(const std::vector<Tensor>& parameters);
+Tensor scale_grads_to_norm(const std::vector<Tensor>& parameters, const Tensor& squares,
+                           double most);
+
 }  // namespace bp
