@@ -6,6 +6,7 @@
 #include "backplane/runtime/data.hpp"
 #include "backplane/runtime/device.hpp"
 #include "backplane/runtime/distributed/ddp.hpp"
+#include "backplane/runtime/distributed/fsdp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/distributed/process_group.hpp"
 #include "backplane/runtime/distributed/store.hpp"
