@@ -3,16 +3,17 @@
 //   bp-launch -n 4 11_train_gpt_distributed --steps 200
 //   mpirun -n 4 -x MASTER_ADDR=node0 11_train_gpt_distributed --device 'cuda:{}'
 //
-// Each rank has the whole model and its part of each batch. Gradients are averaged over the ranks
-// while backward() runs, so the losses are those of 04_train_gpt, but for the order of sums. Rank 0
-// writes the log and the checkpoints. A run that continues may have another number of ranks.
+// Each rank has its part of each batch, and the whole model (--strategy ddp) or a part of it
+// (fsdp). Gradients are averaged over the ranks while backward() runs. Or ranks have parts of each
+// layer (tp), or both (2d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
+// writes the log and the checkpoints. A run that continues may have another number of ranks, and
+// another strategy.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 
-#include "backplane/runtime/distributed/ddp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/runtime.hpp"
 #include "output.hpp"
@@ -20,6 +21,7 @@
 #include "train_gpt/model.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/steps.hpp"
+#include "train_gpt/strategy.hpp"
 #include "train_gpt/text.hpp"
 
 namespace {
@@ -32,13 +34,20 @@ constexpr const char* kHelp = R"(
   In --device, {} stands for the number of the rank on its machine, as in cuda:{}.
 
   --strategy NAME      ddp: each rank has the whole model and a part of each batch (default: ddp)
+                       fsdp: each rank has a part of the model as well
+                       tp: each rank has a part of each layer, and the whole batch
+                       2d: fsdp over groups of ranks, each of which is tp
+  --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
+                       3: parameters as well (default: 3)
+  --tensor-ranks N     the ranks in a group of 2d (default: 2)
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
 )";
 
 struct Choices {
-  std::string strategy = "ddp", group, transport;
+  StrategyChoice strategy;
+  std::string group, transport;
 };
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
@@ -63,27 +72,31 @@ std::shared_ptr<bd::Store> make_store(const bd::Launch& launch) {
                                         launch.world_size);
 }
 
-// Returns the windows of a batch that belong to a rank.
-Tokens part_of(const Tokens& batch, const bd::Launch& launch) {
-  const auto part = static_cast<std::ptrdiff_t>(batch.inputs.size() / launch.world_size);
+// Returns part `rank` of `size` of the windows of a batch.
+Tokens part_of(const Tokens& batch, uint32_t rank, uint32_t size) {
+  const auto part = static_cast<std::ptrdiff_t>(batch.inputs.size() / size);
   const auto of = [&](const std::vector<int64_t>& all) {
-    const auto first = all.begin() + part * static_cast<std::ptrdiff_t>(launch.rank);
+    const auto first = all.begin() + part * static_cast<std::ptrdiff_t>(rank);
     return std::vector<int64_t>(first, first + part);
   };
   return {of(batch.inputs), of(batch.targets)};
 }
 
+double loss_of_validation(Strategy& strategy, const Text& text, const Options& options) {
+  const auto loss = [&](const Windows& windows) { return strategy.loss(windows); };
+  return validate(strategy.model(), loss, text, options);
+}
+
 class Training {
  public:
   Training(const Options& options, const Text& text, const bd::Launch& launch,
-           const bd::ProcessGroup& group, const std::shared_ptr<Gpt>& model, bp::AdamW& optimizer)
+           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer)
       : o_(options),
         text_(text),
         launch_(launch),
         group_(group),
-        model_(model),
-        optimizer_(optimizer),
-        ddp_(model, group) {}
+        strategy_(strategy),
+        optimizer_(optimizer) {}
 
   void run(int64_t done) {
     const bp::CosineSchedule schedule{
@@ -96,12 +109,16 @@ class Training {
     std::string note;
     for (int64_t step = done + 1; step <= o_.stop; ++step) {
       const double lr = schedule.lr(step), loss = take(step, lr);
-      if (!is_first) continue;
-      log.add(step, {loss, lr});
-      note = note_of(step, loss, static_cast<double>(step - done) / seconds_since(start));
-      bar->step(note);
+      if (step % o_.eval_every == 0 || step == o_.stop) note_validation();
+      if (is_first) {
+        log.add(step, {loss, lr});
+        note = note_of(loss, static_cast<double>(step - done) / seconds_since(start));
+        bar->step(note);
+      }
       const bool is_due = step % o_.save_every == 0 || step == o_.stop;
-      if (is_due && !o_.checkpoint.empty()) save(o_, text_, *model_, optimizer_, step);
+      if (!is_due || o_.checkpoint.empty()) continue;
+      const Checkpoint whole = strategy_.checkpoint(optimizer_, step);
+      if (is_first) save(o_, text_, whole);
     }
     if (is_first) bar->finish(note);
   }
@@ -113,14 +130,14 @@ class Training {
 
   // Takes a step, and returns the mean loss of all ranks.
   double take(int64_t step, double lr) {
-    const auto number = static_cast<uint64_t>(step) * launch_.world_size + launch_.rank;
+    const auto number = static_cast<uint64_t>(step) * strategy_.data_size() + strategy_.data_rank();
     group_.device().generator().set_seed(hashed(static_cast<uint64_t>(o_.seed) + 2, number));
     optimizer_.zero_grad();
-    const Tokens tokens = part_of(training_batch(text_, o_, step), launch_);
-    const Windows windows = to_device(tokens, o_.context);
-    const bp::Tensor loss = bp::cross_entropy(ddp_(windows.inputs).flatten(0, 1), windows.targets);
+    const Tokens tokens =
+        part_of(training_batch(text_, o_, step), strategy_.data_rank(), strategy_.data_size());
+    const bp::Tensor loss = strategy_.loss(to_device(tokens, o_.context));
     loss.backward();
-    if (o_.clip > 0) bp::clip_grad_norm_on_device(model_->parameters(), o_.clip);
+    if (o_.clip > 0) strategy_.clip(o_.clip);
     optimizer_.set_lr(lr);
     optimizer_.step();
     const bp::Tensor mean = loss.detach().clone();
@@ -128,12 +145,16 @@ class Training {
     return mean.item<double>();
   }
 
-  std::string note_of(int64_t step, double loss, double rate) {
+  void note_validation() {
+    if (launch_.rank != 0 && !strategy_.runs_together()) return;
+    char text[128];
+    std::snprintf(text, sizeof(text), ", validation %.4f",
+                  loss_of_validation(strategy_, text_, o_));
+    validated_ = text;
+  }
+
+  std::string note_of(double loss, double rate) const {
     char line[128];
-    if (step % o_.eval_every == 0 || step == o_.stop) {
-      std::snprintf(line, sizeof(line), ", validation %.4f", validate(*model_, text_, o_));
-      validated_ = line;
-    }
     std::snprintf(line, sizeof(line), "loss %.4f%s, %.0f tokens/s", loss, validated_.c_str(),
                   rate * static_cast<double>(o_.batch * o_.context));
     return line;
@@ -143,22 +164,14 @@ class Training {
   const Text& text_;
   const bd::Launch& launch_;
   const bd::ProcessGroup& group_;
-  const std::shared_ptr<Gpt> model_;
+  Strategy& strategy_;
   bp::AdamW& optimizer_;
-  bd::DistributedDataParallel ddp_;
   std::string validated_;
 };
 
 int run(const Options& options, const Choices& choices) {
-  if (choices.strategy != "ddp") {
-    fail("--strategy is '" + choices.strategy + "'; allowed: ddp");
-  }
   refuse_what_is_lacking(options);
   const bd::Launch launch = bd::read_launch(std::getenv);
-  if (options.batch % launch.world_size != 0) {
-    fail("--batch is " + std::to_string(options.batch) + ", for " +
-         std::to_string(launch.world_size) + " ranks; allowed: a multiple of their number");
-  }
   const bp::Device device(with_rank(options.device, launch.local_rank));
   const bp::DeviceGuard guard(device);
   bp::manual_seed(static_cast<uint64_t>(options.seed));
@@ -166,21 +179,34 @@ int run(const Options& options, const Choices& choices) {
   const std::shared_ptr<bd::Store> store = make_store(launch);
   const bd::ProcessGroup group(device, launch.rank, launch.world_size, store,
                                {.table_name = choices.group, .transport = choices.transport});
-  const auto model = std::make_shared<Gpt>(static_cast<int64_t>(text.vocabulary.size()), options);
-  bp::AdamW optimizer(model->parameters(),
+  const std::unique_ptr<Strategy> strategy =
+      make_strategy(choices.strategy, static_cast<int64_t>(text.vocabulary.size()), options, group);
+  if (options.batch % strategy->data_size() != 0) {
+    fail("--batch is " + std::to_string(options.batch) + ", for " +
+         std::to_string(strategy->data_size()) + " ranks; allowed: a multiple of their number");
+  }
+  bp::AdamW optimizer(strategy->parameters(),
                       {.lr = options.lr, .weight_decay = options.weight_decay});
-  const int64_t done = options.resume ? resume(options, text, *model, optimizer) : 0;
+  int64_t done = 0;
+  if (options.resume) {
+    const Checkpoint checkpoint = load(options, text);
+    strategy->load(checkpoint, optimizer);
+    done = checkpoint.step;
+  }
   if (launch.rank == 0) {
-    std::printf("%u ranks of %s, joined by %s: %lld parameters, seed %lld\n", launch.world_size,
-                device.name(), group.table_name(), static_cast<long long>(model->parameter_count()),
+    std::printf("%u ranks of %s, joined by %s: %s, with layers of %lld parameters, seed %lld\n",
+                launch.world_size, device.name(), group.table_name(), choices.strategy.name.c_str(),
+                static_cast<long long>(strategy->model().parameter_count()),
                 static_cast<long long>(options.seed));
     if (done > 0) std::printf("continues behind step %lld\n", static_cast<long long>(done));
   }
-  Training training(options, text, launch, group, model, optimizer);
-  training.run(done);
-  if (launch.rank == 0) {
-    std::printf("validation loss %.4f after %lld steps\n", validate(*model, text, options),
-                static_cast<long long>(std::max(done, options.stop)));
+  Training(options, text, launch, group, *strategy, optimizer).run(done);
+  if (launch.rank == 0 || strategy->runs_together()) {
+    const double loss = loss_of_validation(*strategy, text, options);
+    if (launch.rank == 0) {
+      std::printf("validation loss %.4f after %lld steps\n", loss,
+                  static_cast<long long>(std::max(done, options.stop)));
+    }
   }
   group.barrier();
   return 0;
@@ -194,7 +220,9 @@ int main(int argc, char** argv) {
     const Options options = parse(argc, argv,
                                   {.program = "11_train_gpt_distributed",
                                    .help = kHelp,
-                                   .texts = {{"--strategy", &choices.strategy},
+                                   .texts = {{"--strategy", &choices.strategy.name},
+                                             {"--shard-stage", &choices.strategy.shard_stage},
+                                             {"--tensor-ranks", &choices.strategy.tensor_ranks},
                                              {"--group", &choices.group},
                                              {"--transport", &choices.transport}}});
     const int code = run(options, choices);

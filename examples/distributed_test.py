@@ -86,14 +86,43 @@ def main():
         text = ranks(2, *saved, "--resume")
         assert "continues behind step 11" in text, text
         expect_same(losses(log), curve, "4 ranks, then 2")
+        for count, stage in ((2, 1), (2, 2), (2, 3), (4, 3)):
+            log = scratch / f"fsdp{count}{stage}.csv"
+            ranks(count, "--strategy", "fsdp", "--shard-stage", str(stage), "--log", str(log))
+            expect_same(losses(log), curve, f"fsdp, {count} ranks, stage {stage}")
+        for name, count, more in (("tp", 2, ()), ("2d", 4, ()), ("2d", 4, ("--shard-stage", "1"))):
+            log = scratch / f"{name}{count}{len(more)}.csv"
+            ranks(count, "--strategy", name, *more, "--log", str(log))
+            expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
+        part, log = scratch / "sharded.safetensors", scratch / "sharded.csv"
+        saved = ("--checkpoint", str(part), "--log", str(log))
+        ranks(4, *saved, "--stop", "7", "--strategy", "fsdp")
+        ranks(2, *saved, "--stop", "14", "--strategy", "fsdp", "--shard-stage", "2", "--resume")
+        ranks(2, *saved, "--stop", "21", "--resume")
+        ranks(4, *saved, "--stop", "25", "--strategy", "2d", "--resume")
+        ranks(2, *saved, "--stop", "27", "--strategy", "tp", "--resume")
+        text = ranks(2, *saved, "--strategy", "fsdp", "--resume")
+        assert "continues behind step 27" in text, text
+        expect_same(losses(log), curve, "fsdp with 4 and 2 ranks, ddp, 2d, tp, fsdp")
+        clipped, log = scratch / "clipped.csv", scratch / "clipped2.csv"
+        run(ALONE, *TINY, "--sample", "0", "--clip", "0.5", "--log", str(clipped))
+        for name, count in (("fsdp", 2), ("2d", 4)):
+            ranks(count, "--clip", "0.5", "--strategy", name, "--log", str(log))
+            expect_same(losses(log), losses(clipped), f"{name}, clipped")
         killed, log = scratch / "killed.safetensors", scratch / "killed.csv"
         kill_one_rank(killed, log)
         ranks(2, "--checkpoint", str(killed), "--log", str(log), "--resume")
         expect_same(losses(log), curve, "after a rank was killed")
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
-    text = ranks(2, "--strategy", "fsdp", expect=1)
-    assert "--strategy is 'fsdp'; allowed: ddp" in text, text
+    text = ranks(2, "--strategy", "none", expect=1)
+    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d" in text, text
+    text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
+    assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
+    text = ranks(2, "--shard-stage", "2", expect=1)
+    assert "--shard-stage is for --strategy fsdp and 2d" in text, text
+    text = ranks(4, "--strategy", "2d", "--tensor-ranks", "3", expect=1)
+    assert "--tensor-ranks is '3', for 4 ranks; allowed: divisors of their number" in text, text
     text = ranks(2, "--capture", expect=1)
     assert "--capture and --explain are those of 04_train_gpt" in text, text
     text = ranks(2, "--sample", "9", expect=1)

@@ -21,17 +21,16 @@ bp::Metadata description(const Options& o, const Text& text) {
 
 }  // namespace
 
-void save(const Options& o, const Text& text, const Gpt& model, const bp::AdamW& optimizer,
-          int64_t step) {
+void save(const Options& o, const Text& text, const Checkpoint& checkpoint) {
   bp::TensorMap all;
-  for (const auto& [name, tensor] : model.state_dict()) all["model." + name] = tensor;
-  for (const auto& [name, tensor] : optimizer.state_dict()) all["optimizer." + name] = tensor;
+  for (const auto& [name, tensor] : checkpoint.weights) all["model." + name] = tensor;
+  for (const auto& [name, tensor] : checkpoint.state) all["optimizer." + name] = tensor;
   bp::Metadata metadata = description(o, text);
-  metadata["step"] = std::to_string(step);
+  metadata["step"] = std::to_string(checkpoint.step);
   bp::save_safetensors(o.checkpoint, all, metadata);
 }
 
-int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer) {
+Checkpoint load(const Options& o, const Text& text) {
   const bp::LoadedTensors loaded = bp::load_safetensors(o.checkpoint);
   for (const auto& [name, value] : description(o, text)) {
     const auto found = loaded.metadata.find(name);
@@ -42,12 +41,24 @@ int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimi
             << "'; allowed: the same run";
     throw std::runtime_error(message.str());
   }
-  bp::TensorMap weights, state;
+  Checkpoint checkpoint;
   for (const auto& [name, tensor] : loaded.tensors) {
     const size_t dot = name.find('.');
-    (name.starts_with("model.") ? weights : state)[name.substr(dot + 1)] = tensor;
+    const bool is_weight = name.starts_with("model.");
+    (is_weight ? checkpoint.weights : checkpoint.state)[name.substr(dot + 1)] = tensor;
   }
-  model.load_state_dict(weights);
-  optimizer.load_state_dict(state);
-  return std::stoll(loaded.metadata.at("step"));
+  checkpoint.step = std::stoll(loaded.metadata.at("step"));
+  return checkpoint;
+}
+
+void save(const Options& o, const Text& text, const Gpt& model, const bp::AdamW& optimizer,
+          int64_t step) {
+  save(o, text, {model.state_dict(), optimizer.state_dict(), step});
+}
+
+int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer) {
+  const Checkpoint checkpoint = load(o, text);
+  model.load_state_dict(checkpoint.weights);
+  optimizer.load_state_dict(checkpoint.state);
+  return checkpoint.step;
 }

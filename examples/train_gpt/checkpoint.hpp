@@ -6,10 +6,20 @@
 #include "train_gpt/options.hpp"
 #include "train_gpt/text.hpp"
 
+// What a checkpoint holds of a model and its optimizer: whole tensors, however many ranks train it.
+struct Checkpoint {
+  bp::TensorMap weights, state;
+  int64_t step = 0;  // The number of steps that were done.
+};
+
 // Writes options.checkpoint.
+void save(const Options& options, const Text& text, const Checkpoint& checkpoint);
+
+// Reads options.checkpoint. Throws if it is that of another run.
+Checkpoint load(const Options& options, const Text& text);
+
+// Do the same for a model and an optimizer on one device. resume() returns the number of steps that
+// were done.
 void save(const Options& options, const Text& text, const Gpt& model, const bp::AdamW& optimizer,
           int64_t step);
-
-// Loads the checkpoint, and returns the number of steps that were done. Throws if the checkpoint is
-// that of another run.
 int64_t resume(const Options& options, const Text& text, Gpt& model, bp::AdamW& optimizer);

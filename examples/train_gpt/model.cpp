@@ -27,6 +27,12 @@ bp::Tensor Gpt::forward(const bp::Tensor& tokens) {
 }
 
 double validate(Gpt& model, const Text& text, const Options& o) {
+  return validate(
+      model, [&](const Windows& windows) { return loss_of(model, windows); }, text, o);
+}
+
+double validate(bp::nn::Module& model, const std::function<bp::Tensor(const Windows&)>& loss,
+                const Text& text, const Options& o) {
   const bp::NoGradGuard no_grad;
   model.train(false);
   const int64_t count = o.eval_batches * o.batch;
@@ -37,7 +43,7 @@ double validate(Gpt& model, const Text& text, const Options& o) {
     for (int64_t row = 0; row < o.batch; ++row)
       starts.push_back((i * o.batch + row) * room / count);
     const Tokens tokens = cut(text.validation, starts, o.context);
-    total += loss_of(model, to_device(tokens, o.context)).item<double>();
+    total += loss(to_device(tokens, o.context)).item<double>();
   }
   model.train();
   return total / static_cast<double>(o.eval_batches);

@@ -1,6 +1,7 @@
 // The model that the programs train: a character-level transformer.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,11 @@ class Gpt : public bp::nn::Module {
   // Maps tokens (batch, length) to logits (batch, length, vocabulary) of the next token.
   bp::Tensor forward(const bp::Tensor& tokens) override;
 
+  // Returns the transformer blocks, from the first to the last.
+  std::vector<std::shared_ptr<bp::nn::Module>> blocks() const {
+    return {blocks_.begin(), blocks_.end()};
+  }
+
  private:
   std::shared_ptr<bp::nn::Embedding> token_, position_;
   std::vector<std::shared_ptr<bp::nn::TransformerBlock>> blocks_;
@@ -22,5 +28,8 @@ class Gpt : public bp::nn::Module {
   std::shared_ptr<bp::nn::Linear> head_;
 };
 
-// Returns the mean loss of windows that are spread evenly over the text's last tenth.
+// Returns the mean loss of windows that are spread evenly over the text's last tenth. `loss` runs
+// the model.
+double validate(bp::nn::Module& model, const std::function<bp::Tensor(const Windows&)>& loss,
+                const Text& text, const Options& options);
 double validate(Gpt& model, const Text& text, const Options& options);

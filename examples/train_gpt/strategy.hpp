@@ -1,0 +1,44 @@
+// How the ranks of a job share the training of one model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backplane/runtime/runtime.hpp"
+#include "train_gpt/checkpoint.hpp"
+#include "train_gpt/text.hpp"
+
+struct StrategyChoice {
+  std::string name = "ddp";
+  std::string shard_stage;   // For fsdp and 2d; "" stands for 3.
+  std::string tensor_ranks;  // For 2d; "" stands for 2.
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  virtual bp::nn::Module& model() = 0;
+  // Returns the tensors of this rank that an optimizer changes.
+  virtual std::vector<bp::Tensor> parameters() = 0;
+  virtual bp::Tensor loss(const Windows& windows) = 0;
+  virtual void clip(double most) = 0;
+
+  // Returns whether loss() needs all ranks, also for a validation.
+  virtual bool runs_together() const = 0;
+
+  // Batches are cut over these ranks. Others see the same windows.
+  virtual uint32_t data_rank() const = 0;
+  virtual uint32_t data_size() const = 0;
+
+  // Returns the whole states on rank 0. All ranks call it.
+  virtual Checkpoint checkpoint(const bp::AdamW& optimizer, int64_t step) = 0;
+  // Takes the whole states, which each rank has read.
+  virtual void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) = 0;
+};
+
+// Makes the model and what exchanges its parts. Throws for a choice that there is not.
+std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vocabulary,
+                                        const Options& options,
+                                        const bp::distributed::ProcessGroup& group);
