@@ -10,6 +10,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -85,6 +86,20 @@ T shuffle(T value, unsigned from_lane) {
   return value;
 }
 
+// Returns a bit for each lane of the warp.
+inline unsigned ballot(bool is_set) {
+  Place& here = place();
+  const std::byte* const slots = exchange_slots(here.shuffles % 2);
+  shuffle(is_set, here.thread.x % 32);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    bool is_set_there = false;
+    std::memcpy(&is_set_there, slots + size_t{lane} * 16, sizeof(bool));
+    bits |= (is_set_there ? 1u : 0u) << lane;
+  }
+  return bits;
+}
+
 }  // namespace bp::cuda::emulation
 
 // The names below are those of CUDA.
@@ -109,6 +124,13 @@ template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
   return bp::cuda::emulation::shuffle(value, static_cast<unsigned>(lane) % 32);
 }
+template <typename T>
+T __shfl_up_sync(unsigned, T value, unsigned distance) {
+  const unsigned lane = threadIdx.x % 32;
+  return bp::cuda::emulation::shuffle(value, lane < distance ? lane : lane - distance);
+}
+inline unsigned __ballot_sync(unsigned, bool is_set) { return bp::cuda::emulation::ballot(is_set); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 inline uint32_t __umulhi(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);

@@ -9,9 +9,9 @@
 
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/kernels/device.cuh"
+#include "backends/cuda/kernels/keys.cuh"
 #include "backends/cuda/kernels/loop.hpp"
 #include "backends/cuda/kernels/philox.cuh"
-#include "backends/cuda/kernels/records.cuh"
 #include "backends/cuda/kernels/strides.cuh"
 #include "backends/cuda/memory.hpp"
 
@@ -154,6 +154,21 @@ TEST(Keys, AreInTheOrderOfTheElements) {
   EXPECT_LT(key_of(inf), key_of(-std::numeric_limits<float>::quiet_NaN()));
   EXPECT_LT(key_of(int32_t{-5}), key_of(int32_t{4}));
   EXPECT_LT(key_of(std::numeric_limits<int64_t>::min()), key_of(int64_t{0}));
+  EXPECT_LT(key_of(uint8_t{4}), key_of(uint8_t{200}));
+}
+
+TEST(Keys, GiveTheElementBackUnlessSeveralHaveTheKey) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = bits_as<Float16>(static_cast<uint16_t>(bits));
+    const bool is_shared = widen(half) == 0 || is_nan(widen(half));
+    EXPECT_EQ(is_shared_key<Float16>(key_of(half)), is_shared) << bits;
+    if (is_shared) continue;
+    EXPECT_EQ(bits_as<uint16_t>(element_of<Float16>(key_of(half))), bits);
+    const auto number = static_cast<int16_t>(bits);
+    EXPECT_EQ(element_of<int16_t>(key_of(number)), number);
+  }
+  EXPECT_EQ(element_of<double>(key_of(-1.5)), -1.5);
+  EXPECT_EQ(element_of<uint8_t>(key_of(uint8_t{200})), 200);
 }
 
 }  // namespace

@@ -284,6 +284,30 @@ __device__ __forceinline__ A warp_reduce(A value, Op op) {
   return value;
 }
 
+// Returns the sum of `value` in the lanes up to this one.
+__device__ __forceinline__ uint32_t warp_running_sum(uint32_t value) {
+  const uint32_t lane = threadIdx.x % kWarpSize;
+  BP_UNROLL
+  for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
+    const uint32_t below = __shfl_up_sync(kAllLanes, value, distance);
+    if (lane >= distance) value += below;
+  }
+  return value;
+}
+
+// Returns a bit for each lane whose `value`, a number of kBits bits, is that of this lane.
+template <int kBits>
+__device__ __forceinline__ uint32_t lanes_with_same(uint32_t value) {
+  uint32_t lanes = kAllLanes;
+  BP_UNROLL
+  for (int bit = 0; bit < kBits; ++bit) {
+    const bool is_set = (value >> bit & 1) != 0;
+    const uint32_t with = __ballot_sync(kAllLanes, is_set);
+    lanes &= is_set ? with : ~with;
+  }
+  return lanes;
+}
+
 // Reduces over a block of whole warps. All threads call it, and every thread gets the result.
 template <typename A, class Op>
 __device__ __forceinline__ A block_reduce(A value, Op op, A identity) {

@@ -18,7 +18,7 @@ constexpr int64_t kLeastChunk = 32, kMostChunks = 2048;
 
 struct AddPlan {
   RowTensor grad_y, grad_weight;
-  const Packed* sorted = nullptr;
+  SortedIndices sorted;
   void* parts = nullptr;  // Sums of each chunk: two rows of `count`, see slot_of().
   int64_t positions = 0, chunk = 0;
   uint32_t rows = 0, count = 0;  // Of the table.
@@ -30,7 +30,7 @@ struct AddPlan {
   }
   // Returns whether the run of position k goes on behind it.
   __device__ bool goes_on(int64_t k) const {
-    return k + 1 < positions && sorted[k + 1].key() == sorted[k].key();
+    return k + 1 < positions && sorted.keys[k + 1] == sorted.keys[k];
   }
   // Returns the part of a chunk for a run that began in an earlier chunk, or in this one.
   template <typename Sum>
@@ -62,15 +62,15 @@ __global__ void __launch_bounds__(kRowThreads) add_chunk_kernel(AddPlan plan) {
   bool is_begun = first > 0 && plan.goes_on(first - 1);
   LongSum<Sum> sum;
   for (int64_t k = first; k < end; ++k) {
-    const Packed record = plan.sorted[k];
-    if (record.key() >= plan.rows) return;  // The index was out of range, and so are all behind it.
-    sum.add(widen(plan.grad_y.row<T>(static_cast<uint32_t>(record.index()))[at]));
+    const uint32_t key = plan.sorted.keys[k];
+    if (key >= plan.rows) return;  // The index was out of range, and so are all behind it.
+    sum.add(widen(plan.grad_y.row<T>(plan.sorted.positions[k])[at]));
     const bool goes_on = plan.goes_on(k);
     if (goes_on && k + 1 < end) continue;
     if (goes_on || is_begun) {
       plan.part<Sum>(chunk, is_begun)[column] = sum.total();
     } else {
-      T* const row = plan.grad_weight.row<T>(static_cast<uint32_t>(record.key()));
+      T* const row = plan.grad_weight.row<T>(key);
       row[plan.grad_weight.elements.offset(column)] = narrow<T>(sum.total());
     }
     is_begun = false;
@@ -84,15 +84,15 @@ __global__ void __launch_bounds__(kRowThreads) add_parts_kernel(AddPlan plan) {
   using Sum = Compute<T>;
   const uint32_t column = blockIdx.y * kRowThreads + threadIdx.x;
   const int64_t chunk = blockIdx.x, first = chunk * plan.chunk, last = plan.end_of(chunk) - 1;
-  const uint64_t key = plan.sorted[last].key();
-  const bool began_before = first > 0 && plan.sorted[first].key() == key && plan.goes_on(first - 1);
+  const uint32_t key = plan.sorted.keys[last];
+  const bool began_before = first > 0 && plan.sorted.keys[first] == key && plan.goes_on(first - 1);
   if (column >= plan.count || key >= plan.rows || began_before || !plan.goes_on(last)) return;
   LongSum<Sum> sum(plan.part<Sum>(chunk, false)[column]);
   for (int64_t next = chunk + 1;
-       next < plan.chunk_count() && plan.sorted[next * plan.chunk].key() == key; ++next) {
+       next < plan.chunk_count() && plan.sorted.keys[next * plan.chunk] == key; ++next) {
     sum.add(plan.part<Sum>(next, true)[column]);
   }
-  T* const row = plan.grad_weight.row<T>(static_cast<uint32_t>(key));
+  T* const row = plan.grad_weight.row<T>(key);
   row[plan.grad_weight.elements.offset(column)] = narrow<T>(sum.total());
 }
 
@@ -108,8 +108,7 @@ bp_status add_rows(const AddPlan& plan, Launch& launch) {
 }
 
 uint64_t sorting_bytes(const bp_embedding_backward_args& args) {
-  const uint64_t size = records_size_bytes<Packed>(1, element_count(*args.indices));
-  return (size + 15) / 16 * 16;
+  return sort_indices_bytes(1, element_count(*args.indices));
 }
 
 bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Launch& launch) {
@@ -118,12 +117,12 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   indices.lines = 1;
   indices.count = element_count(*args.indices);
   indices.bounds = {args.num_embeddings, args.bounds};
-  indices.records = launch.workspace<Packed>();
   indices.reporter = launch.reporter(*args.indices, "indices", indices.bounds.extent);
-  AddPlan plan;
   const bp_status status =
-      sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
+      sort_indices(launch, indices, is_i64_index(args.indices->dtype), launch.workspace());
   if (status != BP_OK) return status;
+  AddPlan plan;
+  plan.sorted = indices.sorted;
   plan.grad_y = row_tensor(*args.grad_y, last_axes(args.grad_y->ndim, 1));
   plan.grad_weight = row_tensor(*args.grad_weight, last_axes(2, 1));
   plan.parts = launch.workspace() + sorting_bytes(args);

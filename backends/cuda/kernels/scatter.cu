@@ -14,7 +14,7 @@ struct ScatterPlan {
   int64_t lines = 0, count = 0, extent = 0;  // `count` positions in a line of `extent` elements.
   Bounds bounds;                             // Of a line.
   uint32_t* last = nullptr;                  // (lines, extent), the last position and one; or 0.
-  const Packed* sorted = nullptr;            // (lines, count)
+  SortedIndices sorted;
   Reporter reporter{};
 };
 
@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(kBlockThreads) scatter_sum_kernel(ScatterPlan 
   if (at >= plan.lines * plan.extent) return;
   const auto line = static_cast<uint32_t>(at / plan.extent);
   const auto i = static_cast<uint32_t>(at % plan.extent);
-  const Packed* const records = plan.sorted + line * plan.count;
-  int64_t next = count_before(records, plan.count, Packed(i, 0));
+  const uint32_t* const keys = plan.sorted.keys + line * plan.count;
+  const uint32_t* const positions = plan.sorted.positions + line * plan.count;
+  int64_t next = count_below(keys, plan.count, i);
   LongSum<Compute<T>> sum(widen(plan.x.row<T>(line)[plan.x.elements.offset(i)]));
-  for (; next < plan.count && records[next].key() == i; ++next) {
-    const auto position = static_cast<uint32_t>(records[next].index());
-    sum.add(widen(plan.src.row<T>(line)[plan.src.elements.offset(position)]));
+  for (; next < plan.count && keys[next] == i; ++next) {
+    sum.add(widen(plan.src.row<T>(line)[plan.src.elements.offset(positions[next])]));
   }
   plan.y.row<T>(line)[plan.y.elements.offset(i)] = narrow<T>(sum.total());
 }
@@ -113,11 +113,11 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   indices.lines = plan.lines;
   indices.count = plan.count;
   indices.bounds = plan.bounds;
-  indices.records = launch.workspace<Packed>();
   indices.reporter = launch.reporter(*args.indices, "indices", plan.extent);
   const bp_status status =
-      sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
+      sort_indices(launch, indices, is_i64_index(args.indices->dtype), launch.workspace());
   if (status != BP_OK) return status;
+  plan.sorted = indices.sorted;
   const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
   return with_number(args.x->dtype, [&]<typename T>(T) {
     return run<scatter_sum_kernel<Summed<T>>>(launch, blocks, kBlockThreads, 0, plan);
@@ -130,7 +130,7 @@ uint64_t scatter_workspace(const bp_scatter_args& args, const Env&) {
 
 uint64_t scatter_reduce_workspace(const bp_scatter_reduce_args& args, const Env&) {
   const RowExtents extents = row_extents(*args.indices, 1u << args.axis);
-  return records_size_bytes<Packed>(extents.rows, extents.count);
+  return sort_indices_bytes(extents.rows, extents.count);
 }
 
 template <typename Args>

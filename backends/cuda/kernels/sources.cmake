@@ -25,6 +25,7 @@ set(cuda_kernel_sources
   kernels/product_library.cpp
   kernels/product_tiles.cu
   kernels/quantization.cu
+  kernels/radix_sort.cu
   kernels/random.cu
   kernels/reduce.cu
   kernels/reduction.cu
@@ -36,6 +37,7 @@ set(cuda_kernel_sources
   kernels/sdpa_mma.cu
   kernels/softmax.cu
   kernels/sort.cu
+  kernels/topk.cu
   kernels/transpose.cu
   kernels/where.cu
 )
