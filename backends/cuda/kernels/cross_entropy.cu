@@ -29,6 +29,8 @@ struct Targets {
   }
 };
 
+constexpr uint32_t kLossReductions = 2;  // Of a row, in losses_kernel().
+
 struct LossPlan {
   RowTensor x, y;
   OptionalRows lse;
@@ -39,6 +41,7 @@ struct LossPlan {
   Reduce reduction = Reduce::kNone;
   uint32_t rows = 0, count = 0;
   bool has_vectors = false;
+  RowCut cut;
 };
 
 template <class Group, typename T>
@@ -48,26 +51,32 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   const bool is_inside = row < plan.rows;
   const uint32_t count = is_inside ? plan.count : 0;
   const T* const x = plan.x.row<T>(is_inside ? row : 0);
-  C peak = -infinity<C>();
-  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
-    const auto values = plan.x.load<lanes()>(x, i);
-    BP_UNROLL
-    for (int k = 0; k < lanes(); ++k) peak = Larger()(peak, widen(values.at[k]));
+  RowSteps<Group> steps(plan.cut, plan.rows);
+  const C peak = steps.reduce(Larger(), -infinity<C>(), [&] {
+    C own = -infinity<C>();
+    walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+      const auto values = plan.x.load<lanes()>(x, i);
+      BP_UNROLL
+      for (int k = 0; k < lanes(); ++k) own = Larger()(own, widen(values.at[k]));
+    });
+    return own;
   });
-  peak = Group::reduce(peak, Larger(), -infinity<C>());
-  LongSum<C> own_sum, own_total;
-  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
-    const auto values = plan.x.load<lanes()>(x, i);
-    BP_UNROLL
-    for (int k = 0; k < lanes(); ++k) {
-      own_sum.add(exp(widen(values.at[k]) - peak));
-      own_total.add(widen(values.at[k]));
-    }
+  if (steps.is_over()) return;
+  // The sum of the exponentials, and that of the elements.
+  const auto sums = steps.reduce(Plus(), SumPair<C>{0, 0}, [&] {
+    LongSum<C> sum, total;
+    walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+      const auto values = plan.x.load<lanes()>(x, i);
+      BP_UNROLL
+      for (int k = 0; k < lanes(); ++k) {
+        sum.add(exp(widen(values.at[k]) - peak));
+        total.add(widen(values.at[k]));
+      }
+    });
+    return SumPair<C>{sum.total(), total.total()};
   });
-  const C sum = Group::reduce(own_sum.total(), Plus(), C{0});
-  const C total = Group::reduce(own_total.total(), Plus(), C{0});
-  if (!is_inside || Group::first() != 0) return;
-  const double lse = static_cast<double>(peak) + log(static_cast<double>(sum));
+  if (steps.is_over() || !is_inside || !Group::leads()) return;
+  const double lse = static_cast<double>(peak) + log(static_cast<double>(sums.first));
   if (plan.lse.is_given) *plan.lse.tensor.row<C>(row) = static_cast<C>(lse);
   const int64_t target = plan.targets.at(row);
   double loss = 0;
@@ -76,7 +85,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
     const T picked = x[plan.x.elements.offset(static_cast<uint32_t>(target))];
     loss = lse - static_cast<double>(widen(picked));
     if (plan.label_smoothing != 0) {
-      const double mean = static_cast<double>(total) / static_cast<double>(plan.count);
+      const double mean = static_cast<double>(sums.second) / static_cast<double>(plan.count);
       loss = (1 - plan.label_smoothing) * loss + plan.label_smoothing * (lse - mean);
     }
   }
@@ -193,6 +202,11 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   return plan;
 }
 
+// Returns the size of the losses of all rows, in whole units of 16 bytes.
+uint64_t losses_bytes(const bp_cross_entropy_args& args) {
+  return (static_cast<uint64_t>(args.x->shape[0]) * sizeof(double) + 15) / 16 * 16;
+}
+
 bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
   if (const bp_reason reason = supports(args)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy: ") + reason);
@@ -201,20 +215,23 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
   read_reduction(args.reduction, plan.reduction);
   plan.y = rows_only(*args.y);
   plan.losses = launch.workspace<double>();
+  plan.cut.parts = launch.workspace() + losses_bytes(args);
   plan.has_vectors = plan.x.has_vectors;
   const RowExtents extents = row_extents(*args.x, kClassAxis);
   return with_float(args.x->dtype, [&]<typename T>(T) {
     const bp_status status =
-        with_row_group(plan.x, extents, [&]<class Group>(Group, unsigned blocks) {
-          return run<losses_kernel<Group, T>>(launch, blocks, kRowThreads, 0, plan);
-        });
+        run_rows(plan.x, extents, kLossReductions, plan,
+                 [&]<class Group>(Group, dim3 blocks, const LossPlan& step) {
+                   return run<losses_kernel<Group, T>>(launch, blocks, kRowThreads, 0, step);
+                 });
     if (status != BP_OK || plan.reduction == Reduce::kNone) return status;
     return run<total_loss_kernel<T>>(launch, 1, kRowThreads, 0, plan);
   });
 }
 
 uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
-  return static_cast<uint64_t>(args.x->shape[0]) * sizeof(double);
+  return losses_bytes(args) + row_parts_bytes(row_tensor(*args.x, kClassAxis),
+                                              row_extents(*args.x, kClassAxis), kLossReductions);
 }
 
 bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& launch) {
@@ -233,9 +250,10 @@ bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& la
   const RowTensor grad_y = rows_only(*args.grad_y);
   const RowExtents extents = row_extents(*args.x, kClassAxis);
   return with_float(args.x->dtype, [&]<typename T>(T) {
-    return with_row_group(plan.x, extents, [&]<class Group>(Group, unsigned blocks) {
-      return run<loss_backward_kernel<Group, T>>(launch, blocks, kRowThreads, 0, plan, grad_y);
-    });
+    return run_rows(
+        plan.x, extents, 0, plan, [&]<class Group>(Group, dim3 blocks, const LossPlan& step) {
+          return run<loss_backward_kernel<Group, T>>(launch, blocks, kRowThreads, 0, step, grad_y);
+        });
   });
 }
 

@@ -266,12 +266,25 @@ struct Larger {
 
 template <typename A>
 __device__ __forceinline__ A shuffle_xor(A value, int mask) {
-  if constexpr (sizeof(A) == 4 || sizeof(A) == 8) {
+  if constexpr (std::is_arithmetic_v<A>) {
     return __shfl_xor_sync(kAllLanes, value, mask);
   } else {
     return value.shuffled(mask);
   }
 }
+
+// Two sums that are added up together.
+template <typename C>
+struct SumPair {
+  C first, second;
+
+  __host__ __device__ SumPair operator+(const SumPair& other) const {
+    return {first + other.first, second + other.second};
+  }
+  __device__ SumPair shuffled(int mask) const {
+    return {shuffle_xor(first, mask), shuffle_xor(second, mask)};
+  }
+};
 
 // Reduces over a warp. Every lane gets the result, with the same bits if op(a, b) is op(b, a).
 template <typename A, class Op>

@@ -75,25 +75,44 @@ NormSumsPlan sums_plan(const NormBackwardPlan& plan, const bp_tensor* grad_gamma
   return sums;
 }
 
+// The sums are first, since grad_x may be grad_y or x. Both use all of the workspace.
+bp_status submit_backward(const NormBackwardPlan& plan, const NormSumsPlan& sums,
+                          const RowExtents& extents, bp_dtype dtype, bool is_centered,
+                          Launch& launch) {
+  const bp_status status = submit_norm_sums(sums, extents, dtype, is_centered, launch);
+  if (status != BP_OK) return status;
+  return submit_norm_backward(plan, extents, dtype, is_centered, launch);
+}
+
 bp_status layer_norm_backward_launch(const bp_layer_norm_backward_args& args, Launch& launch) {
   const RowExtents extents = row_extents(*args.x, element_axes(args));
   NormBackwardPlan plan = backward_plan(args, extents);
   plan.mean = {args.mean, 0};
   NormSumsPlan sums = sums_plan(plan, args.grad_gamma);
   sums.grad_beta = one_row(args.grad_beta);
-  return submit_norm_backward(plan, sums, extents, args.x->dtype, true, launch);
+  return submit_backward(plan, sums, extents, args.x->dtype, true, launch);
 }
 
 bp_status rms_norm_backward_launch(const bp_rms_norm_backward_args& args, Launch& launch) {
   const RowExtents extents = row_extents(*args.x, element_axes(args));
   const NormBackwardPlan plan = backward_plan(args, extents);
-  return submit_norm_backward(plan, sums_plan(plan, args.grad_gamma), extents, args.x->dtype, false,
-                              launch);
+  return submit_backward(plan, sums_plan(plan, args.grad_gamma), extents, args.x->dtype, false,
+                         launch);
+}
+
+template <typename Args, bool kIsCentered>
+uint64_t forward_workspace(const Args& args, const Env&) {
+  const uint32_t axes = element_axes(args);
+  return row_parts_bytes(row_tensor(*args.x, axes), row_extents(*args.x, axes),
+                         norm_reductions(kIsCentered));
 }
 
 template <typename Args>
-uint64_t workspace(const Args& args, const Env&) {
-  return norm_sums_size_bytes(row_extents(*args.x, element_axes(args)), args.x->dtype);
+uint64_t backward_workspace(const Args& args, const Env&) {
+  const uint32_t axes = element_axes(args);
+  const RowExtents extents = row_extents(*args.x, axes);
+  return std::max(norm_sums_size_bytes(extents, args.x->dtype),
+                  row_parts_bytes(row_tensor(*args.x, axes), extents, kNormBackwardReductions));
 }
 
 template <typename Args>
@@ -106,18 +125,21 @@ constexpr auto kFlags = BP_KERNEL_IN_PLACE;
 }  // namespace
 
 constinit const bp_kernel kLayerNorm =
-    make_kernel<bp_layer_norm_args, layer_norm_launch, supports<bp_layer_norm_args>>(
+    make_kernel<bp_layer_norm_args, layer_norm_launch, supports<bp_layer_norm_args>,
+                forward_workspace<bp_layer_norm_args, true>>(
         kernel_row("layer_norm", BP_OP_LAYER_NORM, kFloatDtypes, kFlags));
 constinit const bp_kernel kRmsNorm =
-    make_kernel<bp_rms_norm_args, rms_norm_launch, supports<bp_rms_norm_args>>(
+    make_kernel<bp_rms_norm_args, rms_norm_launch, supports<bp_rms_norm_args>,
+                forward_workspace<bp_rms_norm_args, false>>(
         kernel_row("rms_norm", BP_OP_RMS_NORM, kFloatDtypes, kFlags));
 constinit const bp_kernel kLayerNormBackward =
     make_kernel<bp_layer_norm_backward_args, layer_norm_backward_launch,
-                supports<bp_layer_norm_backward_args>, workspace<bp_layer_norm_backward_args>>(
+                supports<bp_layer_norm_backward_args>,
+                backward_workspace<bp_layer_norm_backward_args>>(
         kernel_row("layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD, kFloatDtypes, kFlags));
 constinit const bp_kernel kRmsNormBackward =
     make_kernel<bp_rms_norm_backward_args, rms_norm_backward_launch,
-                supports<bp_rms_norm_backward_args>, workspace<bp_rms_norm_backward_args>>(
+                supports<bp_rms_norm_backward_args>, backward_workspace<bp_rms_norm_backward_args>>(
         kernel_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD, kFloatDtypes, kFlags));
 
 }  // namespace bp::cuda

@@ -12,6 +12,7 @@ struct NormPlan {
   double eps = 0;
   uint32_t rows = 0, count = 0;
   bool has_vectors = false;
+  RowCut cut;
 };
 
 struct NormBackwardPlan {
@@ -19,6 +20,7 @@ struct NormBackwardPlan {
   OptionalRows gamma, mean;
   uint32_t rows = 0, count = 0;
   bool has_vectors = false;
+  RowCut cut;
 };
 
 // The sums over rows of grad_gamma and grad_beta.
@@ -29,12 +31,20 @@ struct NormSumsPlan {
   uint32_t rows = 0, count = 0, chunk = 0, chunks = 0;
 };
 
-// Submits a norm. `is_centered` says that it is layer_norm. norm.cu launches the kernels.
-bp_status submit_norm(const NormPlan& plan, const RowExtents& extents, bp_dtype dtype,
-                      bool is_centered, Launch& launch);
-bp_status submit_norm_backward(const NormBackwardPlan& plan, NormSumsPlan sums,
-                               const RowExtents& extents, bp_dtype dtype, bool is_centered,
-                               Launch& launch);
+// How many reductions of a row the kernels have (run_rows).
+constexpr uint32_t norm_reductions(bool is_centered) { return is_centered ? 2 : 1; }
+constexpr uint32_t kNormBackwardReductions = 1;
+
+// Submit a norm, and the gradient of x. `is_centered` says that it is layer_norm. norm.cu launches
+// the kernels.
+bp_status submit_norm(NormPlan plan, const RowExtents& extents, bp_dtype dtype, bool is_centered,
+                      Launch& launch);
+bp_status submit_norm_backward(NormBackwardPlan plan, const RowExtents& extents, bp_dtype dtype,
+                               bool is_centered, Launch& launch);
+
+// Submits the sums over rows, if there are any. norm_sums.cu launches the kernels.
+bp_status submit_norm_sums(NormSumsPlan sums, const RowExtents& extents, bp_dtype dtype,
+                           bool is_centered, Launch& launch);
 uint64_t norm_sums_size_bytes(const RowExtents& extents, bp_dtype dtype);
 
 }  // namespace bp::cuda

@@ -56,6 +56,23 @@ bool are_rows_across(const RowTensor& tensor, const RowExtents& extents) {
   return tensor.elements.rank == 1 && along > 1 && across != 0 && across < along;
 }
 
+uint32_t row_segments(const RowTensor& tensor, const RowExtents& extents) {
+  // So many blocks fill a large device. A segment of fewer elements, or fewer than kLeastSegments
+  // of them, are not worth the launches.
+  constexpr int64_t kBlocks = 1024, kLeastElements = 8192, kLeastSegments = 4;
+  if (extents.rows == 0) return 1;
+  const int64_t rows = are_rows_across(tensor, extents) ? RowsAcross::kRows : BlockRow::kRows;
+  const int64_t blocks = (extents.rows + rows - 1) / rows;
+  const int64_t segments = std::min(kBlocks / blocks, extents.count * rows / kLeastElements);
+  return segments < kLeastSegments ? 1 : static_cast<uint32_t>(segments);
+}
+
+uint64_t row_parts_bytes(const RowTensor& tensor, const RowExtents& extents, uint32_t reductions) {
+  const uint64_t segments = row_segments(tensor, extents);
+  if (segments == 1) return 0;
+  return segments * reductions * static_cast<uint64_t>(extents.rows) * kPartBytes;
+}
+
 bp_reason too_many_rows(const bp_tensor& tensor, uint32_t element_axes) {
   const RowExtents extents = row_extents(tensor, element_axes);
   if (extents.rows > kMaxLaunchElements) return "there are more than 2^30 rows";

@@ -20,6 +20,7 @@ set(cuda_kernel_sources
   kernels/max_pool.cu
   kernels/movement.cu
   kernels/norm.cu
+  kernels/norm_sums.cu
   kernels/optimizer.cu
   kernels/product.cpp
   kernels/product_library.cpp
