@@ -5,12 +5,13 @@
 namespace bp::cuda {
 namespace {
 
-// kBlocks blocks fill a large device a few times over. A chunk of one output with fewer elements
+// So many blocks fill a large device a few times over. A chunk of one output with fewer elements
 // than the other constants is not worth a second stage.
-constexpr int64_t kBlocks = 1024, kLeastChunk = 4096, kLeastChunkAcross = 256;
+constexpr int64_t kBlocks = 1024, kBlocksAcross = 2048;
+constexpr int64_t kLeastChunk = 4096, kLeastChunkAcross = 256;
 // The most elements of a chunk. A thread adds a part of a chunk one element after the other, and
 // the error of this sum must stay below the square root of the number of elements.
-constexpr int64_t kMostChunk = int64_t{1} << 20, kMostChunkAcross = int64_t{1} << 16;
+constexpr int64_t kMostChunk = int64_t{1} << 20, kMostChunkAcross = int64_t{1} << 15;
 
 struct Shape {
   uint32_t ndim = 0;
@@ -58,9 +59,12 @@ Reduction::Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool
   if (reduced_parts.empty()) reduced_parts.push_back(reduced);
   // If there are few reduced elements, or outputs are neighbours, a warp reads along the outputs.
   is_across = kept.count >= kWarpSize && inner_stride(kept, 1) < inner_stride(reduced, 0);
-  const int64_t groups =
-      std::max<int64_t>(1, is_across ? (kept.count + kWarpSize - 1) / kWarpSize : kept.count);
-  const int64_t wanted = std::max<int64_t>(1, kBlocks / groups);
+  // The cut is the same if addresses allow no vectors: the workspace is known before them.
+  const int64_t lanes =
+      inner_stride(kept, 1) == 1 ? std::min(kMostAcrossLanes, 16 / from.size_bytes) : 1;
+  const int64_t of_group = is_across ? kWarpSize * lanes : 1;
+  const int64_t groups = std::max<int64_t>(1, (kept.count + of_group - 1) / of_group);
+  const int64_t wanted = std::max<int64_t>(1, (is_across ? kBlocksAcross : kBlocks) / groups);
   const int64_t least = is_across ? kLeastChunkAcross : kLeastChunk;
   const int64_t longest = std::max<int64_t>(1, std::min(reduced.count, kMaxLaunchElements));
   chunk = std::max<int64_t>(least, (longest + wanted - 1) / wanted);
