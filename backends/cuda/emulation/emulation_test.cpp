@@ -46,6 +46,21 @@ TEST(Emulation, GivesEveryThreadTheSumOfItsBlock) {
   for (size_t i = 96; i < 192; ++i) EXPECT_EQ(sums[i], first + 96 * 1000);
 }
 
+TEST(Emulation, ExchangesValuesInAWarp) {
+  std::vector<uint32_t> sums(64), same(64);
+  emulation::run(grid_of(1, 64), [&] {
+    sums[threadIdx.x] = warp_running_sum(threadIdx.x % 32);
+    same[threadIdx.x] = lanes_with_same<3>(threadIdx.x % 5);
+  });
+  for (uint32_t i = 0; i < 64; ++i) {
+    const uint32_t lane = i % 32;
+    EXPECT_EQ(sums[i], lane * (lane + 1) / 2);
+    for (uint32_t other = 0; other < 32; ++other) {
+      EXPECT_EQ((same[i] >> other & 1) != 0, (i / 32 * 32 + other) % 5 == i % 5);
+    }
+  }
+}
+
 TEST(Emulation, SaysWhereThreadsWaitInDifferentBarriers) {
   const auto diverging = [] {
     if (threadIdx.x < 32) {

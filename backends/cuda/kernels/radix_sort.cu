@@ -61,7 +61,7 @@ class Parts {
 
 RadixWorkspace radix_workspace(int64_t lines, int64_t count, uint32_t key_bytes,
                                std::byte* workspace) {
-  constexpr int64_t kCounters = 1024;
+  constexpr int64_t kCounters = 512;
   RadixWorkspace result;
   RadixPlan& plan = result.plan;
   plan.lines = static_cast<uint32_t>(lines);
