@@ -55,8 +55,9 @@ std::string problem_of(const Named& parameters, Device device) {
              "module with its own parameters";
     }
     if (tensor.dtype() == first.dtype()) continue;
-    return "parameter '" + name + "' is " + dtype_text(tensor.dtype()) + ", and '" + first_name +
-           "' is " + dtype_text(first.dtype()) + "; allowed: one dtype";
+    const std::string others = "'" + first_name + "' is " + dtype_text(first.dtype());
+    return "parameter '" + name + "' is " + dtype_text(tensor.dtype()) + ", and " + others +
+           "; allowed: one dtype";
   }
   return "";
 }
@@ -126,7 +127,8 @@ std::string describe(const FsdpOptions& o) {
          std::to_string(o.forward_prefetch) + "\nbackward_prefetch " +
          std::to_string(o.backward_prefetch) + "\ncompute_dtype " + dtype_text(o.compute_dtype) +
          "\ngather_dtype " + dtype_text(o.gather_dtype) + "\nreduce_dtype " +
-         dtype_text(o.reduce_dtype) + "\n";
+         dtype_text(o.reduce_dtype) + "\nshard_device " + (o.shard_device ? "given" : "not given") +
+         "\n";
 }
 
 // ---- Units -------------------------------------------------------------------------------------
@@ -242,8 +244,9 @@ void FullyShardedDataParallel::zero_grad() {
 Tensor FullyShardedDataParallel::clip_grad_norm(double most) const {
   const Tensor squares = squared_grad_norm(parameters());
   if (!squares) return {};
-  group().all_reduce(squares, Reduction::kSum).join();
-  return scale_grads_to_norm(parameters(), squares, most);
+  const Tensor sum = squares.to(group().device());
+  group().all_reduce(sum, Reduction::kSum).join();
+  return scale_grads_to_norm(parameters(), sum.to(squares.device()), most);
 }
 
 std::vector<std::vector<std::string>> FullyShardedDataParallel::unit_names() const {
@@ -271,6 +274,7 @@ std::map<size_t, Tensor> FullyShardedDataParallel::gather(const std::map<size_t,
     const ShardUnit& unit = *sharder_->units()[u];
     const std::vector<size_t> members = layout_->members_of(u, unit.parameter_count());
     std::vector<Tensor> own;
+    own.reserve(members.size());
     for (const size_t i : members) own.push_back(pieces.at(i));
     const std::vector<Tensor> all = unit.gather(own);
     for (size_t i = 0; i < members.size() && group().rank() == root; ++i) {

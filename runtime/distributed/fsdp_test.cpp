@@ -315,6 +315,27 @@ TEST(Fsdp, TakesMemoryThatFallsWithTheRanks) {
   }
 }
 
+TEST(Fsdp, KeepsShardsOnAnotherDevice) {
+  const Course course;
+  std::vector<Step> want, got;
+  run_ranks(2, [&](ProcessGroup& group) {
+    auto steps = train_ddp(group, course);
+    if (group.rank() == 0) want = std::move(steps);
+  });
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(2, [&](ProcessGroup& group) {
+      auto steps = train_fsdp(group, course, {.stage = stage, .shard_device = other_test_device()});
+      if (group.rank() == 0) got = std::move(steps);
+    });
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      expect_equal_bits(got[i].gradients, want[i].gradients);
+      EXPECT_LT(largest_difference(got[i].parameters, want[i].parameters), 1e-6);
+    }
+  }
+  EXPECT_LT(bytes_after_step(2, {.shard_device = other_test_device()}), kUnitBytes / 10);
+}
+
 // Returns how much memory a step has at most while a unit computes, beside what it has between
 // steps, in units.
 double units_in_step(const FsdpOptions& options) {
@@ -548,23 +569,27 @@ TEST(Fsdp, RefusesStatesThatDoNotFit) {
 }
 
 TEST(Fsdp, ClipsByTheNormOfAllRanks) {
-  run_ranks(4, [](ProcessGroup& group) {
-    auto whole = small_model(), sharded = small_model();
-    set_values(*whole, 1);
-    set_values(*sharded, 1);
-    DistributedDataParallel ddp(whole, group);
-    FullyShardedDataParallel fsdp(sharded, units_of(*sharded), group);
-    const Tensor x = input(5, 7, group.rank());
-    loss_of(ddp(x)).backward();
-    loss_of(fsdp(x)).backward();
-    const double want = clip_grad_norm_on_device(whole->parameters(), 1e-3).item<double>();
-    EXPECT_NEAR(fsdp.clip_grad_norm(1e-3).item<double>(), want, 1e-6 * want);
-    EXPECT_GT(want, 1e-3);
-    const Bits got = gradients_of(fsdp);
-    if (group.rank() == 0) {
-      EXPECT_LT(largest_difference(got, bp::distributed::gradients_of(*whole)), 1e-9);
-    }
-  });
+  for (const bool is_offloaded : {false, true}) {
+    run_ranks(4, [&](ProcessGroup& group) {
+      auto whole = small_model(), sharded = small_model();
+      set_values(*whole, 1);
+      set_values(*sharded, 1);
+      DistributedDataParallel ddp(whole, group);
+      FsdpOptions options;
+      if (is_offloaded) options.shard_device = other_test_device();
+      FullyShardedDataParallel fsdp(sharded, units_of(*sharded), group, options);
+      const Tensor x = input(5, 7, group.rank());
+      loss_of(ddp(x)).backward();
+      loss_of(fsdp(x)).backward();
+      const double want = clip_grad_norm_on_device(whole->parameters(), 1e-3).item<double>();
+      EXPECT_NEAR(fsdp.clip_grad_norm(1e-3).item<double>(), want, 1e-6 * want);
+      EXPECT_GT(want, 1e-3);
+      const Bits got = gradients_of(fsdp);
+      if (group.rank() == 0) {
+        EXPECT_LT(largest_difference(got, bp::distributed::gradients_of(*whole)), 1e-9);
+      }
+    });
+  }
 }
 
 // ---- Units -------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ Tensor ParallelLayout::squared_grad_norm(const std::vector<Tensor>& parameters) 
   for (size_t i = 0; i < parameters.size(); ++i) {
     (by_number_[i].axis < 0 ? whole : cut).push_back(parameters[i]);
   }
-  const Tensor others = bp::squared_grad_norm(whole);
+  Tensor others = bp::squared_grad_norm(whole);
   const Tensor total = bp::squared_grad_norm(cut);
   if (!total) return others;
   group_.all_reduce(total, Reduction::kSum).join();

@@ -62,6 +62,7 @@ ShardUnit::ShardUnit(std::string name, const Named& parameters, ShardSettings& s
     : name_(std::move(name)),
       settings_(settings),
       device_(settings.group.device()),
+      shard_device_(settings.options.shard_device.value_or(device_)),
       dtype_(settings.dtype) {
   if (parameters.empty()) return;
   const NoGradGuard no_grad;
@@ -100,12 +101,12 @@ void ShardUnit::place(const Named& parameters) {
 void ShardUnit::make_parts() {
   const bp_dtype compute = settings_.options.compute_dtype;
   const bp_dtype gathered = settings_.options.gather_dtype;
-  const bool is_exact = compute == dtype_ && gathered == dtype_;
+  const bool is_exact = compute == dtype_ && gathered == dtype_ && shard_device_ == device_;
   if (settings_.keeps_whole()) {
     whole_ = zeros({part_count_ * settings_.group.size()}, compute, device_);
     if (is_exact) part_ = part_of(whole_);
   }
-  if (!part_) part_ = zeros({part_count_}, dtype_, device_);
+  if (!part_) part_ = zeros({part_count_}, dtype_, shard_device_);
   for (Parameter& parameter : parameters_) {
     const bool is_trainable = parameter.tensor.requires_grad();
     const int64_t length = parameter.end - parameter.begin;
@@ -149,7 +150,8 @@ void ShardUnit::submit_gather() {
   received_ = is_direct
                   ? whole_
                   : settings_.flats.take(part_count_ * settings_.group.size(), gathered, device_);
-  gather_ = settings_.group.all_gather(received_, part_.detach().to(gathered));
+  const Tensor sent = part_.detach().to(device_).to(gathered);
+  gather_ = settings_.group.all_gather(received_, sent);
   gathered_version_ = part_.version();
 }
 
@@ -235,7 +237,7 @@ void ShardUnit::finish_reduce() {
   const NoGradGuard no_grad;
   reduce_->join();
   reduce_.reset();
-  const Tensor average = std::exchange(reduced_, {}).to(dtype_);
+  const Tensor average = std::exchange(reduced_, {}).to(dtype_).to(shard_device_);
   for (const Parameter& parameter : parameters_) {
     if (!parameter.shard.requires_grad()) continue;
     const Tensor own = average.narrow(0, parameter.shard_offset, parameter.end - parameter.begin);
@@ -276,7 +278,7 @@ std::vector<Tensor> ShardUnit::gather(const std::vector<Tensor>& pieces) const {
 Tensor ShardUnit::piece(size_t i, const Tensor& whole) const {
   const NoGradGuard no_grad;
   const Parameter& parameter = parameters_[i];
-  const Tensor flat = whole.detach().to(device_).contiguous().view({-1});
+  const Tensor flat = whole.detach().to(shard_device_).contiguous().view({-1});
   return flat.narrow(0, parameter.begin, parameter.end - parameter.begin).clone();
 }
 

@@ -124,7 +124,7 @@ class ShardUnit {
 
   const std::string name_;
   ShardSettings& settings_;
-  const Device device_;
+  const Device device_, shard_device_;
   const bp_dtype dtype_;
   std::vector<Parameter> parameters_;
   size_t trainable_count_ = 0;

@@ -15,7 +15,7 @@ namespace {
 
 Tensor summed(const Tensor& x, const ProcessGroup& group) {
   const NoGradGuard no_grad;
-  const Tensor sum = x.detach().clone();
+  Tensor sum = x.detach().clone();
   group.all_reduce(sum, Reduction::kSum).join();
   return sum;
 }

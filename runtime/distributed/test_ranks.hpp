@@ -42,6 +42,16 @@ inline const std::vector<Device>& test_devices() {
   return *devices;
 }
 
+// Returns the device for ops without a kernel, which is of another plugin.
+inline Device other_test_device() {
+  const bp_target& first = test_devices()[0].target();
+  for (uint64_t i = 0; i < bp_registry_target_count(first.registry); ++i) {
+    const bp_target* target = bp_registry_target(first.registry, i);
+    if (target->plugin != first.plugin) return Device(*target);
+  }
+  throw Error(BP_NOT_FOUND, "the registry has devices of one plugin only");
+}
+
 // Runs `body` for each rank in a thread of its own, and returns what each threw; "" if nothing.
 inline std::vector<std::string> messages_of_ranks(uint32_t count,
                                                   const std::function<void(uint32_t)>& body) {

@@ -16,7 +16,7 @@
 // Rules for everything here, unless it says otherwise:
 //   Threads    One thread at a time uses a FullyShardedDataParallel and its model.
 //   Blocking   The constructor, the first forward() and what copies whole states wait for the other
-//              ranks. Nothing else does.
+//              ranks. So do forward() and backward() with a shard_device. Nothing else does.
 //   Errors     Throws bp::Error. Wrong arguments of one rank are an error on all ranks, which names
 //              the rank. What fails in backward() fails there, and so does the group.
 //   Ownership  It shares the model and the groups. While it lives and afterwards the parameters of
@@ -66,6 +66,10 @@ struct FsdpOptions {
   bp_dtype compute_dtype = 0;
   bp_dtype gather_dtype = 0;
   bp_dtype reduce_dtype = 0;
+  // Where shards, their gradients and so the state of the optimizer lie, such as Device("cpu"). The
+  // optimizer runs there. The copies to and from the device of the group block. Not given: on the
+  // device of the group.
+  std::optional<Device> shard_device;
   // Hybrid sharding: the ranks that hold the same part, one of each sharding group. Gradients are
   // averaged over them as well. Both groups are made by split() of one group.
   std::optional<ProcessGroup> replicas;
