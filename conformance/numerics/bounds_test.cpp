@@ -7,6 +7,7 @@
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/numerics/philox.hpp"
+#include "conformance/numerics/product_errors.hpp"
 #include "conformance/numerics/relaxed_row.hpp"
 #include "conformance/reference/normalization.hpp"
 
@@ -36,6 +37,23 @@ TEST(Bounds, FollowTheDeclaration) {
   EXPECT_TRUE(numerics.flush_outputs);
   EXPECT_FALSE(numerics.flush_inputs);
   EXPECT_EQ(resolve_numerics(nullptr, BP_F64).accumulator, 0x1p-53);
+}
+
+TEST(Bounds, OfProductsOfInputsFollowTheBitsThatProductsHold) {
+  const auto error = [](uint32_t products, bp_dtype dtype) {
+    const bp_numerics declared{.struct_size = sizeof(bp_numerics),
+                               .struct_type = BP_STRUCT_NUMERICS,
+                               .products = products};
+    return input_product(dtype, resolve_numerics(&declared, dtype));
+  };
+  EXPECT_EQ(error(BP_PRODUCTS_NATIVE, BP_F32), 0);
+  EXPECT_EQ(error(BP_PRODUCTS_TF32, BP_F32), 0x1p-10);
+  EXPECT_EQ(error(BP_PRODUCTS_TF32, BP_F16), 0);
+  EXPECT_EQ(error(BP_PRODUCTS_TF32, BP_BF16), 0);
+  EXPECT_EQ(error(BP_PRODUCTS_BF16, BP_F16), 0x1p-7);
+  EXPECT_EQ(error(BP_PRODUCTS_BF16, BP_BF16), 0);
+  EXPECT_EQ(error(BP_PRODUCTS_BF16X3, BP_F16), 0x1.8p-15) << "of its second parts one product";
+  EXPECT_EQ(error(BP_PRODUCTS_BF16X3, BP_BF16), 0);
 }
 
 TEST(Bounds, OfElementaryFunctionsAreUnitsInTheLastPlace) {

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "conformance/numerics/bounded.hpp"
+#include "conformance/numerics/product_errors.hpp"
 #include "conformance/reference/array.hpp"
 #include "conformance/reference/functions.hpp"
 #include "conformance/reference/random.hpp"
@@ -73,7 +75,8 @@ struct Attention {
     if (softcap == 0) return N(1);
     std::vector<N> products;
     for (int64_t c = 0; c < width(); ++c) {
-      products.push_back(q[row * width() + c] * k[key_row(row, j) * width() + c]);
+      products.push_back(
+          product_of_inputs(q[row * width() + c] * k[key_row(row, j) * width() + c]));
     }
     const N t = bent(constant<N>(scale) * sum_of(std::span<const N>(products)));
     return N(1) - t * t;
@@ -88,7 +91,8 @@ struct Attention {
   N capped(int64_t row, int64_t j) const {
     std::vector<N> products;
     for (int64_t c = 0; c < width(); ++c) {
-      products.push_back(q[row * width() + c] * k[key_row(row, j) * width() + c]);
+      products.push_back(
+          product_of_inputs(q[row * width() + c] * k[key_row(row, j) * width() + c]));
     }
     const N scaled = constant<N>(scale) * sum_of(std::span<const N>(products));
     return softcap == 0 ? scaled : constant<N>(softcap) * bent(scaled);
@@ -171,12 +175,13 @@ struct AttentionGradients {
   Array<N> q, k, v, sinks;
 };
 
-template <typename N>
-N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_of_b,
-           int64_t width) {
+// Returns the sum of term(a * b) for the elements of two rows.
+template <typename N, class Term>
+N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_of_b, int64_t width,
+           const Term& term) {
   std::vector<N> terms;
   for (int64_t c = 0; c < width; ++c)
-    terms.push_back(a[row_of_a * width + c] * b[row_of_b * width + c]);
+    terms.push_back(term(a[row_of_a * width + c] * b[row_of_b * width + c]));
   return sum_of(std::span<const N>(terms));
 }
 
@@ -203,7 +208,7 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
   TermSums<N> grad_sinks(Shape{a.q.shape[1]});
   for (int64_t row = 0; row < a.row_count(); ++row) {
     if (lse[row] == N(-HUGE_VAL)) continue;
-    const N delta = dot_rows(grad_y, row, y, row, a.value_width());
+    const N delta = dot_rows(grad_y, row, y, row, a.value_width(), std::identity());
     if (a.sinks) {
       const int64_t head = a.head_of(row);
       grad_sinks.add(head, -(weight_of((*a.sinks)[head], lse[row]) * delta));
@@ -213,14 +218,17 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
       const N p = weight_of(a.score(row, j), lse[row]), kept = a.kept(row, j);
       if (skips_zeros && p == N(0)) continue;
       const bool is_kept = kept != N(0);
-      const N product = is_kept ? kept * dot_rows(grad_y, row, a.v, key, a.value_width()) : N(0);
+      const N product =
+          is_kept ? kept * dot_rows(grad_y, row, a.v, key, a.value_width(), product_of_inputs<N>)
+                  : N(0);
       const N s = p * a.slope(row, j) * (product - delta);
       for (int64_t c = 0; c < a.value_width() && is_kept; ++c) {
-        grad_v.add(key * a.value_width() + c, p * kept * grad_y[row * a.value_width() + c]);
+        grad_v.add(key * a.value_width() + c,
+                   product_of_results(p * kept * grad_y[row * a.value_width() + c]));
       }
       for (int64_t c = 0; c < a.width(); ++c) {
-        grad_q.add(row * a.width() + c, s * a.k[key * a.width() + c]);
-        grad_k.add(key * a.width() + c, s * a.q[row * a.width() + c]);
+        grad_q.add(row * a.width() + c, product_of_results(s * a.k[key * a.width() + c]));
+        grad_k.add(key * a.width() + c, product_of_results(s * a.q[row * a.width() + c]));
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
+#include "conformance/numerics/product_errors.hpp"
 #include "conformance/numerics/relaxed_row.hpp"
 #include "conformance/reference/attention.hpp"
 
@@ -105,10 +106,12 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
                             int64_t row, bp_dtype dtype, const Numerics& numerics) {
   QueryBounds query{a.seen_keys(row), {}, {}};
   std::vector<double> scores, score_bounds;
+  Numerics of_scores = numerics;
+  of_scores.product = input_product(dtype, numerics);
   for (const int64_t j : query.seen) {
     scores.push_back(a.score(row, j));
     const double magnitude = magnitudes.score(row, j);
-    double bound = sum_bound(magnitude, static_cast<double>(a.width() + 1), numerics) +
+    double bound = sum_bound(magnitude, static_cast<double>(a.width() + 1), of_scores) +
                    2 * numerics.unit * magnitude;
     // The slope of the cap is at most 1. The cap, its quotient and tanh are rounded.
     if (a.softcap != 0) bound += 16 * numerics.unit * std::fabs(a.capped(row, j));
@@ -122,7 +125,10 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
   }
   query.bounds = attention_bounds(scores, score_bounds, dtype);
   const RelaxedRow more = relaxed_row(scores, dtype, numerics);
-  for (size_t i = 0; i < scores.size(); ++i) query.bounds.relative[i] += more.relative[i];
+  // The weights are computed, so that the products with v have the declared error in any dtype.
+  for (size_t i = 0; i < scores.size(); ++i) {
+    query.bounds.relative[i] += more.relative[i] + numerics.product;
+  }
   query.bounds.lse += more.log;
   double peak = -HUGE_VAL, total = 0;
   for (const double score : scores) peak = std::fmax(peak, score);
@@ -284,16 +290,17 @@ std::vector<Expected> gradients(const CallData& data, bool skips_zeros) {
 // Where a key of weight 0 is infinite or NaN, both are right: its products with 0, which are NaN,
 // and gradients in which it has no part.
 std::vector<Expected> expected_sdpa_backward(const CallData& data, const Numerics& numerics) {
+  const bp_dtype input = data.tensor("q").dtype;
+  const ProductErrors errors(input_product(input, numerics), numerics.product);
   std::vector<Expected> expected = gradients(data, false);
   const auto has_nan = [](const Expected& each) {
     return std::ranges::any_of(each.value, [](const DoubleDouble& value) { return isnan(value); });
   };
   if (std::ranges::none_of(expected, has_nan)) return expected;
   const std::vector<Expected> others = gradients(data, true);
-  const bp_dtype q = data.tensor("q").dtype;
   for (size_t i = 0; i < expected.size(); ++i) {
     const bool is_of_sinks = data.has("grad_sinks") && i + 1 == expected.size();
-    const bp_dtype dtype = is_of_sinks ? accumulator_of(q) : q;
+    const bp_dtype dtype = is_of_sinks ? accumulator_of(input) : input;
     expected[i].also_right = [nan = expected[i].value, other = others[i], dtype, numerics](
                                  int64_t element, DoubleDouble y) {
       return isnan(nan[static_cast<size_t>(element)]) &&

@@ -24,6 +24,12 @@ const std::vector<Row>& plain_rows() {
       {1, 2, 1, 19, 83, 64, 64, kBottomRight},  // Widths of networks, for kernels of such widths.
       {1, 1, 1, 5, 70, 80, 80},
       {1, 1, 1, 130, 150, 128, 128, kBottomRight},
+      // Several tiles of rows or of keys, and tiles with rows of two heads, also in gradients.
+      {1, 4, 2, 70, 40, 32, 32, kBottomRight},
+      {2, 2, 1, 150, 20, 48, 48},
+      {1, 1, 1, 19, 150, 128, 128, kBottomRight},
+      {1, 8, 1, 1, 700, 64, 64},  // Few rows and many keys.
+      {1, 2, 1, 3, 600, 32, 32, kBottomRight},
       {2, 3, 1, 5, 7, 8, 5, kNoDiagonal, kRandomBlind, true},
       {2, 2, 1, 9, 5, 7, 3, kBottomRight, kRandomBlind, true, false},
       {1, 1, 1, 5, 7, 8, 8, kNoDiagonal, kNone, false, true, 1.5},
@@ -87,6 +93,11 @@ std::vector<Row> later_rows() {
     add(row, [](Row& r) {
       r.causal = kBottomRight, r.window_left = 3, r.softcap = 1, r.has_sinks = r.has_bias = true;
       r.dropout_p = 0.2, r.mask = kRandom;
+    });
+  }
+  for (const auto causal : {kNoDiagonal, kBottomRight, kTopLeft}) {
+    add({1, 2, 1, 36, 80, 64, 64}, [&](Row& r) {
+      r.causal = causal, r.window_left = 30, r.window_right = causal == kNoDiagonal ? 20 : 0;
     });
   }
   add({1, 2, 1, 3, 0, 4, 4}, [](Row& r) { r.has_sinks = true; });
