@@ -32,6 +32,9 @@ Options read_options(const bp_host& host) {
   if (const auto value = find_option(host, "tf32")) {
     options.allows_tf32 = read_yes_or_no("tf32", *value);
   }
+  if (const auto value = find_option(host, "rounded_weights")) {
+    options.rounds_weights = read_yes_or_no("rounded_weights", *value);
+  }
   LibrarySearch& search = options.libraries;
   if (const auto value = find_option(host, "library_path")) search.folders = parts(*value);
   if (const auto value = find_option(host, "toolkit_path")) search.toolkit = *value;

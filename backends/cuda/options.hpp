@@ -32,6 +32,10 @@ struct Options {
   // "tf32": whether f32 products may round their factors to 10 bits, unless the launch forbids it.
   bool allows_tf32 = false;
 
+  // "rounded_weights": whether attention of f16 and bf16 may round its weights to the dtype of v,
+  // and in gradients also those of scores, unless the launch forbids it.
+  bool rounds_weights = true;
+
   LibrarySearch libraries;
 };
 

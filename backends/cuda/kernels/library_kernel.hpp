@@ -82,11 +82,18 @@ constexpr bp_numerics kTensorCoreNumerics = {
     .struct_type = BP_STRUCT_NUMERICS,
     .accumulator_bits = 22,
 };
+// f16 keeps as many bits as TF32, so factors that are rounded to it make such products too.
 constexpr bp_numerics kTf32Numerics = {
     .struct_size = sizeof(bp_numerics),
     .struct_type = BP_STRUCT_NUMERICS,
     .accumulator_bits = 22,
     .products = BP_PRODUCTS_TF32,
+};
+constexpr bp_numerics kBf16Numerics = {
+    .struct_size = sizeof(bp_numerics),
+    .struct_type = BP_STRUCT_NUMERICS,
+    .accumulator_bits = 22,
+    .products = BP_PRODUCTS_BF16,
 };
 
 }  // namespace bp::cuda

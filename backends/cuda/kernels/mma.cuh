@@ -33,8 +33,10 @@
 
 #ifdef __CUDA_ARCH__
 #define BP_UNROLL_BY_2 _Pragma("unroll 2")
+#define BP_NO_UNROLL _Pragma("unroll 1")
 #else
 #define BP_UNROLL_BY_2
+#define BP_NO_UNROLL
 #endif
 
 namespace bp::cuda {
@@ -87,6 +89,7 @@ using emulation::mma;
 using emulation::mma_bytes;
 using emulation::shared_address;
 using emulation::SharedAddress;
+using emulation::wait_for_block;
 using emulation::wait_for_copies;
 
 #else
@@ -151,8 +154,8 @@ __device__ __forceinline__ void load_transposed(uint32_t (&to)[4], SharedAddress
                : "r"(row));
 }
 
-// Begins a copy of 16 bytes to shared memory, or writes 16 zeros if `is_there` is false. `from` is
-// a pointer to global memory in any case.
+// Begins a copy of 16 bytes to shared memory, or writes 16 zeros if `is_there` is false, and
+// then reads nothing. `from` is an address of global memory in any case.
 __device__ __forceinline__ void copy_async(SharedAddress to, const void* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(__cvta_generic_to_global(from)), "r"(is_there ? 16 : 0)
@@ -170,6 +173,9 @@ template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+// Waits for all threads of the block. Warps may call it from different places.
+__device__ __forceinline__ void wait_for_block() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 // Returns 2^x with an error of at most 2^-22 of it. A result below 2^-126 is 0.
 __device__ __forceinline__ float exp2_fast(float x) {

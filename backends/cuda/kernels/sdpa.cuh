@@ -39,7 +39,7 @@ struct View4 {
 // The operands that the forward and the backward op have.
 struct Attention {
   View4 q, k, v, mask, bias, sinks;
-  int64_t key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
+  int64_t batches = 0, key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
   uint32_t width = 0, value_width = 0;
   Divider by_queries;
   uint32_t key_tiles = 1, row_tiles = 1;  // That are summed at a time: TileSums.
@@ -50,10 +50,11 @@ struct Attention {
 
 // One (batch, head of keys) of a block.
 struct Problem {
-  int64_t batch, key_head;
+  uint32_t batch, key_head;
 
   __device__ Problem(const Attention& a, uint32_t number)
-      : batch(number / a.key_heads), key_head(number % a.key_heads) {}
+      : batch(number / static_cast<uint32_t>(a.key_heads)),
+        key_head(number % static_cast<uint32_t>(a.key_heads)) {}
 
   // Returns where `row` begins in a tensor with an axis of query heads and one of queries.
   __device__ __forceinline__ int64_t row(const Attention& a, const View4& view,
@@ -339,6 +340,7 @@ Attention attention_of(const Args& args) {
   a.v = view_of(args.v);
   a.mask = view_of(args.mask);
   a.bias = view_of(args.bias);
+  a.batches = args.q->shape[0];
   a.key_heads = args.k->shape[1];
   a.group = args.q->shape[1] / std::max<int64_t>(1, a.key_heads);
   a.queries = args.q->shape[2];

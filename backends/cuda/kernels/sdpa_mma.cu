@@ -23,107 +23,20 @@
 // serves 32 rows. A thread has 255 registers, and an SM two blocks.
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
-#include "backends/cuda/kernels/sdpa_mma.cuh"
+#include "backends/cuda/kernels/sdpa_forward.cuh"
 
 namespace bp::cuda {
 namespace {
 
+// The keys of a tile, as many as the registers hold.
+template <int kWidth>
+constexpr uint32_t kTileKeys = kWidth > 64 ? 48 : 64;
+
+template <int kWidth>
+using Scores = WarpTile<kTileKeys<kWidth>>;
+
 // For a row that sees so many keys, two parts of a weight are enough.
 constexpr uint32_t kFewKeys = 48;
-
-// The sums of a warp. Of a lane, [i][h] is row 16 * i + 8 * h + lane_row() of the warp. Elements
-// 2 * h and 2 * h + 1 of [i][n] are columns 8 * n + lane_column() and the next one of this row.
-template <int kWidth>
-struct WarpSums {
-  float sums[2][kWidth / 8][4] = {};
-  float peaks[2][2], totals[2][2] = {};
-
-  __device__ WarpSums() {
-    BP_UNROLL
-    for (uint32_t r = 0; r < 4; ++r) peaks[r / 2][r % 2] = -infinity<float>();
-  }
-};
-
-// The scores, and then the weights, of 32 rows and the keys of a tile, laid out as the sums are.
-template <int kWidth>
-struct Scores {
-  float at[2][kTileKeys<kWidth> / 8][4] = {};
-};
-
-// Multiplies 32 rows of q by a tile of keys.
-template <typename T, int kWidth>
-__device__ __forceinline__ void multiply_keys(const MatrixAt<kWidth>& q, const MatrixAt<kWidth>& k,
-                                              Scores<kWidth>& scores) {
-  BP_UNROLL_BY_2  // With all columns at once the registers do not suffice.
-      for (uint32_t c = 0; c < kWidth / 16; ++c) {
-    const SharedAddress q_place = q(c), k_place = k(c);
-    uint32_t rows[2][4];
-    BP_UNROLL
-    for (uint32_t i = 0; i < 2; ++i) load_matrices(rows[i], q_place + i * q.kNextBytes);
-    BP_UNROLL
-    for (uint32_t n = 0; n < kTileKeys<kWidth> / 16; ++n) {
-      uint32_t keys[4];
-      load_matrices(keys, k_place + n * k.kNextBytes);
-      BP_UNROLL
-      for (uint32_t i = 0; i < 2; ++i) {
-        mma<T>(scores.at[i][2 * n], rows[i], keys[0], keys[1]);
-        mma<T>(scores.at[i][2 * n + 1], rows[i], keys[2], keys[3]);
-      }
-    }
-  }
-}
-
-// Makes the scores of keys that a row does not see -inf.
-template <int kWidth>
-__device__ __forceinline__ void hide_keys(const Attention& a, uint32_t first_row,
-                                          uint32_t first_key, Scores<kWidth>& scores) {
-  BP_UNROLL
-  for (uint32_t r = 0; r < 4; ++r) {
-    const uint32_t row = first_row + r * 8 + lane_row();
-    const uint32_t limit = row < a.rows ? static_cast<uint32_t>(key_limit(a, row)) : 0;
-    BP_UNROLL
-    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
-      BP_UNROLL
-      for (uint32_t e = 0; e < 2; ++e) {
-        const uint32_t key = first_key + n * 8 + lane_column() + e;
-        if (key >= limit) scores.at[r / 2][n][r % 2 * 2 + e] = -infinity<float>();
-      }
-    }
-  }
-}
-
-// Makes the scores of a tile weights, and adds them to the totals. Sets the factors by which a new
-// peak scales earlier sums. A NaN is no peak, but its weight is NaN.
-template <int kWidth>
-__device__ __forceinline__ void weigh(WarpSums<kWidth>& warp, float slope, bool is_rest,
-                                      Scores<kWidth>& scores, float (&factors)[2][2]) {
-  BP_UNROLL
-  for (uint32_t r = 0; r < 4; ++r) {
-    const uint32_t i = r / 2, h = r % 2;
-    float top = -infinity<float>();
-    BP_UNROLL
-    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
-      top = fmaxf(top, fmaxf(scores.at[i][n][2 * h], scores.at[i][n][2 * h + 1]));
-    }
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-    const float peak = fmaxf(warp.peaks[i][h], top * slope);
-    // If there is no score so far, the peak is not a number that can be subtracted.
-    const float shift = peak == -infinity<float>() ? 0.0f : peak;
-    factors[i][h] = exp2_fast(warp.peaks[i][h] - shift);
-    warp.peaks[i][h] = peak;
-    float total = 0;
-    BP_UNROLL
-    for (uint32_t n = 0; n < kTileKeys<kWidth> / 8; ++n) {
-      BP_UNROLL
-      for (uint32_t e = 2 * h; e < 2 * h + 2; ++e) {
-        scores.at[i][n][e] = exp2_fast(fmaf(scores.at[i][n][e], slope, -shift));
-        total += scores.at[i][n][e];
-      }
-    }
-    warp.totals[i][h] = warp.totals[i][h] * factors[i][h] + (is_rest ? 0.0f : total);
-  }
-}
 
 // The weights of a tile, each in two parts, as factors of a product: 16 rows by 16 keys.
 template <int kWidth>
@@ -197,52 +110,6 @@ __device__ __forceinline__ void add_values(const Weights<kWidth>& weights,
 
 // ---- The kernel ---------------------------------------------------------------------------------
 
-// Writes the rows of a warp.
-template <typename T, int kWidth>
-__device__ __forceinline__ void store_rows(const MmaPlan& plan, const Problem& problem,
-                                           uint32_t first_row, const WarpSums<kWidth>& warp) {
-  const Attention& a = plan.a;
-  BP_UNROLL
-  for (uint32_t r = 0; r < 4; ++r) {
-    const uint32_t i = r / 2, h = r % 2, row = first_row + r * 8 + lane_row();
-    if (row >= a.rows) continue;
-    const float total = warp.totals[i][h];
-    // The total is 0 only if no key is seen or all scores are -inf.
-    const float inverse = total == 0 ? 0.0f : 1.0f / total;
-    T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);
-    BP_UNROLL
-    for (uint32_t n = 0; n < kWidth / 8; ++n) {
-      const uint32_t column = n * 8 + lane_column();
-      if (column >= a.value_width) continue;
-      const float* const sums = &warp.sums[i][n][2 * h];
-      *reinterpret_cast<uint32_t*>(y + column) = pack<T>(sums[0] * inverse, sums[1] * inverse);
-    }
-    if (plan.lse.data == nullptr || lane_column() != 0) continue;
-    constexpr float kLog2 = 0.693147180559945309f;
-    float* const lse = reinterpret_cast<float*>(plan.lse.data) + problem.row(a, plan.lse, row);
-    *lse = total == 0 ? -infinity<float>() : warp.peaks[i][h] * kLog2 + log(total);
-  }
-}
-
-// Joins the totals of the four lanes of a row. Returns, in every lane, whether all sums are finite.
-template <int kWidth>
-__device__ __forceinline__ bool end_sums(WarpSums<kWidth>& warp) {
-  float check = 0;  // It becomes NaN if a sum is not finite.
-  BP_UNROLL
-  for (uint32_t r = 0; r < 4; ++r) {
-    float& total = warp.totals[r / 2][r % 2];
-    total += __shfl_xor_sync(kAllLanes, total, 1);
-    total += __shfl_xor_sync(kAllLanes, total, 2);
-    check += total * 0.0f;
-    BP_UNROLL
-    for (uint32_t n = 0; n < kWidth / 8; ++n) {
-      check += warp.sums[r / 2][n][r % 2 * 2] * 0.0f;
-      check += warp.sums[r / 2][n][r % 2 * 2 + 1] * 0.0f;
-    }
-  }
-  return warp_reduce(check, Plus()) == 0;
-}
-
 // The grid has (tiles of rows, problems) blocks. The rows that see most keys come first.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) {
@@ -257,25 +124,19 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
   const T* const k = reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, 0);
   const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, 0);
   // Step n takes tile n - repeats, and the first step takes the first tile in any case.
-  const uint32_t tiles = (most_keys(a, block_row, kBlockRows) + kKeys - 1) / kKeys;
-  const bool has_few = least_keys(a, block_row, kBlockRows) < kFewKeys && tiles != 0;
+  const SeenKeys seen(a, block_row, kBlockRows);
+  const uint32_t tiles = (seen.any_limit + kKeys - 1) / kKeys;
+  const bool has_few = seen.all_limit < kFewKeys && tiles != 0;
   const uint32_t repeats = std::is_same_v<T, BFloat16> && has_few ? 1 : 0;
   const uint32_t steps = tiles + repeats;
   const auto first_key_of = [&](uint32_t n) { return n == 0 ? 0 : (n - repeats) * kKeys; };
   const auto copy_tile = [&](uint32_t n) {
     const uint32_t first_key = first_key_of(n), offset = n % 2 * kTileBytes;
-    copy_rows<kWidth, kKeys>(k_tiles + offset, a.width, k, [&](uint32_t i) -> const T* {
-      return first_key + i < a.keys ? k + (first_key + i) * a.k.strides[2] : nullptr;
-    });
-    copy_rows<kWidth, kKeys>(v_tiles + offset, a.width, v, [&](uint32_t i) -> const T* {
-      return first_key + i < a.keys ? v + (first_key + i) * a.v.strides[2] : nullptr;
-    });
+    copy_keys<kWidth, kKeys>(k_tiles + offset, a, a.k, k, first_key);
+    copy_keys<kWidth, kKeys>(v_tiles + offset, a, a.v, v, first_key);
   };
   if (steps != 0) {
-    const T* const q = reinterpret_cast<const T*>(a.q.data);
-    copy_rows<kWidth, kBlockRows>(q_tile, a.width, q, [&](uint32_t i) -> const T* {
-      return block_row + i < a.rows ? q + problem.row(a, a.q, block_row + i) : nullptr;
-    });
+    copy_rows<kWidth, kBlockRows, kMmaThreads, T>(q_tile, a, problem, a.q, block_row);
     copy_tile(0);
     commit_copies();
   }
@@ -293,51 +154,27 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
     const uint32_t first_key = first_key_of(n), offset = n % 2 * kTileBytes;
     const SharedAddress q_rows = q_tile + (first_row - block_row) * kRowBytes<kWidth>;
     Scores<kWidth> scores;
-    multiply_keys<T>(MatrixAt<kWidth>(q_rows, true), MatrixAt<kWidth>(k_tiles + offset, false),
+    multiply_rows<T>(MatrixAt<kWidth>(q_rows, true), MatrixAt<kWidth>(k_tiles + offset, false),
                      scores);
-    if (first_key + kKeys > least_keys(a, hidden(block_row), kBlockRows)) {
+    if (!SeenKeys(a, hidden(block_row), kBlockRows).cover(first_key, kKeys)) {
       hide_keys(a, hidden(first_row), first_key, scores);
     }
     float factors[2][2];
     weigh(warp, plan.slope, is_rest(), scores, factors);
-    if constexpr (is_rest()) leave_rest<T>(scores);
+    if constexpr (is_rest()) leave_rest<T, kWidth>(scores);
     Weights<kWidth> weights;
-    split<T>(scores, weights);
+    split<T, kWidth>(scores, weights);
     add_values<T>(weights, MatrixAt<kWidth>(v_tiles + offset, true), factors, warp);
   };
   if (repeats != 0) take_tile(0, std::true_type());
   for (uint32_t n = repeats; n < steps; ++n) take_tile(n, std::false_type());
-  const uint32_t first_stored = hidden(first_row);
-  if (end_sums(warp)) {
-    store_rows<T>(plan, Problem(a, hidden(blockIdx.y)), first_stored, warp);
-  } else {
-    for (uint32_t r = 0; r < kWarpRows && first_stored + r < a.rows; ++r) {
-      compute_row<T>(plan, Problem(a, hidden(blockIdx.y)), first_stored + r);
-    }
-  }
-}
-
-float slope_of(const bp_sdpa_args& args) {
-  return static_cast<float>(args.scale * 1.44269504088896340736);
+  store_or_compute<T>(plan, hidden(first_row), warp);
 }
 
 bp_reason sdpa_mma_supports(const bp_sdpa_args& args) {
-  const int64_t width = args.q->shape[3];
-  if (args.mask != nullptr || args.bias != nullptr) return "there is a mask or a bias";
+  // The first tile may have no key that a row with few keys sees.
   if (args.window_left != 0 || args.window_right != 0) return "there is a window";
-  if (args.softcap != 0 || args.sinks != nullptr) return "there is a soft cap or there are sinks";
-  if (args.dropout_p != 0) return "there is dropout";
-  if (width != args.v->shape[3]) return "the widths of keys and values differ";
-  if (width < 16 || width > 128 || width % 16 != 0) {
-    return "the width is not one of 16, 32, 48 and so on to 128";
-  }
-  if (element_count(*args.q) == 0 || element_count(*args.k) == 0) return "there are no elements";
-  for (const bp_tensor* tensor : {args.q, args.k, args.v, static_cast<const bp_tensor*>(args.y)}) {
-    if (!has_aligned_rows(*tensor)) return "a row is not dense, or not aligned to 16 bytes";
-  }
-  const float slope = slope_of(args);
-  if (!(slope > 0) || !std::isnormal(slope)) return "the scale is not a positive f32";
-  return attention_supports(args);
+  return tiles_support(args, {args.y});
 }
 
 template <typename T, int kWidth>
@@ -357,15 +194,9 @@ bp_status sdpa_mma_launch(const bp_sdpa_args& args, Launch& launch) {
   if (const bp_reason reason = sdpa_mma_supports(args)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("sdpa.mma: ") + reason);
   }
-  MmaPlan plan;
-  plan.a = attention_of(args);
-  plan.y = view_of(args.y);
-  plan.lse = view_of_rows(args.lse);
-  plan.slope = slope_of(args);
-  const dim3 blocks(blocks_for(plan.a.rows, kBlockRows),
-                    static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads));
-  return args.q->dtype == BP_F16 ? launch_mma<Float16>(plan, blocks, launch)
-                                 : launch_mma<BFloat16>(plan, blocks, launch);
+  const MmaPlan plan = mma_plan_of(args);
+  return args.q->dtype == BP_F16 ? launch_mma<Float16>(plan, row_blocks(plan.a), launch)
+                                 : launch_mma<BFloat16>(plan, row_blocks(plan.a), launch);
 }
 
 constexpr bp_dtype kMmaDtypes[] = {BP_F16, BP_BF16};

@@ -36,6 +36,7 @@ set(cuda_kernel_sources
   kernels/sdpa.cu
   kernels/sdpa_backward.cu
   kernels/sdpa_mma.cu
+  kernels/sdpa_mma_rounded.cu
   kernels/softmax.cu
   kernels/sort.cu
   kernels/topk.cu
