@@ -13,16 +13,10 @@
 //
 // No two blocks write the same element, so equal input gives equal bits.
 #include "backends/cuda/kernels/list.hpp"
-#include "backends/cuda/kernels/sdpa.cuh"
+#include "backends/cuda/kernels/sdpa_backward.cuh"
 
 namespace bp::cuda {
 namespace {
-
-struct BackwardPlan {
-  Attention a;
-  View4 grad_y, y, lse, grad_q, grad_k, grad_v, grad_sinks;
-  void* deltas = nullptr;  // (problems, rows) in the computing type.
-};
 
 // Returns where the elements of a row of q, y or grad_y begin, or NULL behind the last row.
 template <typename T>
@@ -68,7 +62,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan pl
     sum += widen(g[i * plan.grad_y.strides[3]]) * widen(y[i * plan.y.strides[3]]);
   }
   sum = warp_reduce(sum, Plus());
-  if (tile_lane() == 0) static_cast<C*>(plan.deltas)[blockIdx.y * a.rows + row] = sum;
+  if (tile_lane() == 0) static_cast<C*>(plan.deltas)[blockIdx.y * plan.delta_stride + row] = sum;
 }
 
 // Computes the weight p of a row and a key, and grad_s. Both are -0 for a key that the row does not
@@ -84,16 +78,22 @@ __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const P
   if (!is_seen) return;
   const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(plan.a, plan.lse, row)];
   if (lse == -infinity<C>()) return;
-  const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
+  const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.delta_stride + row];
   const C kept = kept_of<C>(plan.a, problem, row, key), p = exp(score - lse);
   // Other numbers are never -0, because a sum with 0 is not.
   if (kept != 0) weight = p * kept + C{0};
   gradient = p * slope * ((kept == 0 ? C{0} : product * kept) - delta) + C{0};
 }
 
+// Returns whether the block has to compute its tile.
+__device__ __forceinline__ bool is_wanted(const uint8_t* marks) {
+  return marks == nullptr || marks[blockIdx.y * gridDim.x + blockIdx.x] != 0;
+}
+
 // The grid has (tiles of rows, problems, passes over the columns of q) blocks.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan plan) {
+  if (!is_wanted(plan.grad_q_marks)) return;
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kWarpSize)
   for (int64_t batch = 0; batch < batches; ++batch) {
     const auto number = static_cast<uint32_t>(batch * a.key_heads + head / a.group);
     const Problem problem(a, number);
-    const C* const deltas = static_cast<const C*>(plan.deltas) + number * a.rows;
+    const C* const deltas = static_cast<const C*>(plan.deltas) + number * plan.delta_stride;
     for (uint32_t query = tile_lane(); query < a.queries; query += kWarpSize) {
       const uint32_t row = first_row + query;
       const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(a, plan.lse, row)];
@@ -173,6 +173,7 @@ __global__ void __launch_bounds__(kWarpSize)
 // rows of a tile, and warps share its keys. It computes grad_v if kIsValue is true, else grad_k.
 template <typename T, int kColumns, bool kIsValue>
 __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan plan) {
+  if (!is_wanted(kIsValue ? plan.grad_v_marks : plan.grad_k_marks)) return;
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
@@ -220,6 +221,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
   }
 }
 
+unsigned problems_of(const Attention& a) { return static_cast<unsigned>(a.batches * a.key_heads); }
+
 template <typename T, bool kIsValue>
 bp_status launch_grad_key(const BackwardPlan& plan, unsigned problems, Launch& launch) {
   const uint32_t width = kIsValue ? plan.a.value_width : plan.a.width;
@@ -232,11 +235,16 @@ bp_status launch_grad_key(const BackwardPlan& plan, unsigned problems, Launch& l
 }
 
 template <typename T>
-bp_status launch_backward(const BackwardPlan& plan, unsigned problems, Launch& launch) {
-  bp_status status = run<deltas_kernel<T>>(
-      launch, dim3(blocks_for(plan.a.rows, kTileWarps), problems), kTileThreads, 0, plan);
-  if (status != BP_OK) return status;
-  status = with_columns(plan.a.width, [&](auto columns, uint32_t passes) {
+bp_status launch_deltas(const BackwardPlan& plan, Launch& launch) {
+  return run<deltas_kernel<T>>(launch,
+                               dim3(blocks_for(plan.a.rows, kTileWarps), problems_of(plan.a)),
+                               kTileThreads, 0, plan);
+}
+
+template <typename T>
+bp_status launch_gradients(const BackwardPlan& plan, Launch& launch) {
+  const unsigned problems = problems_of(plan.a);
+  bp_status status = with_columns(plan.a.width, [&](auto columns, uint32_t passes) {
     const dim3 blocks(blocks_for(plan.a.rows, kTile), problems, passes);
     return run<grad_q_kernel<T, columns()>>(
         launch, blocks, kTileThreads,
@@ -250,14 +258,29 @@ bp_status launch_backward(const BackwardPlan& plan, unsigned problems, Launch& l
   }
   if (status == BP_OK && plan.grad_sinks.data != nullptr) {
     const auto heads = static_cast<unsigned>(plan.a.key_heads * plan.a.group);
-    const int64_t batches = plan.a.key_heads == 0 ? 0 : problems / plan.a.key_heads;
-    status =
-        run<sink_gradient_kernel<Compute<T>>>(launch, dim3(heads), kWarpSize, 0, plan, batches);
+    status = run<sink_gradient_kernel<Compute<T>>>(launch, dim3(heads), kWarpSize, 0, plan,
+                                                   plan.a.batches);
   }
   return status;
 }
 
 bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
+  BackwardPlan plan = backward_plan_of(args);
+  plan.deltas = launch.workspace();
+  plan.delta_stride = plan.a.rows;
+  return with_float(args.q->dtype, [&]<typename T>(T) {
+    const bp_status status = launch_deltas<T>(plan, launch);
+    return status == BP_OK ? launch_gradients<T>(plan, launch) : status;
+  });
+}
+
+uint64_t workspace(const bp_sdpa_backward_args& args, const Env&) {
+  return static_cast<uint64_t>(element_count(*args.lse) * dtype_size_bytes(args.lse->dtype));
+}
+
+}  // namespace
+
+BackwardPlan backward_plan_of(const bp_sdpa_backward_args& args) {
   BackwardPlan plan;
   plan.a = attention_of(args);
   plan.grad_y = view_of(args.grad_y);
@@ -267,17 +290,12 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
   plan.grad_k = view_of(args.grad_k);
   plan.grad_v = view_of(args.grad_v);
   plan.grad_sinks = view_of_heads(args.grad_sinks);
-  plan.deltas = launch.workspace();
-  const auto problems = static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads);
-  return with_float(args.q->dtype,
-                    [&]<typename T>(T) { return launch_backward<T>(plan, problems, launch); });
+  return plan;
 }
 
-uint64_t workspace(const bp_sdpa_backward_args& args, const Env&) {
-  return static_cast<uint64_t>(element_count(*args.lse) * dtype_size_bytes(args.lse->dtype));
+bp_status launch_plain_gradients(const BackwardPlan& plan, bp_dtype dtype, Launch& launch) {
+  return with_float(dtype, [&]<typename T>(T) { return launch_gradients<T>(plan, launch); });
 }
-
-}  // namespace
 
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, sdpa_backward_launch,

@@ -35,6 +35,7 @@ set(cuda_kernel_sources
   kernels/scatter.cu
   kernels/sdpa.cu
   kernels/sdpa_backward.cu
+  kernels/sdpa_backward_mma.cu
   kernels/sdpa_mma.cu
   kernels/sdpa_mma_rounded.cu
   kernels/softmax.cu
