@@ -1,6 +1,4 @@
 // Cases for api/include/backplane/collective.h: the errors that reductions of floats may have.
-// Elements use all bits of their significand, so that every order of additions and every rounding
-// between them gives another result.
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/rank_group.hpp"
@@ -18,45 +16,19 @@ struct Numbers {
   bp_reduction reduction;
 };
 
-// Returns the factor of a scaled sum: it is not a power of two, and differs between ranks.
-double scale_of(uint32_t rank) { return 0.3 + 0.2 * rank; }
-
-// Returns elements between 1/2 and 2 of both signs, so that no step overflows or is subnormal.
 std::vector<double> elements(Context& t, bp_dtype dtype, uint32_t rank) {
   const std::vector<uint8_t> noise = random_bytes(t, 8 * kCount, rank + 1);
-  std::vector<double> values(kCount);
-  for (uint64_t i = 0; i < kCount; ++i) {
-    double fraction = 0;
-    for (uint64_t k = 0; k < 7; ++k) fraction = (fraction + noise[8 * i + k]) / 256;
-    const double sign = noise[8 * i + 7] % 2 == 0 ? 1 : -1;
-    values[i] = round_to(dtype, DoubleDouble(sign * (0.5 + 1.5 * fraction)));
-  }
+  std::vector<double> values;
+  for (uint64_t i = 0; i < kCount; ++i) values.push_back(noisy_element(dtype, &noise[8 * i]));
   return values;
 }
 
-struct Exact {
-  DoubleDouble result;
-  double magnitude = 0;  // The bound is relative to this magnitude.
-};
-
 // Returns element i, reduced over all ranks.
-Exact combined(const std::vector<std::vector<double>>& given, bp_reduction reduction, uint64_t i) {
-  const auto size = static_cast<double>(given.size());
-  Exact exact;
-  if (reduction == BP_REDUCTION_PRODUCT) {
-    exact.result = 1;
-    for (const std::vector<double>& values : given) exact.result = exact.result * values[i];
-    exact.magnitude = abs(exact.result).hi;
-    return exact;
-  }
-  for (uint32_t rank = 0; rank < given.size(); ++rank) {
-    DoubleDouble term = given[rank][i];
-    if (reduction == BP_REDUCTION_AVERAGE) term = term / size;
-    if (reduction == BP_REDUCTION_SCALED_SUM) term = term * scale_of(rank);
-    exact.result = exact.result + term;
-    exact.magnitude += abs(term).hi;
-  }
-  return exact;
+ExactReduction combined(const std::vector<std::vector<double>>& given, bp_reduction reduction,
+                        uint64_t i) {
+  std::vector<double> column;
+  for (const std::vector<double>& values : given) column.push_back(values[i]);
+  return exactly_reduced(reduction, column);
 }
 
 std::string describe(Numbers n, uint32_t rank, uint64_t i) {
@@ -73,7 +45,7 @@ void check_bound(Context& t, RankGroup& g, Numbers n) {
     bp_collective_call call = g.call(rank, BP_COLLECTIVE_ALL_REDUCE, n.dtype, kCount, n.reduction);
     call.send = g.allocate(rank, kCount * element_size(n.dtype));
     call.receive = g.allocate(rank, kCount * element_size(n.dtype));
-    call.scale = n.reduction == BP_REDUCTION_SCALED_SUM ? scale_of(rank) : 0;
+    call.scale = n.reduction == BP_REDUCTION_SCALED_SUM ? scale_of_rank(rank) : 0;
     g.store(rank, call.send, n.dtype, [&](uint32_t r, uint64_t i) { return given[r][i]; });
     calls.push_back(call);
   }
@@ -82,7 +54,7 @@ void check_bound(Context& t, RankGroup& g, Numbers n) {
   for (uint32_t rank = 0; rank < g.size(); ++rank) {
     const std::vector<double> got = g.load(rank, calls[rank].receive, n.dtype);
     for (uint64_t i = 0; i < kCount; ++i) {
-      const Exact exact = combined(given, n.reduction, i);
+      const ExactReduction exact = combined(given, n.reduction, i);
       const double error = abs(DoubleDouble(got[i]) - exact.result).hi;
       const double bound = collective_bound(n.dtype, g.size(), exact.magnitude);
       if (error <= bound) continue;
