@@ -23,14 +23,13 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},           {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},         {Verb::kCoverage, "coverage"},
-                               {Verb::kPerf, "perf"},         {Verb::kShrink, "shrink"},
-                               {Verb::kRepro, "repro"},       {Verb::kReplay, "replay"},
-                               {Verb::kDiff, "diff"},         {Verb::kReport, "report"},
-                               {Verb::kPackage, "package"},   {Verb::kVerify, "verify"},
-                               {Verb::kStress, "stress"},     {Verb::kExplain, "explain"},
-                               {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
+constexpr VerbName kVerbs[] = {
+    {Verb::kRun, "run"},           {Verb::kList, "list"},       {Verb::kInfo, "info"},
+    {Verb::kCoverage, "coverage"}, {Verb::kPerf, "perf"},       {Verb::kShrink, "shrink"},
+    {Verb::kRepro, "repro"},       {Verb::kReplay, "replay"},   {Verb::kDiff, "diff"},
+    {Verb::kReport, "report"},     {Verb::kPackage, "package"}, {Verb::kVerify, "verify"},
+    {Verb::kStress, "stress"},     {Verb::kDist, "dist"},       {Verb::kExplain, "explain"},
+    {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so. Otherwise it is the name in a manifest, or
@@ -155,6 +154,7 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   session.setup.plugin = line.plugin;
   if (line.verb == Verb::kPerf) interpret_perf(line, raw);
   if (line.verb == Verb::kReport) check_report(line);
+  if (line.verb == Verb::kDist) interpret_dist(line, raw);
 }
 
 bool is_named(const std::vector<std::string>& words, const std::string& flag) {
@@ -359,6 +359,7 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_report_verb(app, line);
   add_package_verbs(app, line);
   add_stress_verb(app, line, raw);
+  add_dist_verb(app, line, raw);
 
   CLI::App* explain = app.add_subcommand(
       "explain",

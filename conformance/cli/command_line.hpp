@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conformance/cases/selection.hpp"
+#include "conformance/dist/supervisor.hpp"
 #include "conformance/runner/supervisor.hpp"
 
 namespace bp::conformance {
@@ -25,6 +26,7 @@ enum class Verb {
   kPackage,
   kVerify,
   kStress,
+  kDist,
   kExplain,
   kSelftest,
   kNew
@@ -64,6 +66,7 @@ struct CommandLine {
   uint64_t sample_seed = 0;                         // A flag of verify; 0: draw one.
   double stress_hours = 1;                          // A flag of stress.
   std::string temperature;                          // A flag of stress.
+  dist::Options dist;                               // The flags of dist.
   bool is_strict = false;                           // A flag of diff.
   std::string by = "layout";                        // A flag of coverage.
   bool is_async = false, is_compiler = false;       // Flags of new.

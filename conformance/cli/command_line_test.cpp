@@ -57,6 +57,7 @@ TEST(CommandLine, FindsEachVerb) {
   EXPECT_EQ(verb_of({"coverage", "x"}), Verb::kCoverage);
   EXPECT_EQ(verb_of({"perf", "x"}), Verb::kPerf);
   EXPECT_EQ(verb_of({"shrink", "x", "--case", "c"}), Verb::kShrink);
+  EXPECT_EQ(verb_of({"dist", "x"}), Verb::kDist);
   EXPECT_EQ(verb_of({"repro", "folder"}), Verb::kRepro);
   EXPECT_EQ(verb_of({"replay", "x", "folder"}), Verb::kReplay);
   EXPECT_EQ(verb_of({"diff", "a", "b"}), Verb::kDiff);
@@ -71,7 +72,7 @@ TEST(CommandLine, FindsEachVerb) {
   EXPECT_EQ(
       verb_names(),
       "run, list, info, coverage, perf, shrink, repro, replay, diff, report, package, verify, "
-      "stress, explain, selftest and new");
+      "stress, dist, explain, selftest and new");
 }
 
 TEST(CommandLine, RefusesWhatIsMissing) {

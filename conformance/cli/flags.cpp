@@ -7,18 +7,6 @@ namespace {
 
 constexpr double kLeastSeconds = 1e-9;
 
-// A check whose refusal names the allowed range; the check of CLI11 names the largest double. A
-// number above kMostSeconds fits no clock, and a stored run with such a number could not be read.
-CLI::Validator number_of_seconds() {
-  const auto check = [](const std::string& text) {
-    const double value = parse_double(text).value_or(0);
-    if (value >= kLeastSeconds && value <= kMostSeconds) return std::string();
-    return text + " is not a number of seconds from " + short_text(kLeastSeconds) + " to " +
-           short_text(kMostSeconds);
-  };
-  return CLI::Validator(check, "SECONDS");
-}
-
 void add_confirmation(CLI::App& app, RunOptions& run) {
   const char* group = "Robustness";
   app.add_option("--retries", run.retries,
@@ -58,6 +46,20 @@ void add_output(CLI::App& app, CommandLine& line) {
       ->group(group);
 }
 
+}  // namespace
+
+// The check of CLI11 names the largest double. A number above kMostSeconds fits no clock, and a
+// stored run with such a number could not be read.
+CLI::Validator number_of_seconds() {
+  const auto check = [](const std::string& text) {
+    const double value = parse_double(text).value_or(0);
+    if (value >= kLeastSeconds && value <= kMostSeconds) return std::string();
+    return text + " is not a number of seconds from " + short_text(kLeastSeconds) + " to " +
+           short_text(kMostSeconds);
+  };
+  return CLI::Validator(check, "SECONDS");
+}
+
 void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeout_seconds) {
   const char* group = "Backend";
   app.add_option("--device", line.run.session.setup.device,
@@ -83,8 +85,6 @@ void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeo
       ->capture_default_str()
       ->group(group);
 }
-
-}  // namespace
 
 void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
   SelectionQuery& s = line.selection;

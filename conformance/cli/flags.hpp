@@ -14,8 +14,10 @@ struct RawOptions {
   std::string shard;
   std::string shuffle;
   std::vector<std::string> options;
-  std::string cache_bytes;            // A flag of perf.
-  std::string max_regress = "5%";     // A flag of perf.
+  std::string cache_bytes;                            // A flag of perf.
+  std::string max_regress = "5%";                     // A flag of perf.
+  std::string min_bytes = "1K", max_bytes = "256M";   // Flags of dist.
+  bool has_no_values = false, has_no_faults = false;  // Flags of dist.
   double perf_timeout_seconds = 120;  // The default of perf, whose cases take longer than those of
                                       // run.
 };
@@ -43,6 +45,17 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw);
 
 // Adds the flags for the documents that run and report write.
 void add_reports(CLI::App& app, CommandLine& line);
+
+// Adds the flags for the device, the options of its backend, and the time limit in
+// `timeout_seconds`.
+void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeout_seconds);
+
+// A check whose refusal names the allowed range.
+CLI::Validator number_of_seconds();
+
+// Adds the verb dist with its flags, and interprets them.
+void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw);
+void interpret_dist(CommandLine& line, const RawOptions& raw);
 
 // Add the verbs report, package, verify and stress, with their flags.
 void add_report_verb(CLI::App& app, CommandLine& line);

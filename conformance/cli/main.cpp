@@ -11,6 +11,7 @@
 
 #include "conformance/cases/fixtures/child_routines.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/dist/jobs.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/worker/worker.hpp"
@@ -71,6 +72,8 @@ int dispatch(const CommandLine& line) {
       return verify_verb(line);
     case Verb::kStress:
       return stress_verb(line);
+    case Verb::kDist:
+      return dist_verb(line);
     case Verb::kExplain:
       return explain_verb(line);
     case Verb::kSelftest:
@@ -148,6 +151,9 @@ int main(int argc, char** argv) {
   }
   if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
     return bp::conformance::run_child(argv[2], bp::conformance::child_routines());
+  }
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
+    return bp::conformance::dist::run_rank(argv[2]);
   }
   return bp::conformance::with_output_checked(
       bp::conformance::run_program({argv + 1, argv + argc}));

@@ -20,6 +20,7 @@ int report_verb(const CommandLine& line);
 int package_verb(const CommandLine& line);
 int verify_verb(const CommandLine& line);
 int stress_verb(const CommandLine& line);
+int dist_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
 int selftest_verb(const CommandLine& line);
 int new_verb(const CommandLine& line);

@@ -1,0 +1,239 @@
+#include "conformance/dist/crew.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "conformance/json_file.hpp"
+#include "registry/boundary/number_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
+
+extern char** environ;
+
+namespace bp::conformance::dist {
+namespace {
+
+constexpr int kTickMs = 50;
+constexpr size_t kOutputTail = 2048;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Both ends are closed when a rank begins; the read end does not block.
+std::array<int, 2> make_pipe() {
+  std::array<int, 2> ends;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "no pipe for a rank");
+  }
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return ends;
+}
+
+// Starts this program with `descriptors` connected, in a process group of its own and without
+// blocked or ignored signals. Returns an errno.
+int spawn(const std::string& task, const std::array<int, 2>& line, const std::array<int, 2>& output,
+          pid_t& out_pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, line[1], kRankFd);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  std::string name = "bp-conformance", verb = "--rank", text = task;
+  const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
+  const int error =
+      posix_spawn(&out_pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+void close_if_open(int& fd) {
+  if (fd >= 0) close(fd);
+  fd = -1;
+}
+
+}  // namespace
+
+Crew::Crew(const std::vector<RankTask>& tasks, int interrupt_fd) : interrupt_fd_(interrupt_fd) {
+  ranks_.reserve(tasks.size());
+  try {
+    for (const RankTask& task : tasks) start(task);
+  } catch (...) {
+    kill_all();
+    throw;
+  }
+}
+
+Crew::~Crew() { kill_all(); }
+
+void Crew::start(const RankTask& task) {
+  std::array<int, 2> line = make_pipe(), output = make_pipe();
+  Rank rank;
+  const int error = spawn(json_text(to_json(task)), line, output, rank.pid);
+  close(line[1]);
+  close(output[1]);
+  rank.line_fd = line[0];
+  rank.output_fd = output[0];
+  if (error != 0) {
+    close_if_open(rank.line_fd);
+    close_if_open(rank.output_fd);
+    throw std::system_error(error, std::generic_category(), "posix_spawn of a rank");
+  }
+  ranks_.push_back(std::move(rank));
+}
+
+void Crew::kill_all() {
+  for (Rank& rank : ranks_) {
+    close_if_open(rank.line_fd);
+    close_if_open(rank.output_fd);
+    if (rank.has_ended) continue;
+    kill(-rank.pid, SIGKILL);
+    while (waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    rank.has_ended = true;
+  }
+}
+
+void Crew::continue_rank(uint32_t rank) {
+  ranks_[rank].is_held = false;
+  ranks_[rank].spoken = Clock::now();
+  if (!ranks_[rank].has_ended) kill(ranks_[rank].pid, SIGCONT);
+}
+
+void Crew::poll_once() {
+  std::vector<pollfd> sources = {{interrupt_fd_, POLLIN, 0}};
+  for (const Rank& rank : ranks_) {
+    // A negative descriptor is ignored.
+    sources.push_back({rank.line_fd, POLLIN, 0});
+    sources.push_back({rank.output_fd, POLLIN, 0});
+  }
+  if (poll(sources.data(), sources.size(), kTickMs) <= 0) return;
+  if ((sources[0].revents & POLLIN) != 0) {
+    kill_all();
+    throw Interrupted();
+  }
+}
+
+void Crew::take_line(uint32_t index, const std::string& text, const OnLine& on_line) {
+  Rank& rank = ranks_[index];
+  const Line line = Line::parse(text, nullptr, false);
+  if (!line.is_object() || !line.contains("say") || !line["say"].is_string()) return;
+  const std::string said = line["say"].get<std::string>();
+  rank.spoken = Clock::now();
+  if (said == "hello") rank.has_loaded = true;
+  if (said == "done") rank.has_said_done = true;
+  if (said == "begin") rank.last = line.value("text", "");
+  if (said == "step") rank.last = "the call after '" + line.value("step", "") + "'";
+  on_line(index, line);
+}
+
+void Crew::read_lines(uint32_t index, const OnLine& on_line) {
+  Rank& rank = ranks_[index];
+  std::array<char, 1 << 14> bytes;
+  for (;;) {
+    const ssize_t size = rank.line_fd < 0 ? 0 : ::read(rank.line_fd, bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size == 0) close_if_open(rank.line_fd);
+    if (size <= 0) break;
+    rank.text.append(bytes.data(), static_cast<size_t>(size));
+  }
+  size_t begin = 0;
+  for (size_t end; (end = rank.text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    take_line(index, rank.text.substr(begin, end - begin), on_line);
+  }
+  rank.text.erase(0, begin);
+}
+
+// Reads at most as much as a pipe holds, so that a flood of output does not keep the supervisor
+// from its deadlines.
+void Crew::read_output(Rank& rank) {
+  std::array<char, 1 << 16> bytes;
+  if (rank.output_fd < 0) return;
+  const ssize_t size = ::read(rank.output_fd, bytes.data(), bytes.size());
+  if (size == 0) close_if_open(rank.output_fd);
+  if (size <= 0) return;
+  rank.output.append(bytes.data(), static_cast<size_t>(size));
+  if (rank.output.size() > kOutputTail) rank.output.erase(0, rank.output.size() - kOutputTail);
+}
+
+void Crew::kill_silent(double load_seconds, double silence_seconds) {
+  for (Rank& rank : ranks_) {
+    if (rank.has_ended || rank.is_held || rank.end.is_killed) continue;
+    const double silent = seconds_since(rank.spoken);
+    if (silent < (rank.has_loaded ? silence_seconds : load_seconds)) continue;
+    rank.end.is_killed = true;
+    rank.end.text = "it was in " + (rank.last.empty() ? "the load of the backend" : rank.last) +
+                    " for " + fixed_text(silent, 1) + " s, and was killed";
+    kill(-rank.pid, SIGKILL);
+  }
+}
+
+bool Crew::reap(uint32_t index, const OnLine& on_line) {
+  Rank& rank = ranks_[index];
+  if (rank.has_ended) return true;
+  siginfo_t info = {};
+  const int options = WEXITED | WNOHANG | WNOWAIT;
+  if (waitid(P_PID, static_cast<id_t>(rank.pid), &info, options) != 0 || info.si_pid == 0) {
+    return false;
+  }
+  // The process still has its id, so that no other group is killed: only what the backend has
+  // started and left behind.
+  kill(-rank.pid, SIGKILL);
+  ProcessEnd end;
+  while (waitpid(rank.pid, &end.wait_status, 0) < 0 && errno == EINTR) continue;
+  rank.has_ended = true;
+  read_lines(index, on_line);
+  read_output(rank);
+  close_if_open(rank.line_fd);
+  close_if_open(rank.output_fd);
+  rank.end.is_done = rank.has_said_done && end.is_clean();
+  if (!rank.end.is_killed && !rank.end.is_done) {
+    rank.end.text = end.text() + (rank.last.empty() ? "" : " in " + rank.last);
+  }
+  if (!rank.end.is_done && !rank.output.empty()) {
+    rank.end.text += "; it printed: " + clean_text(rank.output, LineBreaks::kEscape);
+  }
+  return true;
+}
+
+std::vector<RankEnd> Crew::run(double load_seconds, double silence_seconds, const OnLine& on_line,
+                               const std::function<void()>& on_tick) {
+  for (bool has_any = true; has_any;) {
+    poll_once();
+    has_any = false;
+    for (uint32_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].has_ended) continue;
+      read_lines(i, on_line);
+      read_output(ranks_[i]);
+      has_any |= !reap(i, on_line);
+    }
+    kill_silent(load_seconds, silence_seconds);
+    if (on_tick) on_tick();
+  }
+  std::vector<RankEnd> ends;
+  for (Rank& rank : ranks_) ends.push_back(std::move(rank.end));
+  return ends;
+}
+
+}  // namespace bp::conformance::dist
