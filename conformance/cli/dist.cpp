@@ -1,7 +1,6 @@
 // The verb dist: judges process groups whose ranks are processes.
-#include <algorithm>
-#include <charconv>
 #include <iostream>
+#include <optional>
 
 #include "conformance/cli/flags.hpp"
 #include "conformance/cli/progress.hpp"
@@ -60,6 +59,29 @@ nlohmann::json dist_document(const CommandLine& line, const dist::Look& look,
   return document;
 }
 
+// Progress that begins anew with each list of checks or faults, so that the time that is left is
+// that of the list.
+class ShownProgress {
+ public:
+  explicit ShownProgress(bool is_quiet) : is_quiet_(is_quiet) { progress_.emplace(is_quiet, true); }
+
+  void update(const ProgressState& state) {
+    if (state.done < done_ || state.total != total_) {
+      clear();
+      progress_.emplace(is_quiet_, true);
+    }
+    done_ = state.done;
+    total_ = state.total;
+    progress_->update(state);
+  }
+  void clear() { progress_->clear(); }
+
+ private:
+  const bool is_quiet_;
+  std::optional<Progress> progress_;
+  size_t done_ = 0, total_ = 0;
+};
+
 }  // namespace
 
 void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -100,6 +122,10 @@ void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->group("Backend");
   verb->add_option("--grace", o.grace_seconds,
                    "let a rank end this many seconds after a timeout; more for a busy machine")
+      ->check(number_of_seconds())
+      ->capture_default_str()
+      ->group("Backend");
+  verb->add_option("--load-timeout", o.load_seconds, "give the load this many seconds")
       ->check(number_of_seconds())
       ->capture_default_str()
       ->group("Backend");
@@ -148,7 +174,7 @@ void interpret_dist(CommandLine& line, const RawOptions& raw) {
 int dist_verb(const CommandLine& line) {
   dist::Options options = line.dist;
   options.interrupt_fd = interrupt_descriptor();
-  Progress progress(line.is_quiet, true);
+  ShownProgress progress(line.is_quiet);
   const dist::Observer observer{
       .progress =
           [&](const std::string& what, size_t done, size_t total, size_t failed) {

@@ -7,8 +7,6 @@
 namespace bp::conformance::dist {
 namespace {
 
-constexpr double kLoadSeconds = 120;
-
 class FaultSupervisor {
  public:
   FaultSupervisor(const Setting& setting, const FaultRow& row, uint32_t victim)
@@ -33,7 +31,7 @@ class FaultSupervisor {
     Crew crew(tasks, setting_.options.interrupt_fd);
     crew_ = &crew;
     const std::vector<RankEnd> ends = crew.run(
-        kLoadSeconds, silence_seconds(case_.timeout_seconds, case_.grace_seconds),
+        setting_.options.load_seconds, silence_seconds(case_.timeout_seconds, case_.grace_seconds),
         [this](uint32_t rank, const nlohmann::json& line) { take(rank, line); },
         [this] { continue_stopped(); });
     for (uint32_t rank = 0; rank < ends.size(); ++rank) {

@@ -20,9 +20,23 @@ void look(const Backend& backend, Speaker& speaker) {
   speaker.say("hello", {{"devices", devices}, {"tables", backend.table_names()}});
 }
 
+// Waits until all ranks have loaded the backend, which takes some of them longer than a timeout of
+// create().
+void wait_until_loaded(const RankTask& task, const FolderStore& store) {
+  const auto key_of = [](uint32_t rank) { return "suite/loaded/" + std::to_string(rank); };
+  store.put(key_of(task.rank), "");
+  std::string ignored;
+  for (uint32_t rank = 0; rank < task.world_size; ++rank) {
+    // A little less than the supervisor's patience, so that the text says which rank is missing.
+    if (store.get(key_of(rank), nanoseconds_of(task.load_seconds * 0.9), ignored)) continue;
+    throw RankError("rank " + std::to_string(rank) + " has not loaded the backend");
+  }
+}
+
 void do_job(const RankTask& task, Speaker& speaker) {
   FolderStore store(task.folder);
   const Backend backend(task.setup);
+  wait_until_loaded(task, store);
   look(backend, speaker);
   const RankJob job{task, backend, store, speaker};
   switch (task.job) {

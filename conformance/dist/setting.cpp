@@ -34,6 +34,7 @@ std::vector<RankTask> Setting::tasks(Job job, const std::string& folder) const {
     task.folder = folder;
     task.timeout_seconds = options.timeout_seconds;
     task.grace_seconds = options.grace_seconds;
+    task.load_seconds = options.load_seconds;
     task.seed = options.seed;
     task.tier = options.tier;
     task.sizes = options.sizes;
@@ -81,7 +82,10 @@ void Creation::judge(const Setting& setting) const {
         "the table makes no groups of " + ranks + " in as many processes: " + texts_[0]);
   }
   const bool shares_devices = setting.ranks > setting.device_count;
-  if (shares_devices && all_are({BP_UNSUPPORTED, BP_INVALID_ARGUMENT})) {
+  const bool is_refused = std::ranges::all_of(
+      statuses_, [](bp_status status) { return status != BP_OK && status != BP_TIMEOUT; });
+  // As with ranks of one process: nothing promises that ranks may share a device.
+  if (shares_devices && is_refused) {
     return setting.add("create", "create", Outcome::kSkip,
                        ranks + " on " + std::to_string(setting.device_count) +
                            " devices are refused: " + texts_[0]);

@@ -8,7 +8,6 @@
 namespace bp::conformance::dist {
 namespace {
 
-constexpr double kLoadSeconds = 120;
 constexpr uint32_t kMostRanksOfFaults = 4;  // More ranks meet no other faults.
 
 class BandwidthSupervisor {
@@ -23,7 +22,7 @@ class BandwidthSupervisor {
     const double silence =
         120 + silence_seconds(setting_.options.timeout_seconds, setting_.options.grace_seconds);
     const std::vector<RankEnd> ends =
-        crew.run(kLoadSeconds, silence,
+        crew.run(setting_.options.load_seconds, silence,
                  [this](uint32_t rank, const nlohmann::json& line) { take(rank, line); });
     if (creation_.has_failed()) {
       creation_.judge(setting_);
@@ -120,8 +119,8 @@ Look look_at(const Options& options) {
   Crew crew({task}, options.interrupt_fd);
   Look look;
   std::string problem;
-  const std::vector<RankEnd> ends =
-      crew.run(kLoadSeconds, kLoadSeconds, [&](uint32_t, const nlohmann::json& line) {
+  const std::vector<RankEnd> ends = crew.run(
+      options.load_seconds, options.load_seconds, [&](uint32_t, const nlohmann::json& line) {
         const std::string said = line.value("say", "");
         if (said == "stop") problem = line.value("text", "");
         if (said != "hello") return;

@@ -21,6 +21,7 @@ struct Options {
   double timeout_seconds = 10;       // Of a call.
   double fault_timeout_seconds = 2;  // Of a call in a fault.
   double grace_seconds = 5;
+  double load_seconds = 120;  // Until the backend is loaded on all ranks.
   uint64_t seed = 0x5eed;
   bool has_values = true, has_faults = true, has_bandwidth = false;
   std::vector<std::string> faults;  // The names of the faults to try; empty: all.

@@ -13,6 +13,7 @@ nlohmann::json to_json(const RankTask& task) {
           {"folder", text_of_bytes(task.folder)},
           {"timeout_seconds", task.timeout_seconds},
           {"grace_seconds", task.grace_seconds},
+          {"load_seconds", task.load_seconds},
           {"seed", task.seed},
           {"tier", static_cast<int>(task.tier)},
           {"first", task.first},
@@ -36,6 +37,7 @@ RankTask rank_task_from_json(const nlohmann::json& json) {
   task.folder = bytes_of_text(told.text("folder"));
   task.timeout_seconds = told.number("timeout_seconds", 0, kMostSeconds);
   task.grace_seconds = told.number("grace_seconds", 0, kMostSeconds);
+  task.load_seconds = told.number("load_seconds", 0, kMostSeconds);
   task.seed = told.count("seed", UINT64_MAX);
   task.tier = static_cast<Tier>(told.count("tier", static_cast<uint64_t>(Tier::kFull)));
   task.first = told.count("first", UINT64_MAX);

@@ -32,7 +32,7 @@ struct RankTask {
   std::string table;  // The name of the table of process groups. "": the first.
   uint32_t rank = 0, world_size = 1;
   std::string folder;  // The folder of the store.
-  double timeout_seconds = 10, grace_seconds = 5;
+  double timeout_seconds = 10, grace_seconds = 5, load_seconds = 120;
   uint64_t seed = 0;
   Tier tier = Tier::kQuick;
   uint64_t first = 0;              // The check with which the values begin.

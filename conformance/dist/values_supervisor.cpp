@@ -71,7 +71,7 @@ class Values {
     shared_ = before;
     Crew crew(tasks, setting_.options.interrupt_fd);
     const std::vector<RankEnd> ends =
-        crew.run(kLoadSeconds,
+        crew.run(setting_.options.load_seconds,
                  silence_seconds(setting_.options.timeout_seconds, setting_.options.grace_seconds),
                  [&](uint32_t rank, const nlohmann::json& line) { take(rank, line); });
     if (creation_.has_failed()) {
@@ -206,8 +206,6 @@ class Values {
                    name_of(rank) + ": " + (is_stop ? stops_[rank] : ends[rank].text));
     }
   }
-
-  static constexpr double kLoadSeconds = 120;
 
   const Setting& setting_;
   Creation creation_{0};

@@ -141,6 +141,17 @@ class OtherBackends(Dist):
         done = self.dist("./no_such_plugin.so", code=3)
         self.assertIn("does not load", done.stderr)
 
+    def test_that_hang_are_killed(self):
+        hang = pathlib.Path(MOCK).with_name("mock_hang.so")
+        done = self.dist(str(hang), "--load-timeout", "2", code=3)
+        self.assertIn("it was in the load of the backend for 2", done.stderr)
+        self.assertIn("and was killed", done.stderr)
+
+    def test_that_crash_are_told(self):
+        crash = pathlib.Path(MOCK).with_name("mock_segfault.so")
+        done = self.dist(str(crash), code=3)
+        self.assertIn("died of signal 11 (SIGSEGV)", done.stderr)
+
     def test_without_the_table_are_told(self):
         done = self.dist(GOOD, "--table", "no_such_table", code=3)
         self.assertIn('there is no table "no_such_table"', done.stderr)
