@@ -227,8 +227,7 @@ __global__ void __launch_bounds__(kKeyThreads, 1) key_gradients_kernel(MmaBackwa
   const KeyMemory<kWidth> memory;
   const uint32_t first_key = blockIdx.x * kBlockKeys;
   const auto copy = [&](const View4& view, std::byte* to) {
-    const T* const begin = reinterpret_cast<const T*>(view.data) + problem.key(view, 0);
-    copy_keys<kWidth, kBlockKeys, kKeyThreads>(shared_address(to), a, view, begin, first_key);
+    copy_keys<kWidth, kBlockKeys, kKeyThreads, T>(shared_address(to), a, problem, view, first_key);
   };
   copy(a.k, memory.keys());
   copy(a.v, memory.values());

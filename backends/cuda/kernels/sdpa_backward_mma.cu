@@ -26,7 +26,8 @@
 // mma.sync reaches about 0.62 of the 790 TF/s that products reach, which is 490. So the limit is
 // 350 TF/s by the usual count. A warp loads 80 matrices for 256 mma.sync, which takes 0.85 of the
 // time of these, and exponentials take 0.15. The expected share is 0.7 of the limit: 250 TF/s. One
-// block of 8 warps with 255 registers occupies an SM.
+// block of 8 warps with 255 registers occupies an SM. At widths above 64 up to ten values of a
+// thread go to local memory and back in each tile, beside 256 mma.sync.
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa_backward_keys.cuh"
@@ -142,8 +143,6 @@ __global__ void __launch_bounds__(kMmaThreads, 2) row_gradients_kernel(MmaBackwa
   const uint32_t first_row = block_row + threadIdx.x / kWarpSize * kWarpRows;
   const SharedAddress row_tiles = shared_address(dynamic_shared());  // q, then grad_y.
   const SharedAddress key_tiles = row_tiles + 2 * kBlockRows * kRowBytes<kWidth>;  // k, v, twice.
-  const T* const k = reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, 0);
-  const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, 0);
   const SeenKeys seen(a, block_row, kBlockRows);
   const uint32_t begin = seen.any_begin / kKeys * kKeys;
   const auto tile_at = [&](uint32_t first_key) {
@@ -151,8 +150,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) row_gradients_kernel(MmaBackwa
   };
   const auto copy_tile = [&](uint32_t first_key) {
     const SharedAddress to = tile_at(first_key);
-    copy_keys<kWidth, kKeys>(to, a, a.k, k, first_key);
-    copy_keys<kWidth, kKeys>(to + kKeyBytes, a, a.v, v, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(to, a, problem, a.k, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(to + kKeyBytes, a, problem, a.v, first_key);
   };
   copy_rows<kWidth, kBlockRows, kMmaThreads, T>(row_tiles, a, problem, a.q, block_row);
   copy_rows<kWidth, kBlockRows, kMmaThreads, T>(row_tiles + kBlockRows * kRowBytes<kWidth>, a,

@@ -121,8 +121,6 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
   const SharedAddress q_tile = shared_address(dynamic_shared());
   const SharedAddress k_tiles = q_tile + kBlockRows * kRowBytes<kWidth>;
   const SharedAddress v_tiles = k_tiles + 2 * kTileBytes;
-  const T* const k = reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, 0);
-  const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, 0);
   // Step n takes tile n - repeats, and the first step takes the first tile in any case.
   const SeenKeys seen(a, block_row, kBlockRows);
   const uint32_t tiles = (seen.any_limit + kKeys - 1) / kKeys;
@@ -132,8 +130,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_mma_kernel(MmaPlan plan) 
   const auto first_key_of = [&](uint32_t n) { return n == 0 ? 0 : (n - repeats) * kKeys; };
   const auto copy_tile = [&](uint32_t n) {
     const uint32_t first_key = first_key_of(n), offset = n % 2 * kTileBytes;
-    copy_keys<kWidth, kKeys>(k_tiles + offset, a, a.k, k, first_key);
-    copy_keys<kWidth, kKeys>(v_tiles + offset, a, a.v, v, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(k_tiles + offset, a, problem, a.k, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(v_tiles + offset, a, problem, a.v, first_key);
   };
   if (steps != 0) {
     copy_rows<kWidth, kBlockRows, kMmaThreads, T>(q_tile, a, problem, a.q, block_row);

@@ -80,12 +80,16 @@ __device__ __forceinline__ void copy_rows(SharedAddress to, const Attention& a,
   }
 }
 
-// Begins to copy the keys, or values, of a problem from `first` on. `begin` is where key 0 begins.
-template <int kWidth, uint32_t kKeys, uint32_t kThreads = kMmaThreads, typename T>
-__device__ __forceinline__ void copy_keys(SharedAddress to, const Attention& a, const View4& view,
-                                          const T* begin, uint32_t first) {
-  const int64_t stride = view.strides[2];
-  const EvenRows<T> keys{begin + first * stride, stride, static_cast<uint32_t>(a.keys) - first};
+// Begins to copy the keys, or values, of a problem from `first` on.
+template <int kWidth, uint32_t kKeys, uint32_t kThreads, typename T>
+__device__ __forceinline__ void copy_keys(SharedAddress to, const Attention& a,
+                                          const Problem& problem, const View4& view,
+                                          uint32_t first) {
+  Problem here = problem;  // Else the address of key 0 stays in registers.
+  here.batch = hidden(here.batch);
+  here.key_head = hidden(here.key_head);
+  const T* const begin = reinterpret_cast<const T*>(view.data) + here.key(view, first);
+  const EvenRows<T> keys{begin, view.strides[2], static_cast<uint32_t>(a.keys) - first};
   copy_even_rows<kWidth, kKeys, kThreads>(to, a.width, keys);
 }
 

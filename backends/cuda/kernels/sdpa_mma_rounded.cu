@@ -21,9 +21,12 @@
 // Speed. On an H200 mma.sync reaches about 0.62 of the 790 TF/s that products reach, which is 490.
 // A warp loads 80 matrices for 256 mma.sync, which takes 0.85 of the time of these. Exponentials
 // take 0.3 of it, beside the products of the other warps. The expected share is 0.65 of the limit:
-// 320 TF/s. A thread has 255 registers, and an SM two blocks. The limit of few rows is the memory
-// that has the keys and values, 4.3 TB/s: one warp of a block multiplies a tile of 32 KiB in 1.3
-// us, which is 6.5 TB/s for two blocks of each SM, so the expected share is 0.8.
+// 320 TF/s. A thread has 255 registers, and an SM two blocks; at widths above 64 four values go to
+// local memory and back in each tile.
+//
+// The limit of few rows is the memory that has the keys and values, 4.3 TB/s: one warp of a block
+// multiplies a tile of 32 KiB in 1.3 us, which is 6.5 TB/s for two blocks of each SM, so the
+// expected share is 0.8.
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa_forward.cuh"
@@ -123,12 +126,10 @@ __global__ void __launch_bounds__(kMmaThreads, 2) sdpa_rounded_kernel(RoundedPla
   const uint32_t first_row = block_row + threadIdx.x / kWarpSize * kWarpRows;
   const SharedAddress q_tile = shared_address(dynamic_shared());
   const SharedAddress key_tiles = q_tile + kBlockRows * kRowBytes<kWidth>;  // k, v, and both again.
-  const T* const k = reinterpret_cast<const T*>(a.k.data) + problem.key(a.k, 0);
-  const T* const v = reinterpret_cast<const T*>(a.v.data) + problem.key(a.v, 0);
   const SeenKeys seen(a, block_row, kBlockRows);
   const auto copy_tile = [&](SharedAddress to, uint32_t first_key) {
-    copy_keys<kWidth, kKeys>(to, a, a.k, k, first_key);
-    copy_keys<kWidth, kKeys>(to + kTileBytes, a, a.v, v, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(to, a, problem, a.k, first_key);
+    copy_keys<kWidth, kKeys, kMmaThreads, T>(to + kTileBytes, a, problem, a.v, first_key);
   };
   const auto tile_at = [&](uint32_t first_key) {
     return key_tiles + first_key / kKeys % 2 * (2 * kTileBytes);
