@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares all-reduce of f32 between two processes of this machine, and a step of data-parallel
 training, with Gloo alone and with PyTorch over its own Gloo: in one run, in turn, as medians of the
-rounds. A ratio is the time of the peer over the time of Backplane; above 1 Backplane is faster. Each
-rank has one thread.
+rounds. A ratio is the time of the peer over the time of Backplane; above 1 Backplane is faster.
+Each rank has one thread.
 
   compare.py build/release                 # after runtime/bench/setup, which installs PyTorch
   compare.py build/release --device vulkan # staged over the groups of cpu
