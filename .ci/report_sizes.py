@@ -7,7 +7,7 @@ import sys
 
 TEMPLATE_BUDGET = 680
 HEADER_BUDGET = 3600  # What backends include, without ops.h, which is generated.
-HOST_HEADER_BUDGET = 1200  # What programs include.
+HOST_HEADER_BUDGET = 1250  # What programs include.
 LARGEST = 5
 
 # A line that opens a block but no function: types, namespaces, and blocks inside a body.

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #define BP_STAGED_CHUNK_BYTES ((uint64_t)4 << 20) /* All ranks cut calls at the same places. */
+
 /* Gives the table "staged" for all devices of the backend of `target`, over the table `table_name`
  * of `transport`, as bp_target_find_process_groups() finds it; that table decides what a call and
  * an option may be. Equal arguments give one table, which lives as long as the registry. Groups are
