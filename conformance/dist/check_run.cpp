@@ -36,22 +36,25 @@ CheckResult ended(const Place& place, const std::string& what) {
 
 // Submits calls and waits for them. Returns what is wrong, or a pass.
 CheckResult carry_out(const Place& place, std::span<const bp_collective_call> calls) {
+  const bp_process_group_ops& ops = place.group.ops();
   const Answer submitted = place.seat.submit(place.group, calls);
   if (!submitted.is_ok()) {
     const CheckResult result =
         ended(place, "submit of a call that supports() accepts: " + submitted.text);
     // The other ranks need not wait for a call that does not come.
-    static_cast<void>(place.group.ops().abort(place.group.ops().self, place.group.get()));
+    static_cast<void>(ops.abort(ops.self, place.group.get()));
     return result;
   }
   const Answer waited = place.seat.synchronize(place.patience_ns);
   if (waited.is_ok()) return {};
-  if (place.seat.stream_status().is_ok()) {
-    return ended(place, "the call still runs " + std::to_string(place.patience_ns / 1'000'000) +
-                            " ms after submit(); its timeout is " +
-                            std::to_string(place.timeout_ns / 1'000'000) + " ms");
-  }
-  return ended(place, "the stream failed: " + waited.text);
+  if (!place.seat.stream_status().is_ok()) return ended(place, "the stream failed: " + waited.text);
+  const CheckResult result =
+      ended(place, "the call still runs " + std::to_string(place.patience_ns / 1'000'000) +
+                       " ms after submit(); its timeout is " +
+                       std::to_string(place.timeout_ns / 1'000'000) + " ms");
+  // Work that went on would use memory of a check that is over.
+  static_cast<void>(ops.abort(ops.self, place.group.get()));
+  return result;
 }
 
 CheckResult run_call(const Place& place, const Check& check) {

@@ -24,6 +24,7 @@ namespace bp::conformance::dist {
 namespace {
 
 constexpr int kTickMs = 50;
+constexpr double kDyingSeconds = 10;
 constexpr size_t kOutputTail = 2048;
 
 double seconds_since(Clock::time_point start) {
@@ -110,7 +111,14 @@ void Crew::kill_all() {
     close_if_open(rank.output_fd);
     if (rank.has_ended) continue;
     kill(-rank.pid, SIGKILL);
-    while (waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) continue;
+  }
+  // A process that hangs in a driver may survive even this. It is not waited for without end.
+  const auto start = Clock::now();
+  for (Rank& rank : ranks_) {
+    while (!rank.has_ended && seconds_since(start) < kDyingSeconds) {
+      rank.has_ended = waitpid(rank.pid, nullptr, WNOHANG) != 0;
+      if (!rank.has_ended) usleep(1000);
+    }
     rank.has_ended = true;
   }
 }
@@ -179,10 +187,19 @@ void Crew::read_output(Rank& rank) {
 
 void Crew::kill_silent(double load_seconds, double silence_seconds) {
   for (Rank& rank : ranks_) {
-    if (rank.has_ended || rank.is_held || rank.end.is_killed) continue;
+    if (rank.has_ended || rank.is_held) continue;
     const double silent = seconds_since(rank.spoken);
+    if (rank.end.is_killed) {
+      if (seconds_since(rank.killed) < kDyingSeconds) continue;
+      rank.has_ended = true;
+      rank.end.text += ", but did not die of SIGKILL";
+      close_if_open(rank.line_fd);
+      close_if_open(rank.output_fd);
+      continue;
+    }
     if (silent < (rank.has_loaded ? silence_seconds : load_seconds)) continue;
     rank.end.is_killed = true;
+    rank.killed = Clock::now();
     rank.end.text = "it was in " + (rank.last.empty() ? "the load of the backend" : rank.last) +
                     " for " + fixed_text(silent, 1) + " s, and was killed";
     kill(-rank.pid, SIGKILL);

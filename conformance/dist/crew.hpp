@@ -53,6 +53,7 @@ class Crew {
     std::string output;  // The end of what it printed.
     std::string last;    // What it began last.
     Clock::time_point spoken = Clock::now();
+    Clock::time_point killed;
     bool has_loaded = false, is_held = false, has_said_done = false, has_ended = false;
     RankEnd end;
   };

@@ -2,7 +2,9 @@
 // faults.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "backplane/host.h"

@@ -103,7 +103,7 @@ class Judge {
     judge_create();
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) judge_rank(rank);
     if (is_mismatch(case_.fault)) judge_mismatch();
-    judge_texts();
+    if (verdict_.outcome == Outcome::kPass) judge_texts();
     return std::move(verdict_);
   }
 

@@ -231,6 +231,8 @@ class FaultRun {
     const Answer answer =
         still_runs ? Answer{BP_INTERNAL, "the work still runs: " + waited.text} : waited;
     say("stream", answer, start);
+    // Work that went on would use memory of calls that are over.
+    if (still_runs) static_cast<void>(ops_.abort(ops_.self, group_.get()));
     if (!waited.is_ok()) return;
     for (Call* const call : calls) {
       const Call::Found found = call->look();

@@ -132,6 +132,16 @@ Look look_at(const Options& options) {
 }
 
 void run_all(const Options& options, const Look& look, const Observer& observer, Report& report) {
+  if (look.tables.empty() && options.table.empty()) {
+    report.add({"no table",
+                1,
+                "values",
+                "create",
+                "create",
+                Outcome::kNotSupported,
+                "the device has no process groups; --transport judges staged ones",
+                {}});
+  }
   for (const std::string& table : chosen_tables(options, look)) {
     Setting setting{options, observer, report, table, 1, look.devices.size(), ""};
     uint32_t most = 0, most_for_faults = 0;  // Of the numbers of ranks with which groups are made.

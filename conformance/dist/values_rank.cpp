@@ -142,7 +142,8 @@ class ValuesRun {
       if (is_skipped(check) || !is_small || !seen.insert(check.family()).second) continue;
       job_.speaker.say("begin", {{"text", check.text() + " in a later group"}});
       const CheckResult result = run_check(place, check, i);
-      if (count_of(result.outcome) != Count::kFailed) continue;
+      const bool is_known = failed_.contains(check.family());
+      if (count_of(result.outcome) != Count::kFailed || is_known) continue;
       extra("later groups", Outcome::kFail, check.text() + ": " + result.text);
       if (result.has_ended_group) return;
     }
@@ -167,6 +168,7 @@ class ValuesRun {
                                    {"family", check.family()}});
         result = run_check(place, check, i);
       }
+      if (count_of(result.outcome) == Count::kFailed) failed_.insert(check.family());
       nlohmann::json line = {{"check", i},
                              {"group", check.group()},
                              {"family", check.family()},
@@ -191,6 +193,7 @@ class ValuesRun {
   const bp_process_group_ops& ops_;
   Seat seat_;
   const uint64_t timeout_ns_, patience_ns_;
+  std::set<std::string> failed_;  // The families of checks that failed on this rank.
 };
 
 }  // namespace

@@ -21,6 +21,15 @@ PROGRAM = MUTANTS = GOOD = LOCAL = MOCK = ""
 SMALL = ("--ranks", "2", "--tier", "smoke", "--fault-timeout", "0.5", "--grace", "10")
 
 
+def words_of(plugin, *flags):
+    """Returns the command, with the options of SMALL that `flags` do not set themselves."""
+    words = [PROGRAM, "dist", plugin, "--quiet", *flags]
+    for flag, value in zip(SMALL[::2], SMALL[1::2]):
+        if flag not in flags:
+            words += [flag, value]
+    return words
+
+
 def inherited():
     return {k: v for k, v in os.environ.items() if not k.startswith("BACKPLANE_")}
 
@@ -33,7 +42,7 @@ class Dist(unittest.TestCase):
 
     def dist(self, plugin, *flags, code=0):
         done = subprocess.run(
-            [PROGRAM, "dist", plugin, *SMALL, "--quiet", "--json", str(self.json), *flags],
+            words_of(plugin, "--json", str(self.json), *flags),
             capture_output=True, text=True, timeout=300, env=inherited(), check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
@@ -82,8 +91,8 @@ class AGoodBackend(Dist):
         self.assertEqual(set(self.counts("faults")), {"dead", "late"})
 
     def test_ends_when_interrupted(self):
-        process = subprocess.Popen([PROGRAM, "dist", GOOD, *SMALL, "--quiet"],
-                                   stdout=subprocess.PIPE, text=True, env=inherited())
+        process = subprocess.Popen(words_of(GOOD), stdout=subprocess.PIPE, text=True,
+                                   env=inherited())
         self.addCleanup(process.stdout.close)
         process.stdout.readline()
         time.sleep(0.2)
