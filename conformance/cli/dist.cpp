@@ -112,9 +112,10 @@ void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->allow_extra_args(false)
       ->group(group);
 
-  // The timeout of a call, as that of a case, is the one number that add_device() has.
-  o.timeout_seconds = 10;
   add_device(*verb, line, raw, o.timeout_seconds);
+  verb->get_option("--device")
+      ->description("index or name of the device of all ranks; default: the devices in turn");
+  verb->get_option("--timeout")->description("give create() and each call this many seconds");
   verb->add_option("--fault-timeout", o.fault_timeout_seconds,
                    "give the calls of a fault this many seconds")
       ->check(number_of_seconds())
