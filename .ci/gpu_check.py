@@ -359,12 +359,12 @@ def all_parts(check):
         (Part("info", 30, 5, ("build",)), check.info),
         (Part("cuda smoke", 120, 20, loaded), lambda p: check.conformance(p, "cuda", "smoke")),
         (Part("bench", 120, 30, loaded), check.bench),
-        (Part("vulkan smoke", 120, 20, ("build",)),
+        (Part("vulkan smoke", 240, 20, ("build",)),
          lambda p: check.conformance(p, "vulkan", "smoke")),
         (Part("cuda tf32", 40, 15, loaded),
          lambda p: check.conformance(p, "cuda", "smoke", "--option", "tf32=yes", "--filter", TF32)),
         (Part("sanitizer", 90, 30, loaded), check.sanitizer),
-        (Part("cuda quick", 240, 30, loaded), lambda p: check.conformance(p, "cuda", "quick")),
+        (Part("cuda quick", 300, 30, loaded), lambda p: check.conformance(p, "cuda", "quick")),
     )
 
 

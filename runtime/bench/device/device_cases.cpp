@@ -152,6 +152,35 @@ void add_indices_and_updates(std::vector<DeviceCase>& cases) {
                    }});
 }
 
+// The products of a model: one token of a decoder, whose limit is reading the weight, and a layer
+// with its activation.
+void add_linear(std::vector<DeviceCase>& cases) {
+  constexpr int64_t kWidth = 4096, kTokens = 8192;
+  const auto product = [&cases](const std::string& name, int64_t rows, Activation activation) {
+    const double bytes = 2.0 * (1.0 * kWidth * kWidth + 2.0 * rows * kWidth);
+    cases.push_back({name, bytes, 2.0 * rows * kWidth * kWidth, [rows, activation] {
+                       return [=, x = input({rows, kWidth}, 0, BP_BF16),
+                               w = input({kWidth, kWidth}, 1, BP_BF16),
+                               b = input({kWidth}, 2, BP_BF16)] {
+                         return linear(x, w, b, activation);
+                       };
+                     }});
+  };
+  product("linear bf16 1x4096x4096", 1, Activation::kNone);
+  product("linear bf16 16x4096x4096", 16, Activation::kNone);
+  product("linear gelu bf16 8192x4096x4096", kTokens, Activation::kGelu);
+}
+
+void add_elementwise(std::vector<DeviceCase>& cases) {
+  constexpr int64_t kBig = 1 << 25, kTokens = 32768, kWidth = 1024, kVocabulary = 32000;
+  cases.push_back({"gelu bf16 33554432", 4.0 * kBig, 8.0 * kBig,
+                   [] { return [x = input({kBig}, 0, BP_BF16)] { return gelu(x); }; }});
+  cases.push_back({"embedding bf16 32768x1024", 4.0 * kTokens * kWidth, 0, [] {
+                     return [w = input({kVocabulary, kWidth}, 0, BP_BF16),
+                             i = indices({kTokens}, kVocabulary)] { return embedding(w, i); };
+                   }});
+}
+
 void add_attention(std::vector<DeviceCase>& cases) {
   constexpr int64_t kHeads = 32, kLength = 4096, kWidth = 128;
   const std::vector<int64_t> shape = {1, kHeads, kLength, kWidth};
@@ -184,7 +213,9 @@ std::vector<DeviceCase> device_cases() {
   std::vector<DeviceCase> cases;
   add_memory_bound(cases);
   add_compute_bound(cases);
+  add_linear(cases);
   add_attention(cases);
+  add_elementwise(cases);
   add_norms_and_losses(cases);
   add_reductions_and_order(cases);
   add_indices_and_updates(cases);

@@ -60,6 +60,22 @@ def compute_bound():
                           x((64, 64, 3, 3), 1, t)))
 
 
+def linear():
+    def setup(rows):
+        return x((rows, 4096), 0, "bf16"), x((4096, 4096), 1, "bf16"), x((4096,), 2, "bf16")
+
+    for rows in (1, 16):
+        case(f"linear bf16 {rows}x4096x4096", lambda rows=rows: (F.linear, *setup(rows)))
+    case("linear gelu bf16 8192x4096x4096",
+         lambda: (lambda a, w, b: F.gelu(F.linear(a, w, b)), *setup(8192)))
+
+
+def elementwise():
+    case("gelu bf16 33554432", lambda: (F.gelu, x((1 << 25,), 0, "bf16")))
+    case("embedding bf16 32768x1024",
+         lambda: (F.embedding, i((32768,), 32000), x((32000, 1024), 0, "bf16")))
+
+
 def attention():
     shape = (1, 32, 4096, 128)
 
@@ -180,7 +196,9 @@ def main():
         return 1
     memory_bound()
     compute_bound()
+    linear()
     attention()
+    elementwise()
     norms_and_losses()
     reductions_and_order()
     indices_and_updates()
