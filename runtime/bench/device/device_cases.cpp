@@ -157,8 +157,9 @@ void add_indices_and_updates(std::vector<DeviceCase>& cases) {
 void add_linear(std::vector<DeviceCase>& cases) {
   constexpr int64_t kWidth = 4096, kTokens = 8192;
   const auto product = [&cases](const std::string& name, int64_t rows, Activation activation) {
-    const double bytes = 2.0 * (1.0 * kWidth * kWidth + 2.0 * rows * kWidth);
-    cases.push_back({name, bytes, 2.0 * rows * kWidth * kWidth, [rows, activation] {
+    const double count = static_cast<double>(rows);
+    const double bytes = 2.0 * (1.0 * kWidth * kWidth + 2.0 * count * kWidth);
+    cases.push_back({name, bytes, 2.0 * count * kWidth * kWidth, [rows, activation] {
                        return [=, x = input({rows, kWidth}, 0, BP_BF16),
                                w = input({kWidth, kWidth}, 1, BP_BF16),
                                b = input({kWidth}, 2, BP_BF16)] {
