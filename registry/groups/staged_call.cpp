@@ -21,6 +21,26 @@ bp_buffer_ref used(const bp_buffer_ref& range, uint64_t size_bytes) {
   return size == 0 ? bp_buffer_ref{} : bp_buffer_ref{range.buffer, range.byte_offset, size};
 }
 
+// What the courier brings to a device when the transport is done.
+struct Delivery {
+  StagedCourier& courier;
+  const bp_target& target;
+  bp_buffer_ref range;
+  const unsigned char* bytes;
+  std::vector<std::shared_ptr<StagedMemory>> memory;
+  std::shared_ptr<services::Gate> finished;
+
+  void bring(bp_status status) const {
+    if (status != BP_OK) return finished->signal(status);
+    bp_stream* const stream = courier.stream_of(target);
+    const bp_allocator_ops& allocator = *target.allocator;
+    if (stream == nullptr) return finished->signal(BP_OUT_OF_MEMORY);
+    status = allocator.copy_from_host(allocator.self, stream, &range, bytes, BP_BORROW_DURING_CALL);
+    if (status != BP_OK) return finished->signal(status);
+    services::Gate::signal_behind(finished, target, stream);
+  }
+};
+
 bp_status stream_failed(bp_status failure) {
   if (failure == BP_OK || failure == BP_DEVICE_LOST) return failure;
   return fail(BP_STREAM_FAILED, take_error());
@@ -28,10 +48,10 @@ bp_status stream_failed(bp_status failure) {
 
 }  // namespace
 
-bp_status StagedCall::make(StagedGroup& group, const bp_target& transport,
+bp_status StagedCall::make(StagedGroup& group, const bp_target& transport, StagedCourier& courier,
                            const bp_collective_call& theirs, const std::string& name,
                            std::unique_ptr<StagedCall>& out_call) {
-  std::unique_ptr<StagedCall> made(new StagedCall(group, transport, theirs));
+  std::unique_ptr<StagedCall> made(new StagedCall(group, transport, courier, theirs));
   if (theirs.stream == nullptr) return fail(BP_INVALID_ARGUMENT, name + "stream is NULL");
   const StagedSizes sizes = staged_sizes(theirs, group.rank, group.world_size);
   made->send_.range = used(theirs.send, sizes.sent);
@@ -135,11 +155,11 @@ bp_status StagedCall::collect() {
   bp_status status = stream_failed(streams.status(streams.self, call_.stream));
   if (status == BP_OK && receive_.memory != nullptr) {
     // A copy of no bytes: it shows that the stream and the range fit each other.
-    bp_buffer_ref to = receive_.range, from = receive_.on_device();
-    to.size_bytes = from.size_bytes = 0;
-    status = copy(to, from);
+    bp_buffer_ref none = receive_.range;
+    none.size_bytes = 0;
+    status = copy(none, none);
   }
-  if (status == BP_OK && send_.memory != nullptr) status = copy(send_.on_device(), send_.range);
+  if (status == BP_OK && send_.memory != nullptr) status = read_range();
   if (status == BP_OK) services::Gate::signal_behind(collected_, *group_.target, call_.stream);
   return status;
 }
@@ -153,14 +173,38 @@ bp_status StagedCall::to_inner(bp_collective_call& out_call) {
   return collected_->hold(*transport_.streams, stream_);
 }
 
+bp_status StagedCall::read_range() const {
+  if (send_.memory->is_pinned()) return copy(send_.on_device(), send_.range);
+  const bp_allocator_ops& memory = *group_.target->allocator;
+  return memory.copy_to_host(memory.self, call_.stream, send_.memory->bytes() + send_.offset,
+                             &send_.range, BP_BORROW_UNTIL_COMPLETE, UINT64_MAX);
+}
+
+// The work of the call's stream before collect() has ended when the transport begins, so a stream
+// of the courier's own may write the range.
+void StagedCall::send_courier() const {
+  const auto on_end = [](void* user_data, bp_status status) {
+    const std::shared_ptr<const Delivery> delivery(static_cast<const Delivery*>(user_data));
+    delivery->courier.post([delivery, status] { delivery->bring(status); });
+  };
+  const unsigned char* const bytes = receive_.memory->bytes() + receive_.offset;
+  auto* const delivery =
+      new Delivery{courier_, *group_.target, receive_.range, bytes, memory_, finished_};
+  services::call_when_done(transport_, stream_, {on_end, delivery});
+}
+
 void StagedCall::leave() {
-  services::Gate::signal_behind(finished_, transport_, stream_);
+  if (needs_courier()) {
+    send_courier();
+  } else {
+    services::Gate::signal_behind(finished_, transport_, stream_);
+  }
   for (const auto& memory : memory_) memory->leave_transport(stream_);
 }
 
 bp_status StagedCall::deliver() {
   bp_status status = finished_->hold(*group_.target->streams, call_.stream);
-  if (status == BP_OK && receive_.memory != nullptr) {
+  if (status == BP_OK && receive_.memory != nullptr && receive_.memory->is_pinned()) {
     status = copy(receive_.range, receive_.on_device());
   }
   services::call_when_done(*group_.target, call_.stream, keep_memory());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backplane/collective.h"
+#include "registry/groups/staged_courier.hpp"
 #include "registry/services/gate.hpp"
 #include "registry/state/state.hpp"
 
@@ -35,7 +36,8 @@ StagedSizes staged_sizes(const bp_collective_call& call, uint32_t rank, uint32_t
 // one chunk. Each rank makes the same chunks.
 std::vector<bp_collective_call> chunks_of(const bp_collective_call& call, const StagedSizes& sizes);
 
-// Pinned memory of a device, which the transport sees as a buffer too.
+// Pinned memory of a device, or plain memory where the device has none that it may use while the
+// host does. The transport sees it as a buffer too.
 class StagedMemory {
  public:
   static bp_status make(const bp_target& target, const bp_target& transport, uint64_t size_bytes,
@@ -51,6 +53,8 @@ class StagedMemory {
   bp_buffer_ref device_ref(uint64_t byte_offset, uint64_t size_bytes) const {
     return {pinned_.buffer, pinned_.byte_offset + byte_offset, size_bytes};
   }
+  bool is_pinned() const { return pinned_.buffer != nullptr; }
+  unsigned char* bytes() const { return bytes_; }
   // The transport needs the memory no longer than the work of its stream lasts, or no longer if
   // `stream` is NULL.
   void leave_transport(bp_stream* stream);
@@ -58,7 +62,8 @@ class StagedMemory {
  private:
   bp_status wrap(const bp_target& transport, uint64_t size_bytes);
 
-  std::shared_ptr<services::Loan> loan_;
+  std::vector<unsigned char> own_;        // Empty for pinned memory.
+  std::shared_ptr<services::Loan> loan_;  // Of pinned memory.
   unsigned char* bytes_ = nullptr;
   bp_buffer_ref pinned_{};
   const bp_target* transport_ = nullptr;
@@ -72,11 +77,13 @@ class StagedMemory {
 //   leave()     transport: opens the gate of the device behind the call
 //   deliver()   device: waits at that gate, then copies what was received to its place
 //
+// Without pinned memory, the courier copies to the device before that gate opens.
+//
 // A call that the transport refuses ends with abandon() behind collect().
 class StagedCall {
  public:
   // Checks the ranges of a call, and takes its memory. `name` begins the texts of its errors.
-  static bp_status make(StagedGroup& group, const bp_target& transport,
+  static bp_status make(StagedGroup& group, const bp_target& transport, StagedCourier& courier,
                         const bp_collective_call& theirs, const std::string& name,
                         std::unique_ptr<StagedCall>& out_call);
 
@@ -100,18 +107,23 @@ class StagedCall {
   };
   using Memory = std::vector<std::shared_ptr<StagedMemory>>;
 
-  StagedCall(StagedGroup& group, const bp_target& transport, const bp_collective_call& theirs)
-      : group_(group), transport_(transport), call_(theirs) {}
+  StagedCall(StagedGroup& group, const bp_target& transport, StagedCourier& courier,
+             const bp_collective_call& theirs)
+      : group_(group), transport_(transport), courier_(courier), call_(theirs) {}
   bp_status check(const bp_buffer_ref& range, const std::string& name) const;
   bp_status take_memory();
   bp_status take_memory(uint64_t size_bytes, StagedMemory*& out_memory);
   bp_status make_gates();
   bp_status find_stream();
   bp_status copy(const bp_buffer_ref& dst, const bp_buffer_ref& src) const;
+  bp_status read_range() const;
+  void send_courier() const;
+  bool needs_courier() const { return receive_.memory != nullptr && !receive_.memory->is_pinned(); }
   services::Completion keep_memory();
 
   StagedGroup& group_;
   const bp_target& transport_;
+  StagedCourier& courier_;
   bp_collective_call call_;
   bp_stream* stream_ = nullptr;  // Of the transport.
   Side send_, receive_;

@@ -20,6 +20,7 @@ class StagedGroups final : public StagedTable {
   const bp_process_group_ops& table() const { return table_; }
   const bp_target& transport() const { return transport_; }
   const bp_process_group_ops& inner() const { return inner_; }
+  StagedCourier& courier() { return courier_; }
 
   // Returns the target of a device of this backend, or NULL.
   const bp_target* target_of(const bp_device* device) const;
@@ -29,6 +30,7 @@ class StagedGroups final : public StagedTable {
   const bp_target& transport_;
   const bp_process_group_ops& inner_;
   bp_process_group_ops table_;
+  StagedCourier courier_;
 };
 
 // The entries of the table that submit calls, and that make groups out of groups.

@@ -11,19 +11,18 @@ bp_status StagedMemory::make(const bp_target& target, const bp_target& transport
   auto made = std::make_unique<StagedMemory>();
   services::PinnedMemory* const pinned = impl(&target).pinned.get();
   if (pinned == nullptr) return backend_unloaded(target.name);
-  if (!pinned->is_direct()) {
-    return fail(BP_UNSUPPORTED,
-                std::string(target.name) +
-                    " has no heap that is host_visible, host_coherent and host_concurrent, so the "
-                    "transport cannot write memory that the device then reads");
+  if (pinned->is_direct()) {
+    void* memory = nullptr;
+    const bp_status status = pinned->allocate(size_bytes, &memory);
+    if (status != BP_OK) return status;
+    made->bytes_ = static_cast<unsigned char*>(memory);
+    made->pinned_ = pinned->find(memory, size_bytes).ref;
+    made->loan_ = std::make_shared<services::Loan>();
+    static_cast<void>(pinned->free_behind(memory, made->loan_));
+  } else {
+    made->own_.resize(size_bytes);
+    made->bytes_ = made->own_.data();
   }
-  void* memory = nullptr;
-  const bp_status status = pinned->allocate(size_bytes, &memory);
-  if (status != BP_OK) return status;
-  made->bytes_ = static_cast<unsigned char*>(memory);
-  made->pinned_ = pinned->find(memory, size_bytes).ref;
-  made->loan_ = std::make_shared<services::Loan>();
-  static_cast<void>(pinned->free_behind(memory, made->loan_));
   const bp_status wrapped = made->wrap(transport, size_bytes);
   if (wrapped == BP_OK) out_memory = std::move(made);
   return wrapped;

@@ -19,7 +19,7 @@ constexpr uint32_t kFirstCall = offsetof(bp_collective_call, root) + sizeof(uint
 
 using Calls = std::vector<std::unique_ptr<StagedCall>>;
 
-bp_status make_calls(const StagedGroups& groups, const bp_collective_call* at, uint64_t index,
+bp_status make_calls(StagedGroups& groups, const bp_collective_call* at, uint64_t index,
                      Calls& out_calls) {
   const std::string name = "submit: call " + std::to_string(index) + ": ";
   bp_collective_call theirs{};
@@ -30,7 +30,7 @@ bp_status make_calls(const StagedGroups& groups, const bp_collective_call* at, u
   const StagedSizes sizes = staged_sizes(theirs, group->rank, group->world_size);
   for (const bp_collective_call& chunk : chunks_of(theirs, sizes)) {
     std::unique_ptr<StagedCall> made;
-    status = StagedCall::make(*group, groups.transport(), chunk, name, made);
+    status = StagedCall::make(*group, groups.transport(), groups.courier(), chunk, name, made);
     if (status != BP_OK) return status;
     out_calls.push_back(std::move(made));
   }

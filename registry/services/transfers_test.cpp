@@ -226,7 +226,8 @@ TEST(CopyTensor, OrdersItselfOnBothStreamsOfOneDevice) {
   EXPECT_EQ(calls.count, 1);
 }
 
-TEST(CopyTensor, GoesBetweenDevicesWithoutWaiting) {
+// A device without pinned memory may read other memory during the call, so the bytes come first.
+TEST(CopyTensor, GoesBetweenDevicesInTurnWithoutPinnedMemory) {
   for (int form = 0; form < 8; ++form) {
     FakeMemory a, b;
     const bp_plugin plugins[2] = {};
@@ -236,10 +237,6 @@ TEST(CopyTensor, GoesBetweenDevicesWithoutWaiting) {
     from.fill();
     Calls calls;
     EXPECT_EQ(copy_tensor(side(b, to), side(a, from), calls.completion(), launch), BP_OK);
-    b.run();
-    EXPECT_EQ(calls.count, 0);
-    EXPECT_FALSE(to.is_filled()) << "its stream waits";
-    a.run();
     EXPECT_EQ(calls.count, 1);
     b.run();
     EXPECT_TRUE(to.is_filled()) << form;

@@ -36,7 +36,8 @@ void LocalRanks::run(const bp_process_group_ops& ops, Round& round, Duration tim
 std::string LocalRanks::missing_ranks(const Round& round) const {
   std::string text;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (!round.has_come[i]) text += (text.empty() ? "" : ", ") + std::to_string(ranks_[i]);
+    if (!round.has_come[i])
+      text += (text.empty() ? "rank " : ", rank ") + std::to_string(ranks_[i]);
   }
   return text;
 }
@@ -69,11 +70,11 @@ LocalRanks::Part LocalRanks::split(const bp_process_group_ops& ops, uint32_t ind
       const std::string missing = missing_ranks(*round);
       round->has_come[index] = false;
       --round->count;
-      throw Error(BP_TIMEOUT, "split: ranks of this process have not come in time: " + missing);
+      throw Error(BP_TIMEOUT, "split: " + missing + " of this process did not come in time");
     }
     changed_.wait(lock, [&] { return round->is_done; });
   }
-  if (round->status != BP_OK) throw Error(round->status, "process_group.split: " + round->text);
+  if (round->status != BP_OK) throw Error(round->status, "split: " + round->text);
   return round->parts[index];
 }
 

@@ -233,9 +233,13 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
   if (color == UINT32_MAX) {
     throw Error(BP_INVALID_ARGUMENT, "split: the color is 2^32 - 1; allowed: below, or none");
   }
-  const auto made =
-      state_->local->split(state_->ops, state_->local_index,
-                           {state_->handle, color.value_or(UINT32_MAX), key}, state_->timeout);
+  LocalRanks::Part made;
+  try {
+    made = state_->local->split(state_->ops, state_->local_index,
+                                {state_->handle, color.value_or(UINT32_MAX), key}, state_->timeout);
+  } catch (const Error& e) {
+    throw Error(e.code(), state_->describe() + ": " + e.what());
+  }
   if (!color) return std::nullopt;
   GroupOptions options{.name = name, .timeout = state_->timeout};
   auto state = std::make_shared<GroupState>(device(), state_->ops, options, state_->store);

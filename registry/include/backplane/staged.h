@@ -4,8 +4,9 @@
  *   groups->create(groups->self, &desc, &group);        desc.devices are devices of gpu's backend
  *
  * The stream of a call copies what is sent to pinned memory, a group of another device, the
- * transport, runs the call there, and the stream copies back what was received. No thread waits.
- * Calls that reduce or broadcast go in chunks of BP_STAGED_CHUNK_BYTES, so that copies and
+ * transport, runs the call there, and the stream copies back what was received. No thread waits; a
+ * device without a heap that is host_concurrent gets what was received from a thread of the
+ * library. Calls that reduce or broadcast go in chunks of BP_STAGED_CHUNK_BYTES, so that copies and
  * transport run at the same time. All ranks of a group use staged groups, or none. */
 #ifndef BACKPLANE_STAGED_H_
 #define BACKPLANE_STAGED_H_
@@ -24,8 +25,7 @@ extern "C" {
  * destroyed before either backend is unloaded. Safe from any thread.
  *
  * Returns BP_UNSUPPORTED if `transport` has no groups or cannot wrap addresses, or if `target` has
- * no events that the host signals, or no heap that is host_visible, host_coherent and
- * host_concurrent; BP_NOT_FOUND for a name that `transport` does not have. */
+ * no events that the host signals; BP_NOT_FOUND for a name that `transport` does not have. */
 BP_API bp_status bp_staged_groups(const bp_target* target, const bp_target* transport,
                                   const char* table_name,
                                   const bp_process_group_ops** out_process_groups);
