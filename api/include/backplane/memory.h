@@ -161,7 +161,8 @@ typedef struct bp_allocator_ops {
                     const bp_buffer_ref* src);
 
   /* Copies dst->size_bytes from host memory. [MEMORY-9] With BP_BORROW_DURING_CALL the caller may
-   * overwrite `src` as soon as copy_from_host() has returned: the backend stages the bytes. */
+   * overwrite `src` as soon as copy_from_host() has returned: the backend stages the bytes. With
+   * BP_BORROW_UNTIL_COMPLETE the backend may read `src` at any time until the copy has ended. */
   bp_status (*copy_from_host)(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                               const void* src, bp_borrow borrow);
 
