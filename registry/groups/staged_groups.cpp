@@ -134,10 +134,19 @@ bp_status rank(void* self, bp_process_group* handle, uint32_t* out_rank, uint32_
 }
 
 // Memory of the device needs no preparation, because the transport never sees it.
-bp_status prepare_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
-  return with_group(self, handle, "register_buffer", [&](StagedGroups&, const StagedGroup&) {
-    return range == nullptr ? is_null("register_buffer: range") : bp_status{BP_OK};
+bp_status check_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range,
+                       const char* call) {
+  return with_group(self, handle, call, [&](StagedGroups&, const StagedGroup&) {
+    return range == nullptr ? is_null((std::string(call) + ": range").c_str()) : bp_status{BP_OK};
   });
+}
+
+bp_status register_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
+  return check_buffer(self, handle, range, "register_buffer");
+}
+
+bp_status deregister_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
+  return check_buffer(self, handle, range, "deregister_buffer");
 }
 
 }  // namespace
@@ -177,8 +186,8 @@ StagedGroups::StagedGroups(const Plugin& plugin, const bp_target& transport,
              .status = status,
              .split = split_staged,
              .shrink = shrink_staged,
-             .register_buffer = prepare_buffer,
-             .deregister_buffer = prepare_buffer,
+             .register_buffer = register_buffer,
+             .deregister_buffer = deregister_buffer,
              .rank = rank} {}
 
 const bp_target* StagedGroups::target_of(const bp_device* device) const {

@@ -65,7 +65,7 @@ def our_step(o):
 def torch_step(o):
     text = launch(o, o.python, HERE / "torch_rank.py", "train", o.steps,
                   *(f"{name}={value}" for name, value in MODEL.items()))
-    return float(text.split()[-1])
+    return float(re.findall(r"(?m)^([\d.e+-]+)$", text)[-1])  # PyTorch may warn behind it.
 
 
 def say_table(o, peers, rounds):
@@ -94,6 +94,9 @@ def main():
     parser.add_argument("--python", default=ROOT / ".deps/peers/bin/python",
                         help="the Python that has PyTorch; default: that of runtime/bench/setup")
     o = parser.parse_args()
+    for program in ("bp-launch", "distributed_rank", "11_train_gpt_distributed"):
+        if not (o.build / "bin" / program).exists():
+            parser.error(f"{o.build} has no bin/{program}; build it first, with preset release")
     peers = {"Backplane": ours}
     if (o.build / "bin/gloo_rank").exists():
         peers["Gloo"] = gloo
