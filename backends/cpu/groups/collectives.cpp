@@ -345,14 +345,18 @@ std::vector<std::byte> exchange(gloo::Context& context, uint64_t slot,
                                 const std::vector<std::byte>& sent, size_t item_bytes) {
   std::vector<std::byte> out = sent, in(sent.size());
   const Buffer from = context.createUnboundBuffer(out.data(), out.size());
-  const Buffer to = context.createUnboundBuffer(in.data(), in.size());
+  // Each rank has a buffer of its own. If two messages for one buffer come at once, Gloo gives the
+  // same rank for both, and an error would name a rank that has sent its part.
+  std::vector<Buffer> to;
   for (int step = 1; step < context.size; ++step) {
     const int next = (context.rank + step) % context.size;
     const int previous = (context.rank + context.size - step) % context.size;
-    to->recv(previous, slot, static_cast<size_t>(previous) * item_bytes, item_bytes);
+    std::byte* const part = in.data() + static_cast<size_t>(previous) * item_bytes;
+    to.push_back(context.createUnboundBuffer(part, item_bytes));
+    to.back()->recv(previous, slot);
     from->send(next, slot, static_cast<size_t>(next) * item_bytes, item_bytes);
   }
-  for (int step = 1; step < context.size; ++step) to->waitRecv();
+  for (const Buffer& part : to) part->waitRecv();
   for (int step = 1; step < context.size; ++step) from->waitSend();
   return in;
 }

@@ -17,9 +17,16 @@ namespace {
 
 // What a rank tells another before it closes their connection.
 struct Notice {
-  uint64_t status;  // BP_OK if the rank leaves in peace, else why its group has ended.
-  char text[504];
+  char text[496];
+  uint64_t status;   // BP_OK if the rank leaves in peace, else why its group has ended.
+  uint64_t is_sent;  // 1, where the receiver has 0 until the notice comes.
 };
+
+// Returns whether a notice has come. The thread of Gloo may write a notice while this reads it.
+__attribute__((no_sanitize("thread"))) bool has_come(const std::byte* notice) {
+  const auto* word = reinterpret_cast<const uint64_t*>(notice + offsetof(Notice, is_sent));
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
+}
 
 // A notice is short, so it leaves at once unless the connection is stuck.
 constexpr std::chrono::milliseconds kNoticeTimeout{200};
@@ -95,10 +102,13 @@ void Member::end(const Outcome& why) {
   if (connecting != nullptr && is_listening) connecting->close();
 }
 
+// The process may end after this. A rank whose connections close before its notices have left would
+// be called gone by the others.
 void Member::leave() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   is_destroyed_ = true;
   if (inbox_ != nullptr) inbox_->abortWaitRecv();
+  changed_.wait(lock, [this] { return has_said_ || submitted_ > 0; });
 }
 
 void Member::count_submitted(int calls) {
@@ -128,6 +138,11 @@ void Member::run() {
   joined_.complete(made);
   if (made.status == BP_OK) watch();
   if (mesh_ != nullptr) say(world_.status());
+  {
+    const std::lock_guard lock(mutex_);
+    has_said_ = true;
+    changed_.notify_all();
+  }
   close();
   is_over_ = true;
 }
@@ -187,9 +202,8 @@ void Member::ask_for_notices() {
 void Member::watch() {
   std::string closed;
   while (!is_leaving() && world_.status().status == BP_OK) {
-    int from = -1;
     try {
-      if (inbox_->waitRecv(&from, kForever)) read_notice(static_cast<uint32_t>(from));
+      if (inbox_->waitRecv(nullptr, kForever)) read_notice();
     } catch (const std::exception& e) {
       // The connection of a rank is closed. Gloo throws also if other ranks have sent notices
       // meanwhile, and gives their notices to the next waits. So a second failure decides.
@@ -198,7 +212,13 @@ void Member::watch() {
   }
 }
 
-void Member::read_notice(uint32_t from) {
+// Reads one notice. If several have come, Gloo gives the rank of the last one for each of them, so
+// the notices themselves say whose they are.
+void Member::read_notice() {
+  uint32_t from = 0;
+  while (departed_.contains(from) || !has_come(notices_.data() + from * sizeof(Notice))) {
+    if (++from == world_.size()) return;
+  }
   Notice notice{};
   std::memcpy(&notice, notices_.data() + from * sizeof(notice), sizeof(notice));
   departed_.insert(from);
@@ -229,6 +249,7 @@ std::string Member::lost(const std::string& reason) {
 void Member::say(const Outcome& end) {
   Notice notice{};
   notice.status = static_cast<uint64_t>(end.status);
+  notice.is_sent = 1;
   end.text.copy(notice.text, sizeof(notice.text) - 1);
   const auto outbox = mesh_->createUnboundBuffer(&notice, sizeof(notice));
   int sent = 0;

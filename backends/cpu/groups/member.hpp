@@ -51,7 +51,8 @@ class Member {
   // Ends the waits of the thread with `why`, because the group has ended.
   void end(const Outcome& why);
 
-  // The host has destroyed the group of this rank, which leaves when its calls are over.
+  // The host has destroyed the group of this rank, which leaves when its calls are over. If they
+  // are, this waits until the other ranks are told.
   void leave();
   bool is_leaving() const;  // Returns whether this has come.
 
@@ -70,7 +71,7 @@ class Member {
   void meet();
   void ask_for_notices();
   void watch();
-  void read_notice(uint32_t from);
+  void read_notice();
   void say(const Outcome& end);
   void close();
   std::string lost(const std::string& reason);
@@ -91,7 +92,7 @@ class Member {
   std::shared_ptr<ListeningDevice> connecting_;  // Set while the rank connects.
   std::unique_ptr<gloo::transport::UnboundBuffer> inbox_;
   int submitted_ = 0, running_ = 0;
-  bool is_destroyed_ = false;
+  bool is_destroyed_ = false, has_said_ = false;
 
   std::atomic<bool> is_over_ = false;
   std::thread thread_;  // It ends before the members above.

@@ -253,6 +253,24 @@ TEST(Processes, SurviveARankThatIsKilled) {
   EXPECT_EQ(statuses[3], 0);
 }
 
+// A process may end as soon as destroy() has returned. The others are told before.
+TEST(Processes, LeaveInPeaceAlthoughTheyEndAtOnce) {
+  const auto body = [](Ranks& r, uint32_t rank) {
+    expect(r.submit({r.call(0, BP_COLLECTIVE_BARRIER)}) == BP_OK && r.outcome(0) == BP_OK,
+           r.text());
+    if (rank != 0) {
+      expect(r.ops().destroy(r.ops().self, r.group(0)) == BP_OK, r.text());
+      _exit(0);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < end) {
+      expect(r.status(0) == BP_OK, "status: " + r.text());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  };
+  for (int round = 0; round < 3; ++round) expect_success(4, body);
+}
+
 // A rank that is stopped keeps its connections, so only the timeout ends the call.
 TEST(Processes, DoNotWaitForeverForARankThatIsStopped) {
   const auto body = [](Ranks& r, uint32_t rank) {
