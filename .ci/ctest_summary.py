@@ -1,4 +1,5 @@
-"""Prints why tests of a CTest JUnit report were skipped, then "N passed, N failed, N skipped".
+"""Prints why tests of a CTest JUnit report were skipped, what failed tests printed last, then
+"N passed, N failed, N skipped".
 
 The exit status is 1 if a test failed or none passed.
 """
@@ -27,6 +28,12 @@ def reason(case):
     return lines[-1] if lines else case.find("skipped").get("message") or "no reason given"
 
 
+def last_words(case, count=15):
+    """Returns the last lines that a test printed, indented."""
+    lines = [line.rstrip() for line in (case.findtext("system-out") or "").splitlines()]
+    return ["    " + line[:200] for line in lines if line][-count:]
+
+
 def main(path):
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for case in ElementTree.parse(path).getroot().iter("testcase"):
@@ -37,7 +44,7 @@ def main(path):
         for text in SELF_SKIP.findall(case.findtext("system-out") or ""):
             print(f"skipped inside {case.get('name')}: {text.strip() or 'no reason given'}")
         if kind == "failed":
-            print(f"failed: {case.get('name')}")
+            print("\n".join([f"failed: {case.get('name')}", *last_words(case)]))
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
     return 1 if counts["failed"] or not counts["passed"] else 0
 

@@ -49,6 +49,10 @@ class CtestSummary(unittest.TestCase):
     def test_a_test_that_could_not_start_is_failed(self):
         self.assertIn("failed: d", summary(REPORT)[1])
 
+    def test_a_failed_test_is_followed_by_what_it_printed(self):
+        lines = summary(REPORT)[1]
+        self.assertEqual(lines[lines.index("failed: b") + 1], "    wrong")
+
     def test_nothing_passed_is_a_failure(self):
         self.assertEqual(summary("<testsuite/>"), (1, ["0 passed, 0 failed, 0 skipped"]))
 
