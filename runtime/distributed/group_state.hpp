@@ -17,8 +17,8 @@ namespace bp::distributed {
 // expires.
 uint64_t timeout_ns(Duration timeout);
 
-// The groups of one create() or split() that live in this process. The table splits all of them in
-// one call, so the rank that comes last makes the call for all.
+// The groups of one create(), split() or shrink() that live in this process. The table splits or
+// shrinks all of them in one call, so the rank that comes last makes the call for all.
 class LocalRanks {
  public:
   struct Part {
@@ -36,19 +36,31 @@ class LocalRanks {
 
   // Called by each rank, whose place is `index`. Waits for the others.
   Part split(const bp_process_group_ops& ops, uint32_t index, const Request& request,
-             Duration timeout);
+             Duration timeout) {
+    return meet(ops, index, request, {}, timeout);
+  }
+
+  // Called by each rank that is not among the `gone` ones, which all ranks give alike.
+  Part shrink(const bp_process_group_ops& ops, uint32_t index, bp_process_group* group,
+              const std::vector<uint32_t>& gone, Duration timeout) {
+    return meet(ops, index, {group, 0, 0}, gone, timeout);
+  }
 
  private:
-  // One split, from its first rank to its last.
+  // One split or shrink, from its first rank to its last.
   struct Round {
+    std::vector<uint32_t> gone;  // The ranks that do not come. None, if the groups are split.
     std::vector<Request> requests;
     std::vector<bool> has_come;
-    uint32_t count = 0;
+    uint32_t missing = 0;
     std::vector<Part> parts;
     bp_status status = BP_OK;
     std::string text;
     bool is_done = false;
   };
+  Part meet(const bp_process_group_ops& ops, uint32_t index, const Request& request,
+            const std::vector<uint32_t>& gone, Duration timeout);
+  std::shared_ptr<Round> make_round(const std::vector<uint32_t>& gone) const;
   static void run(const bp_process_group_ops& ops, Round& round, Duration timeout,
                   const std::vector<uint32_t>& ranks);
   std::string missing_ranks(const Round& round) const;

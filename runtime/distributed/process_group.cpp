@@ -113,6 +113,19 @@ bp_status submit_behind_caller(const GroupState& group,
   return group.ops.submit(group.ops.self, calls.size(), calls.data(), sizeof(bp_collective_call));
 }
 
+// Returns the state of a group that was made from `from`.
+std::shared_ptr<GroupState> derive(const GroupState& from, const LocalRanks::Part& made,
+                                   const std::string& name) {
+  const GroupOptions options{.name = name, .timeout = from.timeout};
+  auto state = std::make_shared<GroupState>(from.device, from.ops, options, from.store);
+  state->handle = made.group;
+  state->local = made.local;
+  state->local_index = made.index;
+  check(state->ops.rank(state->ops.self, state->handle, &state->rank, &state->size),
+        "process_group.rank");
+  return state;
+}
+
 }  // namespace
 
 GroupState::~GroupState() { static_cast<void>(ops.destroy(ops.self, handle)); }
@@ -241,14 +254,29 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
     throw Error(e.code(), state_->describe() + ": " + e.what());
   }
   if (!color) return std::nullopt;
-  GroupOptions options{.name = name, .timeout = state_->timeout};
-  auto state = std::make_shared<GroupState>(device(), state_->ops, options, state_->store);
-  state->handle = made.group;
-  state->local = made.local;
-  state->local_index = made.index;
-  check(state->ops.rank(state->ops.self, state->handle, &state->rank, &state->size),
-        "process_group.rank");
-  return ProcessGroup(std::move(state));
+  return ProcessGroup(derive(*state_, made, name));
+}
+
+ProcessGroup ProcessGroup::shrink(std::span<const uint32_t> gone, const std::string& name) const {
+  std::vector<uint32_t> ranks(gone.begin(), gone.end());
+  if (ranks.empty()) {
+    throw Error(BP_INVALID_ARGUMENT,
+                state_->describe() + ": shrink: no rank is gone; allowed: at least one");
+  }
+  for (const uint32_t other : ranks) {
+    if (other < size() && other != rank()) continue;
+    throw Error(BP_INVALID_ARGUMENT,
+                state_->describe() + ": shrink: rank " + std::to_string(other) +
+                    " is to be gone; allowed: other ranks, below the size of the group");
+  }
+  try {
+    return ProcessGroup(derive(*state_,
+                               state_->local->shrink(state_->ops, state_->local_index,
+                                                     state_->handle, ranks, state_->timeout),
+                               name));
+  } catch (const Error& e) {
+    throw Error(e.code(), state_->describe() + ": " + e.what());
+  }
 }
 
 void ProcessGroup::abort() const {

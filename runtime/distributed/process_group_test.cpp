@@ -179,6 +179,24 @@ TEST(ProcessGroup, Splits) {
   });
 }
 
+TEST(ProcessGroup, GoesOnWithoutARankThatIsGone) {
+  run_ranks(4, [](ProcessGroup& group) {
+    if (group.rank() == 1) return;
+    const std::vector<uint32_t> gone{1};
+    const ProcessGroup rest = group.shrink(gone, "rest");
+    EXPECT_EQ(rest.size(), 3u);
+    EXPECT_EQ(rest.rank(), group.rank() == 0 ? 0u : group.rank() - 1);
+    EXPECT_EQ(group.status(), BP_ABORTED);
+    const Tensor x = filled(1, static_cast<float>(group.rank()));
+    EXPECT_EQ(after(rest.all_reduce(x), x), Floats{0 + 2 + 3});
+    const auto half = rest.split(rest.rank() / 2, 0, "half");
+    EXPECT_EQ(half->size(), rest.rank() == 2 ? 1u : 2u);
+    const std::vector<uint32_t> own{rest.rank()}, none;
+    expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(own, "no"); }), "other ranks");
+    expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(none, "no"); }), "at least one");
+  });
+}
+
 TEST(ProcessGroup, TellsWhichLocalRankIsMissingInASplit) {
   const GroupOptions options{.timeout = milliseconds(200)};
   auto groups = ProcessGroup::make_local({test_devices().data(), 2}, options);

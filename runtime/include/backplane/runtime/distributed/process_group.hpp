@@ -159,6 +159,11 @@ class ProcessGroup {
   std::optional<ProcessGroup> split(std::optional<uint32_t> color, uint32_t key,
                                     const std::string& name) const;
 
+  // Makes a group without the `gone` ranks, after a failure. All other ranks call it with the same
+  // list, ranks that share a process from threads of their own. Ranks keep their order, and this
+  // group is aborted.
+  ProcessGroup shrink(std::span<const uint32_t> gone, const std::string& name) const;
+
   // Ends all work of the group, here and on the other ranks, with BP_ABORTED. Does not block.
   void abort() const;
 
