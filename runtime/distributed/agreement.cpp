@@ -101,14 +101,14 @@ int64_t largest_of(const ProcessGroup& group, int64_t own) {
   return std::ranges::max(gather_numbers(group, own));
 }
 
-void broadcast_parameters(const ProcessGroup& group, const Named& parameters) {
+void broadcast_parameters(const ProcessGroup& group, const Named& parameters, uint32_t root) {
   const NoGradGuard no_grad;
   std::vector<Tensor> copies;
   std::vector<Collective> calls;
   for (const auto& [name, tensor] : parameters) {
     if (tensor.numel() == 0) continue;
     copies.push_back(tensor.detach().contiguous());
-    calls.push_back(Collective::broadcast(copies.back(), 0));
+    calls.push_back(Collective::broadcast(copies.back(), root));
   }
   if (calls.empty()) return;
   group.submit(calls).join();

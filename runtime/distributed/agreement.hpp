@@ -36,7 +36,7 @@ std::string first_difference(const ProcessGroup& group, const std::string& line,
 // Returns the largest of the numbers that the ranks give.
 int64_t largest_of(const ProcessGroup& group, int64_t own);
 
-// Copies the values of the parameters from rank 0 to the others.
-void broadcast_parameters(const ProcessGroup& group, const Named& parameters);
+// Copies the values of the parameters from rank `root` to the others.
+void broadcast_parameters(const ProcessGroup& group, const Named& parameters, uint32_t root = 0);
 
 }  // namespace bp::distributed

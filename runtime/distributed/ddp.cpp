@@ -79,6 +79,26 @@ std::vector<std::vector<std::string>> DistributedDataParallel::bucket_names() co
   return reducer_->bucket_names();
 }
 
+DistributedDataParallel::Join::Join(DistributedDataParallel& ddp, bool divides_by_active)
+    : ddp_(ddp) {
+  ddp_.reducer_->begin_join(divides_by_active);
+}
+
+DistributedDataParallel::Join::~Join() { ddp_.reducer_->end_join(); }
+
+void DistributedDataParallel::Join::finish() {
+  const NoGradGuard no_grad;
+  Reducer& reducer = *ddp_.reducer_;
+  const auto size = static_cast<int64_t>(ddp_.group_.size());
+  const auto own = static_cast<int64_t>(ddp_.group_.rank());
+  const int64_t steps = reducer.joined_steps();
+  while (reducer.exchange_zeros()) {
+  }
+  const int64_t last = largest_of(ddp_.group_, steps * size + own) % size;
+  broadcast_parameters(ddp_.group_, parameters_of(*ddp_.module_), static_cast<uint32_t>(last));
+  reducer.end_join();
+}
+
 DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& ddp)
     : ddp_(ddp), before_(std::exchange(ddp.is_syncing_, false)) {}
 

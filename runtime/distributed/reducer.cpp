@@ -55,13 +55,16 @@ void Reducer::make_buckets(std::span<const size_t> order) {
        assign_buckets(tensors, order, options_.first_bucket_bytes, options_.bucket_bytes)) {
     int64_t count = 0;
     for (const size_t i : members) count += padded_count(tensors[i], alignment);
-    Bucket bucket{.data = zeros({count}, tensors[members[0]].dtype(), group_.device())};
+    Bucket bucket;
+    bucket.content.index = buckets_.size();
+    bucket.content.data = zeros({count}, tensors[members[0]].dtype(), group_.device());
     int64_t offset = 0;
     for (const size_t i : members) {
       Parameter& parameter = parameters_[i];
       parameter.bucket = buckets_.size();
-      const int64_t length = parameter.tensor.numel();
-      parameter.view = bucket.data.narrow(0, offset, length).view(parameter.tensor.shape());
+      const Tensor flat = bucket.content.data.narrow(0, offset, parameter.tensor.numel());
+      parameter.view = flat.view(parameter.tensor.shape());
+      bucket.content.grads.push_back({parameter.name, offset, parameter.view});
       offset += padded_count(tensors[i], alignment);
     }
     bucket.members = std::move(members);
@@ -69,8 +72,10 @@ void Reducer::make_buckets(std::span<const size_t> order) {
   }
 }
 
-// From now on the buckets follow the order in which the gradients came on rank 0.
-void Reducer::rebuild_buckets() {
+// Behind the first exchange the buckets follow the order in which the gradients came on rank 0.
+void Reducer::rebuild_buckets_once() {
+  const bool rebuilds = options_.rebuilds_buckets && !is_rebuilt_ && !parameters_.empty();
+  if (!rebuilds || arrived_.size() != parameters_.size()) return;
   is_rebuilt_ = true;
   std::vector<int64_t> order(arrived_.begin(), arrived_.end());
   const Tensor shared = from_host(order, {static_cast<int64_t>(order.size())}, group_.device());
@@ -87,10 +92,40 @@ void Reducer::prepare(std::span<const Tensor> outputs, bool is_syncing) {
     phase_ = Phase::kLocal;
     return;
   }
-  const bool rebuilds = options_.rebuilds_buckets && !is_rebuilt_ && !parameters_.empty();
-  if (rebuilds && arrived_.size() == parameters_.size()) rebuild_buckets();
+  if (join_.is_on && phase_ != Phase::kPrepared) {
+    static_cast<void>(count_active(true));
+    ++join_.steps;
+  }
+  rebuild_buckets_once();
   find_unused(outputs);
   phase_ = Phase::kPrepared;
+}
+
+void Reducer::begin_join(bool divides_by_active) {
+  if (join_.is_on) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "DistributedDataParallel: join() is called while another Join lives; allowed: one");
+  }
+  join_ = {.is_on = true, .divides_by_active = divides_by_active};
+}
+
+// Returns how many ranks have a batch. The stream waits for the number, and the host does not.
+Tensor Reducer::count_active(bool has_batch) {
+  const NoGradGuard no_grad;
+  const Tensor count = full({1}, has_batch ? 1 : 0, BP_F32, group_.device());
+  group_.all_reduce(count).join();
+  join_.factor = div(static_cast<double>(group_.size()), count);
+  return count;
+}
+
+bool Reducer::exchange_zeros() {
+  check_complete();
+  if (count_active(false).item<float>() == 0) return false;
+  rebuild_buckets_once();
+  phase_ = Phase::kPrepared;
+  begin_exchange(false);
+  submit_full_buckets();
+  return true;
 }
 
 // If forward() runs twice before backward(), what either result depends on is used.
@@ -119,14 +154,15 @@ void Reducer::check_complete() const {
                   "unused_parameters");
 }
 
-void Reducer::begin_exchange() {
+void Reducer::begin_exchange(bool has_batch) {
   phase_ = Phase::kReducing;
+  has_batch_ = has_batch;
   next_bucket_ = 0;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
   for (Parameter& parameter : parameters_) parameter.is_ready = false;
   if (!is_rebuilt_) arrived_.clear();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].is_unused) mark_ready(i);
+    if (!has_batch || parameters_[i].is_unused) mark_ready(i);
   }
 }
 
@@ -139,7 +175,7 @@ void Reducer::take_gradient(size_t index) {
                     "forward() or prepare_backward()");
   }
   const NoGradGuard no_grad;
-  if (phase_ == Phase::kPrepared) begin_exchange();
+  if (phase_ == Phase::kPrepared) begin_exchange(true);
   if (parameters_[index].is_ready) {
     throw Error(BP_INVALID_ARGUMENT, "DistributedDataParallel: a gradient came for '" +
                                          parameters_[index].name +
@@ -153,7 +189,7 @@ void Reducer::mark_ready(size_t index) {
   Parameter& parameter = parameters_[index];
   parameter.is_ready = true;
   if (!is_rebuilt_) arrived_.push_back(index);
-  const Tensor grad = parameter.tensor.grad();
+  const Tensor grad = has_batch_ ? parameter.tensor.grad() : Tensor();
   if (!grad) {
     parameter.view.fill(0);
   } else if (!is_same_place(grad, parameter.view)) {
@@ -166,7 +202,7 @@ void Reducer::mark_ready(size_t index) {
 void Reducer::submit_full_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     Bucket& bucket = buckets_[next_bucket_];
-    bucket.finish = options_.comm_hook(group_, {.index = next_bucket_, .data = bucket.data});
+    bucket.finish = options_.comm_hook(group_, bucket.content);
     ++next_bucket_;
   }
   if (next_bucket_ == buckets_.size()) finish_exchange();
@@ -178,11 +214,18 @@ void Reducer::finish_exchange() {
   Work work;
   if (tracks_unused_) {
     std::vector<int64_t> flags;
-    for (const Parameter& parameter : parameters_) flags.push_back(parameter.tensor.grad() ? 1 : 0);
+    for (const Parameter& parameter : parameters_) {
+      flags.push_back(has_batch_ && parameter.tensor.grad() ? 1 : 0);
+    }
     used = from_host(flags, {static_cast<int64_t>(flags.size())}, group_.device());
     work = group_.all_reduce(used, Reduction::kMax);
   }
-  for (Bucket& bucket : buckets_) std::exchange(bucket.finish, nullptr)();
+  for (Bucket& bucket : buckets_) {
+    std::exchange(bucket.finish, nullptr)();
+    if (!join_.divides_by_active) continue;
+    const Tensor& data = bucket.content.data;
+    data.copy_from(data * join_.factor.to(data.dtype()));
+  }
   if (!tracks_unused_) return;
   work.wait();
   work.join();

@@ -35,15 +35,24 @@
 
 namespace bp::distributed {
 
+// The gradient of one parameter in a bucket.
+struct BucketGrad {
+  std::string name;    // Of the parameter.
+  int64_t offset = 0;  // In elements of the bucket.
+  Tensor grad;         // A view of the bucket, with the shape of the parameter.
+};
+
 // The gradients of some parameters, one behind the other, each aligned as memory of its own. The
 // gaps are zeros.
 struct GradBucket {
-  uint64_t index;  // The place of the bucket in this backward().
-  Tensor data;     // Flat; the sum of a parameter's gradients since the last zero_grad().
+  uint64_t index = 0;  // The place of the bucket in this backward().
+  Tensor data;         // Flat; the sum of a parameter's gradients since the last zero_grad().
+  std::vector<BucketGrad> grads;
 };
 
 // Submits what averages a bucket over the ranks, and returns a function that lets the current
-// stream wait for it and puts the average into `data`. Neither blocks.
+// stream wait for it and puts the average into `data`. Neither blocks. comm_hooks.hpp has hooks
+// that send less.
 using CommHook = std::function<std::function<void()>(const ProcessGroup&, const GradBucket&)>;
 
 // Averages in the dtype of the gradients. It is the default.
@@ -103,6 +112,35 @@ class DistributedDataParallel {
     const bool before_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  // While the object lives, ranks may have different numbers of batches: a rank that has no more
+  // calls finish(), which takes its part in the exchanges of the others, with gradients of 0.
+  //
+  //   auto join = ddp.join();
+  //   for (const auto& batch : batches) { ... }   // As ever.
+  //   join.finish();
+  //
+  // All ranks make the object at the same time, and it costs each exchange one all-reduce of a
+  // number. A rank that ends without finish() leaves the others waiting until their timeout.
+  class Join {
+   public:
+    ~Join();
+    Join(const Join&) = delete;
+    Join& operator=(const Join&) = delete;
+
+    // Waits until no rank has a batch left. Then every rank has the parameters of the rank that
+    // took the most steps; the state of its optimizer is its own, and older.
+    void finish();
+
+   private:
+    friend class DistributedDataParallel;
+    Join(DistributedDataParallel& ddp, bool divides_by_active);
+    DistributedDataParallel& ddp_;
+  };
+
+  // Gradients are divided by the number of all ranks or, if `divides_by_active`, of those that have
+  // a batch.
+  [[nodiscard]] Join join(bool divides_by_active = false) { return Join(*this, divides_by_active); }
 
   nn::Module& module() const { return *module_; }
   const ProcessGroup& group() const { return group_; }
