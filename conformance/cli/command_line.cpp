@@ -280,18 +280,22 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
                    "run each benign mutant on this many of its cases, drawn by --seed; default: "
                    "all of them")
       ->check(CLI::Range(1, 1000000));
+  selftest->add_option("--shard", raw.shard,
+                       "run the I-th of N parts of the mutants, counted from 1: I/N");
   const char* drawn = "Drawn mutants";
   selftest
       ->add_option("--random", line.random_count,
                    "draw this many mutants by --seed, and print the share that the suite kills")
       ->check(CLI::Range(1, 1000000))
       ->excludes("--mutant")
+      ->excludes("--shard")
       ->group(drawn);
   selftest
       ->add_option("--fault", line.faults,
                    "run the mutant with this fault, as --random prints it; may be repeated")
       ->allow_extra_args(false)
       ->excludes("--mutant")
+      ->excludes("--shard")
       ->group(drawn);
   selftest->add_option("--only", line.family, "draw only mutants of this family")
       ->needs("--random")

@@ -323,6 +323,33 @@ TEST_F(Inspection, SelftestDrawsCasesOfBenignMutants) {
   EXPECT_GT(cases_of("2", "3", "9"), 3u) << "a mutant that must be found meets all its cases";
 }
 
+// The parts together are all mutants, and each mutant of a part meets all its cases.
+TEST_F(Inspection, SelftestRunsAPartOfTheMutants) {
+  const std::string wrapped = write("good.so", "");
+  std::vector<std::string> all, parts;
+  const auto run = [&](std::vector<std::string> more, std::vector<std::string>& names) {
+    std::vector<std::string> words{"selftest", wrapped,      "--mutants", "well",       "--quiet",
+                                   "--json",   at("m.json"), "--mutant",  "benign_any*"};
+    words.insert(words.end(), more.begin(), more.end());
+    call(selftest_verb, words);
+    for (const auto& row : document("m.json")) {
+      names.push_back(row.at("mutant").get<std::string>() + " " + row.at("cases").dump());
+    }
+  };
+  run({"--sample", "3"}, all);
+  run({"--sample", "3", "--shard", "1/2"}, parts);
+  EXPECT_TRUE(has_printed("They are part 1 of 2 of the mutants.\n")) << printed_;
+  EXPECT_EQ(all.size(), 2u);
+  EXPECT_EQ(parts.size(), 1u);
+  run({"--sample", "3", "--shard", "2/2"}, parts);
+  std::ranges::sort(all);
+  std::ranges::sort(parts);
+  EXPECT_EQ(parts, all);
+  EXPECT_EQ(error_of<NothingMatched>(selftest_verb, {"selftest", wrapped, "--mutants", "well",
+                                                     "--mutant", "2", "--shard", "2/2"}),
+            "part 2 of 2 of 1 mutants is empty");
+}
+
 TEST_F(Inspection, SelftestWrapsAFileAndLoadsEveryMutant) {
   EXPECT_EQ(error_of<UsageError>(selftest_verb, {"selftest", at("none.so"), "--mutants", "well"}),
             "selftest wraps a plugin by its path: there is no file '" + at("none.so") + "'");

@@ -86,6 +86,7 @@ class Selftest {
     line_.run.retries = 0;
     line_.run.max_crashes = 1000000;
     SessionOptions& session = line_.run.session;
+    line_.selection.shard_count = 1;  // A part of the mutants, of which each meets all its cases.
     wrapped_ = wrapped_path(line_.plugin);
     session.setup.plugin = mutant_plugin(line_);
     line_.plugin = session.setup.plugin;
@@ -205,7 +206,14 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
   add_part("runtime", kRuntimeKillTable);
   add_part("benign", kBenignTable);
   if (rows.empty()) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
-  return rows;
+  const auto& [index, count] = std::pair(line.selection.shard_index, line.selection.shard_count);
+  std::vector<KillRow> part;
+  for (size_t i = index; i < rows.size(); i += count) part.push_back(rows[i]);
+  if (part.empty()) {
+    throw NothingMatched("part " + std::to_string(index + 1) + " of " + std::to_string(count) +
+                         " of " + std::to_string(rows.size()) + " mutants is empty");
+  }
+  return part;
 }
 
 }  // namespace
@@ -228,6 +236,10 @@ int selftest_verb(const CommandLine& line) {
   }
   if (!line.json_file.empty()) write_file(line.json_file, json_text(matrix, 1) + "\n");
   std::cout << matrix.size() << " mutants, " << wrong << " judged wrongly\n";
+  if (line.selection.shard_count > 1) {
+    std::cout << "They are part " << line.selection.shard_index + 1 << " of "
+              << line.selection.shard_count << " of the mutants.\n";
+  }
   if (line.sample != 0) {
     std::cout << "A benign mutant met at most " << line.sample << " of its cases, drawn by seed "
               << line.run.session.seed << ".\n";
