@@ -8,6 +8,8 @@
 // A leaf is older than all nodes that use it, so it would come after all nodes. If leaves have
 // hooks, a walk of the graph first finds the earliest node that uses each leaf, and the leaf comes
 // right behind this node: its gradient is complete there. This changes no sum.
+#include "runtime/autograd/engine.hpp"
+
 #include <array>
 #include <compare>
 #include <functional>
@@ -31,6 +33,25 @@ bool is_unshared(const Tensor& tensor) {
   return is_only_handle(tensor) && !tensor.impl()->requires_grad && tensor.is_contiguous();
 }
 
+using EndCalls = std::vector<std::function<void(bool)>>;
+
+// What the run of this thread calls at its end; NULL without a run.
+constinit thread_local EndCalls* end_calls = nullptr;
+
+// Makes `own` the list of this thread. Runs nest, since a function that a run calls may start one.
+class EndCallsGuard {
+ public:
+  explicit EndCallsGuard(EndCalls& own) : outer_(std::exchange(end_calls, &own)) {}
+  ~EndCallsGuard() { end_calls = outer_; }
+  EndCallsGuard(const EndCallsGuard&) = delete;
+  EndCallsGuard& operator=(const EndCallsGuard&) = delete;
+
+ private:
+  EndCalls* outer_;
+};
+
+}  // namespace
+
 void add_to(Tensor& sum, Tensor&& gradient) {
   if (!sum) {
     sum = std::move(gradient);
@@ -41,9 +62,6 @@ void add_to(Tensor& sum, Tensor&& gradient) {
   }
 }
 
-// Adds `gradient` to grad() of `leaf`. The leaf keeps a first gradient as it is if nobody else sees
-// it or a graph is made of it, else as a contiguous copy. Later gradients are added in place, so
-// that holders of grad() see them, unless a graph is made of the sum.
 void accumulate(TensorImpl& leaf, Tensor&& gradient) {
   if (leaf.grad == nullptr) {
     const bool may_keep = is_unshared(gradient) || (gradient.impl()->requires_grad && recording);
@@ -63,6 +81,20 @@ void accumulate(TensorImpl& leaf, Tensor&& gradient) {
   release(leaf.grad);
   leaf.grad = sum.impl();
 }
+
+void run_with_end_calls(const std::function<void()>& body) {
+  EndCalls calls;
+  try {
+    const EndCallsGuard guard(calls);
+    body();
+  } catch (...) {
+    for (const auto& call : calls) call(false);
+    throw;
+  }
+  for (const auto& call : calls) call(true);
+}
+
+namespace {
 
 // The place of a target in a run. Targets run by falling keys.
 struct Key {
@@ -84,23 +116,6 @@ struct Capture {
   uint64_t sequence;
   uint32_t output_index;
   Tensor gradient;
-};
-
-using EndCalls = std::vector<std::function<void(bool)>>;
-
-// What the run of this thread calls at its end; NULL without a run.
-constinit thread_local EndCalls* end_calls = nullptr;
-
-// Makes `own` the list of this thread. Runs nest, since a function that a run calls may start one.
-class EndCallsGuard {
- public:
-  explicit EndCallsGuard(EndCalls& own) : outer_(std::exchange(end_calls, &own)) {}
-  ~EndCallsGuard() { end_calls = outer_; }
-  EndCallsGuard(const EndCallsGuard&) = delete;
-  EndCallsGuard& operator=(const EndCallsGuard&) = delete;
-
- private:
-  EndCalls* outer_;
 };
 
 class Engine {
@@ -130,15 +145,7 @@ class Engine {
   }
 
   void run() {
-    EndCalls calls;
-    try {
-      const EndCallsGuard guard(calls);
-      run_pending();
-    } catch (...) {
-      for (const auto& call : calls) call(false);
-      throw;
-    }
-    for (const auto& call : calls) call(true);
+    run_with_end_calls([this] { run_pending(); });
   }
 
   std::vector<Capture>& captures() { return captures_; }

@@ -67,7 +67,13 @@ class Node {
   uint64_t sequence() const { return sequence_; }
   uint32_t input_count() const { return edge_count_; }
   const Edge& edge(uint32_t input) const { return edges_[input]; }
-  bool needs(uint32_t input) const { return static_cast<bool>(edges_[input]); }
+  bool needs(uint32_t input) const {
+    return static_cast<bool>(edges_[input]) && (wanted_ == nullptr || wanted_[input] != 0);
+  }
+
+  // While `wanted` is not NULL, needs(i) is false for each input i with wanted[i] == 0. The list is
+  // borrowed.
+  void limit_needs(const uint8_t* wanted) { wanted_ = wanted; }
 
   // Makes `input` lead to the origin of `tensor`, if the tensor requires a gradient.
   void connect(uint32_t input, const Tensor& tensor);
@@ -111,6 +117,7 @@ class Node {
   const char* name_;
   Edge* edges_;
   Saved* saved_;
+  const uint8_t* wanted_ = nullptr;
   uint64_t sequence_;
   Node* next_garbage_ = nullptr;  // Set while the node is being destroyed.
 };
