@@ -18,18 +18,6 @@ std::vector<int64_t> broadcast_numbers(const ProcessGroup& group, const std::vec
   return numbers.to_vector<int64_t>();
 }
 
-std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root) {
-  const int64_t length = broadcast_numbers(group, {static_cast<int64_t>(own.size())}, root)[0];
-  std::vector<uint8_t> bytes(own.begin(), own.end());
-  bytes.resize(static_cast<size_t>(length));
-  const Tensor text = from_host(bytes, {length}, group.device());
-  const Work work = group.broadcast(text, root);
-  work.wait();
-  work.join();
-  bytes = text.to_vector<uint8_t>();
-  return {bytes.begin(), bytes.end()};
-}
-
 // Returns the first difference between the lines of this rank and of rank 0; "" if there is none.
 std::string difference(const std::string& line, const std::string& own, const std::string& of_first,
                        uint32_t rank) {
@@ -44,14 +32,6 @@ std::string difference(const std::string& line, const std::string& own, const st
            " on rank " + std::to_string(rank) + " and " + (has_theirs ? their_line : "missing") +
            " on rank 0";
   }
-}
-
-std::vector<int64_t> gather_numbers(const ProcessGroup& group, int64_t own) {
-  const Tensor all = empty({int64_t{group.size()}}, BP_I64, group.device());
-  const Work work = group.all_gather(all, from_host<int64_t>({own}, {1}, group.device()));
-  work.wait();
-  work.join();
-  return all.to_vector<int64_t>();
 }
 
 }  // namespace
@@ -81,8 +61,29 @@ std::string describe(const ProcessGroup& group) {
          " of the group '" + group.name() + "'";
 }
 
-std::string first_problem(const ProcessGroup& group, const std::string& own) {
+std::vector<int64_t> gather_numbers(const ProcessGroup& group, int64_t own) {
   const NoGradGuard no_grad;
+  const Tensor all = empty({int64_t{group.size()}}, BP_I64, group.device());
+  const Work work = group.all_gather(all, from_host<int64_t>({own}, {1}, group.device()));
+  work.wait();
+  work.join();
+  return all.to_vector<int64_t>();
+}
+
+std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root) {
+  const NoGradGuard no_grad;
+  const int64_t length = broadcast_numbers(group, {static_cast<int64_t>(own.size())}, root)[0];
+  std::vector<uint8_t> bytes(own.begin(), own.end());
+  bytes.resize(static_cast<size_t>(length));
+  const Tensor text = from_host(bytes, {length}, group.device());
+  const Work work = group.broadcast(text, root);
+  work.wait();
+  work.join();
+  bytes = text.to_vector<uint8_t>();
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string first_problem(const ProcessGroup& group, const std::string& own) {
   const std::vector<int64_t> told = gather_numbers(group, own.empty() ? 0 : 1);
   const auto first = std::ranges::find(told, 1);
   if (first == told.end()) return "";
@@ -91,13 +92,11 @@ std::string first_problem(const ProcessGroup& group, const std::string& own) {
 
 std::string first_difference(const ProcessGroup& group, const std::string& line,
                              const std::string& own) {
-  const NoGradGuard no_grad;
   const std::string of_first = broadcast_text(group, own, 0);
   return first_problem(group, difference(line, own, of_first, group.rank()));
 }
 
 int64_t largest_of(const ProcessGroup& group, int64_t own) {
-  const NoGradGuard no_grad;
   return std::ranges::max(gather_numbers(group, own));
 }
 

@@ -25,6 +25,12 @@ std::string describe(const ProcessGroup& group);
 
 // Every rank calls the functions below, and waits for the others.
 
+// Returns the numbers that the ranks give, by rank.
+std::vector<int64_t> gather_numbers(const ProcessGroup& group, int64_t own);
+
+// Returns the text that rank `root` gives.
+std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root);
+
 // Returns the problem of the lowest rank that has one. "" stands for none.
 std::string first_problem(const ProcessGroup& group, const std::string& own);
 

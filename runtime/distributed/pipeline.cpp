@@ -1,0 +1,359 @@
+#include "backplane/runtime/distributed/pipeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/error.hpp"
+#include "registry/tensors/floats.hpp"
+#include "runtime/autograd/split_backward.hpp"
+#include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/pipeline_program.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
+
+namespace bp::distributed {
+namespace {
+
+using bp::detail::SplitBackward;
+using enum PipelineWork;
+
+// Keeps the memory of a tensor that was made on another stream until the current stream is done
+// with it.
+void use_on_current_stream(const Tensor& tensor) {
+  bp_block* const block = tensor.impl()->storage->block;
+  if (block == nullptr) return;  // It has no elements.
+  const bp_target& target = tensor.device().target();
+  bp_stream* const stream = current_stream(target);
+  check(bp_block_record_stream(block, stream != nullptr ? stream : target.default_stream),
+        "block.record_stream");
+}
+
+std::string describe_kind(bp_dtype dtype, IntList shape) {
+  return dtype_text(dtype) + " " + to_string(shape);
+}
+
+std::string problem_of_options(const PipelineOptions& options, size_t stage_count,
+                               const ProcessGroup& group) {
+  const PipelineSchedule& schedule = options.schedule;
+  if (std::string problem = problem_of(schedule); !problem.empty()) {
+    return "the schedule '" + schedule.name + "': " + problem;
+  }
+  if (schedule.rank_count() != group.size()) {
+    return "the schedule '" + schedule.name + "' is for " + std::to_string(schedule.rank_count()) +
+           " ranks; allowed: " + std::to_string(group.size()) + ", the size of the group";
+  }
+  if (const size_t wanted = schedule.stages_of(group.rank()).size(); wanted != stage_count) {
+    return "there are " + std::to_string(stage_count) +
+           " stages; allowed: " + std::to_string(wanted) + ", which the schedule '" +
+           schedule.name + "' has for this rank";
+  }
+  if (!tensors::is_plain_float(options.activation_dtype)) {
+    return "activation_dtype is " + dtype_text(options.activation_dtype) +
+           "; allowed: f16, bf16, f32, f64";
+  }
+  if (std::ranges::any_of(options.activation_shape, [](int64_t extent) { return extent < 0; })) {
+    return "activation_shape is " + to_string(options.activation_shape) +
+           "; allowed: extents of 0 and above";
+  }
+  return "";
+}
+
+std::string lines_of(const PipelineOptions& options) {
+  return describe(options.schedule) + "activations of " +
+         describe_kind(options.activation_dtype, options.activation_shape) + " behind the rows\n";
+}
+
+std::string problem_of_batch(const Tensor& x, const Tensor& targets, int64_t micro_batch_count) {
+  for (const auto& [tensor, name] : {std::pair(&x, "x"), std::pair(&targets, "targets")}) {
+    if (tensor->ndim() > 0 && tensor->shape(0) % micro_batch_count == 0) continue;
+    return std::string(name) + " has the shape " + to_string(tensor->shape()) +
+           "; allowed: an extent of axis 0 that is a multiple of " +
+           std::to_string(micro_batch_count) + ", the number of micro-batches";
+  }
+  return "";
+}
+
+// Returns what is wrong with a call on some rank, or how two ranks differ; "" if nothing. Every
+// rank calls it, and gets the same sentence.
+std::string problem_of_call(const ProcessGroup& group, std::string own, int64_t rows,
+                            bool has_backward) {
+  if (!own.empty()) own = describe(group) + ": " + own;
+  const std::vector<int64_t> told =
+      gather_numbers(group, own.empty() ? 2 * rows + (has_backward ? 1 : 0) : -1);
+  if (const auto first = std::ranges::find(told, -1); first != told.end()) {
+    return broadcast_text(group, own, static_cast<uint32_t>(first - told.begin()));
+  }
+  const auto text_of = [&](size_t rank) {
+    return "rank " + std::to_string(rank) + " calls " +
+           (told[rank] % 2 == 1 ? "forward_backward()" : "forward()") + " with " +
+           std::to_string(told[rank] / 2) + " rows";
+  };
+  for (size_t rank = 1; rank < told.size(); ++rank) {
+    if (told[rank] == told[0]) continue;
+    return text_of(rank) + " and " + text_of(0) + "; allowed: the same on all ranks";
+  }
+  return "";
+}
+
+// Ends the work of the other ranks, and says why this one failed.
+[[noreturn]] void abort_step(const ProcessGroup& group, bp_status code, const std::string& text) {
+  const std::string before = group.error_text();
+  if (before.empty()) group.abort();
+  throw Error(code, "PipelineParallel: " + describe(group) + ": " + text +
+                        (before.empty() ? "" : " (" + before + ")"));
+}
+
+}  // namespace
+
+struct PipelineParallel::State {
+  std::map<uint32_t, std::shared_ptr<nn::Module>> stages;  // By the number in the whole model.
+  Loss loss;
+  ProcessGroup group;
+  PipelineOptions options;
+  PipelineProgram whole_program, forward_program;
+};
+
+// One step: all micro-batches of one batch.
+class PipelineParallel::Step {
+ public:
+  Step(const State& state, const Tensor& x, const Tensor& targets, bool has_backward)
+      : s_(state),
+        x_(x),
+        targets_(targets),
+        has_backward_(has_backward),
+        last_stage_(state.options.schedule.stage_count() - 1) {
+    const IntList behind(s_.options.activation_shape);
+    shape_ = {x.shape(0) / count()};
+    shape_.insert(shape_.end(), behind.begin(), behind.end());
+  }
+
+  Tensor run() {
+    for (const PipelineProgramStep& step : has_backward_ ? s_.whole_program : s_.forward_program) {
+      submit(step.calls);
+      if (step.action) run_action(*step.action);
+    }
+    return mean_loss();
+  }
+
+ private:
+  // A tensor that a stage has been given, or waits for.
+  struct Arrival {
+    Tensor tensor;
+    Work work;
+    bool is_received = false;
+  };
+  // What the backward of a micro-batch at a stage needs.
+  struct Alive {
+    Tensor x, y;  // y is the loss at the last stage. x has no gradient at the first one.
+    std::unique_ptr<SplitBackward> halves;
+  };
+  using Place = std::pair<uint32_t, uint32_t>;  // Micro-batch and stage.
+
+  int64_t count() const { return s_.options.schedule.micro_batch_count; }
+
+  // Transfers without a send need nothing that is computed here, so they wait only for what the
+  // stream of the group does. Memory for results is taken on that stream in any case.
+  void submit(const std::vector<PipelineProgramStep::Call>& calls) {
+    if (calls.empty()) return;
+    std::vector<Collective> made;
+    std::vector<PipelineTransfer> received;
+    bool has_send = false;
+    for (const auto& [transfer, is_send, peer] : calls) {
+      if (is_send) {
+        made.push_back(Collective::send_to(std::exchange(results_[transfer], {}), peer));
+        has_send = true;
+      } else {
+        const StreamGuard guard(s_.group.stream());
+        const Tensor place = empty(shape_, s_.options.activation_dtype, s_.group.device());
+        made.push_back(Collective::receive_from(place, peer));
+        arrivals_[transfer] = {.tensor = place, .work = {}, .is_received = true};
+        received.push_back(transfer);
+      }
+    }
+    std::optional<StreamGuard> guard;
+    if (!has_send) guard.emplace(s_.group.stream());
+    const Work work = s_.group.submit(made);
+    for (const PipelineTransfer& transfer : received) arrivals_[transfer].work = work;
+  }
+
+  // Returns the tensor that `action` needs of another stage, for the current stream.
+  Tensor take(const PipelineAction& action) {
+    const auto entry = arrivals_.extract(*input_of(action, last_stage_ + 1));
+    const Arrival& arrival = entry.mapped();
+    if (arrival.is_received) {
+      arrival.work.join();
+      use_on_current_stream(arrival.tensor);
+    }
+    return arrival.tensor;
+  }
+
+  // Keeps what `action` made for the stage that needs it.
+  void give(const PipelineAction& action, const Tensor& result) {
+    const auto transfer = result_of(action, last_stage_ + 1);
+    if (!transfer) return;
+    const Tensor plain = result.detach().contiguous();
+    if (s_.stages.contains(transfer->to_stage)) {
+      arrivals_[*transfer] = {.tensor = plain, .work = {}};
+    } else {
+      results_[*transfer] = plain;
+    }
+  }
+
+  void run_action(const PipelineAction& action) {
+    const Place place{action.micro_batch, action.stage};
+    switch (action.work) {
+      case kForward:
+        run_forward(action);
+        break;
+      case kBackward: {
+        const Alive alive = std::move(alive_.extract(place).mapped());
+        alive.y.backward(gradient_of_result(action, alive.y));
+        if (action.stage > 0) give(action, gradient_of_input(action, alive.x.grad()));
+        break;
+      }
+      case kBackwardInput: {
+        Alive& alive = alive_.at(place);
+        const Tensor input = action.stage > 0 ? alive.x : Tensor();
+        const Tensor gradient = gradient_of_result(action, alive.y);
+        alive.halves = std::make_unique<SplitBackward>(std::exchange(alive.y, {}), input, gradient);
+        if (action.stage > 0) give(action, alive.halves->input_gradient());
+        break;
+      }
+      case kBackwardWeight:
+        alive_.extract(place).mapped().halves->run_weights();
+        break;
+    }
+  }
+
+  void run_forward(const PipelineAction& action) {
+    Alive alive;
+    if (action.stage == 0) {
+      alive.x = part_of(x_, action.micro_batch);
+    } else {
+      alive.x = take(action);
+      if (has_backward_) alive.x.set_requires_grad();
+    }
+    alive.y = (*s_.stages.at(action.stage))(alive.x);
+    if (action.stage == last_stage_) {
+      alive.y = s_.loss(alive.y, part_of(targets_, action.micro_batch));
+      add_loss(alive.y);
+    } else {
+      check_activation(action, alive.y);
+      give(action, alive.y);
+    }
+    if (!has_backward_) return;
+    if (!alive.y.requires_grad()) {
+      fail(action, "the result depends on nothing that requires a gradient");
+    }
+    alive_[{action.micro_batch, action.stage}] = std::move(alive);
+  }
+
+  Tensor part_of(const Tensor& whole, uint32_t micro_batch) const {
+    const int64_t rows = whole.shape(0) / count();
+    return whole.narrow(0, micro_batch * rows, rows);
+  }
+
+  void check_activation(const PipelineAction& action, const Tensor& y) const {
+    if (y.shape() == IntList(shape_) && y.dtype() == s_.options.activation_dtype &&
+        y.device() == s_.group.device()) {
+      return;
+    }
+    fail(action, "the result is " + describe_kind(y.dtype(), y.shape()) + " on " +
+                     y.device().name() +
+                     "; allowed: " + describe_kind(s_.options.activation_dtype, shape_) + " on " +
+                     s_.group.device().name() + ", as the options say");
+  }
+
+  void add_loss(const Tensor& loss) {
+    if (loss.numel() != 1) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "the loss has the shape " + to_string(loss.shape()) + "; allowed: one element");
+    }
+    const NoGradGuard no_grad;
+    const Tensor own = loss.detach().to(BP_F32).reshape({});
+    loss_ = loss_ ? loss_ + own : own.clone();
+  }
+
+  // Each micro-batch counts as much in the mean loss.
+  Tensor gradient_of_result(const PipelineAction& action, const Tensor& y) {
+    if (action.stage < last_stage_) return take(action);
+    return full(y.shape(), 1.0 / static_cast<double>(count()), y.dtype(), y.device());
+  }
+
+  Tensor gradient_of_input(const PipelineAction& action, const Tensor& gradient) const {
+    if (!gradient) fail(action, "the result does not depend on the input of the stage");
+    return gradient;
+  }
+
+  Tensor mean_loss() {
+    const NoGradGuard no_grad;
+    const Tensor mean =
+        loss_ ? loss_ / static_cast<double>(count()) : empty({}, BP_F32, s_.group.device());
+    s_.group.broadcast(mean, s_.options.schedule.stage_ranks.back()).join();
+    return mean;
+  }
+
+  [[noreturn]] static void fail(const PipelineAction& action, const std::string& text) {
+    throw Error(BP_INVALID_ARGUMENT, describe(action) + ": " + text);
+  }
+
+  const State& s_;
+  const Tensor x_, targets_;
+  const bool has_backward_;
+  const uint32_t last_stage_;
+  std::vector<int64_t> shape_;  // Of an activation.
+  std::map<PipelineTransfer, Tensor> results_;
+  std::map<PipelineTransfer, Arrival> arrivals_;
+  std::map<Place, Alive> alive_;
+  Tensor loss_;  // The sum over the micro-batches, on the rank of the last stage.
+};
+
+PipelineParallel::PipelineParallel(std::vector<std::shared_ptr<nn::Module>> stages, Loss loss,
+                                   const ProcessGroup& group, PipelineOptions options) {
+  std::string problem = problem_of_options(options, stages.size(), group);
+  if (!problem.empty()) problem = bp::distributed::describe(group) + ": " + problem;
+  problem = first_problem(group, problem);
+  if (problem.empty()) problem = first_difference(group, "line", lines_of(options));
+  if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
+  state_ = std::make_unique<State>(
+      State{.loss = std::move(loss), .group = group, .options = std::move(options)});
+  const PipelineSchedule& schedule = state_->options.schedule;
+  const std::vector<uint32_t> numbers = schedule.stages_of(group.rank());
+  for (size_t i = 0; i < stages.size(); ++i) state_->stages[numbers[i]] = std::move(stages[i]);
+  state_->whole_program = make_program(schedule, group.rank(), true);
+  state_->forward_program = make_program(schedule, group.rank(), false);
+}
+
+PipelineParallel::~PipelineParallel() = default;
+
+const ProcessGroup& PipelineParallel::group() const { return state_->group; }
+const PipelineSchedule& PipelineParallel::schedule() const { return state_->options.schedule; }
+
+Tensor PipelineParallel::run(const Tensor& x, const Tensor& targets, bool has_backward) {
+  const ProcessGroup& group = state_->group;
+  const int64_t count = state_->options.schedule.micro_batch_count;
+  std::string problem = problem_of_batch(x, targets, count);
+  const int64_t rows = problem.empty() ? x.shape(0) : 0;
+  problem = problem_of_call(group, problem, rows, has_backward);
+  if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
+  try {
+    return Step(*state_, x, targets, has_backward).run();
+  } catch (const Error& error) {
+    abort_step(group, error.code(), error.what());
+  } catch (const std::exception& error) {
+    abort_step(group, BP_INTERNAL, error.what());
+  }
+}
+
+Tensor PipelineParallel::forward_backward(const Tensor& x, const Tensor& targets) {
+  const GradModeGuard mode(true);
+  return run(x, targets, true);
+}
+
+Tensor PipelineParallel::forward(const Tensor& x, const Tensor& targets) {
+  const NoGradGuard no_grad;
+  return run(x, targets, false);
+}
+
+}  // namespace bp::distributed
