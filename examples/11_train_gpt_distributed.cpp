@@ -5,7 +5,8 @@
 //
 // Each rank has its part of each batch, and the whole model (--strategy ddp) or a part of it
 // (fsdp). Gradients are averaged over the ranks while backward() runs. Or ranks have parts of each
-// layer (tp), or both (2d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
+// layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
+// all of it at once (3d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
 // writes the log and the checkpoints. A run that continues may have another number of ranks, and
 // another strategy.
 #include <chrono>
@@ -37,9 +38,15 @@ constexpr const char* kHelp = R"(
                        fsdp: each rank has a part of the model as well
                        tp: each rank has a part of each layer, and the whole batch
                        2d: fsdp over groups of ranks, each of which is tp
+                       pp: each rank has some of the blocks, and micro-batches run through the ranks
+                       3d: ddp over groups of ranks, each of which is pp with ranks that are tp
   --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
                        3: parameters as well (default: 3)
-  --tensor-ranks N     the ranks in a group of 2d (default: 2)
+  --tensor-ranks N     the ranks that share a layer in 2d and 3d (default: 2)
+  --pipeline-ranks N   the ranks in a pipeline of 3d (default: 2)
+  --schedule NAME      the order of micro-batches in pp and 3d: gpipe, 1f1b, interleaved (with two
+                       stages on each rank) or zb, a zero-bubble schedule (default: 1f1b)
+  --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
@@ -135,12 +142,11 @@ class Training {
     optimizer_.zero_grad();
     const Tokens tokens =
         part_of(training_batch(text_, o_, step), strategy_.data_rank(), strategy_.data_size());
-    const bp::Tensor loss = strategy_.loss(to_device(tokens, o_.context));
-    loss.backward();
+    const bp::Tensor loss = strategy_.loss_and_gradients(to_device(tokens, o_.context));
     if (o_.clip > 0) strategy_.clip(o_.clip);
     optimizer_.set_lr(lr);
     optimizer_.step();
-    const bp::Tensor mean = loss.detach().clone();
+    const bp::Tensor mean = loss.clone();
     group_.all_reduce(mean, bd::Reduction::kAverage).join();
     return mean.item<double>();
   }
@@ -208,7 +214,8 @@ int run(const Options& options, const Choices& choices) {
                   static_cast<long long>(std::max(done, options.stop)));
     }
   }
-  group.barrier();
+  // Ranks leave together. A rank that ends while others are in a call of the group could end it.
+  store->barrier("end", launch.rank, launch.world_size);
   return 0;
 }
 
@@ -223,6 +230,9 @@ int main(int argc, char** argv) {
                                    .texts = {{"--strategy", &choices.strategy.name},
                                              {"--shard-stage", &choices.strategy.shard_stage},
                                              {"--tensor-ranks", &choices.strategy.tensor_ranks},
+                                             {"--pipeline-ranks", &choices.strategy.pipeline_ranks},
+                                             {"--schedule", &choices.strategy.schedule},
+                                             {"--micro-batches", &choices.strategy.micro_batches},
                                              {"--group", &choices.group},
                                              {"--transport", &choices.transport}}});
     const int code = run(options, choices);

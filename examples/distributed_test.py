@@ -40,6 +40,34 @@ def expect_same(ours, theirs, what):
     print(f"{what}: at most {worst:.1e} apart in {len(ours)} steps")
 
 
+def run_pipelines(scratch, curve):
+    """Runs schedules of pp with four blocks, and 3d with eight ranks."""
+    deep, log = scratch / "deep.csv", scratch / "pipeline.csv"
+    few = ("--stop", "10", "--log")
+    run(ALONE, *TINY, "--layers", "4", "--sample", "0", *few, str(deep))
+    for name, count, more in (("gpipe", 2, ("--micro-batches", "4")), ("1f1b", 4, ()),
+                              ("interleaved", 2, ("--micro-batches", "4")),
+                              ("zb", 2, ("--micro-batches", "8"))):
+        ranks(count, "--strategy", "pp", "--schedule", name, "--layers", "4", *more, *few, str(log))
+        expect_same(losses(log), losses(deep), f"pp, {name}, {count} ranks")
+    text = ranks(8, "--strategy", "3d", *few, str(log))
+    assert "8 ranks of" in text, text
+    expect_same(losses(log), curve[:10], "3d, 8 ranks")
+
+
+def refuse_pipelines():
+    text = ranks(4, "--strategy", "pp", expect=1)
+    assert "--layers is 2, for 4 stages; allowed: at least one block for each stage" in text, text
+    text = ranks(2, "--strategy", "pp", "--micro-batches", "3", expect=1)
+    assert "--micro-batches is 3, for batches of 8; allowed: divisors of this number" in text, text
+    text = ranks(2, "--strategy", "pp", "--schedule", "none", expect=1)
+    assert "the name is 'none'; allowed: gpipe, 1f1b, interleaved, zb" in text, text
+    text = ranks(2, "--schedule", "zb", expect=1)
+    assert "--schedule and --micro-batches are for --strategy pp and 3d" in text, text
+    text = ranks(2, "--strategy", "3d", expect=1)
+    assert "for 2 ranks; allowed: a product that divides their number" in text, text
+
+
 def kill_one_rank(checkpoint, log):
     """Kills a rank in the middle. The launcher ends the others, and says which rank failed."""
     saved = ["--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
@@ -94,19 +122,22 @@ def main():
             log = scratch / f"{name}{count}{len(more)}.csv"
             ranks(count, "--strategy", name, *more, "--log", str(log))
             expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
+        run_pipelines(scratch, curve)
         part, log = scratch / "sharded.safetensors", scratch / "sharded.csv"
         saved = ("--checkpoint", str(part), "--log", str(log))
         ranks(4, *saved, "--stop", "7", "--strategy", "fsdp")
         ranks(2, *saved, "--stop", "14", "--strategy", "fsdp", "--shard-stage", "2", "--resume")
         ranks(2, *saved, "--stop", "21", "--resume")
         ranks(4, *saved, "--stop", "25", "--strategy", "2d", "--resume")
-        ranks(2, *saved, "--stop", "27", "--strategy", "tp", "--resume")
+        ranks(2, *saved, "--stop", "26", "--strategy", "pp", "--schedule", "zb", "--resume")
+        ranks(4, *saved, "--stop", "27", "--strategy", "3d", "--resume")
+        ranks(2, *saved, "--stop", "28", "--strategy", "tp", "--resume")
         text = ranks(2, *saved, "--strategy", "fsdp", "--resume")
-        assert "continues behind step 27" in text, text
-        expect_same(losses(log), curve, "fsdp with 4 and 2 ranks, ddp, 2d, tp, fsdp")
+        assert "continues behind step 28" in text, text
+        expect_same(losses(log), curve, "fsdp with 4 and 2 ranks, ddp, 2d, pp, 3d, tp, fsdp")
         clipped, log = scratch / "clipped.csv", scratch / "clipped2.csv"
         run(ALONE, *TINY, "--sample", "0", "--clip", "0.5", "--log", str(clipped))
-        for name, count in (("fsdp", 2), ("2d", 4)):
+        for name, count in (("fsdp", 2), ("2d", 4), ("3d", 4)):
             ranks(count, "--clip", "0.5", "--strategy", name, "--log", str(log))
             expect_same(losses(log), losses(clipped), f"{name}, clipped")
         killed, log = scratch / "killed.safetensors", scratch / "killed.csv"
@@ -116,13 +147,14 @@ def main():
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "none", expect=1)
-    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d" in text, text
+    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d" in text, text
     text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
     assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
     text = ranks(2, "--shard-stage", "2", expect=1)
     assert "--shard-stage is for --strategy fsdp and 2d" in text, text
     text = ranks(4, "--strategy", "2d", "--tensor-ranks", "3", expect=1)
     assert "--tensor-ranks is '3', for 4 ranks; allowed: divisors of their number" in text, text
+    refuse_pipelines()
     text = ranks(2, "--capture", expect=1)
     assert "--capture and --explain are those of 04_train_gpt" in text, text
     text = ranks(2, "--sample", "9", expect=1)

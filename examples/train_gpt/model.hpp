@@ -7,6 +7,7 @@
 
 #include "backplane/runtime/runtime.hpp"
 #include "train_gpt/options.hpp"
+#include "train_gpt/stages.hpp"
 #include "train_gpt/text.hpp"
 
 class Gpt : public bp::nn::Module {
@@ -20,6 +21,8 @@ class Gpt : public bp::nn::Module {
   std::vector<std::shared_ptr<bp::nn::Module>> blocks() const {
     return {blocks_.begin(), blocks_.end()};
   }
+
+  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_}; }
 
  private:
   std::shared_ptr<bp::nn::Embedding> token_, position_;

@@ -6,6 +6,7 @@
 
 #include "backplane/runtime/runtime.hpp"
 #include "train_gpt/options.hpp"
+#include "train_gpt/stages.hpp"
 
 class ParallelGpt : public bp::nn::Module {
  public:
@@ -18,6 +19,8 @@ class ParallelGpt : public bp::nn::Module {
   std::vector<std::shared_ptr<bp::nn::Module>> blocks() const {
     return {blocks_.begin(), blocks_.end()};
   }
+
+  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_}; }
 
  private:
   std::shared_ptr<bp::distributed::VocabularyParallelEmbedding> token_;

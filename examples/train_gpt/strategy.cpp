@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "train_gpt/parallel_model.hpp"
+#include "train_gpt/pipeline_strategy.hpp"
 #include "train_gpt/steps.hpp"
 
 namespace {
@@ -116,18 +117,25 @@ class Cut : public Strategy {
 };
 
 void check(const StrategyChoice& choice) {
-  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d"};
+  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d"};
   const bool is_sharded = choice.name == "fsdp" || choice.name == "2d";
   if (std::ranges::find(kNames, choice.name) == kNames.end()) {
-    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d");
+    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d");
   }
   const std::string& stage = choice.shard_stage;
   if (!stage.empty() && !is_sharded) fail("--shard-stage is for --strategy fsdp and 2d");
   if (!stage.empty() && stage != "1" && stage != "2" && stage != "3") {
     fail("--shard-stage is '" + stage + "'; allowed: 1, 2, 3");
   }
-  if (!choice.tensor_ranks.empty() && choice.name != "2d") {
-    fail("--tensor-ranks is for --strategy 2d");
+  if (!choice.tensor_ranks.empty() && choice.name != "2d" && choice.name != "3d") {
+    fail("--tensor-ranks is for --strategy 2d and 3d");
+  }
+  if (!choice.pipeline_ranks.empty() && choice.name != "3d") {
+    fail("--pipeline-ranks is for --strategy 3d");
+  }
+  const bool has_pipeline = choice.name == "pp" || choice.name == "3d";
+  if (!has_pipeline && !(choice.schedule.empty() && choice.micro_batches.empty())) {
+    fail("--schedule and --micro-batches are for --strategy pp and 3d");
   }
 }
 
@@ -145,6 +153,12 @@ uint32_t tensor_ranks_of(const StrategyChoice& choice, uint32_t world_size) {
 
 }  // namespace
 
+bp::Tensor Strategy::loss_and_gradients(const Windows& windows) {
+  const bp::Tensor mean = loss(windows);
+  mean.backward();
+  return mean.detach();
+}
+
 std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vocabulary,
                                         const Options& options, const bd::ProcessGroup& group) {
   check(choice);
@@ -153,6 +167,9 @@ std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vo
     const uint32_t tensor = tensor_ranks_of(choice, group.size());
     const bd::DeviceMesh mesh(group, {{"data", group.size() / tensor}, {"tensor", tensor}});
     return std::make_unique<Cut>(vocabulary, options, mesh, choice.name == "tp" ? 1 : stage);
+  }
+  if (choice.name == "pp" || choice.name == "3d") {
+    return make_pipeline_strategy(choice, vocabulary, options, group);
   }
   const auto model = std::make_shared<Gpt>(vocabulary, options);
   if (choice.name == "ddp") return std::make_unique<Replicated>(model, group);

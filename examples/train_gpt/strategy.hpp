@@ -11,8 +11,11 @@
 
 struct StrategyChoice {
   std::string name = "ddp";
-  std::string shard_stage;   // For fsdp and 2d; "" stands for 3.
-  std::string tensor_ranks;  // For 2d; "" stands for 2.
+  std::string shard_stage;     // For fsdp and 2d; "" stands for 3.
+  std::string tensor_ranks;    // For 2d and 3d; "" stands for 2.
+  std::string pipeline_ranks;  // For 3d; "" stands for 2.
+  std::string schedule;        // For pp and 3d; "" stands for 1f1b.
+  std::string micro_batches;   // For pp and 3d; "" stands for the number of ranks in a pipeline.
 };
 
 class Strategy {
@@ -23,6 +26,8 @@ class Strategy {
   // Returns the tensors of this rank that an optimizer changes.
   virtual std::vector<bp::Tensor> parameters() = 0;
   virtual bp::Tensor loss(const Windows& windows) = 0;
+  // Adds the gradients of the loss of all ranks, and returns the loss of this rank's windows.
+  virtual bp::Tensor loss_and_gradients(const Windows& windows);
   virtual void clip(double most) = 0;
 
   // Returns whether loss() needs all ranks, also for a validation.

@@ -1,9 +1,11 @@
 #include "backplane/runtime/distributed/ddp.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backplane/runtime/error.hpp"
 #include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/buckets.hpp"
 #include "runtime/distributed/reducer.hpp"
 
 namespace bp::distributed {
@@ -42,6 +44,38 @@ std::function<void()> bf16_hook(const ProcessGroup& group, const GradBucket& buc
 
 std::function<void()> f16_hook(const ProcessGroup& group, const GradBucket& bucket) {
   return cast_hook(group, bucket, BP_F16);
+}
+
+void average_gradients(std::span<const Tensor> parameters, const ProcessGroup& group) {
+  const NoGradGuard no_grad;
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (const size_t i : order) {
+    if (parameters[i].grad()) continue;
+    throw Error(BP_INVALID_ARGUMENT, "average_gradients: " + describe(group) + ": parameter " +
+                                         std::to_string(i) + " of the shape " +
+                                         to_string(parameters[i].shape()) +
+                                         " has no gradient; allowed: a gradient for each one");
+  }
+  const uint64_t bucket_bytes = DdpOptions().bucket_bytes;
+  const auto buckets = assign_buckets(parameters, order, bucket_bytes, bucket_bytes);
+  std::vector<Tensor> data;
+  std::vector<Work> works;
+  for (const auto& members : buckets) {
+    std::vector<Tensor> gradients;
+    for (const size_t i : members) gradients.push_back(parameters[i].grad().flatten());
+    data.push_back(cat(gradients, 0));
+    works.push_back(group.all_reduce(data.back(), Reduction::kAverage));
+  }
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    works[b].join();
+    int64_t offset = 0;
+    for (const size_t i : buckets[b]) {
+      const Tensor gradient = parameters[i].grad();
+      gradient.copy_from(data[b].narrow(0, offset, gradient.numel()).view(gradient.shape()));
+      offset += gradient.numel();
+    }
+  }
 }
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,

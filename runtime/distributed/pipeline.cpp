@@ -1,7 +1,9 @@
 #include "backplane/runtime/distributed/pipeline.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "backplane/runtime/autograd.hpp"
@@ -97,9 +99,13 @@ std::string problem_of_call(const ProcessGroup& group, std::string own, int64_t 
 }
 
 // Ends the work of the other ranks, and says why this one failed.
-[[noreturn]] void abort_step(const ProcessGroup& group, bp_status code, const std::string& text) {
-  const std::string before = group.error_text();
-  if (before.empty()) group.abort();
+[[noreturn]] void abort_step(const ProcessGroup& group, const ProcessGroup& gradient_group,
+                             bp_status code, const std::string& text) {
+  std::string before = group.error_text();
+  if (before.empty()) before = gradient_group.error_text();
+  for (const ProcessGroup* ended : {&group, &gradient_group}) {
+    if (ended->status() == BP_OK) ended->abort();
+  }
   throw Error(code, "PipelineParallel: " + describe(group) + ": " + text +
                         (before.empty() ? "" : " (" + before + ")"));
 }
@@ -109,7 +115,8 @@ std::string problem_of_call(const ProcessGroup& group, std::string own, int64_t 
 struct PipelineParallel::State {
   std::map<uint32_t, std::shared_ptr<nn::Module>> stages;  // By the number in the whole model.
   Loss loss;
-  ProcessGroup group;
+  ProcessGroup group;           // For activations, and for what ranks agree on.
+  ProcessGroup gradient_group;  // Gradients do not queue behind activations.
   PipelineOptions options;
   PipelineProgram whole_program, forward_program;
 };
@@ -152,28 +159,35 @@ class PipelineParallel::Step {
 
   int64_t count() const { return s_.options.schedule.micro_batch_count; }
 
-  // Transfers without a send need nothing that is computed here, so they wait only for what the
-  // stream of the group does. Memory for results is taken on that stream in any case.
   void submit(const std::vector<PipelineProgramStep::Call>& calls) {
-    if (calls.empty()) return;
+    for (const bool is_gradient : {false, true}) {
+      std::vector<PipelineProgramStep::Call> of_kind;
+      std::ranges::copy_if(calls, std::back_inserter(of_kind), [&](const auto& call) {
+        return call.transfer.is_gradient == is_gradient;
+      });
+      if (!of_kind.empty()) submit(of_kind, is_gradient ? s_.gradient_group : s_.group);
+    }
+  }
+
+  // Calls without a send need nothing that is computed here, so they wait only for what the stream
+  // of the group does. Memory for what comes is taken on that stream in any case.
+  void submit(const std::vector<PipelineProgramStep::Call>& calls, const ProcessGroup& group) {
     std::vector<Collective> made;
     std::vector<PipelineTransfer> received;
-    bool has_send = false;
     for (const auto& [transfer, is_send, peer] : calls) {
       if (is_send) {
-        made.push_back(Collective::send_to(std::exchange(results_[transfer], {}), peer));
-        has_send = true;
-      } else {
-        const StreamGuard guard(s_.group.stream());
-        const Tensor place = empty(shape_, s_.options.activation_dtype, s_.group.device());
-        made.push_back(Collective::receive_from(place, peer));
-        arrivals_[transfer] = {.tensor = place, .work = {}, .is_received = true};
-        received.push_back(transfer);
+        made.push_back(Collective::send_to(results_.extract(transfer).mapped(), peer));
+        continue;
       }
+      const StreamGuard guard(group.stream());
+      const Tensor place = empty(shape_, s_.options.activation_dtype, group.device());
+      made.push_back(Collective::receive_from(place, peer));
+      arrivals_[transfer] = {.tensor = place, .work = {}, .is_received = true};
+      received.push_back(transfer);
     }
     std::optional<StreamGuard> guard;
-    if (!has_send) guard.emplace(s_.group.stream());
-    const Work work = s_.group.submit(made);
+    if (received.size() == calls.size()) guard.emplace(group.stream());
+    const Work work = group.submit(made);
     for (const PipelineTransfer& transfer : received) arrivals_[transfer].work = work;
   }
 
@@ -316,8 +330,14 @@ PipelineParallel::PipelineParallel(std::vector<std::shared_ptr<nn::Module>> stag
   problem = first_problem(group, problem);
   if (problem.empty()) problem = first_difference(group, "line", lines_of(options));
   if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
-  state_ = std::make_unique<State>(
-      State{.loss = std::move(loss), .group = group, .options = std::move(options)});
+  const auto gradient_group = group.split(0, group.rank(), group.name() + ".gradients");
+  state_ = std::make_unique<State>(State{.stages = {},
+                                         .loss = std::move(loss),
+                                         .group = group,
+                                         .gradient_group = *gradient_group,
+                                         .options = std::move(options),
+                                         .whole_program = {},
+                                         .forward_program = {}});
   const PipelineSchedule& schedule = state_->options.schedule;
   const std::vector<uint32_t> numbers = schedule.stages_of(group.rank());
   for (size_t i = 0; i < stages.size(); ++i) state_->stages[numbers[i]] = std::move(stages[i]);
@@ -340,9 +360,9 @@ Tensor PipelineParallel::run(const Tensor& x, const Tensor& targets, bool has_ba
   try {
     return Step(*state_, x, targets, has_backward).run();
   } catch (const Error& error) {
-    abort_step(group, error.code(), error.what());
+    abort_step(group, state_->gradient_group, error.code(), error.what());
   } catch (const std::exception& error) {
-    abort_step(group, BP_INTERNAL, error.what());
+    abort_step(group, state_->gradient_group, BP_INTERNAL, error.what());
   }
 }
 

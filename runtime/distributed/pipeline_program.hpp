@@ -2,9 +2,10 @@
 //
 // All ranks derive one order of all actions and transfers from the schedule: that of the times at
 // which they happen if all actions take as long. A transfer comes right behind the action that
-// made its tensor. Each rank submits its transfers in this order, and those between two of its
-// actions together. This cannot deadlock, even if a send ends only when its receive has begun: the
-// first item in the order that has not ended waits only for items before it, on both of its ranks.
+// made its tensor. Each rank submits its transfers in this order, and those of one kind between two
+// of its actions together. This cannot deadlock, even if a send ends only when its receive has
+// begun: the first item in the order that has not ended waits only for items before it, on both of
+// its ranks.
 #pragma once
 
 #include <compare>
@@ -32,7 +33,7 @@ struct PipelineProgramStep {
     bool is_send;
     uint32_t peer;  // The other rank.
   };
-  std::vector<Call> calls;               // Before the action; submitted together.
+  std::vector<Call> calls;               // Before the action.
   std::optional<PipelineAction> action;  // The last step may have none.
 };
 using PipelineProgram = std::vector<PipelineProgramStep>;

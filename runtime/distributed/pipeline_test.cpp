@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backplane/runtime/distributed/mesh.hpp"
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+
 #include "backplane/runtime/optim.hpp"
 #include "runtime/distributed/test_messages.hpp"
 #include "runtime/distributed/test_models.hpp"
@@ -86,13 +89,251 @@ void expect_reference(const PipelineSchedule& schedule) {
 
 TEST(Pipeline, GivesTheGradientsOfOneProcess) {
   for (const uint32_t ranks : {2u, 4u}) {
-    for (const uint32_t micro_batches : {ranks, 8u}) {
-      expect_reference(make_gpipe_schedule(ranks, micro_batches));
-      expect_reference(make_1f1b_schedule(ranks, micro_batches));
-      expect_reference(make_zero_bubble_schedule(ranks, micro_batches));
-      expect_reference(make_interleaved_schedule(ranks, micro_batches, 2));
+    expect_reference(make_gpipe_schedule(ranks, ranks));
+    expect_reference(make_1f1b_schedule(ranks, 8));
+    expect_reference(make_zero_bubble_schedule(ranks, ranks));
+    expect_reference(make_zero_bubble_schedule(ranks, 8));
+    expect_reference(make_interleaved_schedule(ranks, 8, 2));
+  }
+}
+
+TEST(Pipeline, RunsOnOneRank) {
+  expect_reference(make_1f1b_schedule(1, 4));
+  expect_reference(make_zero_bubble_schedule(1, 2));
+  expect_reference(make_interleaved_schedule(1, 4, 3));
+}
+
+// The stages go down the ranks and up again, so neighbours lie on one rank too.
+TEST(Pipeline, RunsStagesThatLieAnywhere) {
+  PipelineSchedule schedule = make_gpipe_schedule(2, 4);
+  schedule.stage_ranks = {0, 1, 1, 0};
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    schedule.ranks[rank].clear();
+    for (uint32_t stage = 0; stage < 8; ++stage) {
+      const bool is_forward = stage < 4;
+      const uint32_t place = is_forward ? stage : 7 - stage;
+      if (schedule.stage_ranks[place] != rank) continue;
+      for (uint32_t i = 0; i < 4; ++i) {
+        schedule.ranks[rank].push_back(
+            {is_forward ? PipelineWork::kForward : PipelineWork::kBackward, i, place});
+      }
     }
   }
+  expect_reference(schedule);
+}
+
+TEST(Pipeline, TrainsAsOneProcess) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Tensor x = input(kRows, 5, 77), targets = input(kRows, kWidth, 78);
+    const auto alone = layers_of(2), all = layers_of(2);
+    const auto own = all[group.rank()];
+    std::vector<Tensor> parameters = alone[0]->parameters();
+    for (const Tensor& p : alone[1]->parameters()) parameters.push_back(p);
+    AdamW one(parameters), half(own->parameters());
+    PipelineParallel pipeline(
+        {own}, loss_to, group,
+        {.schedule = make_zero_bubble_schedule(2, 2), .activation_shape = {kWidth}});
+    for (int step = 0; step < 3; ++step) {
+      one.zero_grad();
+      for (int64_t i = 0; i < 2; ++i) {
+        const Tensor y = (*alone[1])((*alone[0])(x.narrow(0, i * 8, 8)));
+        loss_to(y, targets.narrow(0, i * 8, 8)).backward(full({}, 0.5, BP_F32));
+      }
+      one.step();
+      half.zero_grad();
+      pipeline.forward_backward(x, targets);
+      half.step();
+    }
+    const auto want = alone[group.rank()]->parameters(), got = own->parameters();
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(got[i].to_vector<float>(), want[i].to_vector<float>());
+    }
+  });
+}
+
+// Activations and their gradients travel in bf16.
+class Cast : public nn::Module {
+ public:
+  Cast(std::shared_ptr<nn::Module> layer, bp_dtype result) : layer_(layer), result_(result) {
+    add_module("layer", std::move(layer));
+  }
+  Tensor forward(const Tensor& x) override { return (*layer_)(x.to(BP_F32)).to(result_); }
+
+ private:
+  std::shared_ptr<nn::Module> layer_;
+  bp_dtype result_;
+};
+
+TEST(Pipeline, SendsActivationsInTheirDtype) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto both = [] {
+      const auto layers = layers_of(2);
+      return std::vector<std::shared_ptr<nn::Module>>{std::make_shared<Cast>(layers[0], BP_BF16),
+                                                      std::make_shared<Cast>(layers[1], BP_F32)};
+    };
+    const Tensor x = input(4, 5, 77), targets = input(4, kWidth, 78);
+    const auto alone = both();
+    loss_to((*alone[1])((*alone[0])(x)), targets).backward();
+    const auto own = both()[group.rank()];
+    PipelineParallel pipeline({own}, loss_to, group,
+                              {.schedule = make_1f1b_schedule(2, 1),
+                               .activation_shape = {kWidth},
+                               .activation_dtype = BP_BF16});
+    pipeline.forward_backward(x, targets);
+    expect_equal_bits(gradients_of(*own), gradients_of(*alone[group.rank()]));
+  });
+}
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+TEST(Pipeline, TellsAllRanksWhatDiffers) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const bool is_second = group.rank() == 1;
+    const auto layers = layers_of(2);
+    const auto made = [&](const PipelineOptions& options, size_t stage_count = 1) {
+      const std::vector<std::shared_ptr<nn::Module>> own(stage_count, layers[group.rank()]);
+      return message_of(BP_INVALID_ARGUMENT,
+                        [&] { PipelineParallel pipeline(own, loss_to, group, options); });
+    };
+    const PipelineOptions good{.schedule = make_1f1b_schedule(2, 2), .activation_shape = {kWidth}};
+    PipelineOptions other = good;
+    if (is_second) other.schedule = make_1f1b_schedule(2, 4);
+    EXPECT_EQ(made(other),
+              "PipelineParallel: line 0 is F0.0 F1.0 B0.0 F2.0 B1.0 F3.0 B2.0 B3.0 on rank 1 and "
+              "F0.0 F1.0 B0.0 B1.0 on rank 0");
+    other = good;
+    if (is_second) other.activation_shape = {kWidth, 2};
+    EXPECT_EQ(made(other),
+              "PipelineParallel: line 2 is activations of f32 (6, 2) behind the rows on rank 1 and "
+              "activations of f32 (6,) behind the rows on rank 0");
+    const std::string begin = "PipelineParallel: rank 1 of 2 of the group 'world': ";
+    EXPECT_EQ(
+        made(good, is_second ? 2 : 1),
+        begin + "there are 2 stages; allowed: 1, which the schedule '1f1b' has for this rank");
+    other = good;
+    if (is_second) other.schedule.ranks[0].pop_back();
+    EXPECT_EQ(made(other),
+              begin +
+                  "the schedule '1f1b': the backward of the input of micro-batch 1 at stage 0 "
+                  "is missing on rank 0");
+    other = good;
+    if (is_second) other.activation_dtype = BP_I32;
+    EXPECT_EQ(made(other), begin + "activation_dtype is i32; allowed: f16, bf16, f32, f64");
+    other = good;
+    if (is_second) other.activation_shape = {-1};
+    EXPECT_EQ(made(other), begin + "activation_shape is (-1,); allowed: extents of 0 and above");
+    other.schedule = make_1f1b_schedule(3, 2);
+    expect_part(made(other), "is for 3 ranks; allowed: 2, the size of the group");
+  });
+}
+
+TEST(Pipeline, TellsAllRanksWhichCallDiffers) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const bool is_second = group.rank() == 1;
+    const auto own = layers_of(2)[group.rank()];
+    PipelineParallel pipeline({own}, loss_to, group,
+                              {.schedule = make_1f1b_schedule(2, 2), .activation_shape = {kWidth}});
+    const auto called = [&](int64_t rows, int64_t target_rows, bool has_backward = true) {
+      return message_of(BP_INVALID_ARGUMENT, [&] {
+        const Tensor x = input(rows, 5, 1), targets = input(target_rows, kWidth, 2);
+        has_backward ? pipeline.forward_backward(x, targets) : pipeline.forward(x, targets);
+      });
+    };
+    const std::string begin = "PipelineParallel: rank 1";
+    EXPECT_EQ(called(is_second ? 8 : 4, 4),
+              begin +
+                  " calls forward_backward() with 8 rows and rank 0 calls forward_backward() "
+                  "with 4 rows; allowed: the same on all ranks");
+    EXPECT_EQ(called(4, 4, is_second),
+              begin +
+                  " calls forward_backward() with 4 rows and rank 0 calls forward() with 4 "
+                  "rows; allowed: the same on all ranks");
+    EXPECT_EQ(called(is_second ? 5 : 4, 4),
+              begin +
+                  " of 2 of the group 'world': x has the shape (5, 5); allowed: an extent of "
+                  "axis 0 that is a multiple of 2, the number of micro-batches");
+    expect_part(called(4, is_second ? 3 : 4), "targets has the shape (3, 6); allowed:");
+    EXPECT_GT(pipeline.forward(input(4, 5, 1), input(4, kWidth, 2)).item<float>(), 0)
+        << "the pipeline still works";
+  });
+}
+
+// Calls a function in front of a layer.
+class Interrupted : public nn::Module {
+ public:
+  Interrupted(std::shared_ptr<nn::Module> layer, std::function<Tensor(const Tensor&)> call)
+      : layer_(layer), call_(std::move(call)) {
+    add_module("layer", std::move(layer));
+  }
+  Tensor forward(const Tensor& x) override { return call_((*layer_)(x)); }
+
+ private:
+  std::shared_ptr<nn::Module> layer_;
+  std::function<Tensor(const Tensor&)> call_;
+};
+
+// Runs a step on each rank, where stage 1 of 3 has `call` behind its layer. Returns what each rank
+// threw.
+std::vector<std::string> messages_of_step(const std::function<Tensor(const Tensor&)>& call) {
+  const std::vector<Device>& devices = test_devices();
+  auto groups =
+      ProcessGroup::make_local({devices.data(), 3}, {.timeout = std::chrono::seconds(20)});
+  return messages_of_ranks(3, [&](uint32_t rank) {
+    const DeviceGuard guard(devices[rank]);
+    const Stream own_stream(devices[rank]);  // It fails with the group.
+    const StreamGuard stream_guard(own_stream);
+    std::shared_ptr<nn::Module> own = layers_of(3)[rank];
+    if (rank == 1) own = std::make_shared<Interrupted>(own, call);
+    PipelineParallel pipeline({own}, loss_to, groups[rank],
+                              {.schedule = make_1f1b_schedule(3, 4), .activation_shape = {kWidth}});
+    pipeline.forward_backward(input(kRows, 5, 1), input(kRows, kWidth, 2)).item<float>();
+  });
+}
+
+TEST(Pipeline, EndsOnAllRanksWhenAStageFails) {
+  int count = 0;
+  const auto messages = messages_of_step([&](const Tensor& y) -> Tensor {
+    if (++count == 3) throw std::runtime_error("the layer gave up");
+    return y;
+  });
+  EXPECT_EQ(messages[1], "PipelineParallel: rank 1 of 3 of the group 'world': the layer gave up");
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    expect_part(messages[rank], "rank 1 aborted the group");
+  }
+}
+
+TEST(Pipeline, RefusesResultsThatDoNotFit) {
+  EXPECT_EQ(messages_of_step([](const Tensor& y) { return y.narrow(1, 0, 4); })[1],
+            "PipelineParallel: rank 1 of 3 of the group 'world': forward of micro-batch 0 at stage "
+            "1: the result is f32 (4, 4) on " +
+                std::string(test_devices()[1].name()) + "; allowed: f32 (4, 6) on " +
+                test_devices()[1].name() + ", as the options say");
+  expect_part(messages_of_step([](const Tensor& y) { return y.detach(); })[1],
+              "forward of micro-batch 0 at stage 1: the result depends on nothing that requires a "
+              "gradient");
+  const Tensor other = zeros({4, kWidth}, BP_F32, test_devices()[1]).set_requires_grad();
+  expect_part(messages_of_step([&](const Tensor&) { return other * 2; })[1],
+              "backward of micro-batch 0 at stage 1: the result does not depend on the input");
+}
+
+TEST(Pipeline, EndsWithASentenceWhenARankIsGone) {
+  const std::vector<Device>& devices = test_devices();
+  auto groups =
+      ProcessGroup::make_local({devices.data(), 2}, {.timeout = std::chrono::milliseconds(500)});
+  const auto messages = messages_of_ranks(2, [&](uint32_t rank) {
+    const DeviceGuard guard(devices[rank]);
+    const Stream own_stream(devices[rank]);
+    const StreamGuard stream_guard(own_stream);
+    const auto own = layers_of(2)[rank];
+    PipelineParallel pipeline({own}, loss_to, groups[rank],
+                              {.schedule = make_1f1b_schedule(2, 2), .activation_shape = {kWidth}});
+    const Tensor x = input(4, 5, 1), targets = input(4, kWidth, 2);
+    pipeline.forward_backward(x, targets).item<float>();
+    if (rank == 1) return;
+    pipeline.forward_backward(x, targets);
+  });
+  expect_part(messages[0], "rank 0 of 2 of the group 'world'");
+  expect_part(messages[0], "rank 1");
 }
 
 }  // namespace

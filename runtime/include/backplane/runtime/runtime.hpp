@@ -9,6 +9,8 @@
 #include "backplane/runtime/distributed/fsdp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/distributed/mesh.hpp"
+#include "backplane/runtime/distributed/pipeline.hpp"
+#include "backplane/runtime/distributed/pipeline_schedule.hpp"
 #include "backplane/runtime/distributed/process_group.hpp"
 #include "backplane/runtime/distributed/store.hpp"
 #include "backplane/runtime/distributed/tensor_parallel.hpp"

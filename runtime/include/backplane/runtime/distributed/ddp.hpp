@@ -76,6 +76,12 @@ struct DdpOptions {
   CommHook comm_hook = average_hook;
 };
 
+// Replaces the gradients of `parameters` by their averages over the ranks of `group`, behind a
+// backward that no DistributedDataParallel exchanged, such as that of a pipeline. All ranks give
+// parameters of the same shapes and dtypes in the same order. Throws Error, on this rank alone, for
+// a parameter without a gradient. Does not block.
+void average_gradients(std::span<const Tensor> parameters, const ProcessGroup& group);
+
 class Reducer;
 
 class DistributedDataParallel {

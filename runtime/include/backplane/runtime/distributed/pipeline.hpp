@@ -14,9 +14,10 @@
 // which rank has which stages, and what it does in which order. Gradients are those of the mean
 // loss of the batch: they are added up over the micro-batches, each of which counts as much.
 //
-// Activations and gradients travel on the stream of the group, beside the computing of both ranks.
-// Transfers between two actions of a rank are submitted together. All ranks submit transfers in one
-// order, which follows from the schedule, so no schedule can deadlock.
+// Activations travel on the stream of the group, and gradients on that of a second group of the
+// same ranks, beside the computing of both ranks. Transfers of one kind between two actions of a
+// rank are submitted together. All ranks submit transfers in one order, which follows from the
+// schedule, so no schedule can deadlock.
 //
 // Backwards of schedules with halves (kBackwardInput, kBackwardWeight) run each op of a stage for
 // the gradients of its input first, and for those of its weights later. An op that computes both in
@@ -29,7 +30,7 @@
 //   Errors     Throws bp::Error. If ranks disagree, all of them throw the same sentence. What fails
 //              on one rank in the middle of a step aborts the group, so that the steps of the
 //              others end with a failure that names this rank. The group cannot be used then.
-//   Ownership  It shares the stages and the group.
+//   Ownership  It shares the stages and the group, and has a group of its own for gradients.
 //   Order      All ranks make the same calls in the same order.
 //   Bits       With one schedule the result is the same in every run. Gradients of micro-batches
 //              are added in the order of the schedule, and those of one process that runs the same
