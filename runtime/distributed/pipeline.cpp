@@ -98,13 +98,15 @@ std::string problem_of_call(const ProcessGroup& group, std::string own, int64_t 
   return "";
 }
 
-// Ends the work of the other ranks, and says why this one failed.
+// Ends the work of the other ranks, and says why this one failed. If a group has failed before, the
+// rank that failed first ends both groups, and the others keep its name.
 [[noreturn]] void abort_step(const ProcessGroup& group, const ProcessGroup& gradient_group,
                              bp_status code, const std::string& text) {
   std::string before = group.error_text();
   if (before.empty()) before = gradient_group.error_text();
-  for (const ProcessGroup* ended : {&group, &gradient_group}) {
-    if (ended->status() == BP_OK) ended->abort();
+  if (before.empty()) {
+    group.abort();
+    gradient_group.abort();
   }
   throw Error(code, "PipelineParallel: " + describe(group) + ": " + text +
                         (before.empty() ? "" : " (" + before + ")"));
