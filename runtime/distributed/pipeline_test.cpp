@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <stdexcept>
@@ -182,6 +183,41 @@ TEST(Pipeline, SendsActivationsInTheirDtype) {
     pipeline.forward_backward(x, targets);
     expect_equal_bits(gradients_of(*own), gradients_of(*alone[group.rank()]));
   });
+}
+
+// Counts how many graphs of a layer are alive.
+class Counted : public nn::Module {
+ public:
+  explicit Counted(std::shared_ptr<nn::Module> layer) : layer_(layer) {
+    add_module("layer", std::move(layer));
+  }
+  Tensor forward(const Tensor& x) override {
+    // The graph of the first stage needs a leaf, too.
+    const Tensor leaf = x.requires_grad() ? x : x.detach().set_requires_grad();
+    largest = std::max(largest, ++alive);
+    const std::shared_ptr<void> token(this, [](Counted* counted) { --counted->alive; });
+    const auto keep = [token](const Tensor& gradient) { return std::vector<Tensor>{gradient}; };
+    return (*layer_)(with_gradient("counted", {&leaf, 1}, leaf.detach(), keep));
+  }
+
+  uint32_t alive = 0, largest = 0;
+
+ private:
+  std::shared_ptr<nn::Module> layer_;
+};
+
+TEST(Pipeline, KeepsTheGraphsOfAsManyMicroBatchesAsTheScheduleSays) {
+  for (const char* name : {"gpipe", "1f1b", "zb"}) {
+    const PipelineSchedule schedule = make_pipeline_schedule(name, 3, 8);
+    run_ranks(3, [&](ProcessGroup& group) {
+      const auto own = std::make_shared<Counted>(layers_of(3)[group.rank()]);
+      PipelineParallel pipeline({own}, loss_to, group,
+                                {.schedule = schedule, .activation_shape = {kWidth}});
+      pipeline.forward_backward(input(kRows, 5, 77), input(kRows, kWidth, 78));
+      EXPECT_EQ(own->largest, largest_alive_counts(schedule)[group.rank()]) << name;
+      EXPECT_EQ(own->alive, 0u) << name;
+    });
+  }
 }
 
 // ---- Errors ------------------------------------------------------------------------------------
