@@ -106,7 +106,7 @@ class Staged : public Strategy {
     // Stages draw different numbers. Ranks of one stage draw the same ones.
     bp::Generator& generator = ranks_.device().generator();
     generator.set_seed(hashed(generator.state().seed, ranks_.rank()));
-    const bp::Tensor loss = pipeline_.forward_backward(windows.inputs, windows.targets);
+    bp::Tensor loss = pipeline_.forward_backward(windows.inputs, windows.targets);
     if (data_.size() > 1) bd::average_gradients(parameters(), data_);
     return loss;
   }

@@ -24,7 +24,7 @@ class Replicated : public Strategy {
   bp::nn::Module& model() override { return *model_; }
   std::vector<bp::Tensor> parameters() override { return model_->parameters(); }
   bp::Tensor loss(const Windows& windows) override {
-    const bp::Tensor loss = loss_of(*model_, windows);
+    bp::Tensor loss = loss_of(*model_, windows);
     ddp_.prepare_backward({&loss, 1});
     return loss;
   }

@@ -63,6 +63,7 @@ void average_gradients(std::span<const Tensor> parameters, const ProcessGroup& g
   std::vector<Work> works;
   for (const auto& members : buckets) {
     std::vector<Tensor> gradients;
+    gradients.reserve(members.size());
     for (const size_t i : members) gradients.push_back(parameters[i].grad().flatten());
     data.push_back(cat(gradients, 0));
     works.push_back(group.all_reduce(data.back(), Reduction::kAverage));

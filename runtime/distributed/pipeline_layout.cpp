@@ -159,27 +159,40 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
   TensorMap part;
   for (const auto& [name, tensor] : whole) {
     const auto [prefix, number] = split_state_name(name);
-    const Kind kind = kind_of(name, tensor, names_.size());
-    const auto place = kind == Kind::kParameter ? std::ranges::find(names_, name) : names_.end();
-    const size_t wanted =
-        place != names_.end() ? static_cast<size_t>(place - names_.begin()) : number;
-    const auto local = std::ranges::find(own, wanted);
-    if (kind == Kind::kOther) {
-      part[name] = tensor;
-    } else if (kind == Kind::kOfAllParameters) {
-      const Tensor list =
-          empty({static_cast<int64_t>(own.size())}, tensor.dtype(), tensor.device());
-      for (size_t i = 0; i < own.size(); ++i) {
-        list.narrow(0, static_cast<int64_t>(i), 1)
-            .copy_from(tensor.narrow(0, static_cast<int64_t>(own[i]), 1));
+    switch (kind_of(name, tensor, names_.size())) {
+      case Kind::kParameter: {
+        const auto place = std::ranges::find(names_, name) - names_.begin();
+        if (std::ranges::count(own, static_cast<size_t>(place)) > 0) part[name] = tensor;
+        break;
       }
-      part[name] = list;
-    } else if (local != own.end()) {
-      const auto index = std::to_string(local - own.begin());
-      part[kind == Kind::kParameter ? name : prefix + "." + index] = tensor;
+      case Kind::kOfParameter: {
+        const auto place = std::ranges::find(own, number);
+        if (place == own.end()) break;
+        std::string own_name = prefix + ".";
+        own_name += std::to_string(place - own.begin());
+        part[own_name] = tensor;
+        break;
+      }
+      case Kind::kOfAllParameters:
+        part[name] = own_elements(tensor);
+        break;
+      case Kind::kOther:
+        part[name] = tensor;
+        break;
     }
   }
   return part;
+}
+
+// Returns the elements of a tensor with one for each parameter of the whole model.
+Tensor PipelineLayout::own_elements(const Tensor& all) const {
+  const std::vector<size_t>& own = numbers_[group_.rank()];
+  Tensor list = empty({static_cast<int64_t>(own.size())}, all.dtype(), all.device());
+  for (size_t i = 0; i < own.size(); ++i) {
+    list.narrow(0, static_cast<int64_t>(i), 1)
+        .copy_from(all.narrow(0, static_cast<int64_t>(own[i]), 1));
+  }
+  return list;
 }
 
 }  // namespace bp::distributed

@@ -124,6 +124,7 @@ class PipelineLayout {
   enum class Kind { kParameter, kOfParameter, kOfAllParameters, kOther };
   Kind kind_of(const std::string& name, const Tensor& tensor, size_t parameter_count) const;
   TensorMap renamed(const TensorMap& state) const;
+  Tensor own_elements(const Tensor& all) const;
   void take(const TensorMap& received, uint32_t rank, uint32_t root, TensorMap& whole) const;
 
   ProcessGroup group_;
