@@ -35,8 +35,9 @@ std::string describe_kind(bp_dtype dtype, IntList shape) {
   return dtype_text(dtype) + " " + to_string(shape);
 }
 
-std::string problem_of_options(const PipelineOptions& options, size_t stage_count,
-                               const ProcessGroup& group) {
+std::string problem_of_arguments(const std::vector<std::shared_ptr<nn::Module>>& stages,
+                                 const PipelineParallel::Loss& loss, const ProcessGroup& group,
+                                 const PipelineOptions& options) {
   const PipelineSchedule& schedule = options.schedule;
   if (std::string problem = problem_of(schedule); !problem.empty()) {
     return "the schedule '" + schedule.name + "': " + problem;
@@ -45,10 +46,16 @@ std::string problem_of_options(const PipelineOptions& options, size_t stage_coun
     return "the schedule '" + schedule.name + "' is for " + std::to_string(schedule.rank_count()) +
            " ranks; allowed: " + std::to_string(group.size()) + ", the size of the group";
   }
-  if (const size_t wanted = schedule.stages_of(group.rank()).size(); wanted != stage_count) {
-    return "there are " + std::to_string(stage_count) +
+  if (const size_t wanted = schedule.stages_of(group.rank()).size(); wanted != stages.size()) {
+    return "there are " + std::to_string(stages.size()) +
            " stages; allowed: " + std::to_string(wanted) + ", which the schedule '" +
            schedule.name + "' has for this rank";
+  }
+  if (std::ranges::find(stages, nullptr) != stages.end()) {
+    return "a stage is NULL; allowed: modules";
+  }
+  if (!loss && schedule.stage_ranks.back() == group.rank()) {
+    return "there is no loss; allowed: a function, on the rank of the last stage";
   }
   if (!tensors::is_plain_float(options.activation_dtype)) {
     return "activation_dtype is " + dtype_text(options.activation_dtype) +
@@ -61,17 +68,21 @@ std::string problem_of_options(const PipelineOptions& options, size_t stage_coun
   return "";
 }
 
-std::string lines_of(const PipelineOptions& options) {
-  return describe(options.schedule) + "activations of " +
-         describe_kind(options.activation_dtype, options.activation_shape) + " behind the rows\n";
+std::string difference_of_options(const PipelineOptions& options, const ProcessGroup& group) {
+  std::string problem = first_difference(group, "the schedule of rank", describe(options.schedule));
+  if (!problem.empty()) return problem;
+  const std::string kind = describe_kind(options.activation_dtype, options.activation_shape);
+  return first_difference(group, "option", "activations of " + kind + " behind the rows\n");
 }
 
 std::string problem_of_batch(const Tensor& x, const Tensor& targets, int64_t micro_batch_count) {
   for (const auto& [tensor, name] : {std::pair(&x, "x"), std::pair(&targets, "targets")}) {
-    if (tensor->ndim() > 0 && tensor->shape(0) % micro_batch_count == 0) continue;
+    if (!*tensor) return std::string(name) + " is empty; allowed: a tensor, on every rank";
+    const int64_t rows = tensor->ndim() > 0 ? tensor->shape(0) : 0;
+    if (rows > 0 && rows % micro_batch_count == 0) continue;
     return std::string(name) + " has the shape " + to_string(tensor->shape()) +
-           "; allowed: an extent of axis 0 that is a multiple of " +
-           std::to_string(micro_batch_count) + ", the number of micro-batches";
+           "; allowed along axis 0: a positive multiple of " + std::to_string(micro_batch_count) +
+           ", the number of micro-batches";
   }
   return "";
 }
@@ -304,7 +315,7 @@ class PipelineParallel::Step {
 
   Tensor mean_loss() {
     const NoGradGuard no_grad;
-    const Tensor mean =
+    Tensor mean =
         loss_ ? loss_ / static_cast<double>(count()) : empty({}, BP_F32, s_.group.device());
     s_.group.broadcast(mean, s_.options.schedule.stage_ranks.back()).join();
     return mean;
@@ -327,10 +338,10 @@ class PipelineParallel::Step {
 
 PipelineParallel::PipelineParallel(std::vector<std::shared_ptr<nn::Module>> stages, Loss loss,
                                    const ProcessGroup& group, PipelineOptions options) {
-  std::string problem = problem_of_options(options, stages.size(), group);
+  std::string problem = problem_of_arguments(stages, loss, group, options);
   if (!problem.empty()) problem = bp::distributed::describe(group) + ": " + problem;
   problem = first_problem(group, problem);
-  if (problem.empty()) problem = first_difference(group, "line", lines_of(options));
+  if (problem.empty()) problem = difference_of_options(options, group);
   if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
   const auto gradient_group = group.split(0, group.rank(), group.name() + ".gradients");
   state_ = std::make_unique<State>(State{.stages = {},

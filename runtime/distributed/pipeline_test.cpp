@@ -226,26 +226,36 @@ TEST(Pipeline, TellsAllRanksWhatDiffers) {
   run_ranks(2, [](ProcessGroup& group) {
     const bool is_second = group.rank() == 1;
     const auto layers = layers_of(2);
-    const auto made = [&](const PipelineOptions& options, size_t stage_count = 1) {
-      const std::vector<std::shared_ptr<nn::Module>> own(stage_count, layers[group.rank()]);
+    PipelineParallel::Loss loss = loss_to;
+    std::vector<std::shared_ptr<nn::Module>> own{layers[group.rank()]};
+    const auto made = [&](const PipelineOptions& options) {
       return message_of(BP_INVALID_ARGUMENT,
-                        [&] { PipelineParallel pipeline(own, loss_to, group, options); });
+                        [&] { PipelineParallel pipeline(own, loss, group, options); });
     };
     const PipelineOptions good{.schedule = make_1f1b_schedule(2, 2), .activation_shape = {kWidth}};
     PipelineOptions other = good;
     if (is_second) other.schedule = make_1f1b_schedule(2, 4);
     EXPECT_EQ(made(other),
-              "PipelineParallel: line 0 is F0.0 F1.0 B0.0 F2.0 B1.0 F3.0 B2.0 B3.0 on rank 1 and "
-              "F0.0 F1.0 B0.0 B1.0 on rank 0");
+              "PipelineParallel: the schedule of rank 0 is F0.0 F1.0 B0.0 F2.0 B1.0 F3.0 B2.0 B3.0 "
+              "on rank 1 and F0.0 F1.0 B0.0 B1.0 on rank 0");
     other = good;
     if (is_second) other.activation_shape = {kWidth, 2};
-    EXPECT_EQ(made(other),
-              "PipelineParallel: line 2 is activations of f32 (6, 2) behind the rows on rank 1 and "
-              "activations of f32 (6,) behind the rows on rank 0");
-    const std::string begin = "PipelineParallel: rank 1 of 2 of the group 'world': ";
     EXPECT_EQ(
-        made(good, is_second ? 2 : 1),
+        made(other),
+        "PipelineParallel: option 0 is activations of f32 (6, 2) behind the rows on rank 1 and "
+        "activations of f32 (6,) behind the rows on rank 0");
+    const std::string begin = "PipelineParallel: rank 1 of 2 of the group 'world': ";
+    if (is_second) own.push_back(own[0]);
+    EXPECT_EQ(
+        made(good),
         begin + "there are 2 stages; allowed: 1, which the schedule '1f1b' has for this rank");
+    own = {is_second ? nullptr : layers[0]};
+    EXPECT_EQ(made(good), begin + "a stage is NULL; allowed: modules");
+    own = {layers[group.rank()]};
+    loss = {};
+    EXPECT_EQ(made(good),
+              begin + "there is no loss; allowed: a function, on the rank of the last stage");
+    loss = loss_to;
     other = good;
     if (is_second) other.schedule.ranks[0].pop_back();
     EXPECT_EQ(made(other),
@@ -286,9 +296,14 @@ TEST(Pipeline, TellsAllRanksWhichCallDiffers) {
                   "rows; allowed: the same on all ranks");
     EXPECT_EQ(called(is_second ? 5 : 4, 4),
               begin +
-                  " of 2 of the group 'world': x has the shape (5, 5); allowed: an extent of "
-                  "axis 0 that is a multiple of 2, the number of micro-batches");
-    expect_part(called(4, is_second ? 3 : 4), "targets has the shape (3, 6); allowed:");
+                  " of 2 of the group 'world': x has the shape (5, 5); allowed along axis "
+                  "0: a positive multiple of 2, the number of micro-batches");
+    expect_part(called(4, is_second ? 3 : 4), "targets has the shape (3, 6); allowed along axis 0");
+    expect_part(called(is_second ? 0 : 4, 4), "x has the shape (0, 5); allowed along axis 0");
+    const auto without_targets = message_of(BP_INVALID_ARGUMENT, [&] {
+      pipeline.forward(input(4, 5, 1), is_second ? Tensor() : input(4, kWidth, 2));
+    });
+    expect_part(without_targets, "targets is empty; allowed: a tensor, on every rank");
     EXPECT_GT(pipeline.forward(input(4, 5, 1), input(4, kWidth, 2)).item<float>(), 0)
         << "the pipeline still works";
   });

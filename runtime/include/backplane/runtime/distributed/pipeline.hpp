@@ -79,8 +79,8 @@ class PipelineParallel {
 
   // Runs all micro-batches forward and backward, adds the gradients to grad() of the parameters of
   // this rank, and returns the mean loss of the batch on every rank, as f32 without axes. `x` and
-  // `targets` are cut along axis 0 into equal micro-batches, so both extents are multiples of their
-  // number. The rank of the first stage reads x, and the rank of the last one targets. The other
+  // `targets` are cut along axis 0 into equal micro-batches, so both extents are positive
+  // multiples of their number. The rank of the first stage reads x, and the rank of the last one targets. The other
   // ranks use the extents alone.
   Tensor forward_backward(const Tensor& x, const Tensor& targets);
 
