@@ -2,7 +2,7 @@
 // which are mostly weights, at any later time.
 //
 //   SplitBackward halves(y, x, gradient_of_y);
-//   send(halves.input_gradient());
+//   send(halves.take_input_gradient());
 //   ...
 //   halves.run_weights();   // Now the other leaves have the gradients of
 //   y.backward(gradient_of_y).
@@ -40,8 +40,8 @@ class SplitBackward {
   // is empty, the second half does everything. `gradient` is the gradient of `output`.
   SplitBackward(const Tensor& output, const Tensor& input, const Tensor& gradient);
 
-  // Returns an empty tensor if there is no input.
-  const Tensor& input_gradient() const { return input_gradient_; }
+  // Gives the gradient of the input away. It is empty if there is no input.
+  Tensor take_input_gradient() { return std::move(input_gradient_); }
 
   // Runs the second half. It is called once.
   void run_weights();

@@ -43,7 +43,7 @@ class SplitBackwardTest : public testing::Test {
     clear();
     x.set_grad({});
     SplitBackward halves(model(x), x, gradient);
-    EXPECT_EQ(halves.input_gradient().to_vector<float>(), inputs);
+    EXPECT_EQ(halves.take_input_gradient().to_vector<float>(), inputs);
     EXPECT_FALSE(x.grad());
     for (const Tensor& p : model.parameters()) EXPECT_FALSE(p.grad());
     halves.run_weights();
@@ -130,7 +130,7 @@ TEST_F(SplitBackwardTest, DoesEverythingInTheSecondHalfWithoutAnInput) {
   const Tensor y = (*model)(x);
   const uint64_t before = launches();
   SplitBackward halves(y, {}, gradient);
-  EXPECT_FALSE(halves.input_gradient());
+  EXPECT_FALSE(halves.take_input_gradient());
   EXPECT_EQ(launches(), before);
   halves.run_weights();
   distributed::expect_equal_bits(gradients_of(*model), want);
@@ -147,7 +147,7 @@ TEST_F(SplitBackwardTest, FreesWhatWasSavedWithTheSecondHalf) {
   SplitBackward halves(y, x, gradient);
   EXPECT_GT(allocated(), before);
   halves.run_weights();
-  EXPECT_LT(allocated(), recorded) << "y and the gradient of x are left";
+  EXPECT_LT(allocated(), recorded) << "y is left, and the gradient of x";
   EXPECT_THROW(y.backward(gradient), Error) << "the graph runs once";
 }
 

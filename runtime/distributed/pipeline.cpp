@@ -244,7 +244,7 @@ class PipelineParallel::Step {
         const Tensor input = action.stage > 0 ? alive.x : Tensor();
         const Tensor gradient = gradient_of_result(action, alive.y);
         alive.halves = std::make_unique<SplitBackward>(std::exchange(alive.y, {}), input, gradient);
-        if (action.stage > 0) give(action, alive.halves->input_gradient());
+        if (action.stage > 0) give(action, alive.halves->take_input_gradient());
         break;
       }
       case kBackwardWeight:
