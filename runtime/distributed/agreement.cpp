@@ -96,6 +96,38 @@ std::string first_difference(const ProcessGroup& group, const std::string& line,
   return first_problem(group, difference(line, own, of_first, group.rank()));
 }
 
+std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root) {
+  const NoGradGuard no_grad;
+  const int64_t length = broadcast_numbers(group, {static_cast<int64_t>(own.size())}, root)[0];
+  std::vector<uint8_t> bytes(own.begin(), own.end());
+  bytes.resize(static_cast<size_t>(length));
+  const Tensor text = from_host(bytes, {length}, group.device());
+  const Work work = group.broadcast(text, root);
+  work.wait();
+  work.join();
+  bytes = text.to_vector<uint8_t>();
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own) {
+  const NoGradGuard no_grad;
+  const std::vector<int64_t> lengths = gather_numbers(group, static_cast<int64_t>(own.size()));
+  const int64_t longest = std::max<int64_t>(std::ranges::max(lengths), 1);
+  std::vector<uint8_t> bytes(own.begin(), own.end());
+  bytes.resize(static_cast<size_t>(longest));
+  const Tensor all = empty({group.size(), longest}, BP_U8, group.device());
+  const Work work = group.all_gather(all, from_host(bytes, {longest}, group.device()));
+  work.wait();
+  work.join();
+  bytes = all.to_vector<uint8_t>();
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < lengths.size(); ++rank) {
+    const auto* const begin = bytes.data() + rank * static_cast<size_t>(longest);
+    texts.emplace_back(begin, begin + lengths[rank]);
+  }
+  return texts;
+}
+
 int64_t largest_of(const ProcessGroup& group, int64_t own) {
   return std::ranges::max(gather_numbers(group, own));
 }

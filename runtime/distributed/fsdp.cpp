@@ -8,9 +8,8 @@
 #include "backplane/runtime/optim.hpp"
 #include "registry/tensors/floats.hpp"
 #include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/fsdp_layout.hpp"
 #include "runtime/distributed/sharder.hpp"
-#include "runtime/distributed/state_names.hpp"
-#include "runtime/nn/state.hpp"
 
 namespace bp::distributed {
 namespace {
@@ -168,24 +167,6 @@ std::vector<Sharder::Unit> make_units(const std::shared_ptr<nn::Module>& module,
 
 }  // namespace
 
-// Where the parameters are.
-struct FullyShardedDataParallel::Layout {
-  struct Place {
-    size_t unit, index;  // The index is that within the unit.
-  };
-  std::vector<Place> places;                          // In the order of module().parameters().
-  std::vector<std::pair<std::string, size_t>> names;  // All names, with places.
-
-  // Returns the number of each parameter of a unit.
-  std::vector<size_t> members_of(size_t unit, size_t count) const {
-    std::vector<size_t> members(count);
-    for (size_t i = 0; i < places.size(); ++i) {
-      if (places[i].unit == unit) members[places[i].index] = i;
-    }
-    return members;
-  }
-};
-
 FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> module,
                                                    const Modules& units, const ProcessGroup& group,
                                                    const FsdpOptions& options)
@@ -258,108 +239,6 @@ std::vector<std::vector<std::string>> FullyShardedDataParallel::unit_names() con
     }
   }
   return names;
-}
-
-// ---- Whole states ------------------------------------------------------------------------------
-
-// Returns the whole tensors by the number of their parameter, for pieces by the same number.
-std::map<size_t, Tensor> FullyShardedDataParallel::gather(const std::map<size_t, Tensor>& pieces,
-                                                          Device where, uint32_t root) const {
-  if (root >= group().size()) {
-    fail("the root is rank " + std::to_string(root) + "; allowed: below the size of the group, " +
-         std::to_string(group().size()));
-  }
-  std::map<size_t, Tensor> whole;
-  for (size_t u = 0; u < sharder_->units().size(); ++u) {
-    const ShardUnit& unit = *sharder_->units()[u];
-    const std::vector<size_t> members = layout_->members_of(u, unit.parameter_count());
-    std::vector<Tensor> own;
-    own.reserve(members.size());
-    for (const size_t i : members) own.push_back(pieces.at(i));
-    const std::vector<Tensor> all = unit.gather(own);
-    for (size_t i = 0; i < members.size() && group().rank() == root; ++i) {
-      whole[members[i]] = where == group().device() ? all[i].clone() : all[i].to(where);
-    }
-  }
-  return whole;
-}
-
-TensorMap FullyShardedDataParallel::state(Device where, uint32_t root) const {
-  const NoGradGuard no_grad;
-  const std::vector<Tensor> shards = parameters();
-  std::map<size_t, Tensor> pieces;
-  for (size_t i = 0; i < shards.size(); ++i) pieces[i] = shards[i];
-  const std::map<size_t, Tensor> whole = gather(pieces, where, root);
-  TensorMap state;
-  if (whole.empty()) return state;
-  for (const auto& [name, i] : layout_->names) state[name] = whole.at(i);
-  return state;
-}
-
-void FullyShardedDataParallel::load_state(const TensorMap& state) {
-  const auto& units = sharder_->units();
-  std::vector<nn::Expected> expected;
-  for (const auto& [name, i] : layout_->names) {
-    const auto& [unit, index] = layout_->places[i];
-    expected.push_back(
-        {name, units[unit]->parameter(index).shape().to_vector(), sharder_->settings().dtype});
-  }
-  nn::check_state(expected, state);
-  for (const auto& [name, i] : layout_->names) {
-    const auto& [unit, index] = layout_->places[i];
-    units[unit]->set_values(index, state.at(name));
-  }
-}
-
-TensorMap FullyShardedDataParallel::whole_optimizer_state(const TensorMap& sharded, Device where,
-                                                          uint32_t root) const {
-  const NoGradGuard no_grad;
-  const std::vector<Tensor> shards = parameters();
-  std::map<std::string, std::map<size_t, Tensor>> kinds;
-  TensorMap whole;
-  for (const auto& [name, tensor] : sharded) {
-    const auto [kind, number] = split_state_name(name);
-    if (number >= shards.size()) {
-      if (group().rank() == root) whole[name] = tensor.to(where);
-      continue;
-    }
-    if (!(tensor.shape() == shards[number].shape())) {
-      fail("the state of the optimizer has '" + name + "' of the shape " +
-           to_string(tensor.shape()) + "; allowed: " + to_string(shards[number].shape()) +
-           ", as the shard of this parameter");
-    }
-    kinds[kind][number] = tensor;
-  }
-  for (const auto& [kind, pieces] : kinds) {
-    if (pieces.size() != shards.size()) {
-      fail("the state of the optimizer has '" + kind + "' for " + std::to_string(pieces.size()) +
-           " parameters; allowed: all " + std::to_string(shards.size()));
-    }
-    for (const auto& [i, tensor] : gather(pieces, where, root)) {
-      whole[kind + "." + std::to_string(i)] = tensor;
-    }
-  }
-  return whole;
-}
-
-TensorMap FullyShardedDataParallel::sharded_optimizer_state(const TensorMap& whole) const {
-  const auto& units = sharder_->units();
-  TensorMap sharded;
-  for (const auto& [name, tensor] : whole) {
-    const size_t number = split_state_name(name).second;
-    if (number >= layout_->places.size()) {
-      sharded[name] = tensor;
-      continue;
-    }
-    const auto& [unit, index] = layout_->places[number];
-    const IntList shape = units[unit]->parameter(index).shape();
-    if (!(tensor.shape() == shape)) {
-      fail("the state of the optimizer has '" + name + "' of the shape " +
-           to_string(tensor.shape()) + "; allowed: " + to_string(shape) + ", as the parameter");
-    }
-    sharded[name] = units[unit]->piece(index, tensor);
-  }
-  return sharded;
 }
 
 FullyShardedDataParallel::NoSync::NoSync(FullyShardedDataParallel& fsdp)

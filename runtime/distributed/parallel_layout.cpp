@@ -87,6 +87,24 @@ TensorMap ParallelLayout::part(const TensorMap& whole) const {
   return parts;
 }
 
+std::vector<Piece> ParallelLayout::place(std::vector<Piece> pieces) const {
+  for (Piece& piece : pieces) {
+    const Cut cut = cut_of(piece.name);
+    if (cut.axis < 0) continue;
+    const auto axis = static_cast<size_t>(cut.axis);
+    const Part part = part_of(cut.extent, group_);
+    if (axis >= piece.shape.size() || piece.shape[axis] != part.count()) {
+      throw Error(BP_INVALID_ARGUMENT, "ParallelLayout: " + describe(group_) + ": '" + piece.name +
+                                           "' has the shape " + to_string(piece.shape) +
+                                           "; allowed: the extent " + std::to_string(part.count()) +
+                                           " along axis " + std::to_string(cut.axis));
+    }
+    piece.shape[axis] = cut.extent;
+    if (piece.tensor.numel() > 0) piece.offsets[axis] += part.begin;
+  }
+  return pieces;
+}
+
 Tensor ParallelLayout::squared_grad_norm(const std::vector<Tensor>& parameters) const {
   if (parameters.size() != by_number_.size()) {
     throw Error(BP_INVALID_ARGUMENT, "ParallelLayout: " + describe(group_) + ": there are " +

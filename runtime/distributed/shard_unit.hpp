@@ -78,6 +78,10 @@ class ShardUnit {
   const Tensor& parameter(size_t i) const { return parameters_[i].tensor; }
   const std::string& parameter_name(size_t i) const { return parameters_[i].name; }
   const Tensor& shard(size_t i) const { return parameters_[i].shard; }
+  // Returns which elements of the parameter the shard has: [begin, end).
+  std::pair<int64_t, int64_t> range(size_t i) const {
+    return {parameters_[i].begin, parameters_[i].end};
+  }
   size_t trainable_count() const { return trainable_count_; }
 
   // Starts to make the parameters whole, unless they are or will be.

@@ -162,13 +162,23 @@ void check_cover(const std::string& path, std::vector<Entry> entries, uint64_t d
 }
 
 const char* dtype_name(const std::string& name, bp_dtype dtype) {
-  const auto* row = std::ranges::find(kDtypeNames, dtype, &DtypeName::dtype);
-  if (row != std::end(kDtypeNames)) return row->name;
+  if (const char* const found = name_of_dtype(dtype)) return found;
   throw Error(BP_UNSUPPORTED, "save_safetensors: '" + name + "' is " + dtype_text(dtype) +
                                   ", which the format has not");
 }
 
 }  // namespace
+
+std::optional<bp_dtype> dtype_of_name(const std::string& name) {
+  const auto* row = std::ranges::find(kDtypeNames, name, &DtypeName::name);
+  if (row == std::end(kDtypeNames)) return std::nullopt;
+  return row->dtype;
+}
+
+const char* name_of_dtype(bp_dtype dtype) {
+  const auto* row = std::ranges::find(kDtypeNames, dtype, &DtypeName::dtype);
+  return row == std::end(kDtypeNames) ? nullptr : row->name;
+}
 
 Header read_header(const std::string& path, const std::string& text, uint64_t data_bytes) {
   const Json json = parse_header(path, text);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct Header {
   Metadata metadata;
   std::vector<Entry> entries;  // Sorted by name.
 };
+
+// The names of dtypes in the format, such as "F32". name_of_dtype() returns NULL for a dtype that
+// the format has not.
+std::optional<bp_dtype> dtype_of_name(const std::string& name);
+const char* name_of_dtype(bp_dtype dtype);
 
 // Reads the header `text` in front of `data_bytes` of elements. Everything is checked: JSON,
 // dtypes, shapes, and that the elements lie without gaps or overlap. Throws Error, which names the

@@ -44,6 +44,7 @@
 #include <string>
 #include <vector>
 
+#include "backplane/runtime/distributed/pieces.hpp"
 #include "backplane/runtime/distributed/process_group.hpp"
 #include "backplane/runtime/nn.hpp"
 
@@ -133,6 +134,13 @@ class FullyShardedDataParallel {
   TensorMap whole_optimizer_state(const TensorMap& sharded, Device where, uint32_t root = 0) const;
   TensorMap sharded_optimizer_state(const TensorMap& whole) const;
 
+  // Return what this rank has, for checkpoints by shard (checkpoint.hpp): the parameters under the
+  // names of state(), and the state of an optimizer of parameters(), as its state_dict() returns
+  // it. The pieces are views, and the model follows if they are written between steps. Both are
+  // calls of this rank alone.
+  std::vector<Piece> pieces() const;
+  std::vector<Piece> optimizer_pieces(const TensorMap& sharded) const;
+
   nn::Module& module() const { return *module_; }
   const ProcessGroup& group() const;
 
@@ -145,6 +153,8 @@ class FullyShardedDataParallel {
 
   std::map<size_t, Tensor> gather(const std::map<size_t, Tensor>& pieces, Device where,
                                   uint32_t root) const;
+  std::vector<Piece> pieces_of_parameter(const std::string& name, size_t number,
+                                         const Tensor& shard) const;
 
   std::shared_ptr<nn::Module> module_;
   std::unique_ptr<Layout> layout_;

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "backplane/runtime/distributed/pieces.hpp"
 #include "backplane/runtime/distributed/process_group.hpp"
 #include "backplane/runtime/nn.hpp"
 
@@ -146,6 +147,11 @@ class ParallelLayout {
   // rank calls whole(), and gets the whole state.
   TensorMap whole(const TensorMap& state) const;
   TensorMap part(const TensorMap& whole) const;
+
+  // Returns the pieces with their places in the whole tensors, for checkpoints by shard
+  // (checkpoint.hpp). The given pieces have their places in the parts of this rank: they come from
+  // pieces_of() or from FullyShardedDataParallel, and have the names of `state` above.
+  std::vector<Piece> place(std::vector<Piece> pieces) const;
 
   // Returns the sum of the squares of all gradients over the group, for scale_grads_to_norm(). A
   // parameter that is not cut counts once. `parameters` are those of the model in their order, or
