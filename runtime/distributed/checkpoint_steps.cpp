@@ -44,10 +44,15 @@ void remove_files(const fs::path& folder, const std::set<std::string>& kept) {
 
 void make_folder(const std::string& path) {
   std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path folder = fs::absolute(path);
+       !fs::exists(folder, error) && folder.has_relative_path(); folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
   fs::create_directories(path, error);
+  if (!error && !fs::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw Error(BP_INVALID_ARGUMENT, path + ": cannot be made: " + error.message());
-  const std::string above = fs::absolute(path).parent_path();
-  sync_folder(above);
+  for (const fs::path& folder : missing) sync_folder(folder.parent_path());
 }
 
 // Some file systems cannot synchronise folders, and return EINVAL.
