@@ -148,6 +148,13 @@ uint16_t port_of_job(const Variables& variables, const Source& source) {
   return static_cast<uint16_t>(job ? 20000 + *job % 10000 : 29500);
 }
 
+uint32_t restart_count_of(const Variables& variables) {
+  for (const char* name : {"BACKPLANE_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"}) {
+    if (const auto count = variables.number(name, UINT32_MAX)) return static_cast<uint32_t>(*count);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Launch read_launch(const GetVariable& get_variable) {
@@ -171,6 +178,9 @@ Launch read_launch(const GetVariable& get_variable) {
            variables.shown(source.world_size));
     }
     launch.local_rank = static_cast<uint32_t>(local_rank.value_or(0));
+    const auto slot = variables.number("BACKPLANE_SLOT", kMostRanks);
+    launch.slot = static_cast<uint32_t>(slot.value_or(launch.local_rank));
+    launch.restart_count = restart_count_of(variables);
     return launch;
   }
   return {};

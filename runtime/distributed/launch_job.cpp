@@ -46,15 +46,14 @@ void write_all(FILE* file, const std::string& text) {
 
 void report(const std::string& text) { write_all(stderr, "bp-launch: " + text + "\n"); }
 
-std::string log_file(const std::string& folder, uint32_t rank) {
-  return folder + "/rank_" + std::to_string(rank) + ".log";
+std::string ranks_text(size_t count) {
+  return std::to_string(count) + (count == 1 ? " rank" : " ranks");
 }
 
 }  // namespace
 
-Job::Job(JobOptions options) : options_(std::move(options)), ranks_(options_.rank_count) {
+Job::Job(JobOptions options) : options_(std::move(options)) {
   if (!options_.log_dir.empty()) std::filesystem::create_directories(options_.log_dir);
-  port_ = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
   const sigset_t set = handled_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
@@ -63,6 +62,19 @@ Job::Job(JobOptions options) : options_(std::move(options)), ranks_(options_.ran
 }
 
 int Job::run() {
+  for (;; ++restarts_) {
+    choose_ranks();
+    const int code = run_once();
+    if (!can_restart(code)) return code;
+  }
+}
+
+int Job::run_once() {
+  failure_.reset();
+  kill_time_.reset();
+  drain_time_.reset();
+  has_killed_ = false;
+  port_ = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
   while (running_count() != 0 || has_open_streams()) {
     if (running_count() == 0 && !drain_time_) drain_time_ = deadline_after(kDrainTime);
@@ -70,6 +82,7 @@ int Job::run() {
     if (drain_time_ && *drain_time_ <= now) break;
     if (kill_time_ && *kill_time_ <= now) {
       kill_time_.reset();
+      has_killed_ = true;
       report("ranks still run after the grace period; they get SIGKILL");
       signal_all(SIGKILL);
     }
@@ -84,6 +97,53 @@ int Job::run() {
   return failure_.value_or(0);
 }
 
+// ---- Restarts ----------------------------------------------------------------------------------
+
+bool Job::can_restart(int code) const {
+  // Nothing changes a program that cannot be run.
+  if (code == 0 || was_told_to_end_ || code == kCannotRun || code == kNotFound) return false;
+  if (restarts_ < options_.max_restarts) return true;
+  if (options_.max_restarts > 0) {
+    report("the job ends: it was started again " + std::to_string(restarts_) +
+           " times, which is all that --max-restarts allows");
+  }
+  return false;
+}
+
+// Takes the slots whose ranks were not lost. If too few are left, those that were lost first get
+// another try.
+void Job::choose_ranks() {
+  std::vector<uint32_t> slots;
+  for (uint32_t slot = 0; slot < options_.most_ranks; ++slot) {
+    if (std::ranges::find(lost_, slot) == lost_.end()) slots.push_back(slot);
+  }
+  while (slots.size() < options_.least_ranks) {
+    slots.push_back(lost_.front());
+    lost_.erase(lost_.begin());
+  }
+  std::ranges::sort(slots);
+  if (restarts_ > 0) {
+    report("restart " + std::to_string(restarts_) + " of " + std::to_string(options_.max_restarts) +
+           ": starts " + ranks_text(slots.size()) +
+           (slots.size() == ranks_.size() ? " again"
+                                          : ", where there were " + std::to_string(ranks_.size())));
+  }
+  ranks_.clear();
+  for (const uint32_t slot : slots) ranks_.emplace_back().slot = slot;
+}
+
+// Notes which slots to do without. Ranks that fail behind the first one mostly do so because it is
+// gone, unless somebody else killed them as well.
+void Job::note_loss(const End& end) {
+  const bool was_killed = end.by_signal && end.code == SIGKILL && !has_killed_;
+  if (!failure_ || was_killed) lost_.push_back(ranks_[end.rank].slot);
+}
+
+std::string Job::log_file(uint32_t rank) const {
+  const std::string restart = restarts_ == 0 ? "" : ".restart_" + std::to_string(restarts_);
+  return options_.log_dir + "/rank_" + std::to_string(rank) + restart + ".log";
+}
+
 // ---- Starting ----------------------------------------------------------------------------------
 
 void Job::start(uint32_t rank) {
@@ -91,7 +151,7 @@ void Job::start(uint32_t rank) {
   if (options_.log_dir.empty()) {
     if (pipe2(out, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) fail_errno("pipe");
   } else {
-    const std::string file = log_file(options_.log_dir, rank);
+    const std::string file = log_file(rank);
     out[1] = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
     if (out[1] < 0) fail_errno(("the log file " + file).c_str());
   }
@@ -133,13 +193,16 @@ void Job::set_variables(uint32_t rank) const {
   };
   set("RANK", rank);
   set("LOCAL_RANK", rank);
-  set("WORLD_SIZE", options_.rank_count);
-  set("LOCAL_WORLD_SIZE", options_.rank_count);
+  set("WORLD_SIZE", ranks_.size());
+  set("LOCAL_WORLD_SIZE", ranks_.size());
   set("GROUP_RANK", 0);
   set("MASTER_PORT", port_);
   setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set("BACKPLANE_SLOT", ranks_[rank].slot);
+  set("BACKPLANE_RESTART_COUNT", restarts_);
+  set("BACKPLANE_MAX_RESTARTS", options_.max_restarts);
   // Else every rank would have a thread for each processor.
-  const uint32_t threads = std::max(1u, std::thread::hardware_concurrency() / options_.rank_count);
+  const size_t threads = std::max<size_t>(1, std::thread::hardware_concurrency() / ranks_.size());
   setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
 }
 
@@ -216,12 +279,14 @@ void Job::read_signals() {
     } else if (kill_time_) {
       kill_time_ = std::chrono::steady_clock::now();  // A second signal ends the grace period.
     } else {
+      was_told_to_end_ = true;
       end_all(number);
     }
   }
 }
 
 void Job::look_for_ends() {
+  std::vector<End> ends;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].has_ended || ranks_[rank].process == 0) continue;
     siginfo_t info{};
@@ -229,21 +294,26 @@ void Job::look_for_ends() {
     if (waitid(P_PID, process, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
       continue;
     }
-    handle_end(rank, info.si_status, info.si_code != CLD_EXITED);
+    ends.push_back({rank, info.si_status, info.si_code != CLD_EXITED});
   }
+  // Of ranks that are found together, one that a signal ended is likely the cause.
+  std::ranges::stable_partition(ends, &End::by_signal);
+  for (const End& end : ends) handle_end(end);
 }
 
-void Job::handle_end(uint32_t rank, int code, bool by_signal) {
-  ranks_[rank].has_ended = true;
-  if (code == 0 || failure_) return;
-  failure_ = by_signal ? 128 + code : code;
-  std::string text = "rank " + std::to_string(rank);
-  if (by_signal) {
-    text += " was ended by signal " + std::to_string(code) + " (" + strsignal(code) + ")";
+void Job::handle_end(const End& end) {
+  ranks_[end.rank].has_ended = true;
+  if (end.code == 0) return;
+  note_loss(end);
+  if (failure_) return;
+  failure_ = end.by_signal ? 128 + end.code : end.code;
+  std::string text = "rank " + std::to_string(end.rank);
+  if (end.by_signal) {
+    text += " was ended by signal " + std::to_string(end.code) + " (" + strsignal(end.code) + ")";
   } else {
-    text += " ended with exit code " + std::to_string(code);
+    text += " ended with exit code " + std::to_string(end.code);
   }
-  if (!options_.log_dir.empty()) text += "; see " + log_file(options_.log_dir, rank);
+  if (!options_.log_dir.empty()) text += "; see " + log_file(end.rank);
   report(text);
   if (running_count() != 0 && !kill_time_) end_all(SIGTERM);
 }

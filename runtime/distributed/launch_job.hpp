@@ -1,4 +1,5 @@
-// The processes that bp-launch starts: one for each rank, in process groups of their own.
+// The processes that bp-launch starts: one for each rank, in process groups of their own. When a
+// rank is lost, all ranks start again, or those that are left.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +15,8 @@
 namespace bp::distributed {
 
 struct JobOptions {
-  uint32_t rank_count = 1;
+  uint32_t least_ranks = 1, most_ranks = 1;  // A job begins with the most.
+  uint32_t max_restarts = 0;
   std::string log_dir;  // Empty: output goes to that of the launcher, line by line.
   uint16_t port = 0;    // 0: a free one.
   std::chrono::duration<double> grace{10};  // From the first signal to SIGKILL.
@@ -28,8 +30,8 @@ class Job {
   explicit Job(JobOptions options);
   Job(const Job&) = delete;
 
-  // Returns 0, or the exit code of the rank that failed first: 128 plus the number of the signal if
-  // a signal ended it.
+  // Returns 0, or the exit code of the rank that failed first in the last restart: 128 plus the
+  // number of the signal if a signal ended it.
   int run();
 
  private:
@@ -40,11 +42,23 @@ class Job {
     bool is_error = false;
   };
   struct Rank {
+    uint32_t slot = 0;  // Its place among options_.most_ranks, which it keeps in all restarts.
     pid_t process = 0;
     bool has_ended = false;
     std::vector<Stream> streams;
   };
 
+  // How a rank ended.
+  struct End {
+    uint32_t rank;
+    int code;  // The exit code, or the number of the signal.
+    bool by_signal;
+  };
+
+  int run_once();
+  bool can_restart(int code) const;
+  void choose_ranks();
+  std::string log_file(uint32_t rank) const;
   void start(uint32_t rank);
   [[noreturn]] void become_rank(uint32_t rank, int out, int error) const;
   void set_variables(uint32_t rank) const;
@@ -53,7 +67,8 @@ class Job {
   void write_lines(uint32_t rank, Stream& stream, bool is_end) const;
   void read_signals();
   void look_for_ends();
-  void handle_end(uint32_t rank, int code, bool by_signal);
+  void handle_end(const End& end);
+  void note_loss(const End& end);
   void end_all(int number);
   void signal_all(int number) const;
   bool has_open_streams() const;
@@ -63,7 +78,11 @@ class Job {
   uint16_t port_ = 0;
   Socket signals_;
   std::vector<Rank> ranks_;
-  std::optional<int> failure_;          // The exit code of the first failure.
+  uint32_t restarts_ = 0;               // How often all ranks were started again.
+  std::vector<uint32_t> lost_;          // Slots whose ranks were lost, in that order.
+  bool was_told_to_end_ = false;        // By a signal to the launcher.
+  bool has_killed_ = false;             // Whether ranks that went on got SIGKILL.
+  std::optional<int> failure_;          // The exit code of the first failure since the last start.
   std::optional<Deadline> kill_time_;   // When SIGKILL follows.
   std::optional<Deadline> drain_time_;  // When output is given up, after all ranks have ended.
 };

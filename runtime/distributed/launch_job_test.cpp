@@ -162,12 +162,107 @@ TEST_F(LaunchTest, ForwardsSignals) {
   }
 }
 
+// ---- Restarts ----------------------------------------------------------------------------------
+
+TEST_F(LaunchTest, StartsAllRanksAgainWhenOneWasLost) {
+  const Result result =
+      run({"-n", "3", "--max-restarts", "2"},
+          "echo $RANK of $WORLD_SIZE: $BACKPLANE_RESTART_COUNT of $BACKPLANE_MAX_RESTARTS; "
+          "if [ $RANK = 1 ] && [ $BACKPLANE_RESTART_COUNT = 0 ]; then kill -KILL $$; fi; "
+          "[ $BACKPLANE_RESTART_COUNT = 1 ] || sleep 1000");
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::vector<std::string> lines = sorted_lines(result.out);
+  for (const char* line : {"[0] 0 of 3: 1 of 2", "[1] 1 of 3: 0 of 2", "[2] 2 of 3: 1 of 2"}) {
+    EXPECT_EQ(std::ranges::count(lines, line), 1) << result.out;
+  }
+  expect_part(result.error, "rank 1 was ended by signal 9 (Killed)");
+  expect_part(result.error, "bp-launch: restart 1 of 2: starts 3 ranks again\n");
+}
+
+TEST_F(LaunchTest, HasTheExitCodeOfTheLastRestart) {
+  const Result result = run({"-n", "2", "--max-restarts", "2"},
+                            "[ $RANK = 0 ] && exit $((5 + BACKPLANE_RESTART_COUNT)); sleep 1000");
+  EXPECT_EQ(result.code, 7);
+  EXPECT_EQ(result.error,
+            "bp-launch: rank 0 ended with exit code 5\n"
+            "bp-launch: the ranks that run get SIGTERM\n"
+            "bp-launch: restart 1 of 2: starts 2 ranks again\n"
+            "bp-launch: rank 0 ended with exit code 6\n"
+            "bp-launch: the ranks that run get SIGTERM\n"
+            "bp-launch: restart 2 of 2: starts 2 ranks again\n"
+            "bp-launch: rank 0 ended with exit code 7\n"
+            "bp-launch: the ranks that run get SIGTERM\n"
+            "bp-launch: the job ends: it was started again 2 times, which is all that "
+            "--max-restarts allows\n");
+}
+
+TEST_F(LaunchTest, GoesOnWithoutTheRanksThatWereLost) {
+  // Slot 1 is lost, then slot 2, then slot 0. At least two ranks are wanted, so slot 1, which was
+  // lost first, gets another try.
+  const Result result =
+      run({"-n", "2:4", "--max-restarts", "3"},
+          "echo $BACKPLANE_RESTART_COUNT: slot $BACKPLANE_SLOT is $RANK of $WORLD_SIZE; "
+          "for lost in 0-1 1-2 2-0; do "
+          "[ $BACKPLANE_RESTART_COUNT-$BACKPLANE_SLOT = $lost ] && kill -KILL $$; done; "
+          "[ $BACKPLANE_RESTART_COUNT = 3 ] || sleep 1000");
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::vector<std::string> lines = sorted_lines(result.out);
+  for (const char* line :
+       {"[1] 0: slot 1 is 1 of 4", "[1] 1: slot 2 is 1 of 3", "[0] 2: slot 0 is 0 of 2",
+        "[0] 3: slot 1 is 0 of 2", "[1] 3: slot 3 is 1 of 2"}) {
+    EXPECT_EQ(std::ranges::count(lines, line), 1) << line << " in:\n" << result.out;
+  }
+  expect_part(result.error, "restart 1 of 3: starts 3 ranks, where there were 4\n");
+  expect_part(result.error, "restart 2 of 3: starts 2 ranks, where there were 3\n");
+  expect_part(result.error, "restart 3 of 3: starts 2 ranks again\n");
+}
+
+TEST_F(LaunchTest, RestartsAsOftenAsRanksMayBeLost) {
+  const Result result = run({"-n", "1:3"}, "[ $WORLD_SIZE = 1 ] || exit 4");
+  EXPECT_EQ(result.code, 0) << result.error;
+  expect_part(result.error, "restart 2 of 2: starts 1 rank, where there were 2\n");
+}
+
+TEST_F(LaunchTest, LetsTheRanksOfARestartMeetInAStore) {
+  const Result result =
+      run({"-n", "2:3"},
+          "if [ $BACKPLANE_RESTART_COUNT = 0 ] && [ $RANK = 2 ]; then exit 1; fi; "
+          "exec " BACKPLANE_TEST_RANK);
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(result.out, "[0] torchrun: the sum of 2 ranks is 1\n");
+}
+
+TEST_F(LaunchTest, WritesALogForEachRestart) {
+  const std::string logs = folder.file("logs");
+  const Result result = run({"-n", "1", "--max-restarts", "1", "--log-dir", logs},
+                            "echo $BACKPLANE_RESTART_COUNT; exit $((1 - BACKPLANE_RESTART_COUNT))");
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(read_file(logs + "/rank_0.log"), "0\n");
+  EXPECT_EQ(read_file(logs + "/rank_0.restart_1.log"), "1\n");
+}
+
+TEST_F(LaunchTest, StartsNothingAgainThatWasToldToEnd) {
+  start({"-n", "2", "--max-restarts", "5"}, "touch $FOLDER/ready$RANK; sleep 1000");
+  wait_for_file("ready0");
+  wait_for_file("ready1");
+  kill(process, SIGTERM);
+  const Result result = end();
+  EXPECT_EQ(result.code, 128 + SIGTERM);
+  EXPECT_EQ(result.error.find("restart"), std::string::npos) << result.error;
+}
+
+// ------------------------------------------------------------------------------------------------
+
 TEST_F(LaunchTest, RefusesAWrongCommandLine) {
   Result result = run({}, "exit 0");
   EXPECT_EQ(result.code, 2);
   expect_part(result.error, "--ranks is required");
-  result = run({"-n", "0"}, "exit 0");
-  EXPECT_EQ(result.code, 2);
+  for (const char* ranks : {"0", "4097", "3:2", "0:2", "2:", ":2", "two", "2:3:4", "-1"}) {
+    result = run({"-n", ranks}, "exit 0");
+    EXPECT_EQ(result.code, 2);
+    expect_part(result.error,
+                "'" + std::string(ranks) + "'; allowed: N or MIN:MAX, from 1 to 4096");
+  }
   EXPECT_EQ(run({"-n", "2"}, "").code, 2);
   result = run({"-n", "2", "--no-such-flag"}, "exit 0");
   EXPECT_EQ(result.code, 2);
@@ -178,9 +273,10 @@ TEST_F(LaunchTest, RefusesAWrongCommandLine) {
 }
 
 TEST_F(LaunchTest, TellsThatThereIsNoProgram) {
-  const Result result = run({"-n", "1", "/no/such/program"}, "");
+  const Result result = run({"-n", "1", "--max-restarts", "3", "/no/such/program"}, "");
   EXPECT_EQ(result.code, 127);
   expect_part(result.error, "cannot run /no/such/program: No such file or directory");
+  EXPECT_EQ(result.error.find("restart"), std::string::npos) << "it would not help";
 }
 
 }  // namespace

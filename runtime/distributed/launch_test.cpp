@@ -64,6 +64,19 @@ TEST(ReadLaunch, ReadsTorchrun) {
   EXPECT_EQ(launch.launcher, "torchrun");
 }
 
+TEST(ReadLaunch, ReadsRestarts) {
+  EXPECT_EQ(read(kTorchrun).restart_count, 0u);
+  EXPECT_EQ(read(kTorchrun).slot, 1u) << "the local rank";
+  const Environment torchrun = with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "2"}});
+  EXPECT_EQ(read(torchrun).restart_count, 2u);
+  const Launch launch =
+      read(with(torchrun, {{"BACKPLANE_RESTART_COUNT", "3"}, {"BACKPLANE_SLOT", "7"}}));
+  EXPECT_EQ(launch.restart_count, 3u);
+  EXPECT_EQ(launch.slot, 7u);
+  expect_refused(with(kTorchrun, {{"BACKPLANE_RESTART_COUNT", "-1"}}),
+                 "BACKPLANE_RESTART_COUNT is '-1'; allowed: a number from 0");
+}
+
 TEST(ReadLaunch, LeavesTorchrunThePortOfItsOwnStore) {
   const Environment agent{{"TORCHELASTIC_USE_AGENT_STORE", "True"}};
   EXPECT_EQ(read(with(kTorchrun, agent)).master_port, 1235);

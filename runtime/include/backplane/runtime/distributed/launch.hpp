@@ -17,7 +17,9 @@ namespace bp::distributed {
 struct Launch {
   uint32_t rank = 0;
   uint32_t world_size = 1;
-  uint32_t local_rank = 0;  // Among the ranks of this machine. It says which device to take.
+  uint32_t local_rank = 0;  // Among the ranks of this machine.
+  uint32_t slot = 0;  // Which device of this machine to take: the local rank, or a fixed place.
+  uint32_t restart_count = 0;             // How often the launcher has started the job again.
   std::string master_host = "127.0.0.1";  // Where rank 0 is reached.
   uint16_t master_port = 29500;
   std::string launcher;  // "torchrun", "Open MPI", "PMI", "Slurm", or "" without a launcher.
@@ -39,6 +41,10 @@ using GetVariable = std::function<const char*(const char* name)>;
 // machine take its loopback address. Without MASTER_PORT the port is 29500, or comes from
 // SLURM_JOB_ID. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun has a store of its own at
 // MASTER_PORT, and the port is the next one. Without a launcher the process is the only rank.
+//
+// bp-launch also sets BACKPLANE_SLOT, the place that a rank keeps when the job goes on without
+// others, and BACKPLANE_RESTART_COUNT. Without the latter, torchrun's TORCHELASTIC_RESTART_COUNT
+// counts.
 //
 // Throws Error, which names the variables, if one is missing or no number, if a rank does not fit
 // its world size, or if launchers contradict each other: if torchrun's variables differ from those
