@@ -9,6 +9,12 @@
 // all of it at once (3d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
 // writes the log and the checkpoints. A run that continues may have another number of ranks, and
 // another strategy.
+// layer (tp), or both (2d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
+// writes the log. Checkpoints are one file, or a folder to which each rank writes its part. A run
+// that continues may have another number of ranks, and another strategy. A job that bp-launch or
+// torchrun starts again goes on from its latest checkpoint:
+//
+//   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,9 +24,9 @@
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/runtime.hpp"
 #include "output.hpp"
-#include "train_gpt/checkpoint.hpp"
 #include "train_gpt/model.hpp"
 #include "train_gpt/options.hpp"
+#include "train_gpt/saves.hpp"
 #include "train_gpt/steps.hpp"
 #include "train_gpt/strategy.hpp"
 #include "train_gpt/text.hpp"
@@ -32,7 +38,8 @@ namespace bd = bp::distributed;
 constexpr const char* kHelp = R"(
   Ranks are processes, which a launcher starts: bp-launch -n 4 11_train_gpt_distributed ...
   It writes no sample, captures no steps and explains no ops: use 04_train_gpt for these.
-  In --device, {} stands for the number of the rank on its machine, as in cuda:{}.
+  In --device, {} stands for the number of the rank on its machine, as in cuda:{}. When bp-launch
+  goes on without ranks that were lost, the others keep their numbers.
 
   --strategy NAME      ddp: each rank has the whole model and a part of each batch (default: ddp)
                        fsdp: each rank has a part of the model as well
@@ -47,6 +54,12 @@ constexpr const char* kHelp = R"(
   --schedule NAME      the order of micro-batches in pp and 3d: gpipe, 1f1b, interleaved (with two
                        stages on each rank) or zb, a zero-bubble schedule (default: 1f1b)
   --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
+  --tensor-ranks N     the ranks in a group of 2d (default: 2)
+  --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part to
+                       FOLDER/step_N, without a rank that has the whole model. In a restart the
+                       run goes on from the latest checkpoint, also without --resume
+  --keep N             checkpoints that stay in FOLDER; 0: all (default: 2)
+  --async-save         writes to FOLDER while training goes on
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
@@ -54,6 +67,7 @@ constexpr const char* kHelp = R"(
 
 struct Choices {
   StrategyChoice strategy;
+  SaveChoice saves;
   std::string group, transport;
 };
 
@@ -68,9 +82,9 @@ void refuse_what_is_lacking(const Options& o) {
   if (o.capture || o.explain) fail("--capture and --explain are those of 04_train_gpt");
 }
 
-std::string with_rank(std::string device, uint32_t local_rank) {
+std::string with_rank(std::string device, uint32_t slot) {
   const size_t place = device.find("{}");
-  return place == std::string::npos ? device : device.replace(place, 2, std::to_string(local_rank));
+  return place == std::string::npos ? device : device.replace(place, 2, std::to_string(slot));
 }
 
 std::shared_ptr<bd::Store> make_store(const bd::Launch& launch) {
@@ -97,13 +111,14 @@ double loss_of_validation(Strategy& strategy, const Text& text, const Options& o
 class Training {
  public:
   Training(const Options& options, const Text& text, const bd::Launch& launch,
-           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer)
+           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer, Saves& saves)
       : o_(options),
         text_(text),
         launch_(launch),
         group_(group),
         strategy_(strategy),
-        optimizer_(optimizer) {}
+        optimizer_(optimizer),
+        saves_(saves) {}
 
   void run(int64_t done) {
     const bp::CosineSchedule schedule{
@@ -122,11 +137,9 @@ class Training {
         note = note_of(loss, static_cast<double>(step - done) / seconds_since(start));
         bar->step(note);
       }
-      const bool is_due = step % o_.save_every == 0 || step == o_.stop;
-      if (!is_due || o_.checkpoint.empty()) continue;
-      const Checkpoint whole = strategy_.checkpoint(optimizer_, step);
-      if (is_first) save(o_, text_, whole);
+      if (step % o_.save_every == 0 || step == o_.stop) saves_.save(strategy_, optimizer_, step);
     }
+    saves_.finish();
     if (is_first) bar->finish(note);
   }
 
@@ -172,13 +185,14 @@ class Training {
   const bd::ProcessGroup& group_;
   Strategy& strategy_;
   bp::AdamW& optimizer_;
+  Saves& saves_;
   std::string validated_;
 };
 
 int run(const Options& options, const Choices& choices) {
   refuse_what_is_lacking(options);
   const bd::Launch launch = bd::read_launch(std::getenv);
-  const bp::Device device(with_rank(options.device, launch.local_rank));
+  const bp::Device device(with_rank(options.device, launch.slot));
   const bp::DeviceGuard guard(device);
   bp::manual_seed(static_cast<uint64_t>(options.seed));
   const Text text = read_text(options);
@@ -193,20 +207,21 @@ int run(const Options& options, const Choices& choices) {
   }
   bp::AdamW optimizer(strategy->parameters(),
                       {.lr = options.lr, .weight_decay = options.weight_decay});
-  int64_t done = 0;
-  if (options.resume) {
-    const Checkpoint checkpoint = load(options, text);
-    strategy->load(checkpoint, optimizer);
-    done = checkpoint.step;
-  }
+  Saves saves(choices.saves, options, text, group);
+  const int64_t done = saves.resume(launch, *strategy, optimizer);
   if (launch.rank == 0) {
     std::printf("%u ranks of %s, joined by %s: %s, with layers of %lld parameters, seed %lld\n",
                 launch.world_size, device.name(), group.table_name(), choices.strategy.name.c_str(),
                 static_cast<long long>(strategy->model().parameter_count()),
                 static_cast<long long>(options.seed));
-    if (done > 0) std::printf("continues behind step %lld\n", static_cast<long long>(done));
+    if (done > 0) {
+      std::printf("continues behind step %lld\n", static_cast<long long>(done));
+    } else if (launch.restart_count > 0) {
+      std::printf("restart %u: there is no checkpoint, so the run begins anew\n",
+                  launch.restart_count);
+    }
   }
-  Training(options, text, launch, group, *strategy, optimizer).run(done);
+  Training(options, text, launch, group, *strategy, optimizer, saves).run(done);
   if (launch.rank == 0 || strategy->runs_together()) {
     const double loss = loss_of_validation(*strategy, text, options);
     if (launch.rank == 0) {
@@ -233,8 +248,10 @@ int main(int argc, char** argv) {
                                              {"--pipeline-ranks", &choices.strategy.pipeline_ranks},
                                              {"--schedule", &choices.strategy.schedule},
                                              {"--micro-batches", &choices.strategy.micro_batches},
+                                             {"--keep", &choices.saves.keep},
                                              {"--group", &choices.group},
-                                             {"--transport", &choices.transport}}});
+                                             {"--transport", &choices.transport}},
+                                   .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
     const int code = run(options, choices);
     flush_standard_output();
     return code;

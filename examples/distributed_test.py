@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs 11_train_gpt_distributed as a user would, with bp-launch and several ranks. Checks that
 the losses are those of 04_train_gpt on one device, that a run goes on with another number of ranks,
-also after a rank was killed, and what wrong calls say."""
+also after a rank was killed, that bp-launch starts it again, and what wrong calls say."""
 import os
 import pathlib
 import signal
@@ -72,6 +72,10 @@ def kill_one_rank(checkpoint, log):
     """Kills a rank in the middle. The launcher ends the others, and says which rank failed."""
     saved = ["--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
     command = [LAUNCH, "-n", "2", DISTRIBUTED, *TINY, *saved]
+def run_and_kill_a_rank(launch, *arguments, log):
+    """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
+    command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
+               *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           start_new_session=True) as job:
         try:
@@ -88,8 +92,60 @@ def kill_one_rank(checkpoint, log):
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
-    assert job.returncode != 0, text
-    assert "rank 1" in text, text
+    assert "rank 1 was ended by signal 9" in text, text
+    return job.returncode, text
+
+
+def check_loss_of_a_rank(scratch, curve):
+    """The launcher ends the other ranks, and says which rank failed."""
+    killed, log = scratch / "killed.safetensors", scratch / "killed.csv"
+    code, text = run_and_kill_a_rank(["-n", "2"], "--checkpoint", str(killed), log=log)
+    assert code == 128 + signal.SIGKILL, text
+    ranks(2, "--checkpoint", str(killed), "--log", str(log), "--resume")
+    expect_same(losses(log), curve, "after a rank was killed")
+
+
+def check_folders(scratch, curve):
+    """Each rank writes its part, and other numbers of ranks go on in other ways."""
+    folder, log = scratch / "folder", scratch / "folder.csv"
+    saved = ("--checkpoint", f"{folder}/", "--log", str(log))
+    ranks(4, *saved, "--stop", "5", "--strategy", "fsdp")
+    assert len(list((folder / "step_5").glob("rank_*.safetensors"))) == 4
+    ranks(2, *saved, "--stop", "12", "--resume", "--async-save", "--save-every", "1")
+    ranks(4, *saved, "--stop", "19", "--strategy", "2d", "--resume")
+    ranks(2, *saved, "--stop", "25", "--strategy", "tp", "--resume")
+    text = ranks(2, *saved, "--strategy", "fsdp", "--shard-stage", "2", "--resume")
+    assert "continues behind step 25" in text, text
+    expect_same(losses(log), curve, "folders: fsdp with 4 ranks, ddp with 2, 2d, tp, fsdp")
+    steps = sorted(path.name for path in folder.iterdir())
+    assert steps == ["lock", "step_25", "step_30"], steps
+    text = ranks(2, *saved, "--resume", "--seed", "2", expect=1)
+    assert "step_30: seed is '1', and here '2'; allowed: the same run" in text, text
+    (folder / "step_30" / "index.json").unlink()
+    (folder / "step_25" / "index.json").write_text("{}")
+    text = ranks(2, *saved, "--resume", expect=1)
+    assert text.count("step_25/index.json: it is not the index of a checkpoint") == 2, text
+    text = ranks(2, "--checkpoint", str(scratch / "none") + "/", "--resume", expect=1)
+    assert text.count("none: the folder has no whole checkpoint") == 2, text
+
+
+def check_restarts(scratch, curve):
+    """bp-launch starts the ranks again, or those that are left, and the run goes on."""
+    again, log = scratch / "again", scratch / "again.csv"
+    code, text = run_and_kill_a_rank(["-n", "2", "--max-restarts", "1"], "--checkpoint",
+                                     f"{again}/", "--strategy", "fsdp", log=log)
+    assert code == 0 and "restart 1 of 1: starts 2 ranks again" in text, text
+    assert "continues behind step" in text, text
+    expect_same(losses(log), curve, "after a restart")
+    batch = ("--batch", "12")
+    alone = scratch / "alone12.csv"
+    run(ALONE, *TINY, *batch, "--sample", "0", "--log", str(alone))
+    log = scratch / "elastic.csv"
+    code, text = run_and_kill_a_rank(["-n", "2:4"], *batch, "--checkpoint",
+                                     str(scratch / "elastic") + "/", "--async-save", "--strategy", "fsdp", log=log)
+    assert code == 0 and "restart 1 of 2: starts 3 ranks, where there were 4" in text, text
+    assert "continues behind step" in text and "3 ranks of" in text, text
+    expect_same(losses(log), losses(alone), "4 ranks, then the 3 that were left")
 
 
 def main():
@@ -140,10 +196,9 @@ def main():
         for name, count in (("fsdp", 2), ("2d", 4), ("3d", 4)):
             ranks(count, "--clip", "0.5", "--strategy", name, "--log", str(log))
             expect_same(losses(log), losses(clipped), f"{name}, clipped")
-        killed, log = scratch / "killed.safetensors", scratch / "killed.csv"
-        kill_one_rank(killed, log)
-        ranks(2, "--checkpoint", str(killed), "--log", str(log), "--resume")
-        expect_same(losses(log), curve, "after a rank was killed")
+        check_loss_of_a_rank(scratch, curve)
+        check_folders(scratch, curve)
+        check_restarts(scratch, curve)
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "none", expect=1)
@@ -159,6 +214,8 @@ def main():
     assert "--capture and --explain are those of 04_train_gpt" in text, text
     text = ranks(2, "--sample", "9", expect=1)
     assert "--top-k are those of 04_train_gpt" in text, text
+    text = ranks(2, "--keep", "3", expect=1)
+    assert "--keep and --async-save need --checkpoint FOLDER/" in text, text
     text = ranks(2, "--group", "nccl", expect=1)
     assert "nccl" in text, text
 

@@ -3,9 +3,6 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace {
-
-// Returns what a run that continues must have in common with the interrupted run.
 bp::Metadata description(const Options& o, const Text& text) {
   std::ostringstream rates;
   rates.precision(17);
@@ -19,7 +16,18 @@ bp::Metadata description(const Options& o, const Text& text) {
           {"vocabulary", text.vocabulary}, {"characters", number(text.training.size())}};
 }
 
-}  // namespace
+void check_run(const std::string& path, const bp::Metadata& metadata, const Options& o,
+               const Text& text) {
+  for (const auto& [name, value] : description(o, text)) {
+    const auto found = metadata.find(name);
+    const std::string was = found == metadata.end() ? "" : found->second;
+    if (was == value) continue;
+    std::ostringstream message;
+    message << path << ": " << name << " is '" << was << "', and here '" << value
+            << "'; allowed: the same run";
+    throw std::runtime_error(message.str());
+  }
+}
 
 void save(const Options& o, const Text& text, const Checkpoint& checkpoint) {
   bp::TensorMap all;
@@ -32,15 +40,7 @@ void save(const Options& o, const Text& text, const Checkpoint& checkpoint) {
 
 Checkpoint load(const Options& o, const Text& text) {
   const bp::LoadedTensors loaded = bp::load_safetensors(o.checkpoint);
-  for (const auto& [name, value] : description(o, text)) {
-    const auto found = loaded.metadata.find(name);
-    const std::string was = found == loaded.metadata.end() ? "" : found->second;
-    if (was == value) continue;
-    std::ostringstream message;
-    message << o.checkpoint << ": " << name << " is '" << was << "', and here '" << value
-            << "'; allowed: the same run";
-    throw std::runtime_error(message.str());
-  }
+  check_run(o.checkpoint, loaded.metadata, o, text);
   Checkpoint checkpoint;
   for (const auto& [name, tensor] : loaded.tensors) {
     const size_t dot = name.find('.');

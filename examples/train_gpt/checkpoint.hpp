@@ -12,6 +12,13 @@ struct Checkpoint {
   int64_t step = 0;  // The number of steps that were done.
 };
 
+// Returns what a run that continues must have in common with the interrupted run.
+bp::Metadata description(const Options& options, const Text& text);
+
+// Throws if the metadata of the checkpoint `path` are those of another run.
+void check_run(const std::string& path, const bp::Metadata& metadata, const Options& options,
+               const Text& text);
+
 // Writes options.checkpoint.
 void save(const Options& options, const Text& text, const Checkpoint& checkpoint);
 

@@ -115,8 +115,9 @@ Options parse(int argc, char** argv, const MoreOptions& more) {
       {"--top-k", &o.top_k},
   };
   for (const auto& [name, target] : more.texts) table.push_back({name, target});
-  const Flag flags[] = {
+  std::vector<Flag> flags = {
       {"--resume", &o.resume}, {"--explain", &o.explain}, {"--capture", &o.capture}};
+  for (const auto& [name, target] : more.flags) flags.push_back({name, target});
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
@@ -124,8 +125,8 @@ Options parse(int argc, char** argv, const MoreOptions& more) {
       flush_standard_output();
       std::exit(0);
     }
-    const auto* flag = std::ranges::find(flags, name, &Flag::name);
-    if (flag != std::end(flags)) {
+    const auto flag = std::ranges::find(flags, name, &Flag::name);
+    if (flag != flags.end()) {
       *flag->target = true;
       continue;
     }

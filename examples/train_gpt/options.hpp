@@ -20,6 +20,7 @@ struct Options {
 struct MoreOptions {
   std::string program, help;
   std::vector<std::pair<const char*, std::string*>> texts;  // The names and their targets.
+  std::vector<std::pair<const char*, bool*>> flags;
 };
 
 // Parses the command line. Ends the program for --help, and with the exit code 2 for a wrong one.

@@ -15,6 +15,13 @@ namespace bd = bp::distributed;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
+std::vector<bd::Piece> with_prefixes(std::vector<bd::Piece> weights, std::vector<bd::Piece> state) {
+  std::vector<bd::Piece> all;
+  bd::append_pieces(all, "model.", std::move(weights));
+  bd::append_pieces(all, "optimizer.", std::move(state));
+  return all;
+}
+
 // Every rank has the whole model.
 class Replicated : public Strategy {
  public:
@@ -38,6 +45,9 @@ class Replicated : public Strategy {
   void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) override {
     model_->load_state_dict(checkpoint.weights);
     optimizer.load_state_dict(checkpoint.state);
+  }
+  std::vector<bd::Piece> pieces(const bp::TensorMap& state) override {
+    return with_prefixes(bd::pieces_of(model_->state_dict()), bd::pieces_of(state));
   }
 
  private:
@@ -65,6 +75,9 @@ class Sharded : public Strategy {
   void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) override {
     fsdp_.load_state(checkpoint.weights);
     optimizer.load_state_dict(fsdp_.sharded_optimizer_state(checkpoint.state));
+  }
+  std::vector<bd::Piece> pieces(const bp::TensorMap& state) override {
+    return with_prefixes(fsdp_.pieces(), fsdp_.optimizer_pieces(state));
   }
 
  private:
@@ -106,6 +119,10 @@ class Cut : public Strategy {
   void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) override {
     fsdp_.load_state(layout_.part(checkpoint.weights));
     optimizer.load_state_dict(fsdp_.sharded_optimizer_state(layout_.part(checkpoint.state)));
+  }
+  std::vector<bd::Piece> pieces(const bp::TensorMap& state) override {
+    return with_prefixes(layout_.place(fsdp_.pieces()),
+                         layout_.place(fsdp_.optimizer_pieces(state)));
   }
 
  private:

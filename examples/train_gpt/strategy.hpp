@@ -41,6 +41,10 @@ class Strategy {
   virtual Checkpoint checkpoint(const bp::AdamW& optimizer, int64_t step) = 0;
   // Takes the whole states, which each rank has read.
   virtual void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) = 0;
+
+  // Returns what this rank has of the model and of the state of the optimizer, for checkpoints by
+  // shard. The names are those in files of checkpoint.hpp.
+  virtual std::vector<bp::distributed::Piece> pieces(const bp::TensorMap& optimizer_state) = 0;
 };
 
 // Makes the model and what exchanges its parts. Throws for a choice that there is not.
