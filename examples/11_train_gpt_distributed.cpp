@@ -55,9 +55,9 @@ constexpr const char* kHelp = R"(
                        stages on each rank) or zb, a zero-bubble schedule (default: 1f1b)
   --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
   --tensor-ranks N     the ranks in a group of 2d (default: 2)
-  --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part to
-                       FOLDER/step_N, without a rank that has the whole model. In a restart the
-                       run goes on from the latest checkpoint, also without --resume
+  --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part
+                       to FOLDER/step_N, and no rank has the whole model. In a restart the run
+                       goes on from the latest checkpoint, also without --resume
   --keep N             checkpoints that stay in FOLDER; 0: all (default: 2)
   --async-save         writes to FOLDER while training goes on
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
@@ -101,6 +101,15 @@ Tokens part_of(const Tokens& batch, uint32_t rank, uint32_t size) {
     return std::vector<int64_t>(first, first + part);
   };
   return {of(batch.inputs), of(batch.targets)};
+}
+
+// Returns the group with which ranks agree on checkpoints. A thread must not make calls on the
+// device of the model beside those of the model.
+bd::ProcessGroup group_of_saves(const SaveChoice& choice, const bd::Launch& launch,
+                                const std::shared_ptr<bd::Store>& store,
+                                const bd::ProcessGroup& group) {
+  if (!choice.is_asynchronous) return group;
+  return {bp::Device("cpu"), launch.rank, launch.world_size, store, {.name = "saves"}};
 }
 
 double loss_of_validation(Strategy& strategy, const Text& text, const Options& options) {
@@ -207,7 +216,7 @@ int run(const Options& options, const Choices& choices) {
   }
   bp::AdamW optimizer(strategy->parameters(),
                       {.lr = options.lr, .weight_decay = options.weight_decay});
-  Saves saves(choices.saves, options, text, group);
+  Saves saves(choices.saves, options, text, group_of_saves(choices.saves, launch, store, group));
   const int64_t done = saves.resume(launch, *strategy, optimizer);
   if (launch.rank == 0) {
     std::printf("%u ranks of %s, joined by %s: %s, with layers of %lld parameters, seed %lld\n",

@@ -142,7 +142,8 @@ def check_restarts(scratch, curve):
     run(ALONE, *TINY, *batch, "--sample", "0", "--log", str(alone))
     log = scratch / "elastic.csv"
     code, text = run_and_kill_a_rank(["-n", "2:4"], *batch, "--checkpoint",
-                                     str(scratch / "elastic") + "/", "--async-save", "--strategy", "fsdp", log=log)
+                                     str(scratch / "elastic") + "/", "--async-save", "--strategy",
+                                     "fsdp", log=log)
     assert code == 0 and "restart 1 of 2: starts 3 ranks, where there were 4" in text, text
     assert "continues behind step" in text and "3 ranks of" in text, text
     expect_same(losses(log), losses(alone), "4 ranks, then the 3 that were left")

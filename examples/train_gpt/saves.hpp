@@ -19,7 +19,8 @@ struct SaveChoice {
 
 class Saves {
  public:
-  // options.checkpoint is a folder if it ends in "/", or if there is such a folder.
+  // options.checkpoint is a folder if it ends in "/", or if there is such a folder. For saves that
+  // are asynchronous, the device of the group is one of the host.
   Saves(const SaveChoice& choice, const Options& options, const Text& text,
         const bp::distributed::ProcessGroup& group);
 

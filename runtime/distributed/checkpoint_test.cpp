@@ -66,6 +66,7 @@ TEST(Checkpoint, IsTheSameFromEveryLayoutAndNumberOfRanks) {
   for (const int stage : {1, 3}) {
     goes_through({.stage = stage, .tensor_ranks = 2}, 4);
     goes_through({.stage = stage, .has_replicas = true}, 4);
+    goes_through({.stage = stage, .is_offloaded = true}, 2);
   }
 }
 

@@ -22,11 +22,11 @@ If a rank fails, all ranks end. With --max-restarts they are started again, and 
 their latest checkpoints. With -n MIN:MAX a job begins with MAX ranks, and is started again without
 the ranks that were lost, as long as MIN are left; --max-restarts is MAX - MIN then, if it is not
 given. BACKPLANE_RESTART_COUNT is 0 at first and counts the restarts, of which there are at most
-BACKPLANE_MAX_RESTARTS. Ranks count from 0 without gaps; BACKPLANE_SLOT is the place of a rank among
-MAX, which it keeps, so that a device that failed is not used again.
+BACKPLANE_MAX_RESTARTS. Ranks count from 0 without gaps; BACKPLANE_SLOT is the place of a rank
+among MAX, which it keeps, so that a device that failed is not used again.
 
-SIGINT and SIGTERM go to all ranks, and there is no restart. If a rank fails, the others get SIGTERM. Ranks that still run
-after the grace period, or at a second signal, get SIGKILL.
+SIGINT and SIGTERM go to all ranks, and there is no restart. If a rank fails, the others get
+SIGTERM. Ranks that still run after the grace period, or at a second signal, get SIGKILL.
 
 Exit codes:
   0      all ranks ended with 0

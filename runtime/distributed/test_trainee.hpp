@@ -22,12 +22,14 @@ struct Way {
   int stage = 0;              // Of FullyShardedDataParallel; 0: none.
   uint32_t tensor_ranks = 1;  // That have parts of each layer.
   bool has_replicas = false;  // Whether pairs of ranks shard the model.
+  bool is_offloaded = false;  // Whether shards lie on another device.
 };
 
 inline std::string text_of(const Way& way, uint32_t ranks) {
   return std::to_string(ranks) + " ranks, stage " + std::to_string(way.stage) + ", " +
          std::to_string(way.tensor_ranks) + " along each layer" +
-         (way.has_replicas ? ", with replicas" : "");
+         (way.has_replicas ? ", with replicas" : "") +
+         (way.is_offloaded ? ", shards elsewhere" : "");
 }
 
 class Trainee {
@@ -48,6 +50,7 @@ class Trainee {
     }
     if (way.stage > 0) {
       FsdpOptions options{.stage = way.stage};
+      if (way.is_offloaded) options.shard_device = other_test_device();
       ProcessGroup shards = mesh_.group("data");
       if (way.has_replicas) {
         options.replicas = world.split(world.rank() % 2, world.rank(), "replicas");

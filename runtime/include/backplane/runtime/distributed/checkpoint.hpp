@@ -36,7 +36,8 @@
 //              waits for it first, and throws its failure.
 //   Errors     Throws bp::Error. What fails on one rank is an error of a CheckpointFolder on all
 //              ranks, with one sentence.
-//   Ownership  A CheckpointFolder has a group of its own, which it makes by split().
+//   Ownership  A CheckpointFolder has a group of its own, which it makes by split() of the given
+//              one. Only short texts pass through it, so its device need not be that of the pieces.
 #pragma once
 
 #include <cstdint>
@@ -92,8 +93,11 @@ class CheckpointReader {
 struct CheckpointOptions {
   // How many checkpoints stay: those with the highest steps. 0: all.
   uint32_t keep = 0;
-  // Whether save() returns when the pieces were copied to host memory, which then must have room
-  // for them. A thread writes the files.
+  // Whether save() returns when the pieces that this rank writes were copied to host memory, which
+  // must have room for them. A thread writes the files, and makes calls of the group while the
+  // model makes calls of other groups. If the device of the model runs calls of several groups one
+  // after the other, ranks that run them in different orders wait for each other. So give a group
+  // whose device is one of the host, such as Device("cpu").
   bool is_asynchronous = false;
   // Rank 0 shows a progress bar on stderr for loads, and for saves that are not asynchronous, of at
   // least so many bytes on this rank.
