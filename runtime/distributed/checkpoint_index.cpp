@@ -40,7 +40,11 @@ StoredTensor read_tensor(const std::string& path, const std::string& name, const
     refuse(path, "'" + name + "' has the dtype '" + dtype_name + "', which checkpoints have not");
   }
   StoredTensor tensor{*dtype, json.at("shape").get<std::vector<int64_t>>(), {}};
-  bp::detail::count_elements(tensor.shape);  // Throws if no tensor has such a shape.
+  try {
+    bp::detail::count_elements(tensor.shape);
+  } catch (const Error& e) {
+    refuse(path, "'" + name + "'.shape: " + e.what());
+  }
   for (const Json& piece : json.at("pieces")) tensor.pieces.push_back(read_piece(piece));
   return tensor;
 }

@@ -104,10 +104,10 @@ void choose_writers(std::vector<PlannedPiece>& pieces, const DescribedMap& tenso
   std::vector<uint64_t> loads(ranks, 0);
   std::vector<PlannedPiece*> order;
   for (PlannedPiece& piece : pieces) order.push_back(&piece);
+  const std::vector<uint32_t> first{0};  // Writes the tensors without elements.
   const auto holders_of = [&](const PlannedPiece& piece) -> const std::vector<uint32_t>& {
-    static const std::vector<uint32_t> kFirst{0};  // Of a tensor without elements.
     const auto& holders = tensors.at(piece.name).holders;
-    return holders.empty() ? kFirst : holders.at(piece.box);
+    return holders.empty() ? first : holders.at(piece.box);
   };
   std::ranges::stable_sort(order, [&](const PlannedPiece* a, const PlannedPiece* b) {
     const bool a_shared = holders_of(*a).size() > 1, b_shared = holders_of(*b).size() > 1;
@@ -152,12 +152,12 @@ Plan make_plan(const ProcessGroup& group, const std::vector<Piece>& pieces,
   if (found.empty()) found = problem_of(tensors);
   if (!found.empty()) throw Error(BP_INVALID_ARGUMENT, "CheckpointFolder: " + found);
   for (const auto& [name, tensor] : tensors) {
-    const auto add_piece = [&](const Box& box) {
+    for (const auto& [box, holders] : tensor.holders) {
       plan.pieces.push_back({name, tensor.dtype, tensor.shape, box, 0});
-    };
-    for (const auto& [box, holders] : tensor.holders) add_piece(box);
-    if (tensor.holders.empty())
-      add_piece({std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape});
+    }
+    if (!tensor.holders.empty()) continue;
+    const Box none{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape};
+    plan.pieces.push_back({name, tensor.dtype, tensor.shape, none, 0});
   }
   choose_writers(plan.pieces, tensors, group.size());
   return plan;

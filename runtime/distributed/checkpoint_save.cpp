@@ -107,7 +107,7 @@ std::vector<CheckpointSave::Written> CheckpointSave::exchange(const Written& own
 
 // Writes the index, and removes what is old. Returns why this fails, or "".
 std::string CheckpointSave::complete(const CheckpointIndex& index) const {
-  const std::string problem = problem_of([&] {
+  std::string problem = problem_of([&] {
     WholeFile file(checkpoint_folder() + "/" + kIndexName);
     file.write(write_index(index));
     const std::string defect = file.commit();
@@ -115,9 +115,9 @@ std::string CheckpointSave::complete(const CheckpointIndex& index) const {
   });
   if (!problem.empty()) return problem;
   note(SaveStep::kIndexed);
-  const std::string other = remove_old(settings_.folder, settings_.step, index, settings_.keep);
+  problem = remove_old(settings_.folder, settings_.step, index, settings_.keep);
   note(SaveStep::kCleaned);
-  return other;
+  return problem;
 }
 
 std::string CheckpointSave::checkpoint_folder() const {

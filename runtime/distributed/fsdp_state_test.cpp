@@ -109,6 +109,12 @@ TEST(Fsdp, RefusesStatesThatDoNotFit) {
               }),
               "FullyShardedDataParallel: the state of the optimizer has 'exp_avg.1' of the shape "
               "(2, 3); allowed: (3,), as the parameter");
+    EXPECT_EQ(thrown_by([&] {
+                fsdp.optimizer_pieces({{"exp_avg.1", zeros({2, 3}, BP_F32)}});
+              }),
+              "FullyShardedDataParallel: the state of the optimizer has 'exp_avg.1' of the shape "
+              "(2, 3); allowed: " +
+                  to_string(fsdp.parameters()[1].shape()) + ", as the shard of this parameter");
     EXPECT_EQ(thrown_by([&] { fsdp.state(group.device(), 2); }),
               "FullyShardedDataParallel: the root is rank 2; allowed: below the size of the group, "
               "2");

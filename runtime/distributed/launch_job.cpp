@@ -297,7 +297,7 @@ void Job::look_for_ends() {
     ends.push_back({rank, info.si_status, info.si_code != CLD_EXITED});
   }
   // Of ranks that are found together, one that a signal ended is likely the cause.
-  std::ranges::stable_partition(ends, &End::by_signal);
+  std::stable_partition(ends.begin(), ends.end(), [](const End& end) { return end.by_signal; });
   for (const End& end : ends) handle_end(end);
 }
 

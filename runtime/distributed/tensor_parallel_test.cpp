@@ -283,6 +283,12 @@ TEST(TensorParallel, NamesWhatDoesNotFit) {
               "ParallelLayout: rank " + std::to_string(group.rank()) +
                   " of 2 of the group 'world': 'weight' has the shape (5, 3); allowed: the extent "
                   "4 along axis 0");
+    EXPECT_EQ(thrown_by([&] {
+                layout.place(pieces_of({{"weight", zeros({4, 3}, BP_F32)}}));
+              }),
+              "ParallelLayout: rank " + std::to_string(group.rank()) +
+                  " of 2 of the group 'world': 'weight' has the shape (4, 3); allowed: the extent "
+                  "2 along axis 0");
     EXPECT_EQ(thrown_by([&] { layout.squared_grad_norm({}); }),
               "ParallelLayout: rank " + std::to_string(group.rank()) +
                   " of 2 of the group 'world': there are 0 parameters; allowed: the 2 of the "

@@ -91,7 +91,8 @@ class CheckpointReader {
 };
 
 struct CheckpointOptions {
-  // How many checkpoints stay: those with the highest steps. 0: all.
+  // How many checkpoints stay: those with the highest steps. 0: all. The disk needs room for one
+  // more, since old ones are removed when the new one is whole.
   uint32_t keep = 0;
   // Whether save() returns when the pieces that this rank writes were copied to host memory, which
   // must have room for them. A thread writes the files, and makes calls of the group while the
