@@ -239,6 +239,8 @@ int run(const Options& options, const Choices& choices) {
     }
   }
   // Ranks leave together. A rank that ends while others are in a call of the group could end it.
+  group.barrier();
+  // A rank that leaves while another one is still in the barrier of the group would end it.
   store->barrier("end", launch.rank, launch.world_size);
   return 0;
 }

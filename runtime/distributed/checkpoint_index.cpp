@@ -131,7 +131,12 @@ std::string write_index(const CheckpointIndex& index) {
                         {"metadata", Json(index.metadata)},
                         {"files", std::move(files)},
                         {"tensors", std::move(tensors)}};
-  const std::string text = content.dump();
+  std::string text;
+  try {
+    text = content.dump();
+  } catch (const Json::exception&) {
+    throw Error(BP_INVALID_ARGUMENT, "the metadata of the checkpoint are no UTF-8");
+  }
   return Json{{"checksum", crc32c(text.data(), text.size())}, {"content", content}}.dump(1) + "\n";
 }
 

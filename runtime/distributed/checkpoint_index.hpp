@@ -53,6 +53,7 @@ struct CheckpointIndex {
   std::map<std::string, StoredTensor> tensors;
 };
 
+// Throws Error if a text is no UTF-8.
 std::string write_index(const CheckpointIndex& index);
 
 // Everything is checked: the checksum, the fields, that pieces lie within their files, and that

@@ -49,7 +49,7 @@ std::string random_id() {
 }
 
 // Returns the pieces as text for the other ranks.
-std::string describe(const std::vector<Piece>& pieces, std::string problem) {
+std::string describe(int64_t step, const std::vector<Piece>& pieces, std::string problem) {
   Json list = Json::array();
   for (const Piece& piece : pieces) {
     if (problem.empty()) problem = problem_of(piece);
@@ -59,9 +59,9 @@ std::string describe(const std::vector<Piece>& pieces, std::string problem) {
                     piece.tensor.numel() > 0});
   }
   try {
-    return Json{{"id", random_id()}, {"problem", problem}, {"pieces", list}}.dump();
-  } catch (const Json::exception& e) {
-    return Json{{"id", ""}, {"problem", "a name is no UTF-8"}, {"pieces", Json::array()}}.dump();
+    return Json{{"id", random_id()}, {"step", step}, {"problem", problem}, {"pieces", list}}.dump();
+  } catch (const Json::exception&) {
+    return Json{{"problem", "the name of a tensor is no UTF-8"}}.dump();
   }
 }
 
@@ -133,24 +133,29 @@ std::vector<PlannedPiece> Plan::of(uint32_t rank) const {
 
 Box box_of(const Piece& piece) { return {piece.offsets, piece.tensor.shape().to_vector()}; }
 
-Plan make_plan(const ProcessGroup& group, const std::vector<Piece>& pieces,
+Plan make_plan(const ProcessGroup& group, int64_t step, const std::vector<Piece>& pieces,
                const std::string& problem) {
-  const std::vector<std::string> texts = gather_texts(group, describe(pieces, problem));
+  const std::vector<std::string> texts = gather_texts(group, describe(step, pieces, problem));
   Plan plan;
   DescribedMap tensors;
   std::string found;
+  Json first;
   for (uint32_t rank = 0; rank < texts.size() && found.empty(); ++rank) {
     const Json text = Json::parse(texts[rank]);
-    if (rank == 0) plan.id = text["id"].get<std::string>();
+    if (rank == 0) first = text;
     found = text["problem"].get<std::string>();
     if (!found.empty()) {
       found = "rank " + std::to_string(rank) + ": " + found;
+    } else if (text["step"] != first["step"]) {
+      found = "the step is " + text["step"].dump() + " on rank " + std::to_string(rank) + " and " +
+              first["step"].dump() + " on rank 0";
     } else {
       found = add(tensors, text["pieces"], rank);
     }
   }
   if (found.empty()) found = problem_of(tensors);
   if (!found.empty()) throw Error(BP_INVALID_ARGUMENT, "CheckpointFolder: " + found);
+  plan.id = first["id"].get<std::string>();
   for (const auto& [name, tensor] : tensors) {
     for (const auto& [box, holders] : tensor.holders) {
       plan.pieces.push_back({name, tensor.dtype, tensor.shape, box, 0});

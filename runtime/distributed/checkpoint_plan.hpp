@@ -28,10 +28,10 @@ struct Plan {
 
 Box box_of(const Piece& piece);
 
-// Every rank calls it with its pieces. A box that several ranks have goes to one of them, so that
-// the ranks write about as many bytes each. Throws on all ranks, with one sentence, if pieces do
-// not fit together. `problem` is one that this rank already has, or "".
-Plan make_plan(const ProcessGroup& group, const std::vector<Piece>& pieces,
+// Every rank calls it with its pieces and with the same step. A box that several ranks have goes to
+// one of them, so that the ranks write about as many bytes each. Throws on all ranks, with one
+// sentence, if pieces do not fit together. `problem` is one that this rank already has, or "".
+Plan make_plan(const ProcessGroup& group, int64_t step, const std::vector<Piece>& pieces,
                const std::string& problem);
 
 }  // namespace bp::distributed

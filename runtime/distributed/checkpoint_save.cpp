@@ -42,7 +42,9 @@ std::string name_in_file(const PlannedPiece& piece) {
 
 CheckpointSave::CheckpointSave(const ProcessGroup& group, SaveSettings settings,
                                const std::vector<Piece>& pieces, const std::string& problem)
-    : group_(group), settings_(std::move(settings)), plan_(make_plan(group, pieces, problem)) {
+    : group_(group),
+      settings_(std::move(settings)),
+      plan_(make_plan(group, settings_.step, pieces, problem)) {
   std::map<std::pair<std::string, Box>, Tensor> tensors;
   for (const Piece& piece : pieces) {
     if (piece.tensor.numel() > 0)
@@ -105,9 +107,22 @@ std::vector<CheckpointSave::Written> CheckpointSave::exchange(const Written& own
   return all;
 }
 
+// Throws unless rank 0 sees the files of all ranks.
+void CheckpointSave::check_files(const CheckpointIndex& index) const {
+  for (const StoredFile& file : index.files) {
+    const std::string path = checkpoint_folder() + "/" + file.name;
+    std::error_code error;
+    if (std::filesystem::file_size(path, error) == file.bytes && !error) continue;
+    throw Error(BP_INVALID_ARGUMENT, path + ": a rank has written this file, and rank 0 does not " +
+                                         "see it; give all ranks the same folder, on a disk that " +
+                                         "they share");
+  }
+}
+
 // Writes the index, and removes what is old. Returns why this fails, or "".
 std::string CheckpointSave::complete(const CheckpointIndex& index) const {
   std::string problem = problem_of([&] {
+    check_files(index);
     WholeFile file(checkpoint_folder() + "/" + kIndexName);
     file.write(write_index(index));
     const std::string defect = file.commit();

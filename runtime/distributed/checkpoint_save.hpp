@@ -58,6 +58,7 @@ class CheckpointSave {
   Written write();
   void write_pieces(const std::string& path, Written& written);
   std::vector<Written> exchange(const Written& own) const;
+  void check_files(const CheckpointIndex& index) const;
   std::string complete(const CheckpointIndex& index) const;
   CheckpointIndex make_index(const std::vector<Written>& all) const;
   void note(SaveStep step) const;

@@ -236,7 +236,31 @@ TEST(Checkpoint, NamesPiecesThatDoNotFitOnAllRanks) {
               "CheckpointFolder: rank 1: 'w' is an empty tensor");
     EXPECT_EQ(thrown_by([&] { folder.save(-1, row_of(world, 1)); }),
               "CheckpointFolder: rank 0: the step is -1; allowed: 0 and above");
+    EXPECT_EQ(thrown_by([&] { folder.save(5 + rank, row_of(world, 1)); }),
+              "CheckpointFolder: the step is 6 on rank 1 and 5 on rank 0");
+    EXPECT_EQ(refusal({"w\xff", {2, 4}, {rank, 0}, row}),
+              "CheckpointFolder: rank 0: the name of a tensor is no UTF-8");
+    EXPECT_EQ(thrown_by([&] {
+                folder.save(1, row_of(world, 1), {{"text", "\xff"}});
+              }),
+              "CheckpointFolder: the checkpoint of step 1: the metadata of the checkpoint are no "
+              "UTF-8");
     folder.save(1, row_of(world, 1));  // The folder can still be used.
+  });
+}
+
+TEST(Checkpoint, NeedsAFolderThatAllRanksShare) {
+  const ScratchFolder scratch;
+  run_ranks(2, [&](ProcessGroup& world) {
+    const std::string own = scratch.file("disk" + std::to_string(world.rank()));
+    CheckpointFolder folder(own, world);
+    const std::string text = thrown_by([&] { folder.save(1, row_of(world, 1)); });
+    EXPECT_EQ(text.find("CheckpointFolder: the checkpoint of step 1: " +
+                        scratch.file("disk0/step_1/rank_1.")),
+              0u)
+        << text;
+    expect_part(text, "and rank 0 does not see it; give all ranks the same folder");
+    EXPECT_EQ(folder.latest(), std::nullopt);
   });
 }
 

@@ -105,7 +105,8 @@ struct CheckpointOptions {
   uint64_t progress_bytes = uint64_t{256} << 20;
 };
 
-// A folder with the checkpoints of one job, one for each step that was saved.
+// A folder with the checkpoints of one job, one for each step that was saved. It lies on a disk
+// that all ranks share.
 class CheckpointFolder {
  public:
   // Makes the folder if there is none. Throws on all ranks if another job has it: rank 0 locks it,
@@ -120,7 +121,7 @@ class CheckpointFolder {
   // Saves the pieces of all ranks, which together are whole tensors. A box that several ranks have
   // is written once; such boxes are spread over the ranks by size. A checkpoint of the same step is
   // replaced. Then checkpoints that are too many are removed, and what crashed saves left. Steps
-  // count from 0.
+  // count from 0, and are the same on all ranks. The metadata are those of rank 0.
   //
   // The tensors may change as soon as save() returns.
   void save(int64_t step, const std::vector<Piece>& pieces, const Metadata& metadata = {});
