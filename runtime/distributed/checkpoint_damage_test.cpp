@@ -1,12 +1,16 @@
 // Checkpoints that something happened to: processes that were killed, full disks, damaged files.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "backplane/runtime/distributed/checkpoint.hpp"
 #include "runtime/distributed/test_messages.hpp"
