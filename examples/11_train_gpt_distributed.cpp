@@ -7,9 +7,6 @@
 // (fsdp). Gradients are averaged over the ranks while backward() runs. Or ranks have parts of each
 // layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
 // all of it at once (3d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
-// writes the log and the checkpoints. A run that continues may have another number of ranks, and
-// another strategy.
-// layer (tp), or both (2d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
 // writes the log. Checkpoints are one file, or a folder to which each rank writes its part. A run
 // that continues may have another number of ranks, and another strategy. A job that bp-launch or
 // torchrun starts again goes on from its latest checkpoint:
@@ -54,7 +51,6 @@ constexpr const char* kHelp = R"(
   --schedule NAME      the order of micro-batches in pp and 3d: gpipe, 1f1b, interleaved (with two
                        stages on each rank) or zb, a zero-bubble schedule (default: 1f1b)
   --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
-  --tensor-ranks N     the ranks in a group of 2d (default: 2)
   --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part
                        to FOLDER/step_N, and no rank has the whole model. In a restart the run
                        goes on from the latest checkpoint, also without --resume
@@ -238,10 +234,7 @@ int run(const Options& options, const Choices& choices) {
                   static_cast<long long>(std::max(done, options.stop)));
     }
   }
-  // Ranks leave together. A rank that ends while others are in a call of the group could end it.
   group.barrier();
-  // A rank that leaves while another one is still in the barrier of the group would end it.
-  store->barrier("end", launch.rank, launch.world_size);
   return 0;
 }
 

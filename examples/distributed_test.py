@@ -68,10 +68,6 @@ def refuse_pipelines():
     assert "for 2 ranks; allowed: a product that divides their number" in text, text
 
 
-def kill_one_rank(checkpoint, log):
-    """Kills a rank in the middle. The launcher ends the others, and says which rank failed."""
-    saved = ["--save-every", "1", "--checkpoint", str(checkpoint), "--log", str(log)]
-    command = [LAUNCH, "-n", "2", DISTRIBUTED, *TINY, *saved]
 def run_and_kill_a_rank(launch, *arguments, log):
     """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
     command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
@@ -113,10 +109,12 @@ def check_folders(scratch, curve):
     assert len(list((folder / "step_5").glob("rank_*.safetensors"))) == 4
     ranks(2, *saved, "--stop", "12", "--resume", "--async-save", "--save-every", "1")
     ranks(4, *saved, "--stop", "19", "--strategy", "2d", "--resume")
+    ranks(2, *saved, "--stop", "21", "--strategy", "pp", "--resume")
+    ranks(4, *saved, "--stop", "23", "--strategy", "3d", "--resume")
     ranks(2, *saved, "--stop", "25", "--strategy", "tp", "--resume")
     text = ranks(2, *saved, "--strategy", "fsdp", "--shard-stage", "2", "--resume")
     assert "continues behind step 25" in text, text
-    expect_same(losses(log), curve, "folders: fsdp with 4 ranks, ddp with 2, 2d, tp, fsdp")
+    expect_same(losses(log), curve, "folders: fsdp with 4 ranks, ddp with 2, 2d, pp, 3d, tp, fsdp")
     steps = sorted(path.name for path in folder.iterdir())
     assert steps == ["lock", "step_25", "step_30"], steps
     text = ranks(2, *saved, "--resume", "--seed", "2", expect=1)

@@ -126,8 +126,15 @@ class Staged : public Strategy {
     parts_.stages->load_state_dict(part(checkpoint.weights));
     optimizer.load_state_dict(part(checkpoint.state));
   }
+  std::vector<bd::Piece> pieces(const bp::TensorMap& state) override {
+    return with_prefixes(placed(bd::pieces_of(parts_.stages->state_dict())),
+                         placed(bd::pieces_of(state)));
+  }
 
  private:
+  std::vector<bd::Piece> placed(const std::vector<bd::Piece>& pieces) const {
+    return layout_.place(tensor_layout_ ? tensor_layout_->place(pieces) : pieces);
+  }
   bp::TensorMap whole(const bp::TensorMap& state) const {
     return layout_.whole(tensor_layout_ ? tensor_layout_->whole(state) : state);
   }

@@ -15,13 +15,6 @@ namespace bd = bp::distributed;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
-std::vector<bd::Piece> with_prefixes(std::vector<bd::Piece> weights, std::vector<bd::Piece> state) {
-  std::vector<bd::Piece> all;
-  bd::append_pieces(all, "model.", std::move(weights));
-  bd::append_pieces(all, "optimizer.", std::move(state));
-  return all;
-}
-
 // Every rank has the whole model.
 class Replicated : public Strategy {
  public:
@@ -169,6 +162,13 @@ uint32_t tensor_ranks_of(const StrategyChoice& choice, uint32_t world_size) {
 }
 
 }  // namespace
+
+std::vector<bd::Piece> with_prefixes(std::vector<bd::Piece> weights, std::vector<bd::Piece> state) {
+  std::vector<bd::Piece> all;
+  bd::append_pieces(all, "model.", std::move(weights));
+  bd::append_pieces(all, "optimizer.", std::move(state));
+  return all;
+}
 
 bp::Tensor Strategy::loss_and_gradients(const Windows& windows) {
   const bp::Tensor mean = loss(windows);

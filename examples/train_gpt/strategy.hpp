@@ -47,6 +47,10 @@ class Strategy {
   virtual std::vector<bp::distributed::Piece> pieces(const bp::TensorMap& optimizer_state) = 0;
 };
 
+// Puts both into one list, under the names that they have in files.
+std::vector<bp::distributed::Piece> with_prefixes(std::vector<bp::distributed::Piece> weights,
+                                                  std::vector<bp::distributed::Piece> state);
+
 // Makes the model and what exchanges its parts. Throws for a choice that there is not.
 std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vocabulary,
                                         const Options& options,

@@ -78,12 +78,11 @@ PipelineLayout::PipelineLayout(const nn::Module& module, std::vector<std::string
   }
 }
 
-PipelineLayout::Kind PipelineLayout::kind_of(const std::string& name, const Tensor& tensor,
+PipelineLayout::Kind PipelineLayout::kind_of(const std::string& name, IntList shape,
                                              size_t parameter_count) const {
   if (std::ranges::find(names_, name) != names_.end()) return Kind::kParameter;
   if (split_state_name(name).second < parameter_count) return Kind::kOfParameter;
-  const bool is_list =
-      tensor.ndim() == 1 && tensor.shape(0) == static_cast<int64_t>(parameter_count);
+  const bool is_list = shape == IntList({static_cast<int64_t>(parameter_count)});
   return is_list ? Kind::kOfAllParameters : Kind::kOther;
 }
 
@@ -93,7 +92,7 @@ TensorMap PipelineLayout::renamed(const TensorMap& state) const {
   TensorMap renamed;
   for (const auto& [name, tensor] : state) {
     const Tensor here = tensor.detach().to(group_.device()).contiguous();
-    if (kind_of(name, tensor, own.size()) == Kind::kOfParameter) {
+    if (kind_of(name, tensor.shape(), own.size()) == Kind::kOfParameter) {
       const auto [prefix, number] = split_state_name(name);
       renamed[prefix + "." + std::to_string(own[number])] = here;
     } else {
@@ -109,7 +108,7 @@ void PipelineLayout::take(const TensorMap& received, uint32_t rank, uint32_t roo
   const std::vector<size_t>& numbers = numbers_[rank];
   for (const auto& [name, tensor] : received) {
     const bool is_list = split_state_name(name).second >= names_.size() &&
-                         kind_of(name, tensor, numbers.size()) == Kind::kOfAllParameters;
+                         kind_of(name, tensor.shape(), numbers.size()) == Kind::kOfAllParameters;
     if (!is_list) {
       if (rank == root || !whole.contains(name)) whole[name] = tensor;
       continue;
@@ -159,7 +158,7 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
   TensorMap part;
   for (const auto& [name, tensor] : whole) {
     const auto [prefix, number] = split_state_name(name);
-    switch (kind_of(name, tensor, names_.size())) {
+    switch (kind_of(name, tensor.shape(), names_.size())) {
       case Kind::kParameter: {
         const auto place = std::ranges::find(names_, name) - names_.begin();
         if (std::ranges::count(own, static_cast<size_t>(place)) > 0) part[name] = tensor;
@@ -182,6 +181,28 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
     }
   }
   return part;
+}
+
+std::vector<Piece> PipelineLayout::place(const std::vector<Piece>& pieces) const {
+  const std::vector<size_t>& own = numbers_[group_.rank()];
+  std::vector<Piece> placed;
+  for (const Piece& piece : pieces) {
+    const Kind kind = kind_of(piece.name, piece.shape, own.size());
+    if (kind == Kind::kOfAllParameters) {
+      for (size_t i = 0; i < own.size(); ++i) {
+        placed.push_back({piece.name,
+                          {static_cast<int64_t>(names_.size())},
+                          {static_cast<int64_t>(own[i])},
+                          piece.tensor.narrow(0, static_cast<int64_t>(i), 1)});
+      }
+      continue;
+    }
+    placed.push_back(piece);
+    if (kind != Kind::kOfParameter) continue;
+    const auto [prefix, number] = split_state_name(piece.name);
+    placed.back().name = prefix + "." + std::to_string(own[number]);
+  }
+  return placed;
 }
 
 // Returns the elements of a tensor with one for each parameter of the whole model.

@@ -48,6 +48,7 @@
 #include <string>
 #include <vector>
 
+#include "backplane/runtime/distributed/pieces.hpp"
 #include "backplane/runtime/distributed/pipeline_schedule.hpp"
 #include "backplane/runtime/distributed/process_group.hpp"
 #include "backplane/runtime/nn.hpp"
@@ -80,8 +81,8 @@ class PipelineParallel {
   // Runs all micro-batches forward and backward, adds the gradients to grad() of the parameters of
   // this rank, and returns the mean loss of the batch on every rank, as f32 without axes. `x` and
   // `targets` are cut along axis 0 into equal micro-batches, so both extents are positive
-  // multiples of their number. The rank of the first stage reads x, and the rank of the last one targets. The other
-  // ranks use the extents alone.
+  // multiples of their number. The rank of the first stage reads x, and the rank of the last one
+  // targets. The other ranks use the extents alone.
   Tensor forward_backward(const Tensor& x, const Tensor& targets);
 
   // Does the same without gradients, as for a validation.
@@ -119,10 +120,14 @@ class PipelineLayout {
   // Returns what this rank has of a whole state.
   TensorMap part(const TensorMap& whole) const;
 
+  // Gives pieces of states of this rank the names and places that they have in the whole states.
+  // It waits for nobody.
+  std::vector<Piece> place(const std::vector<Piece>& pieces) const;
+
  private:
   // Where an entry of a state belongs.
   enum class Kind { kParameter, kOfParameter, kOfAllParameters, kOther };
-  Kind kind_of(const std::string& name, const Tensor& tensor, size_t parameter_count) const;
+  Kind kind_of(const std::string& name, IntList shape, size_t parameter_count) const;
   TensorMap renamed(const TensorMap& state) const;
   Tensor own_elements(const Tensor& all) const;
   void take(const TensorMap& received, uint32_t rank, uint32_t root, TensorMap& whole) const;
