@@ -1,0 +1,219 @@
+#include "runtime/simulate/recorded.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "backplane/runtime/error.hpp"
+#include "registry/files/json_depth.hpp"
+#include "registry/files/read_file.hpp"
+
+namespace bp::simulate {
+namespace {
+
+using Json = nlohmann::json;
+
+class Parser {
+ public:
+  Parser(const std::string& text, std::string name) : in_(text), name_(std::move(name)) {}
+
+  RecordedRank parse() {
+    std::string line;
+    for (number_ = 1; std::getline(in_, line); ++number_) {
+      if (line.empty()) continue;
+      if (const std::string defect = json_depth_defect(line); !defect.empty()) refuse(defect);
+      try {
+        take(Json::parse(line));
+      } catch (const Json::exception& e) {
+        refuse(e.what());
+      }
+    }
+    if (!has_start_) refuse("the file has no event \"start\"");
+    if (is_in_step_) refuse("the last step has no event \"end\"; the recording was cut off");
+    if (rank_.steps.empty()) refuse("the file has no step");
+    return std::move(rank_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(BP_INVALID_ARGUMENT, name_ + ":" + std::to_string(number_) + ": " + why);
+  }
+
+  double amount(const Json& event, const char* key) const {
+    const double value = event.at(key).get<double>();
+    if (value >= 0 && value < kNever) return value;
+    refuse(std::string(key) + " is " + event.at(key).dump() + "; allowed: at least 0");
+  }
+
+  template <class T>
+  T whole(const Json& event, const char* key) const {
+    const Json& value = event.at(key);
+    if (value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<T>::max()) {
+      return value.get<T>();
+    }
+    refuse(std::string(key) + " is " + value.dump() + "; allowed: an integer of at least 0");
+  }
+
+  void take(const Json& event) {
+    const std::string kind = event.at("event").get<std::string>();
+    if (kind == "start") return take_start(event);
+    if (kind == "step" || kind == "end") {
+      if (is_in_step_ == (kind == "step")) refuse("\"step\" and \"end\" do not come in turn");
+      is_in_step_ = !is_in_step_;
+      if (is_in_step_) rank_.steps.emplace_back();
+      return;
+    }
+    if (!is_in_step_) refuse("the event \"" + kind + "\" is outside of a step");
+    rank_.steps.back().push_back(read(event, kind));
+  }
+
+  void take_start(const Json& event) {
+    rank_.rank = whole<uint32_t>(event, "rank");
+    rank_.ranks = whole<uint32_t>(event, "ranks");
+    has_start_ = true;
+    if (rank_.rank >= rank_.ranks) {
+      refuse("rank is " + std::to_string(rank_.rank) + ", of " + std::to_string(rank_.ranks) +
+             " ranks; allowed: below");
+    }
+  }
+
+  RecordedEvent read(const Json& event, const std::string& kind) const {
+    RecordedEvent read;
+    if (kind == "compute") {
+      read.seconds = amount(event, "seconds");
+      return read;
+    }
+    if (kind != "call" && kind != "wait") {
+      refuse("event is \"" + kind + "\"; allowed: start, step, compute, call, wait, end");
+    }
+    read.group = event.at("group").get<std::string>();
+    read.number = whole<uint64_t>(event, "number");
+    read.kind = RecordedEvent::Kind::kWait;
+    if (kind == "wait") return read;
+    read.kind = RecordedEvent::Kind::kCall;
+    try {
+      read.call = call_kind(event.at("call").get<std::string>());
+    } catch (const Error& e) {
+      refuse(e.what());
+    }
+    if (read.call == CallKind::kSend) refuse("sends and receives cannot be replayed");
+    read.bytes = amount(event, "bytes");
+    if (event.contains("root")) read.root = whole<uint32_t>(event, "root");
+    if (read.root >= rank_.ranks) refuse("root is not below the number of ranks");
+    return read;
+  }
+
+  std::istringstream in_;
+  const std::string name_;
+  size_t number_ = 0;
+  RecordedRank rank_;
+  bool has_start_ = false, is_in_step_ = false;
+};
+
+// Numbers names from 0, in the order of their first use.
+class Names {
+ public:
+  uint32_t number(const std::string& name) {
+    const auto place = std::ranges::find(names, name);
+    if (place != names.end()) return static_cast<uint32_t>(place - names.begin());
+    names.push_back(name);
+    return static_cast<uint32_t>(names.size() - 1);
+  }
+  std::vector<std::string> names;
+};
+
+Program program_of(const std::vector<RecordedEvent>& events, Names& groups, Names& labels) {
+  Program program;
+  std::map<std::pair<std::string, uint64_t>, uint32_t> calls;  // The last call of each number.
+  std::vector<uint32_t> needs;
+  std::optional<uint32_t> last_compute;
+  for (const RecordedEvent& event : events) {
+    const auto number = static_cast<uint32_t>(program.operations.size());
+    if (event.kind == RecordedEvent::Kind::kWait) {
+      // A wait for a call of an earlier step has ended.
+      const auto call = calls.find({event.group, event.number});
+      if (call != calls.end()) needs.push_back(call->second);
+      continue;
+    }
+    Operation operation{.seconds = event.seconds, .after = needs};
+    if (event.kind == RecordedEvent::Kind::kCompute) {
+      operation.label = labels.number("compute");
+      last_compute = number;
+      needs.clear();
+    } else {
+      const uint32_t group = groups.number(event.group);
+      operation.kind = OperationKind::kCall;
+      operation.axis = static_cast<uint8_t>(group);
+      operation.stream = static_cast<uint8_t>(group + 1);
+      operation.call = event.call;
+      operation.bytes = event.bytes;
+      operation.peer = event.root;
+      operation.label = labels.number(call_name(event.call));
+      if (last_compute) operation.after.push_back(*last_compute);
+      calls[{event.group, event.number}] = number;
+    }
+    program.operations.push_back(std::move(operation));
+  }
+  if (needs.empty()) return program;
+  program.operations.push_back({.label = labels.number("end"), .after = needs});
+  return program;
+}
+
+void check_ranks(const std::vector<RecordedRank>& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RecordedRank& rank = ranks[i];
+    if (rank.rank != i || rank.ranks != ranks.size()) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "file " + std::to_string(i + 1) + " of " + std::to_string(ranks.size()) +
+                      " is that of rank " + std::to_string(rank.rank) + " of " +
+                      std::to_string(rank.ranks) + "; give the files of all ranks, in their order");
+    }
+    if (rank.steps.size() == ranks[0].steps.size()) continue;
+    throw Error(BP_INVALID_ARGUMENT,
+                "rank " + std::to_string(i) + " has " + std::to_string(rank.steps.size()) +
+                    " steps, and rank 0 has " + std::to_string(ranks[0].steps.size()));
+  }
+}
+
+}  // namespace
+
+RecordedRank parse_recorded(const std::string& text, const std::string& name) {
+  return Parser(text, name).parse();
+}
+
+RecordedRank read_recorded(const std::string& path) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  std::string text;
+  if (const std::string defect = read_file(path, kMostBytes, text); !defect.empty()) {
+    throw Error(BP_INVALID_ARGUMENT, path + ": " + defect);
+  }
+  return parse_recorded(text, path);
+}
+
+Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step) {
+  check_ranks(ranks);
+  Schedule schedule;
+  Names groups, labels;
+  for (const RecordedRank& rank : ranks) {
+    schedule.programs.push_back(program_of(rank.steps.at(step), groups, labels));
+  }
+  std::vector<uint32_t> all, numbers;
+  for (const RecordedRank& rank : ranks) all.push_back(rank.rank);
+  schedule.streams = {"compute"};
+  for (const std::string& name : groups.names) {
+    if (schedule.streams.size() > 255) {
+      throw Error(BP_INVALID_ARGUMENT, "the recording has more than 255 groups");
+    }
+    numbers.push_back(static_cast<uint32_t>(schedule.groups.size()));
+    schedule.groups.push_back({all, {}});
+    schedule.streams.push_back(name);
+  }
+  schedule.labels = labels.names;
+  for (const RecordedRank& rank : ranks) {
+    schedule.ranks.push_back({rank.rank, rank.rank, numbers});
+  }
+  return schedule;
+}
+
+}  // namespace bp::simulate

@@ -1,0 +1,51 @@
+// A recorded step: what one rank did, as lines of JSON. 11_train_gpt_distributed --record-schedule
+// writes such a file for each rank.
+//
+//   {"event":"start","rank":0,"ranks":2}
+//   {"event":"step"}
+//   {"event":"compute","seconds":0.0123}
+//   {"event":"call","group":"world","number":7,"call":"all_reduce","bytes":1048576}
+//   {"event":"compute","seconds":0.004}
+//   {"event":"wait","group":"world","number":7}
+//   {"event":"end"}
+//
+// "compute" is what the rank did before the next event. "call" submits a call, with bytes as in
+// plans.hpp and "root" for kinds that have one. "wait" waits for the call of this number. Calls of
+// one submission have one number. Each group has a stream, and all ranks. A file may have several
+// steps, each from "step" to "end".
+//
+// Errors: throw bp::Error, which names the file, the line, and what is wrong there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/simulate/schedule.hpp"
+
+namespace bp::simulate {
+
+struct RecordedEvent {
+  enum class Kind : uint8_t { kCompute, kCall, kWait } kind = Kind::kCompute;
+  double seconds = 0;
+  std::string group;
+  uint64_t number = 0;
+  CallKind call = CallKind::kAllReduce;
+  double bytes = 0;
+  uint32_t root = 0;
+};
+
+struct RecordedRank {
+  uint32_t rank = 0, ranks = 1;
+  std::vector<std::vector<RecordedEvent>> steps;
+};
+
+// `name` stands for the text in errors.
+RecordedRank parse_recorded(const std::string& text, const std::string& name);
+RecordedRank read_recorded(const std::string& path);
+
+// Makes the schedule of step `step` (from 0) of all ranks. Every rank of the job must be there,
+// with as many steps as the others.
+Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step);
+
+}  // namespace bp::simulate
