@@ -79,7 +79,8 @@ struct GroupState {
         stream(on),
         store(std::move(shared)),
         name(options.name),
-        timeout(options.timeout) {}
+        timeout(options.timeout),
+        observer(options.observer) {}
   ~GroupState();
   GroupState(const GroupState&) = delete;
 
@@ -92,6 +93,7 @@ struct GroupState {
   const std::shared_ptr<Store> store;
   const std::string name;
   const Duration timeout;
+  const std::shared_ptr<const CallObserver> observer;  // May be null.
   bp_process_group* handle = nullptr;
   uint32_t rank = 0;
   uint32_t size = 0;
@@ -101,10 +103,14 @@ struct GroupState {
 };
 
 struct WorkState {
-  WorkState(std::shared_ptr<GroupState> of, std::string names)
-      : group(std::move(of)), what(std::move(names)), done(group->device) {}
+  WorkState(std::shared_ptr<GroupState> of, uint64_t count, std::string names)
+      : group(std::move(of)),
+        number(count),
+        what(std::move(names) + " (submission " + std::to_string(count) + ")"),
+        done(group->device) {}
 
   const std::shared_ptr<GroupState> group;
+  const uint64_t number;   // Of the submission, from 1.
   const std::string what;  // Names the calls, such as "all_reduce (submission 3)".
   Event done;
   std::vector<Tensor> tensors;  // What the calls use.

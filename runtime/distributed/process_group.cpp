@@ -189,8 +189,9 @@ Work ProcessGroup::submit(std::span<const Collective> calls) const {
     }
   }
   const uint64_t number = state_->submit_count.fetch_add(1) + 1;
-  auto work = std::make_shared<WorkState>(
-      state_, names_of(calls) + " (submission " + std::to_string(number) + ")");
+  const CallObserver* observer = state_->observer.get();
+  if (observer != nullptr && observer->on_submit) observer->on_submit(*this, number, calls);
+  auto work = std::make_shared<WorkState>(state_, number, names_of(calls));
   const bp_status status = submit_behind_caller(*state_, made);
   if (status != BP_OK) {
     std::string text = bp_error_text();
@@ -277,6 +278,14 @@ ProcessGroup ProcessGroup::shrink(std::span<const uint32_t> gone, const std::str
   } catch (const Error& e) {
     throw Error(e.code(), state_->describe() + ": " + e.what());
   }
+  GroupOptions options{.name = name, .timeout = state_->timeout, .observer = state_->observer};
+  auto state = std::make_shared<GroupState>(device(), state_->ops, options, state_->store);
+  state->handle = made.group;
+  state->local = made.local;
+  state->local_index = made.index;
+  check(state->ops.rank(state->ops.self, state->handle, &state->rank, &state->size),
+        "process_group.rank");
+  return ProcessGroup(std::move(state));
 }
 
 void ProcessGroup::abort() const {

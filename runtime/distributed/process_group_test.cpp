@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "backplane/runtime/runtime.hpp"
 #include "runtime/distributed/test_messages.hpp"
@@ -195,6 +196,40 @@ TEST(ProcessGroup, GoesOnWithoutARankThatIsGone) {
     expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(own, "no"); }), "other ranks");
     expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(none, "no"); }), "at least one");
   });
+TEST(ProcessGroup, TellsAnObserverOfCallsAndWaits) {
+  std::mutex mutex;
+  std::vector<std::string> seen;
+  const auto note = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    seen.push_back(text);
+  };
+  GroupOptions options;
+  options.observer = std::make_shared<CallObserver>(CallObserver{
+      .on_submit =
+          [&](const ProcessGroup& group, uint64_t number, std::span<const Collective> calls) {
+            if (group.rank() != 0) return;
+            note(group.name() + " submits " + std::to_string(number) + ": " +
+                 std::to_string(calls[0].send.size_bytes()));
+          },
+      .on_wait =
+          [&](const std::string& group, uint64_t number, bool has_ended) {
+            if (group == "rank 0")
+              note("waits " + std::to_string(number) + (has_ended ? "." : "?"));
+          }});
+  run_ranks(
+      2,
+      [](ProcessGroup& group) {
+        const auto part = group.split(group.rank(), 0, "rank " + std::to_string(group.rank()));
+        group.all_reduce(filled(3, 1)).join();
+        if (group.rank() != 0) return;
+        EXPECT_EQ(part->rank(), 0u);
+        part->all_reduce(filled(2, 1)).wait();
+        part->all_reduce(filled(4, 1)).join();
+      },
+      options);
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"world submits 1: 12", "rank 0 submits 1: 8", "waits 1?",
+                                      "waits 1.", "rank 0 submits 2: 16", "waits 2?", "waits 2."}));
 }
 
 TEST(ProcessGroup, TellsWhichLocalRankIsMissingInASplit) {

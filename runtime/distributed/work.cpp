@@ -23,6 +23,12 @@ std::string failure_text(const WorkState& work, const std::string& text) {
   return work.what + " of " + work.group->describe() + ": " + text;
 }
 
+void tell_observer(const WorkState& work, bool has_ended) {
+  const CallObserver* observer = work.group->observer.get();
+  if (observer == nullptr || !observer->on_wait) return;
+  observer->on_wait(work.group->name, work.number, has_ended);
+}
+
 }  // namespace
 
 uint64_t timeout_ns(Duration timeout) {
@@ -34,6 +40,7 @@ bool Work::is_done() const { return state_ == nullptr || has_ended(*state_); }
 
 void Work::wait(Duration timeout) const {
   if (state_ == nullptr) return;
+  tell_observer(*state_, false);
   const bp_event_ops& events = *state_->group->device.target().events;
   bp_status status = events.synchronize(events.self, state_->done.get(), timeout_ns(timeout));
   if (status == BP_TIMEOUT) {
@@ -44,15 +51,18 @@ void Work::wait(Duration timeout) const {
     status = failure_of(*state_);  // The work itself timed out, or it ended just now.
   }
   if (status != BP_OK) throw Error(status, failure_text(*state_, bp_error_text()));
+  tell_observer(*state_, true);
 }
 
 void Work::join() const {
   if (state_ == nullptr) return;
+  tell_observer(*state_, false);
   const bp_target& target = state_->group->device.target();
   bp_stream* stream = current_stream(target);
   if (stream == nullptr) stream = target.default_stream;
   check(target.streams->wait_event(target.streams->self, stream, state_->done.get()),
         "stream.wait_event");
+  tell_observer(*state_, true);
 }
 
 bp_status Work::status() const {

@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -70,6 +71,7 @@ struct Collective {
   static Collective barrier();
 };
 
+class ProcessGroup;
 struct GroupState;
 struct WorkState;
 
@@ -98,6 +100,17 @@ class Work {
   std::shared_ptr<WorkState> state_;
 };
 
+// Sees the calls of a group on this rank, on the threads that make them, such as for a recording.
+// Functions may be empty. They must not call the group, and what they throw comes out of the call.
+struct CallObserver {
+  // Runs before calls are submitted together. `number` counts the submissions of the group, from 1.
+  std::function<void(const ProcessGroup& group, uint64_t number, std::span<const Collective> calls)>
+      on_submit;
+  // Runs before Work::join() and Work::wait() of this submission, and again when they have ended
+  // without an error.
+  std::function<void(const std::string& group, uint64_t number, bool has_ended)> on_wait;
+};
+
 struct GroupOptions {
   // The name of the group. It begins the keys of the group in the store, so a store serves one
   // group of each name.
@@ -109,6 +122,7 @@ struct GroupOptions {
   std::string transport;
   Duration timeout = std::chrono::minutes(10);  // For making the group, and for each call.
   std::vector<std::pair<std::string, std::string>> options;  // Options of that table.
+  std::shared_ptr<const CallObserver> observer;  // Of this group and of those that split() makes.
 };
 
 class ProcessGroup {
