@@ -24,6 +24,7 @@
 #include "train_gpt/model.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/saves.hpp"
+#include "train_gpt/schedule_recorder.hpp"
 #include "train_gpt/steps.hpp"
 #include "train_gpt/strategy.hpp"
 #include "train_gpt/text.hpp"
@@ -59,12 +60,15 @@ constexpr const char* kHelp = R"(
   --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
+  --record-schedule FILE
+                       writes what rank R does in each step to FILE.R, for bp-simulate
 )";
 
 struct Choices {
   StrategyChoice strategy;
   SaveChoice saves;
   std::string group, transport;
+  std::string group, transport, record;
 };
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
@@ -117,6 +121,8 @@ class Training {
  public:
   Training(const Options& options, const Text& text, const bd::Launch& launch,
            const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer, Saves& saves)
+           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer,
+           ScheduleRecorder* recorder)
       : o_(options),
         text_(text),
         launch_(launch),
@@ -124,6 +130,7 @@ class Training {
         strategy_(strategy),
         optimizer_(optimizer),
         saves_(saves) {}
+        recorder_(recorder) {}
 
   void run(int64_t done) {
     const bp::CosineSchedule schedule{
@@ -135,7 +142,9 @@ class Training {
     const auto start = std::chrono::steady_clock::now();
     std::string note;
     for (int64_t step = done + 1; step <= o_.stop; ++step) {
+      if (recorder_ != nullptr) recorder_->begin_step();
       const double lr = schedule.lr(step), loss = take(step, lr);
+      if (recorder_ != nullptr) recorder_->end_step();
       if (step % o_.eval_every == 0 || step == o_.stop) note_validation();
       if (is_first) {
         log.add(step, {loss, lr});
@@ -191,6 +200,7 @@ class Training {
   Strategy& strategy_;
   bp::AdamW& optimizer_;
   Saves& saves_;
+  ScheduleRecorder* const recorder_;  // May be null.
   std::string validated_;
 };
 
@@ -202,8 +212,14 @@ int run(const Options& options, const Choices& choices) {
   bp::manual_seed(static_cast<uint64_t>(options.seed));
   const Text text = read_text(options);
   const std::shared_ptr<bd::Store> store = make_store(launch);
+  std::optional<ScheduleRecorder> recorder;
+  if (!choices.record.empty()) {
+    recorder.emplace(choices.record, launch.rank, launch.world_size, device);
+  }
   const bd::ProcessGroup group(device, launch.rank, launch.world_size, store,
-                               {.table_name = choices.group, .transport = choices.transport});
+                               {.table_name = choices.group,
+                                .transport = choices.transport,
+                                .observer = recorder ? recorder->observer() : nullptr});
   const std::unique_ptr<Strategy> strategy =
       make_strategy(choices.strategy, static_cast<int64_t>(text.vocabulary.size()), options, group);
   if (options.batch % strategy->data_size() != 0) {
@@ -227,6 +243,8 @@ int run(const Options& options, const Choices& choices) {
     }
   }
   Training(options, text, launch, group, *strategy, optimizer, saves).run(done);
+  Training(options, text, launch, group, *strategy, optimizer, recorder ? &*recorder : nullptr)
+      .run(done);
   if (launch.rank == 0 || strategy->runs_together()) {
     const double loss = loss_of_validation(*strategy, text, options);
     if (launch.rank == 0) {
@@ -256,6 +274,8 @@ int main(int argc, char** argv) {
                                              {"--group", &choices.group},
                                              {"--transport", &choices.transport}},
                                    .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
+                                             {"--transport", &choices.transport},
+                                             {"--record-schedule", &choices.record}}});
     const int code = run(options, choices);
     flush_standard_output();
     return code;

@@ -20,9 +20,9 @@ using namespace bp::simulate;
 constexpr int kUsageExit = 2;
 
 constexpr const char* kFooter =
-    R"(NETWORK is a YAML file: runtime/simulate/README.md describes it, and has examples. The numbers of
-ranks --tensor, --data and --pipe multiply to the ranks of the network; --data follows from the
-others if it is not given.
+    R"(NETWORK is a YAML file: runtime/simulate/README.md describes it, and has examples. --tensor,
+--data and --pipe multiply to the ranks of the network; --data follows from the others if it is not
+given.
 
   bp-simulate cluster.yaml --layers 96 --width 12288 --heads 96 --context 2048 --batch 1536 \
     --tensor 8 --pipe 8                     one layout

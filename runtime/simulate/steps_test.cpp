@@ -173,6 +173,22 @@ TEST(Steps, AStragglerSlowsTheStep) {
   EXPECT_GT(slow.idle_s, 0);
 }
 
+// The sweep leaves out layouts whose bound is too slow, so no step may be faster than its bound.
+TEST(Sweeps, StepsTakeAtLeastTheirBound) {
+  Job job = small_job(16);
+  job.model.layers = 4;
+  const Network network(nodes_of_eight(2));
+  Costs costs(network);
+  uint32_t count = 0;
+  for (const Candidate& each : sweep(job, network, 16, 1000).best) {
+    const double least = least_seconds(job, each.layout, costs);
+    EXPECT_GT(least, 0.05 * each.report.step_s) << text_of(each.layout);
+    EXPECT_LE(least, each.report.step_s) << text_of(each.layout);
+    ++count;
+  }
+  EXPECT_GT(count, 50u);
+}
+
 TEST(Sweeps, KeepTheFastestThatFit) {
   Job job = small_job(16);
   job.model.layers = 4;
@@ -184,7 +200,8 @@ TEST(Sweeps, KeepTheFastestThatFit) {
   const Sweep fitting = sweep(job, network, 8, 3);
   ASSERT_EQ(fitting.best.size(), 3u);
   EXPECT_GT(fitting.too_large_count, 0u);
-  EXPECT_EQ(fitting.simulated_count + fitting.too_large_count, all.simulated_count);
+  EXPECT_EQ(fitting.simulated_count + fitting.too_slow_count + fitting.too_large_count,
+            all.simulated_count + all.too_slow_count);
   for (const Candidate& each : fitting.best) {
     EXPECT_LE(each.report.memory->total(), job.device.memory_bytes);
     EXPECT_EQ(each.layout.ranks(), 8u);

@@ -58,32 +58,72 @@ void for_each_layout(const Network& network, uint32_t ranks, const Take& take) {
   }
 }
 
-}  // namespace
+struct Possible {
+  double least_s;
+  Layout layout;
+};
 
-Sweep sweep(const Job& job, const Network& network, uint32_t ranks, size_t keep) {
-  Sweep result;
-  const Ranks which = ranks_for(network);
+// Returns the layouts that fit, those that may be fastest first.
+std::vector<Possible> fitting_layouts(const Job& job, const Network& network, uint32_t ranks,
+                                      Sweep& result) {
+  std::vector<Possible> fitting;
+  Costs costs(network);
   for_each_layout(network, ranks, [&](const Layout& layout) {
     if (!is_possible(job, layout)) return;
     const double memory = job.device.memory_bytes;
     if (memory > 0 && largest_memory(job, layout).total() > memory) {
       ++result.too_large_count;
-      return;
+    } else {
+      fitting.push_back({least_seconds(job, layout, costs), layout});
+    }
+  });
+  std::ranges::stable_sort(fitting, {}, &Possible::least_s);
+  if (!fitting.empty()) return fitting;
+  throw Error(BP_INVALID_ARGUMENT,
+              "sweep: no layout of " + std::to_string(ranks) +
+                  " ranks is possible: " + std::to_string(result.too_large_count) +
+                  " need more than memory_bytes of the device, and the numbers of all others do "
+                  "not divide layers, heads or batch");
+}
+
+}  // namespace
+
+double least_seconds(const Job& job, const Layout& layout, Costs& costs) {
+  const double computing = seconds_of(attention_of(job, layout), job.device) +
+                           seconds_of(mlp_of(job, layout), job.device);
+  double forward = computing;
+  if (layout.tensor > 1) {
+    Group group;
+    for (uint32_t rank = 0; rank < layout.tensor; ++rank) group.ranks.push_back(rank);
+    const double bytes =
+        double{1} * layout.micro_batch * job.model.context * job.model.width * job.element_bytes;
+    const auto seconds = [&](CallKind kind) { return costs.cost({kind, bytes}, group).seconds(); };
+    forward += 2 * (layout.sequence_parallel
+                        ? seconds(CallKind::kAllGather) + seconds(CallKind::kReduceScatter)
+                        : seconds(CallKind::kAllReduce));
+  }
+  double of_layer = forward + 2 * computing + score_seconds(job, layout);
+  if (layout.recompute == Recompute::kFull) of_layer += forward;
+  const double micro_batches = micro_batches_of(job, layout);
+  return (micro_batches + (layout.pipe - 1.0) / layout.stages_per_rank) * of_layer *
+         (job.model.layers / layout.pipe);
+}
+
+Sweep sweep(const Job& job, const Network& network, uint32_t ranks, size_t keep) {
+  Sweep result;
+  const Ranks which = ranks_for(network);
+  for (const Possible& possible : fitting_layouts(job, network, ranks, result)) {
+    if (result.best.size() == keep && possible.least_s >= result.best.back().report.step_s) {
+      ++result.too_slow_count;
+      continue;
     }
     ++result.simulated_count;
-    Candidate candidate{.layout = layout};
+    Candidate candidate{.layout = possible.layout};
     candidate.report.step_s =
-        simulate(make_step(job, layout, network, which), network).step_seconds;
+        simulate(make_step(job, possible.layout, network, which), network).step_seconds;
     result.best.push_back(std::move(candidate));
     std::ranges::stable_sort(result.best, {}, [](const Candidate& c) { return c.report.step_s; });
     if (result.best.size() > keep) result.best.pop_back();
-  });
-  if (result.simulated_count == 0) {
-    throw Error(BP_INVALID_ARGUMENT,
-                "sweep: no layout of " + std::to_string(ranks) +
-                    " ranks is possible: " + std::to_string(result.too_large_count) +
-                    " need more than memory_bytes of the device, and the numbers of all others do "
-                    "not divide layers, heads or batch");
   }
   for (Candidate& each : result.best) each.report = report_of_step(job, each.layout, network);
   return result;
@@ -103,7 +143,8 @@ std::string text_of(const Layout& l) {
 }
 
 std::string table_of(const Sweep& of) {
-  std::string table = std::to_string(of.simulated_count) + " layouts were simulated, and " +
+  std::string table = std::to_string(of.simulated_count) + " layouts were simulated, " +
+                      std::to_string(of.too_slow_count) + " cannot be among the best, and " +
                       std::to_string(of.too_large_count) + " need too much memory\n";
   char line[96];
   std::snprintf(line, sizeof(line), "%12s %9s %9s %9s %11s  %s\n", "step", "use", "overlap",
@@ -136,6 +177,7 @@ std::string json_of(const Sweep& of) {
     best.push_back({{"layout", std::move(layout)}, {"report", Json::parse(json_of(each.report))}});
   }
   return Json{{"simulated", of.simulated_count},
+              {"too_slow", of.too_slow_count},
               {"too_large", of.too_large_count},
               {"best", std::move(best)}}
              .dump(2) +
