@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "runtime/simulate/stage_program.hpp"
 #include "runtime/simulate/steps.hpp"
 
 namespace bp::simulate {
@@ -66,6 +67,7 @@ Report report_of_step(const Job& job, const Layout& layout, const Network& netwo
   Report report = report_of(made, took);
   report.ranks = layout.ranks();
   report.memory = largest_memory(job, layout);
+  report.data_overlap = hidden_share(made, took, {kGatherAxis, kReduceAxis});
   const double p = layout.pipe, m = micro_batches_of(job, layout);
   report.bubble_formula = (p - 1) / (layout.stages_per_rank * m + p - 1);
   report.utilization =
@@ -103,6 +105,9 @@ std::string table_of(const Report& r) {
   add_line(table, "  waiting for other ranks", seconds_text(r.idle_s));
   add_line(table, "communication", seconds_text(r.communication_s));
   add_line(table, "overlap", percent(r.overlap()) + " of communication is hidden");
+  if (r.data_overlap) {
+    add_line(table, "  of data-parallel calls", percent(*r.data_overlap) + " is hidden");
+  }
   if (r.data_efficiency) add_line(table, "data-parallel efficiency", percent(*r.data_efficiency));
   add_line(table, "bubble",
            percent(r.bubble()) + " of the step" +
@@ -130,6 +135,7 @@ std::string json_of(const Report& r) {
             {"overlap", r.overlap()},
             {"bubble", r.bubble()}};
   if (r.data_efficiency) json["data_efficiency"] = *r.data_efficiency;
+  if (r.data_overlap) json["data_overlap"] = *r.data_overlap;
   if (r.bubble_formula) json["bubble_formula"] = *r.bubble_formula;
   if (r.utilization) json["utilization"] = *r.utilization;
   if (r.memory) json["memory_bytes"] = json_of_memory(*r.memory);

@@ -20,6 +20,7 @@ struct Report {
   double idle_s = 0;           // The rank waits for other ranks.
   // Only for steps of a model:
   std::optional<double> data_efficiency;  // The step without data-parallel calls / the step.
+  std::optional<double> data_overlap;     // The share of data-parallel calls that is hidden.
   std::optional<double> bubble_formula;   // (p - 1) / (v m + p - 1).
   std::optional<double> utilization;      // Operations of the model / those that devices could do.
   std::optional<MemoryUse> memory;        // Of the rank that needs most.

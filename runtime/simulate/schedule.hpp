@@ -95,4 +95,9 @@ struct RankTimes {
 // Returns the times of each simulated rank.
 std::vector<RankTimes> times_of(const Schedule& schedule, const Timeline& timeline);
 
+// Returns the share of the time of all calls on these axes that computing hides, over all simulated
+// ranks: 0 to 1, and 1 if there are none.
+double hidden_share(const Schedule& schedule, const Timeline& timeline,
+                    const std::vector<uint8_t>& axes);
+
 }  // namespace bp::simulate

@@ -26,11 +26,7 @@ class Stage {
         backward_counts_(unit_count()) {}
 
   Program write() {
-    if (gathers_once()) {
-      for (uint32_t unit = 0; unit < unit_count(); ++unit) {
-        gathered_.push_back(gather(unit, std::nullopt));
-      }
-    }
+    if (gathers_once()) gather_all();
     for (const bd::PipelineAction& action : pipeline_.ranks[pipe_]) write(action);
     w_.be_at(kNone, kNone);
     flush_bucket();
@@ -64,6 +60,18 @@ class Stage {
   uint32_t gather(uint32_t unit, std::optional<uint32_t> after) {
     return w_.early_call(kGatherStream, kGatherAxis, CallKind::kAllGather, unit_bytes(unit),
                          "gather of unit " + std::to_string(unit), after);
+  }
+
+  // Gathers all units in the order of their first use: embeddings come before the layers, and a
+  // head comes after them.
+  void gather_all() {
+    gathered_.resize(unit_count());
+    const bool is_root_first = has_root() && pipe_ == 0;
+    if (is_root_first) gathered_[root()] = gather(root(), std::nullopt);
+    for (uint32_t unit = 0; unit < layers_of_rank(); ++unit) {
+      gathered_[unit] = gather(unit, std::nullopt);
+    }
+    if (has_root() && !is_root_first) gathered_[root()] = gather(root(), std::nullopt);
   }
 
   // A unit is used from begin_visit() to end_visit(). The root unit stays whole from its forward

@@ -157,9 +157,21 @@ TEST(Steps, CallsThatAreHiddenCostNothing) {
   EXPECT_GT(report.communication_s, 0);
   EXPECT_GT(*report.data_efficiency, 0.9);
   EXPECT_GT(report.overlap(), 0.8);
+  EXPECT_DOUBLE_EQ(*report.data_overlap, report.overlap());
   const Report late =
       report_of_step(job, {.data = 8, .micro_batch = 8, .shard_stage = 3, .prefetch = 0}, network);
   EXPECT_LT(late.overlap(), report.overlap());
+}
+
+// Stages 1 and 2 gather the embeddings first, so that their forward waits for no other unit.
+TEST(Steps, GathersFollowTheOrderOfUse) {
+  Job job = small_job(64);
+  job.model.width = 4096;
+  const Network network(nodes_of_eight(1));
+  for (const int stage : {1, 2, 3}) {
+    const Layout layout{.data = 8, .micro_batch = 8, .shard_stage = stage};
+    EXPECT_GT(report_of_step(job, layout, network).overlap(), 0.8) << stage;
+  }
 }
 
 TEST(Steps, AStragglerSlowsTheStep) {

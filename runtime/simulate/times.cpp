@@ -48,6 +48,27 @@ std::string name_of(const Schedule& schedule, const Operation& operation) {
          std::to_string(operation.stage);
 }
 
+double hidden_share(const Schedule& schedule, const Timeline& timeline,
+                    const std::vector<uint8_t>& axes) {
+  double all = 0, hidden = 0;
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) {
+    const Program& program = schedule.programs[schedule.ranks[r].program];
+    std::vector<Interval> computing, calling;
+    for (size_t i = 0; i < program.operations.size(); ++i) {
+      const Operation& operation = program.operations[i];
+      if (operation.kind == OperationKind::kCompute) {
+        computing.push_back(timeline.ranks[r][i]);
+      } else if (std::ranges::find(axes, operation.axis) != axes.end()) {
+        calling.push_back(timeline.ranks[r][i]);
+      }
+    }
+    calling = united(std::move(calling));
+    all += length_of(calling);
+    hidden += length_of_both(united(std::move(computing)), calling);
+  }
+  return all > 0 ? hidden / all : 1;
+}
+
 std::vector<RankTimes> times_of(const Schedule& schedule, const Timeline& timeline) {
   std::vector<RankTimes> times;
   for (size_t r = 0; r < schedule.ranks.size(); ++r) {
@@ -61,7 +82,7 @@ std::vector<RankTimes> times_of(const Schedule& schedule, const Timeline& timeli
     calling = united(std::move(calling));
     RankTimes each{.compute_s = length_of(computing), .communication_s = length_of(calling)};
     each.exposed_s = each.communication_s - length_of_both(computing, calling);
-    each.idle_s = timeline.step_seconds - each.compute_s - each.exposed_s;
+    each.idle_s = std::max(timeline.step_seconds - each.compute_s - each.exposed_s, 0.0);
     times.push_back(each);
   }
   return times;
