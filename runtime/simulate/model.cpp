@@ -77,6 +77,10 @@ void check(const Job& job, const Layout& layout) {
     throw Error(BP_INVALID_ARGUMENT,
                 "shard-stage is " + std::to_string(layout.shard_stage) + "; allowed: 0 to 3");
   }
+  if (layout.sequence_parallel && layout.tensor == 1) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "sequence parallelism is on, and tensor is 1; allowed: with several tensor ranks");
+  }
   need_divisor("width", m.width, "heads", m.heads);
   need_divisor("heads", m.heads, "tensor", layout.tensor);
   need_divisor("layers", m.layers, "pipe * stages-per-rank", layout.pipe * layout.stages_per_rank);

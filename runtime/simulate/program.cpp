@@ -1,8 +1,8 @@
 // bp-simulate prints what a step of training takes on a simulated network.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,64 +32,95 @@ given.
 Exit codes: 0, or 1 if something cannot be simulated, or 2 if the command line is wrong.)";
 
 struct Choices {
-  std::string network, trace;
+  std::string network, trace, dtype = "bf16", recompute = "selective";
   std::vector<std::string> recorded;
   Job job;
   Layout layout;
   uint32_t node_count = 0, data = 0;
   bool wants_sweep = false, wants_json = false;
+  std::vector<CLI::Option*> model_options, layout_options;
+  CLI::Option *sweep = nullptr, *prefetch = nullptr, *bucket_bytes = nullptr;
 };
 
-template <class Value>
-CLI::Option* add_choice(CLI::App& app, const char* name, Value& value, const char* help,
-                        const std::map<std::string, Value>& choices) {
-  return app.add_option(name, value, help)->transform(CLI::CheckedTransformer(choices));
+void add_model_options(CLI::App& app, Choices& c) {
+  Gpt& m = c.job.model;
+  c.model_options = {app.add_option("--layers", m.layers, "transformer blocks"),
+                     app.add_option("--width", m.width, "of each position"),
+                     app.add_option("--heads", m.heads, "of attention"),
+                     app.add_option("--context", m.context, "tokens of a sequence"),
+                     app.add_option("--vocabulary", m.vocabulary, "tokens that there are"),
+                     app.add_option("--batch", c.job.batch, "sequences in a step, of all ranks"),
+                     app.add_option("--dtype", c.dtype, "of parameters, gradients and activations")
+                         ->check(CLI::IsMember({"bf16", "f16", "f32"}))};
+  for (CLI::Option* option : c.model_options) option->capture_default_str();
+}
+
+void add_layout_options(CLI::App& app, Choices& c) {
+  Layout& l = c.layout;
+  c.prefetch = app.add_option("--prefetch", l.prefetch, "units that stage 3 gathers ahead");
+  c.bucket_bytes =
+      app.add_option("--bucket-bytes", l.bucket_bytes, "of ddp")->check(CLI::Range(1.0, 1e15));
+  c.layout_options = {
+      app.add_option("--tensor", l.tensor, "tensor-parallel ranks"),
+      app.add_option("--pipe", l.pipe, "pipeline-parallel ranks"),
+      app.add_option("--micro-batch", l.micro_batch, "sequences of a micro-batch"),
+      app.add_option("--pipeline", l.pipeline, "gpipe, 1f1b, interleaved or zb"),
+      app.add_option("--stages-per-rank", l.stages_per_rank, "of interleaved"),
+      app.add_option("--shard-stage", l.shard_stage,
+                     "0: ddp; fsdp shards 1: the state of the optimizer, 2: gradients as well, 3: "
+                     "parameters as well"),
+      app.add_option("--recompute", c.recompute, "activations that a backward computes again")
+          ->check(CLI::IsMember({"none", "selective", "full"})),
+      c.prefetch,
+      c.bucket_bytes};
+  for (CLI::Option* option : c.layout_options) option->capture_default_str();
+  c.layout_options.push_back(app.add_option("--data", c.data, "data-parallel ranks (default: rest)")
+                                 ->check(CLI::PositiveNumber));
+  c.layout_options.push_back(app.add_flag("--sequence-parallel", l.sequence_parallel,
+                                          "cut activations between the parts of a layer as well"));
 }
 
 void add_options(CLI::App& app, Choices& c) {
   app.add_option("NETWORK", c.network, "the YAML file of the network and the device")->required();
   app.add_option("--nodes", c.node_count, "nodes, in place of those of the file")
       ->check(CLI::PositiveNumber);
-  app.add_option("--layers", c.job.model.layers, "transformer blocks")->capture_default_str();
-  app.add_option("--width", c.job.model.width, "of each position")->capture_default_str();
-  app.add_option("--heads", c.job.model.heads, "of attention")->capture_default_str();
-  app.add_option("--context", c.job.model.context, "tokens of a sequence")->capture_default_str();
-  app.add_option("--vocabulary", c.job.model.vocabulary, "tokens that there are")
-      ->capture_default_str();
-  app.add_option("--batch", c.job.batch, "sequences in a step, of all ranks")
-      ->capture_default_str();
-  add_choice<uint32_t>(app, "--dtype", c.job.element_bytes, "bf16, f16 or f32 (default: bf16)",
-                       {{"bf16", 2}, {"f16", 2}, {"f32", 4}});
-  app.add_option("--tensor", c.layout.tensor, "tensor-parallel ranks")->capture_default_str();
-  app.add_option("--pipe", c.layout.pipe, "pipeline-parallel ranks")->capture_default_str();
-  app.add_option("--data", c.data, "data-parallel ranks (default: the rest)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--micro-batch", c.layout.micro_batch, "sequences of a micro-batch")
-      ->capture_default_str();
-  app.add_option("--pipeline", c.layout.pipeline, "gpipe, 1f1b, interleaved or zb")
-      ->capture_default_str();
-  app.add_option("--stages-per-rank", c.layout.stages_per_rank, "of interleaved")
-      ->capture_default_str();
-  app.add_option("--shard-stage", c.layout.shard_stage,
-                 "0: ddp; fsdp shards 1: the state of the optimizer, 2: gradients as well, 3: "
-                 "parameters as well")
-      ->capture_default_str();
-  app.add_option("--prefetch", c.layout.prefetch, "units that stage 3 gathers ahead")
-      ->capture_default_str();
-  app.add_option("--bucket-bytes", c.layout.bucket_bytes, "of ddp")
-      ->check(CLI::Range(1.0, 1e15))
-      ->capture_default_str();
-  app.add_flag("--sequence-parallel", c.layout.sequence_parallel,
-               "cut activations between the parts of a layer as well");
-  add_choice<Recompute>(app, "--recompute", c.layout.recompute,
-                        "none, selective or full (default: selective)",
-                        {{"none", Recompute::kNone},
-                         {"selective", Recompute::kSelective},
-                         {"full", Recompute::kFull}});
-  app.add_flag("--sweep", c.wants_sweep, "try all layouts that fit the memory");
-  app.add_option("--recorded", c.recorded, "the recorded steps of all ranks, in their order");
+  add_model_options(app, c);
+  add_layout_options(app, c);
+  c.sweep = app.add_flag("--sweep", c.wants_sweep,
+                         "try all layouts, and print the ten best that fit the memory");
+  app.add_option("--recorded", c.recorded, "the recorded steps of all ranks, in their order")
+      ->type_name("FILE");
   app.add_option("--trace", c.trace, "write a trace of the step for Perfetto")->type_name("FILE");
   app.add_flag("--json", c.wants_json, "print JSON");
+}
+
+// Refuses options that would have no effect.
+void check_options(const Choices& c) {
+  const auto refuse = [](const char* name, const std::vector<CLI::Option*>& options) {
+    for (const CLI::Option* option : options) {
+      if (option->count() > 0) throw CLI::ExcludesError(name, option->get_name());
+    }
+  };
+  if (c.wants_sweep) {
+    refuse("--sweep", c.layout_options);
+    if (!c.trace.empty()) throw CLI::ExcludesError("--sweep", "--trace");
+  }
+  if (!c.recorded.empty()) {
+    refuse("--recorded", c.model_options);
+    refuse("--recorded", c.layout_options);
+    refuse("--recorded", {c.sweep});
+  }
+  if (c.bucket_bytes->count() > 0 && c.layout.shard_stage != 0) {
+    throw CLI::ValidationError("--bucket-bytes", "is for --shard-stage 0 alone");
+  }
+  if (c.prefetch->count() > 0 && c.layout.shard_stage != 3) {
+    throw CLI::ValidationError("--prefetch", "is for --shard-stage 3 alone");
+  }
+}
+
+Recompute recompute_of(const std::string& name) {
+  if (name == "none") return Recompute::kNone;
+  return name == "full" ? Recompute::kFull : Recompute::kSelective;
 }
 
 void write_trace(const Choices& c, const Schedule& schedule, const Timeline& timeline) {
@@ -101,22 +132,29 @@ void write_trace(const Choices& c, const Schedule& schedule, const Timeline& tim
   }
 }
 
-// Returns the step that takes the middle of the times of all recorded ones.
+// Simulates all recorded steps but the first one, which warms up, and reports the one whose
+// simulated time is the median. What was measured is the median of the same steps.
 void run_recorded(const Choices& c, const Cluster& cluster) {
   std::vector<RecordedRank> ranks;
   for (const std::string& path : c.recorded) ranks.push_back(read_recorded(path));
+  const size_t count = ranks[0].steps.size();
   std::vector<std::pair<double, size_t>> times;
-  for (size_t step = 0; step < ranks[0].steps.size(); ++step) {
+  std::vector<double> measured;
+  for (size_t step = count > 1 ? 1 : 0; step < count; ++step) {
     times.emplace_back(simulate(schedule_of(ranks, step), cluster.network).step_seconds, step);
+    measured.push_back(measured_seconds(ranks, step));
   }
   std::ranges::sort(times);
-  const Schedule schedule = schedule_of(ranks, times[times.size() / 2].second);
+  std::ranges::sort(measured);
+  const auto [seconds, median] = times[times.size() / 2];
+  const Schedule schedule = schedule_of(ranks, median);
   const Timeline timeline = simulate(schedule, cluster.network);
   write_trace(c, schedule, timeline);
-  const Report report = report_of(schedule, timeline);
+  Report report = report_of(schedule, timeline);
+  report.measured_s = measured[measured.size() / 2];
   if (!c.wants_json) {
-    std::printf("step %zu of %zu recorded ones, which takes the median time\n",
-                times[times.size() / 2].second + 1, times.size());
+    std::printf("step %zu of %zu recorded ones, which takes the median time of %s\n", median + 1,
+                count, seconds_text(seconds).c_str());
   }
   std::fputs((c.wants_json ? json_of(report) : table_of(report)).c_str(), stdout);
 }
@@ -153,6 +191,8 @@ void run(Choices& c) {
   if (c.node_count > 0) nodes = c.node_count;
   const Cluster cluster = read_cluster(c.network, nodes);
   c.job.device = cluster.device;
+  c.job.element_bytes = c.dtype == "f32" ? 4 : 2;
+  c.layout.recompute = recompute_of(c.recompute);
   if (!c.recorded.empty()) return run_recorded(c, cluster);
   if (cluster.device.flops <= 0 || cluster.device.memory_bandwidth <= 0) {
     throw bp::Error(BP_INVALID_ARGUMENT, c.network +
@@ -171,9 +211,7 @@ int main(int argc, char** argv) {
   try {
     add_options(app, choices);
     app.parse(argc, argv);
-    if (choices.wants_sweep && (!choices.trace.empty() || !choices.recorded.empty())) {
-      throw CLI::ExcludesError("--sweep", choices.trace.empty() ? "--recorded" : "--trace");
-    }
+    check_options(choices);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageExit;
   }

@@ -61,11 +61,15 @@ class Parser {
     if (kind == "step" || kind == "end") {
       if (is_in_step_ == (kind == "step")) refuse("\"step\" and \"end\" do not come in turn");
       is_in_step_ = !is_in_step_;
-      if (is_in_step_) rank_.steps.emplace_back();
+      if (is_in_step_) {
+        rank_.steps.emplace_back();
+      } else {
+        rank_.steps.back().seconds = amount(event, "seconds");
+      }
       return;
     }
     if (!is_in_step_) refuse("the event \"" + kind + "\" is outside of a step");
-    rank_.steps.back().push_back(read(event, kind));
+    rank_.steps.back().events.push_back(read(event, kind));
   }
 
   void take_start(const Json& event) {
@@ -196,7 +200,7 @@ Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step) {
   Schedule schedule;
   Names groups, labels;
   for (const RecordedRank& rank : ranks) {
-    schedule.programs.push_back(program_of(rank.steps.at(step), groups, labels));
+    schedule.programs.push_back(program_of(rank.steps.at(step).events, groups, labels));
   }
   std::vector<uint32_t> all, numbers;
   for (const RecordedRank& rank : ranks) all.push_back(rank.rank);
@@ -214,6 +218,12 @@ Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step) {
     schedule.ranks.push_back({rank.rank, rank.rank, numbers});
   }
   return schedule;
+}
+
+double measured_seconds(const std::vector<RecordedRank>& ranks, size_t step) {
+  double sum = 0;
+  for (const RecordedRank& rank : ranks) sum += rank.steps.at(step).seconds;
+  return sum / static_cast<double>(ranks.size());
 }
 
 }  // namespace bp::simulate

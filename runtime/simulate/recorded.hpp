@@ -7,12 +7,12 @@
 //   {"event":"call","group":"world","number":7,"call":"all_reduce","bytes":1048576}
 //   {"event":"compute","seconds":0.004}
 //   {"event":"wait","group":"world","number":7}
-//   {"event":"end"}
+//   {"event":"end","seconds":0.0171}
 //
 // "compute" is what the rank did before the next event. "call" submits a call, with bytes as in
 // plans.hpp and "root" for kinds that have one. "wait" waits for the call of this number. Calls of
 // one submission have one number. Each group has a stream, and all ranks. A file may have several
-// steps, each from "step" to "end".
+// steps, each from "step" to "end", which tells how long the step took.
 //
 // Errors: throw bp::Error, which names the file, the line, and what is wrong there.
 #pragma once
@@ -35,9 +35,14 @@ struct RecordedEvent {
   uint32_t root = 0;
 };
 
+struct RecordedStep {
+  std::vector<RecordedEvent> events;
+  double seconds = 0;  // From "step" to "end", as the rank measured it.
+};
+
 struct RecordedRank {
   uint32_t rank = 0, ranks = 1;
-  std::vector<std::vector<RecordedEvent>> steps;
+  std::vector<RecordedStep> steps;
 };
 
 // `name` stands for the text in errors.
@@ -47,5 +52,8 @@ RecordedRank read_recorded(const std::string& path);
 // Makes the schedule of step `step` (from 0) of all ranks. Every rank of the job must be there,
 // with as many steps as the others.
 Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step);
+
+// Returns how long the step took: the mean over the ranks.
+double measured_seconds(const std::vector<RecordedRank>& ranks, size_t step);
 
 }  // namespace bp::simulate

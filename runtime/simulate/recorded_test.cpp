@@ -18,7 +18,7 @@ std::string recording(uint32_t rank, double first) {
 {"event":"compute","seconds":0.5}
 {"event":"wait","group":"world","number":1}
 {"event":"compute","seconds":1}
-{"event":"end"}
+{"event":"end","seconds":5}
 )";
 }
 
@@ -31,6 +31,7 @@ TEST(Recorded, AReplayWaitsWhereTheRankWaited) {
   // Both wait for rank 1, then for 1 s of the call, of which 0.5 s are hidden.
   const Timeline timeline = simulate(schedule, network);
   EXPECT_NEAR(timeline.step_seconds, 3 + 1 + 1, 1e-9);
+  EXPECT_DOUBLE_EQ(measured_seconds(ranks, 0), 5);
   const std::vector<RankTimes> times = times_of(schedule, timeline);
   EXPECT_NEAR(times[0].exposed_s, 1, 1e-9);  // Rank 0 has computed before the call begins.
   EXPECT_NEAR(times[0].idle_s, 0.5, 1e-9);
@@ -60,9 +61,9 @@ TEST(Recorded, ErrorsNameTheLine) {
   expect_error("\"bytes\"", "\"size\"", "bad.jsonl:4: ");
   expect_error("\"root\":0", "\"root\":2", "bad.jsonl:4: root is not below");
   expect_error("\"wait\"", "\"weight\"", "bad.jsonl:6: event is \"weight\"; allowed: start, step");
-  expect_error("{\"event\":\"end\"}", "", "the last step has no event \"end\"");
-  expect_error("{\"event\":\"end\"}", "{\"event\":\"step\"}", "do not come in turn");
-  expect_error("{\"event\":\"end\"}", "{\"event\":", "bad.jsonl:8: ");
+  expect_error("{\"event\":\"end\",\"seconds\":5}", "", "the last step has no event \"end\"");
+  expect_error("{\"event\":\"end\",\"seconds\":5}", "{\"event\":\"step\"}", "do not come in turn");
+  expect_error("{\"event\":\"end\",\"seconds\":5}", "{\"event\":", "bad.jsonl:8: ");
 }
 
 TEST(Recorded, AllRanksAreNeeded) {

@@ -100,6 +100,11 @@ std::string table_of(const Report& r) {
            std::to_string(r.ranks) + ", of which " + std::to_string(r.simulated_ranks) +
                " are simulated");
   add_line(table, "step", seconds_text(r.step_s));
+  if (r.measured_s) {
+    add_line(table, "  measured",
+             seconds_text(*r.measured_s) + ", the simulated step is " +
+                 percent(r.step_s / *r.measured_s) + " of it");
+  }
   add_line(table, "  computing", seconds_text(r.compute_s));
   add_line(table, "  exposed communication", seconds_text(r.exposed_s));
   add_line(table, "  waiting for other ranks", seconds_text(r.idle_s));
@@ -134,6 +139,7 @@ std::string json_of(const Report& r) {
             {"idle_s", r.idle_s},
             {"overlap", r.overlap()},
             {"bubble", r.bubble()}};
+  if (r.measured_s) json["measured_s"] = *r.measured_s;
   if (r.data_efficiency) json["data_efficiency"] = *r.data_efficiency;
   if (r.data_overlap) json["data_overlap"] = *r.data_overlap;
   if (r.bubble_formula) json["bubble_formula"] = *r.bubble_formula;

@@ -14,10 +14,11 @@ namespace bp::simulate {
 struct Report {
   uint32_t ranks = 0, simulated_ranks = 0;
   double step_s = 0;
-  double compute_s = 0;        // A rank computes.
-  double communication_s = 0;  // A call of a rank runs.
-  double exposed_s = 0;        // A call runs, and the rank does not compute.
-  double idle_s = 0;           // The rank waits for other ranks.
+  double compute_s = 0;              // A rank computes.
+  double communication_s = 0;        // A call of a rank runs.
+  double exposed_s = 0;              // A call runs, and the rank does not compute.
+  double idle_s = 0;                 // The rank waits for other ranks.
+  std::optional<double> measured_s;  // Of a recorded step: what it took.
   // Only for steps of a model:
   std::optional<double> data_efficiency;  // The step without data-parallel calls / the step.
   std::optional<double> data_overlap;     // The share of data-parallel calls that is hidden.

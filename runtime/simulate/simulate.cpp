@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "backplane/runtime/error.hpp"
+#include "runtime/simulate/followers.hpp"
 #include "runtime/simulate/message_call.hpp"
 #include "runtime/simulate/schedule.hpp"
 
@@ -13,34 +14,6 @@ namespace bp::simulate {
 namespace {
 
 constexpr double kSame = 1e-12;
-
-// What waits for an operation, in a program.
-struct Followers {
-  std::vector<std::vector<uint32_t>> of;
-  std::vector<uint32_t> wait_counts;  // What each operation waits for.
-};
-
-Followers followers_of(const Program& program) {
-  const size_t count = program.operations.size();
-  Followers followers{std::vector<std::vector<uint32_t>>(count), std::vector<uint32_t>(count)};
-  std::vector<std::optional<uint32_t>> last(256);
-  for (uint32_t i = 0; i < count; ++i) {
-    const Operation& operation = program.operations[i];
-    const auto wait_for = [&](uint32_t before) {
-      if (before >= i) {
-        throw Error(BP_INVALID_ARGUMENT, "operation " + std::to_string(i) +
-                                             " waits for operation " + std::to_string(before) +
-                                             "; allowed: operations before it");
-      }
-      followers.of[before].push_back(i);
-      ++followers.wait_counts[i];
-    };
-    if (last[operation.stream]) wait_for(*last[operation.stream]);
-    for (const uint32_t before : operation.after) wait_for(before);
-    last[operation.stream] = i;
-  }
-  return followers;
-}
 
 // A place in the schedule: a simulated rank, and an operation of its program.
 struct Place {
@@ -71,6 +44,7 @@ class Simulation {
         fidelity_(fidelity),
         costs_(network),
         transfers_(network.bandwidths()) {
+    check_ranks();
     for (const Program& program : s_.programs) followers_.push_back(followers_of(program));
     count_expected();
     timeline_.ranks.resize(s_.ranks.size());
@@ -123,12 +97,23 @@ class Simulation {
   }
   Interval& interval(Place place) { return timeline_.ranks[place.rank][place.operation]; }
 
+  void check_ranks() const {
+    const auto check = [&](uint32_t rank) {
+      if (rank < network_.rank_count()) return;
+      throw Error(BP_INVALID_ARGUMENT, "the schedule has rank " + std::to_string(rank) +
+                                           ", and the network has " +
+                                           std::to_string(network_.rank_count()) + " ranks");
+    };
+    for (const SimulatedRank& rank : s_.ranks) check(rank.rank);
+    for (const Group& group : s_.groups) std::ranges::for_each(group.ranks, check);
+  }
+
   void count_expected() {
     std::vector<bool> is_simulated(network_.rank_count());
-    for (const SimulatedRank& rank : s_.ranks) is_simulated.at(rank.rank) = true;
+    for (const SimulatedRank& rank : s_.ranks) is_simulated[rank.rank] = true;
     for (const Group& group : s_.groups) {
-      expected_.push_back(static_cast<uint32_t>(std::ranges::count_if(
-          group.ranks, [&](uint32_t rank) { return is_simulated.at(rank); })));
+      expected_.push_back(static_cast<uint32_t>(
+          std::ranges::count_if(group.ranks, [&](uint32_t rank) { return is_simulated[rank]; })));
       const bool is_whole = expected_.back() == group.ranks.size() && group.beside.empty();
       if (fidelity_ == Fidelity::kMessages && !is_whole) {
         throw Error(

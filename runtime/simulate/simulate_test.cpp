@@ -280,6 +280,9 @@ TEST(Schedules, ErrorsNameRanksAndOperations) {
   schedule = send_and_receive();
   schedule.programs[1].operations[1].after = {7};
   expect_error(schedule, network, "operation 1 waits for operation 7");
+  schedule = send_and_receive();
+  schedule.groups[0].ranks[1] = schedule.ranks[1].rank = 4;
+  expect_error(schedule, network, "the schedule has rank 4, and the network has 2 ranks");
 }
 
 TEST(Reports, TracesAndJsonParse) {
