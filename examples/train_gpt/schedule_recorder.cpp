@@ -46,15 +46,18 @@ std::shared_ptr<const bd::CallObserver> ScheduleRecorder::observer() {
 
 void ScheduleRecorder::begin_step() {
   bp::synchronize_stream(device_);
-  file_ << "{\"event\":\"step\"}\n";
+  begin_ = since_ = Clock::now();
+  const std::chrono::duration<double> between = begin_ - end_;
+  file_ << R"({"event":"step","between":)" << between.count() << "}\n";
   is_in_step_ = true;
-  since_ = Clock::now();
 }
 
 void ScheduleRecorder::end_step() {
   add_compute();
   is_in_step_ = false;
-  file_ << "{\"event\":\"end\"}\n" << std::flush;
+  end_ = Clock::now();
+  const std::chrono::duration<double> took = end_ - begin_;
+  file_ << R"({"event":"end","seconds":)" << took.count() << "}\n" << std::flush;
   if (!file_) throw std::runtime_error("--record-schedule: " + path_ + " cannot be written");
 }
 

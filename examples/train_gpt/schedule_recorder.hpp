@@ -37,5 +37,7 @@ class ScheduleRecorder {
   const bp::Device device_;
   std::ofstream file_;
   bool is_in_step_ = false;
-  Clock::time_point since_;  // What is computed from here on is not written yet.
+  Clock::time_point begin_;               // Of the step.
+  Clock::time_point end_ = Clock::now();  // Of the step before, or of the constructor.
+  Clock::time_point since_;               // What is computed from here on is not written yet.
 };

@@ -132,30 +132,21 @@ void write_trace(const Choices& c, const Schedule& schedule, const Timeline& tim
   }
 }
 
-// Simulates all recorded steps but the first one, which warms up, and reports the one whose
-// simulated time is the median. What was measured is the median of the same steps.
+// Replays all recorded steps but the first one, which warms up, and reports their mean.
 void run_recorded(const Choices& c, const Cluster& cluster) {
   std::vector<RecordedRank> ranks;
   for (const std::string& path : c.recorded) ranks.push_back(read_recorded(path));
-  const size_t count = ranks[0].steps.size();
-  std::vector<std::pair<double, size_t>> times;
-  std::vector<double> measured;
-  for (size_t step = count > 1 ? 1 : 0; step < count; ++step) {
-    times.emplace_back(simulate(schedule_of(ranks, step), cluster.network).step_seconds, step);
-    measured.push_back(measured_seconds(ranks, step));
-  }
-  std::ranges::sort(times);
-  std::ranges::sort(measured);
-  const auto [seconds, median] = times[times.size() / 2];
-  const Schedule schedule = schedule_of(ranks, median);
+  const size_t first = ranks[0].steps.size() > 1 ? 1 : 0, count = ranks[0].steps.size() - first;
+  const Schedule schedule = schedule_of(ranks, first);
   const Timeline timeline = simulate(schedule, cluster.network);
   write_trace(c, schedule, timeline);
   Report report = report_of(schedule, timeline);
-  report.measured_s = measured[measured.size() / 2];
-  if (!c.wants_json) {
-    std::printf("step %zu of %zu recorded ones, which takes the median time of %s\n", median + 1,
-                count, seconds_text(seconds).c_str());
+  report.measured_s = measured_seconds(ranks, first);
+  for (double* seconds : {&report.step_s, &report.compute_s, &report.communication_s,
+                          &report.exposed_s, &report.idle_s, &*report.measured_s}) {
+    *seconds /= static_cast<double>(count);
   }
+  if (!c.wants_json) std::printf("the mean of %zu recorded steps\n", count);
   std::fputs((c.wants_json ? json_of(report) : table_of(report)).c_str(), stdout);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "backplane/runtime/error.hpp"
@@ -62,7 +63,7 @@ class Parser {
       if (is_in_step_ == (kind == "step")) refuse("\"step\" and \"end\" do not come in turn");
       is_in_step_ = !is_in_step_;
       if (is_in_step_) {
-        rank_.steps.emplace_back();
+        rank_.steps.push_back({.between_s = amount(event, "between")});
       } else {
         rank_.steps.back().seconds = amount(event, "seconds");
       }
@@ -127,41 +128,64 @@ class Names {
   std::vector<std::string> names;
 };
 
-Program program_of(const std::vector<RecordedEvent>& events, Names& groups, Names& labels) {
-  Program program;
-  std::map<std::pair<std::string, uint64_t>, uint32_t> calls;  // The last call of each number.
-  std::vector<uint32_t> needs;
-  std::optional<uint32_t> last_compute;
-  for (const RecordedEvent& event : events) {
-    const auto number = static_cast<uint32_t>(program.operations.size());
-    if (event.kind == RecordedEvent::Kind::kWait) {
-      // A wait for a call of an earlier step has ended.
-      const auto call = calls.find({event.group, event.number});
-      if (call != calls.end()) needs.push_back(call->second);
-      continue;
-    }
-    Operation operation{.seconds = event.seconds, .after = needs};
-    if (event.kind == RecordedEvent::Kind::kCompute) {
-      operation.label = labels.number("compute");
-      last_compute = number;
-      needs.clear();
-    } else {
-      const uint32_t group = groups.number(event.group);
-      operation.kind = OperationKind::kCall;
-      operation.axis = static_cast<uint8_t>(group);
-      operation.stream = static_cast<uint8_t>(group + 1);
-      operation.call = event.call;
-      operation.bytes = event.bytes;
-      operation.peer = event.root;
-      operation.label = labels.number(call_name(event.call));
-      if (last_compute) operation.after.push_back(*last_compute);
-      calls[{event.group, event.number}] = number;
-    }
-    program.operations.push_back(std::move(operation));
+// Writes the program of a rank.
+class Replay {
+ public:
+  Replay(Names& groups, Names& labels) : groups_(groups), labels_(labels) {}
+
+  void compute(double seconds, const char* label) {
+    last_compute_ = add({.label = labels_.number(label), .seconds = seconds, .after = needs_});
+    needs_.clear();
   }
-  if (needs.empty()) return program;
-  program.operations.push_back({.label = labels.number("end"), .after = needs});
-  return program;
+
+  void play(const RecordedEvent& event) {
+    if (event.kind == RecordedEvent::Kind::kCompute) return compute(event.seconds, "compute");
+    if (event.kind == RecordedEvent::Kind::kCall) return add_call(event);
+    // A wait for a call of a step that is left out has ended.
+    const auto call = calls_.find({event.group, event.number});
+    if (call != calls_.end()) needs_.push_back(call->second);
+  }
+
+  Program take() {
+    if (!needs_.empty()) compute(0, "end");
+    return std::move(program_);
+  }
+
+ private:
+  void add_call(const RecordedEvent& event) {
+    const uint32_t group = groups_.number(event.group);
+    Operation operation{.kind = OperationKind::kCall,
+                        .stream = static_cast<uint8_t>(group + 1),
+                        .axis = static_cast<uint8_t>(group),
+                        .call = event.call,
+                        .peer = event.root,
+                        .label = labels_.number(call_name(event.call)),
+                        .bytes = event.bytes,
+                        .after = needs_};
+    if (last_compute_) operation.after.push_back(*last_compute_);
+    calls_[{event.group, event.number}] = add(std::move(operation));
+  }
+
+  uint32_t add(Operation operation) {
+    program_.operations.push_back(std::move(operation));
+    return static_cast<uint32_t>(program_.operations.size() - 1);
+  }
+
+  Names& groups_;
+  Names& labels_;
+  Program program_;
+  std::map<std::pair<std::string, uint64_t>, uint32_t> calls_;  // The last one of each number.
+  std::vector<uint32_t> needs_;  // What the next operation waits for.
+  std::optional<uint32_t> last_compute_;
+};
+
+Program program_of(const RecordedRank& rank, size_t first, Names& groups, Names& labels) {
+  Replay replay(groups, labels);
+  for (size_t step = first; step < rank.steps.size(); ++step) {
+    if (step > first) replay.compute(rank.steps[step].between_s, "between steps");
+    for (const RecordedEvent& event : rank.steps[step].events) replay.play(event);
+  }
+  return replay.take();
 }
 
 void check_ranks(const std::vector<RecordedRank>& ranks) {
@@ -195,12 +219,12 @@ RecordedRank read_recorded(const std::string& path) {
   return parse_recorded(text, path);
 }
 
-Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step) {
+Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t first) {
   check_ranks(ranks);
   Schedule schedule;
   Names groups, labels;
   for (const RecordedRank& rank : ranks) {
-    schedule.programs.push_back(program_of(rank.steps.at(step).events, groups, labels));
+    schedule.programs.push_back(program_of(rank, first, groups, labels));
   }
   std::vector<uint32_t> all, numbers;
   for (const RecordedRank& rank : ranks) all.push_back(rank.rank);
@@ -220,9 +244,13 @@ Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step) {
   return schedule;
 }
 
-double measured_seconds(const std::vector<RecordedRank>& ranks, size_t step) {
+double measured_seconds(const std::vector<RecordedRank>& ranks, size_t first) {
   double sum = 0;
-  for (const RecordedRank& rank : ranks) sum += rank.steps.at(step).seconds;
+  for (const RecordedRank& rank : ranks) {
+    for (size_t step = first; step < rank.steps.size(); ++step) {
+      sum += rank.steps[step].seconds + (step > first ? rank.steps[step].between_s : 0);
+    }
+  }
   return sum / static_cast<double>(ranks.size());
 }
 

@@ -2,7 +2,7 @@
 // writes such a file for each rank.
 //
 //   {"event":"start","rank":0,"ranks":2}
-//   {"event":"step"}
+//   {"event":"step","between":0.0004}
 //   {"event":"compute","seconds":0.0123}
 //   {"event":"call","group":"world","number":7,"call":"all_reduce","bytes":1048576}
 //   {"event":"compute","seconds":0.004}
@@ -12,7 +12,8 @@
 // "compute" is what the rank did before the next event. "call" submits a call, with bytes as in
 // plans.hpp and "root" for kinds that have one. "wait" waits for the call of this number. Calls of
 // one submission have one number. Each group has a stream, and all ranks. A file may have several
-// steps, each from "step" to "end", which tells how long the step took.
+// steps, each from "step" to "end", which tells how long the step took. "between" is the time from
+// the end of the step before.
 //
 // Errors: throw bp::Error, which names the file, the line, and what is wrong there.
 #pragma once
@@ -37,7 +38,8 @@ struct RecordedEvent {
 
 struct RecordedStep {
   std::vector<RecordedEvent> events;
-  double seconds = 0;  // From "step" to "end", as the rank measured it.
+  double between_s = 0;  // From the end of the step before.
+  double seconds = 0;    // From "step" to "end", as the rank measured it.
 };
 
 struct RecordedRank {
@@ -49,11 +51,12 @@ struct RecordedRank {
 RecordedRank parse_recorded(const std::string& text, const std::string& name);
 RecordedRank read_recorded(const std::string& path);
 
-// Makes the schedule of step `step` (from 0) of all ranks. Every rank of the job must be there,
+// Makes the schedule of all ranks from step `first` (from 0) to the last one. All ranks begin step
+// `first` at the same time, and compute between later ones. Every rank of the job must be there,
 // with as many steps as the others.
-Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t step);
+Schedule schedule_of(const std::vector<RecordedRank>& ranks, size_t first);
 
-// Returns how long the step took: the mean over the ranks.
-double measured_seconds(const std::vector<RecordedRank>& ranks, size_t step);
+// Returns how long these steps took, with what was between them: the mean over the ranks.
+double measured_seconds(const std::vector<RecordedRank>& ranks, size_t first);
 
 }  // namespace bp::simulate

@@ -11,7 +11,7 @@ namespace {
 // Computes for `first` seconds, reduces 1 GB while it computes 0.5 s more, waits, and computes 1 s.
 std::string recording(uint32_t rank, double first) {
   return R"({"event":"start","rank":)" + std::to_string(rank) + R"(,"ranks":2}
-{"event":"step"}
+{"event":"step","between":0.25}
 {"event":"compute","seconds":)" +
          std::to_string(first) + R"(}
 {"event":"call","group":"world","number":1,"call":"all_reduce","bytes":1e9,"root":0}
@@ -38,6 +38,21 @@ TEST(Recorded, AReplayWaitsWhereTheRankWaited) {
   EXPECT_NEAR(times[1].exposed_s, 0.5, 1e-9);
 }
 
+// Two steps of a rank take as long as both and what is between them.
+TEST(Recorded, StepsFollowEachOther) {
+  const Network network({.node_count = 2, .shape = Shape::kSwitch, .bandwidth = 1e9});
+  const auto twice = [](uint32_t rank) {
+    const std::string once = recording(rank, 2);
+    return parse_recorded(once + once.substr(once.find('\n') + 1), "twice");
+  };
+  const std::vector<RecordedRank> ranks{twice(0), twice(1)};
+  ASSERT_EQ(ranks[0].steps.size(), 2u);
+  EXPECT_NEAR(simulate(schedule_of(ranks, 0), network).step_seconds, 4 + 0.25 + 4, 1e-9);
+  EXPECT_NEAR(simulate(schedule_of(ranks, 1), network).step_seconds, 4, 1e-9);
+  EXPECT_DOUBLE_EQ(measured_seconds(ranks, 0), 5 + 0.25 + 5);
+  EXPECT_DOUBLE_EQ(measured_seconds(ranks, 1), 5);
+}
+
 void expect_error(const std::string& from, const std::string& to, const std::string& part) {
   std::string text = recording(0, 1);
   const size_t place = text.find(from);
@@ -62,7 +77,8 @@ TEST(Recorded, ErrorsNameTheLine) {
   expect_error("\"root\":0", "\"root\":2", "bad.jsonl:4: root is not below");
   expect_error("\"wait\"", "\"weight\"", "bad.jsonl:6: event is \"weight\"; allowed: start, step");
   expect_error("{\"event\":\"end\",\"seconds\":5}", "", "the last step has no event \"end\"");
-  expect_error("{\"event\":\"end\",\"seconds\":5}", "{\"event\":\"step\"}", "do not come in turn");
+  expect_error("{\"event\":\"end\",\"seconds\":5}", "{\"event\":\"step\",\"between\":0}",
+               "do not come in turn");
   expect_error("{\"event\":\"end\",\"seconds\":5}", "{\"event\":", "bad.jsonl:8: ");
 }
 

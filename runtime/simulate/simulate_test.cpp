@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "runtime/simulate/report.hpp"
 #include "runtime/simulate/schedule.hpp"
@@ -65,6 +66,83 @@ TEST(Calls, ARingAllReduceOnARingHasItsClosedForm) {
     EXPECT_NEAR(seconds_of(network, call, Fidelity::kCosts), expected, 1e-9) << n;
     const Call half{CallKind::kReduceScatter, bytes};
     EXPECT_NEAR(seconds_of(network, half, Fidelity::kMessages), expected / 2, 1e-9) << n;
+  }
+}
+
+// What each member has heard of after all rounds, if a message tells all that its sender knows at
+// the begin of the round. Adds up the bytes.
+std::vector<std::set<uint32_t>> heard_by(const Plan& plan, uint32_t n, double& bytes) {
+  std::vector<std::set<uint32_t>> heard(n);
+  for (uint32_t i = 0; i < n; ++i) heard[i] = {i};
+  for (const Round& round : plan.rounds) {
+    for (uint32_t repeat = 0; repeat < round.repeat; ++repeat) {
+      const std::vector<std::set<uint32_t>> before = heard;
+      for (const Message& message : round.messages) {
+        heard[message.target].insert(before[message.source].begin(), before[message.source].end());
+        bytes += message.bytes;
+      }
+    }
+  }
+  return heard;
+}
+
+// 5 members on a node each, 8 on a node each, 4 on each of 4 nodes, and 3 uneven nodes.
+std::vector<std::vector<uint32_t>> some_nodes() {
+  return {{0, 1, 2, 3, 4},
+          {0, 1, 2, 3, 4, 5, 6, 7},
+          {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3},
+          {0, 0, 0, 1, 1, 2}};
+}
+
+TEST(Plans, EveryMemberHearsFromAllOthers) {
+  for (const auto& nodes : some_nodes()) {
+    const auto n = static_cast<uint32_t>(nodes.size());
+    for (const CallKind kind :
+         {CallKind::kAllReduce, CallKind::kAllGather, CallKind::kReduceScatter, CallKind::kAllToAll,
+          CallKind::kBarrier}) {
+      for (const Plan& plan : make_plans({kind, 1.0 * n}, nodes)) {
+        double bytes = 0;
+        for (const auto& heard : heard_by(plan, n, bytes)) {
+          EXPECT_EQ(heard.size(), n) << call_name(kind) << ' ' << plan.algorithm;
+        }
+      }
+    }
+  }
+}
+
+TEST(Plans, RootsAreHeardByAllOrHearAll) {
+  for (const auto& nodes : some_nodes()) {
+    const auto n = static_cast<uint32_t>(nodes.size());
+    for (uint32_t root = 0; root < n; ++root) {
+      double bytes = 0;
+      for (const CallKind kind : {CallKind::kBroadcast, CallKind::kScatter}) {
+        for (const auto& heard : heard_by(make_plans({kind, 1, root}, nodes)[0], n, bytes)) {
+          EXPECT_TRUE(heard.contains(root)) << call_name(kind);
+        }
+      }
+      for (const CallKind kind : {CallKind::kReduce, CallKind::kGather}) {
+        EXPECT_EQ(heard_by(make_plans({kind, 1, root}, nodes)[0], n, bytes)[root].size(), n);
+      }
+    }
+  }
+}
+
+// All plans move the least that is possible: (n - 1) M for a gather or a reduction, and twice as
+// much for an all-reduce. They differ in how much of it goes at the same time.
+TEST(Plans, MoveTheLeastBytes) {
+  for (const auto& nodes : some_nodes()) {
+    const auto n = static_cast<uint32_t>(nodes.size());
+    for (const CallKind kind :
+         {CallKind::kAllReduce, CallKind::kAllGather, CallKind::kReduceScatter}) {
+      for (const Plan& plan : make_plans({kind, 64}, nodes)) {
+        double bytes = 0;
+        heard_by(plan, n, bytes);
+        const double least = 64.0 * (n - 1) * (kind == CallKind::kAllReduce ? 2 : 1);
+        if (std::string(plan.algorithm) == "hierarchical_tree")
+          continue;  // Parts move log n times.
+        EXPECT_NEAR(bytes, least, 1e-9) << call_name(kind) << ' ' << plan.algorithm;
+      }
+    }
   }
 }
 
