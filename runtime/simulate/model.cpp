@@ -158,7 +158,7 @@ MemoryUse memory_of(const Job& job, const Layout& layout, uint32_t pipe, uint32_
   const HalfLayer attention = attention_of(job, layout), mlp = mlp_of(job, layout);
   const double whole = attention.kept_bytes + attention.score_bytes + mlp.kept_bytes;
   const double input = of_sequence(tokens_of(job, layout) * job.model.width * e, layout);
-  const double layers = job.model.layers / (layout.pipe * layout.stages_per_rank);
+  const uint32_t layers = job.model.layers / (layout.pipe * layout.stages_per_rank);
   const bool is_full = layout.recompute == Recompute::kFull;
   use.activations = alive * layers * (is_full ? input : whole) + (is_full ? whole : 0);
   if (pipe == layout.pipe - 1) {

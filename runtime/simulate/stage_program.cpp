@@ -88,9 +88,12 @@ class Stage {
     if (w_.last_compute()) visit_ends_.push_back(*w_.last_compute());
   }
 
-  // The gradients of a unit are there for one more micro-batch.
+  // Gradients of a unit are there. They are complete for a micro-batch after the unit's last use.
   void end_backward(uint32_t unit) {
-    const bool is_last_one = ++backward_counts_[unit] == backward_uses(unit);
+    // The root unit is used for embeddings and for the head.
+    const uint32_t uses = unit == root() && l_.pipe == 1 ? 2 : 1;
+    if (++backward_counts_[unit] % uses != 0) return;
+    const bool is_last_one = backward_counts_[unit] == uses * pipeline_.micro_batch_count;
     if (!has_data_calls() || (l_.shard_stage < 2 && !is_last_one)) return;
     const std::string label = "reduction of unit " + std::to_string(unit);
     if (l_.shard_stage > 0) {
@@ -100,11 +103,6 @@ class Stage {
     }
     bucket_ += unit_bytes(unit);
     while (bucket_ >= l_.bucket_bytes) reduce_bucket(l_.bucket_bytes);
-  }
-  // The root unit is used for embeddings and for the head.
-  uint32_t backward_uses(uint32_t unit) const {
-    const bool is_both = unit == root() && l_.pipe == 1;
-    return pipeline_.micro_batch_count * (is_both ? 2 : 1);
   }
   void reduce_bucket(double bytes) {
     last_reduce_ =

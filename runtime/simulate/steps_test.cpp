@@ -87,6 +87,53 @@ TEST(Model, NumbersThatDoNotDivideAreRefused) {
   expect_refused({.tensor = 0}, "tensor is 0.000000; allowed: above 0");
 }
 
+double bytes_of(const Program& program, CallKind kind) {
+  double sum = 0;
+  for (const Operation& operation : program.operations) {
+    if (operation.kind == OperationKind::kCall && operation.call == kind) sum += operation.bytes;
+  }
+  return sum;
+}
+
+// With P bytes of parameters and m micro-batches. Stage 3 gathers layers twice for a micro-batch,
+// and the root unit once.
+TEST(Steps, CallsMoveTheBytesOfTheirStage) {
+  const Job job = small_job(64);
+  const Network network(nodes_of_eight(1));
+  const double all = 2 * job.model.parameters();
+  const double layers = 2 * job.model.layers * job.model.layer_parameters();
+  const double m = 4;
+  const struct {
+    int stage;
+    double reduced, gathered, scattered;
+  } rows[] = {
+      {0, all, 0, 0}, {1, 0, all, all}, {2, 0, all, m * all}, {3, 0, m * (all + layers), m * all}};
+  for (const auto& row : rows) {
+    const Layout layout{.data = 8, .micro_batch = 2, .shard_stage = row.stage};
+    const Schedule schedule = make_step(job, layout, network, Ranks::kRepresentatives);
+    const Program& program = schedule.programs[0];
+    EXPECT_NEAR(bytes_of(program, CallKind::kAllReduce), row.reduced, 1) << row.stage;
+    EXPECT_NEAR(bytes_of(program, CallKind::kAllGather), row.gathered, 1) << row.stage;
+    EXPECT_NEAR(bytes_of(program, CallKind::kReduceScatter), row.scattered, 1) << row.stage;
+  }
+}
+
+// Each layer has two calls in a forward and two in a backward, for each micro-batch.
+TEST(Steps, TensorCallsMoveActivations) {
+  const Job job = small_job(8);
+  const Network network(nodes_of_eight(1));
+  const double calls = 4.0 * job.model.layers * 2;
+  const double bytes = calls * 4 * job.model.context * job.model.width * 2;
+  Layout layout{.tensor = 8, .micro_batch = 4};
+  const auto program = [&] {
+    return make_step(job, layout, network, Ranks::kRepresentatives).programs[0];
+  };
+  EXPECT_NEAR(bytes_of(program(), CallKind::kAllReduce), bytes, 1);
+  layout.sequence_parallel = true;
+  EXPECT_NEAR(bytes_of(program(), CallKind::kReduceScatter), bytes, 1);
+  EXPECT_NEAR(bytes_of(program(), CallKind::kAllGather), bytes, 1);
+}
+
 // Without embeddings, a head, an optimizer and communication that count.
 TEST(Steps, BubblesFollowTheFormula) {
   Job job = small_job(16);
