@@ -67,7 +67,6 @@ constexpr const char* kHelp = R"(
 struct Choices {
   StrategyChoice strategy;
   SaveChoice saves;
-  std::string group, transport;
   std::string group, transport, record;
 };
 
@@ -120,8 +119,7 @@ double loss_of_validation(Strategy& strategy, const Text& text, const Options& o
 class Training {
  public:
   Training(const Options& options, const Text& text, const bd::Launch& launch,
-           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer, Saves& saves)
-           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer,
+           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer, Saves& saves,
            ScheduleRecorder* recorder)
       : o_(options),
         text_(text),
@@ -129,7 +127,7 @@ class Training {
         group_(group),
         strategy_(strategy),
         optimizer_(optimizer),
-        saves_(saves) {}
+        saves_(saves),
         recorder_(recorder) {}
 
   void run(int64_t done) {
@@ -242,8 +240,8 @@ int run(const Options& options, const Choices& choices) {
                   launch.restart_count);
     }
   }
-  Training(options, text, launch, group, *strategy, optimizer, saves).run(done);
-  Training(options, text, launch, group, *strategy, optimizer, recorder ? &*recorder : nullptr)
+  Training(options, text, launch, group, *strategy, optimizer, saves,
+           recorder ? &*recorder : nullptr)
       .run(done);
   if (launch.rank == 0 || strategy->runs_together()) {
     const double loss = loss_of_validation(*strategy, text, options);
@@ -272,10 +270,9 @@ int main(int argc, char** argv) {
                                              {"--micro-batches", &choices.strategy.micro_batches},
                                              {"--keep", &choices.saves.keep},
                                              {"--group", &choices.group},
-                                             {"--transport", &choices.transport}},
-                                   .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
                                              {"--transport", &choices.transport},
-                                             {"--record-schedule", &choices.record}}});
+                                             {"--record-schedule", &choices.record}},
+                                   .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
     const int code = run(options, choices);
     flush_standard_output();
     return code;

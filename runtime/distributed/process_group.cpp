@@ -116,7 +116,7 @@ bp_status submit_behind_caller(const GroupState& group,
 // Returns the state of a group that was made from `from`.
 std::shared_ptr<GroupState> derive(const GroupState& from, const LocalRanks::Part& made,
                                    const std::string& name) {
-  const GroupOptions options{.name = name, .timeout = from.timeout};
+  const GroupOptions options{.name = name, .timeout = from.timeout, .observer = from.observer};
   auto state = std::make_shared<GroupState>(from.device, from.ops, options, from.store);
   state->handle = made.group;
   state->local = made.local;
@@ -278,14 +278,6 @@ ProcessGroup ProcessGroup::shrink(std::span<const uint32_t> gone, const std::str
   } catch (const Error& e) {
     throw Error(e.code(), state_->describe() + ": " + e.what());
   }
-  GroupOptions options{.name = name, .timeout = state_->timeout, .observer = state_->observer};
-  auto state = std::make_shared<GroupState>(device(), state_->ops, options, state_->store);
-  state->handle = made.group;
-  state->local = made.local;
-  state->local_index = made.index;
-  check(state->ops.rank(state->ops.self, state->handle, &state->rank, &state->size),
-        "process_group.rank");
-  return ProcessGroup(std::move(state));
 }
 
 void ProcessGroup::abort() const {

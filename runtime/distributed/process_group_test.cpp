@@ -196,6 +196,8 @@ TEST(ProcessGroup, GoesOnWithoutARankThatIsGone) {
     expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(own, "no"); }), "other ranks");
     expect_part(message_of(BP_INVALID_ARGUMENT, [&] { rest.shrink(none, "no"); }), "at least one");
   });
+}
+
 TEST(ProcessGroup, TellsAnObserverOfCallsAndWaits) {
   std::mutex mutex;
   std::vector<std::string> seen;

@@ -122,7 +122,7 @@ struct GroupOptions {
   std::string transport;
   Duration timeout = std::chrono::minutes(10);  // For making the group, and for each call.
   std::vector<std::pair<std::string, std::string>> options;  // Options of that table.
-  std::shared_ptr<const CallObserver> observer;  // Of this group and of those that split() makes.
+  std::shared_ptr<const CallObserver> observer;  // Of this group and of those made from it.
 };
 
 class ProcessGroup {
