@@ -96,19 +96,6 @@ std::string first_difference(const ProcessGroup& group, const std::string& line,
   return first_problem(group, difference(line, own, of_first, group.rank()));
 }
 
-std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root) {
-  const NoGradGuard no_grad;
-  const int64_t length = broadcast_numbers(group, {static_cast<int64_t>(own.size())}, root)[0];
-  std::vector<uint8_t> bytes(own.begin(), own.end());
-  bytes.resize(static_cast<size_t>(length));
-  const Tensor text = from_host(bytes, {length}, group.device());
-  const Work work = group.broadcast(text, root);
-  work.wait();
-  work.join();
-  bytes = text.to_vector<uint8_t>();
-  return {bytes.begin(), bytes.end()};
-}
-
 std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own) {
   const NoGradGuard no_grad;
   const std::vector<int64_t> lengths = gather_numbers(group, static_cast<int64_t>(own.size()));

@@ -42,9 +42,6 @@ std::string first_difference(const ProcessGroup& group, const std::string& line,
 // Returns the texts of all ranks.
 std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own);
 
-// Returns the text of rank `root`.
-std::string broadcast_text(const ProcessGroup& group, const std::string& own, uint32_t root);
-
 // Returns the largest of the numbers that the ranks give.
 int64_t largest_of(const ProcessGroup& group, int64_t own);
 

@@ -13,13 +13,12 @@ namespace {
 // Returns the lines that each rank gives.
 std::vector<std::vector<std::string>> gather_lines(const ProcessGroup& group,
                                                    const std::vector<std::string>& own) {
-  std::string text = std::to_string(own.size()) + "\n";  // No text is empty.
+  std::string text;
   for (const std::string& line : own) text += line + "\n";
   std::vector<std::vector<std::string>> all;
-  for (uint32_t rank = 0; rank < group.size(); ++rank) {
-    std::istringstream lines(broadcast_text(group, text, rank));
+  for (const std::string& theirs : gather_texts(group, text)) {
+    std::istringstream lines(theirs);
     std::string line;
-    std::getline(lines, line);
     all.emplace_back();
     while (std::getline(lines, line)) all.back().push_back(line);
   }
