@@ -26,6 +26,9 @@ namespace {
 
 constexpr size_t kLongestLine = 65536;  // A longer line is shown in parts.
 constexpr auto kDrainTime = std::chrono::seconds(1);
+// A rank that a signal ends closes its connections before its end shows. Others may fail and end in
+// between, so the first end that shows need not be the first failure.
+constexpr auto kVerdictTime = std::chrono::milliseconds(500);
 constexpr int kCannotRun = 126, kNotFound = 127;  // As a shell has them.
 
 [[noreturn]] void fail_errno(const char* what) {
@@ -70,15 +73,20 @@ int Job::run() {
 }
 
 int Job::run_once() {
+  failures_.clear();
   failure_.reset();
   kill_time_.reset();
   drain_time_.reset();
   has_killed_ = false;
   port_ = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
-  while (running_count() != 0 || has_open_streams()) {
+  while (running_count() != 0 || has_open_streams() || verdict_time_) {
     if (running_count() == 0 && !drain_time_) drain_time_ = deadline_after(kDrainTime);
     const Deadline now = std::chrono::steady_clock::now();
+    if (verdict_time_ && (*verdict_time_ <= now || running_count() == 0)) {
+      judge();
+      continue;
+    }
     if (drain_time_ && *drain_time_ <= now) break;
     if (kill_time_ && *kill_time_ <= now) {
       kill_time_.reset();
@@ -130,13 +138,6 @@ void Job::choose_ranks() {
   }
   ranks_.clear();
   for (const uint32_t slot : slots) ranks_.emplace_back().slot = slot;
-}
-
-// Notes which slots to do without. Ranks that fail behind the first one mostly do so because it is
-// gone, unless somebody else killed them as well.
-void Job::note_loss(const End& end) {
-  const bool was_killed = end.by_signal && end.code == SIGKILL && !has_killed_;
-  if (!failure_ || was_killed) lost_.push_back(ranks_[end.rank].slot);
 }
 
 std::string Job::log_file(uint32_t rank) const {
@@ -230,8 +231,11 @@ void Job::poll_once() {
     }
   }
   int timeout = -1;
-  if (kill_time_) timeout = milliseconds_until(*kill_time_);
-  if (drain_time_) timeout = milliseconds_until(*drain_time_);
+  for (const auto& time : {kill_time_, drain_time_, verdict_time_}) {
+    if (!time) continue;
+    const int left = milliseconds_until(*time);
+    timeout = timeout < 0 ? left : std::min(timeout, left);
+  }
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) fail_errno("poll");
   for (size_t i = 0; i < streams.size(); ++i) {
     if (entries[i + 1].revents != 0) read_stream(streams[i].first, *streams[i].second);
@@ -286,7 +290,6 @@ void Job::read_signals() {
 }
 
 void Job::look_for_ends() {
-  std::vector<End> ends;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].has_ended || ranks_[rank].process == 0) continue;
     siginfo_t info{};
@@ -294,26 +297,40 @@ void Job::look_for_ends() {
     if (waitid(P_PID, process, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
       continue;
     }
-    ends.push_back({rank, info.si_status, info.si_code != CLD_EXITED});
+    handle_end({rank, info.si_status, info.si_code != CLD_EXITED});
   }
-  // Of ranks that are found together, one that a signal ended is likely the cause.
-  std::stable_partition(ends.begin(), ends.end(), [](const End& end) { return end.by_signal; });
-  for (const End& end : ends) handle_end(end);
 }
 
 void Job::handle_end(const End& end) {
   ranks_[end.rank].has_ended = true;
   if (end.code == 0) return;
-  note_loss(end);
+  if (was_killed(end)) lost_.push_back(ranks_[end.rank].slot);
   if (failure_) return;
-  failure_ = end.by_signal ? 128 + end.code : end.code;
-  std::string text = "rank " + std::to_string(end.rank);
-  if (end.by_signal) {
-    text += " was ended by signal " + std::to_string(end.code) + " (" + strsignal(end.code) + ")";
+  failures_.push_back(end);
+  if (!verdict_time_) verdict_time_ = deadline_after(kVerdictTime);
+  if (end.by_signal) verdict_time_ = std::chrono::steady_clock::now();
+}
+
+// Returns whether somebody else than the launcher killed the rank.
+bool Job::was_killed(const End& end) const {
+  return end.by_signal && end.code == SIGKILL && !has_killed_;
+}
+
+// Decides which rank failed first: one that a signal ended, or else the first that was seen.
+void Job::judge() {
+  verdict_time_.reset();
+  auto cause = std::ranges::find(failures_, true, &End::by_signal);
+  if (cause == failures_.end()) cause = failures_.begin();
+  if (!was_killed(*cause)) lost_.push_back(ranks_[cause->rank].slot);
+  failure_ = cause->by_signal ? 128 + cause->code : cause->code;
+  std::string text = "rank " + std::to_string(cause->rank);
+  if (cause->by_signal) {
+    text +=
+        " was ended by signal " + std::to_string(cause->code) + " (" + strsignal(cause->code) + ")";
   } else {
-    text += " ended with exit code " + std::to_string(end.code);
+    text += " ended with exit code " + std::to_string(cause->code);
   }
-  if (!options_.log_dir.empty()) text += "; see " + log_file(end.rank);
+  if (!options_.log_dir.empty()) text += "; see " + log_file(cause->rank);
   report(text);
   if (running_count() != 0 && !kill_time_) end_all(SIGTERM);
 }

@@ -48,7 +48,7 @@ class Job {
     std::vector<Stream> streams;
   };
 
-  // How a rank ended.
+  // How a rank failed.
   struct End {
     uint32_t rank;
     int code;  // The exit code, or the number of the signal.
@@ -68,7 +68,8 @@ class Job {
   void read_signals();
   void look_for_ends();
   void handle_end(const End& end);
-  void note_loss(const End& end);
+  bool was_killed(const End& end) const;
+  void judge();
   void end_all(int number);
   void signal_all(int number) const;
   bool has_open_streams() const;
@@ -78,13 +79,15 @@ class Job {
   uint16_t port_ = 0;
   Socket signals_;
   std::vector<Rank> ranks_;
-  uint32_t restarts_ = 0;               // How often all ranks were started again.
-  std::vector<uint32_t> lost_;          // Slots whose ranks were lost, in that order.
-  bool was_told_to_end_ = false;        // By a signal to the launcher.
-  bool has_killed_ = false;             // Whether ranks that went on got SIGKILL.
-  std::optional<int> failure_;          // The exit code of the first failure since the last start.
-  std::optional<Deadline> kill_time_;   // When SIGKILL follows.
-  std::optional<Deadline> drain_time_;  // When output is given up, after all ranks have ended.
+  uint32_t restarts_ = 0;         // How often all ranks were started again.
+  std::vector<uint32_t> lost_;    // Slots whose ranks were lost, in that order.
+  bool was_told_to_end_ = false;  // By a signal to the launcher.
+  bool has_killed_ = false;       // Whether ranks that went on got SIGKILL.
+  std::vector<End> failures_;     // Since the last start, until one is found to be the first.
+  std::optional<int> failure_;    // The exit code of the first failure since the last start.
+  std::optional<Deadline> verdict_time_;  // When the first failure is decided.
+  std::optional<Deadline> kill_time_;     // When SIGKILL follows.
+  std::optional<Deadline> drain_time_;    // When output is given up, after all ranks have ended.
 };
 
 }  // namespace bp::distributed

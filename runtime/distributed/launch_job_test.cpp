@@ -137,6 +137,17 @@ TEST_F(LaunchTest, TellsOfASignal) {
                                 folder.file("logs/rank_0.log"));
 }
 
+TEST_F(LaunchTest, FindsTheRankThatWasKilledAmongOnesThatFailed) {
+  // Rank 0 kills rank 1 and fails. Either end may show first.
+  const Result result =
+      run({"-n", "3"},
+          "if [ $RANK = 1 ]; then echo $$ >$FOLDER/number; mv $FOLDER/number $FOLDER/pid; fi; "
+          "if [ $RANK = 0 ]; then while ! [ -e $FOLDER/pid ]; do sleep 0.005; done; "
+          "kill -KILL $(cat $FOLDER/pid); exit 4; fi; exec sleep 1000");
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  expect_part(result.error, "bp-launch: rank 1 was ended by signal 9 (Killed)\n");
+}
+
 TEST_F(LaunchTest, KillsRanksThatIgnoreTheSignal) {
   const Result result = run({"-n", "2", "--grace", "0.2"},
                             "if [ $RANK = 1 ]; then while ! [ -e $FOLDER/ready ]; do sleep 0.01; "
