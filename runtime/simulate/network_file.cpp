@@ -61,18 +61,24 @@ class Reader {
  private:
   static int line(const YAML::Node& node) { return node.Mark().line + 1; }
 
+  [[noreturn]] void refuse_key(const YAML::Node& node, const std::string& key,
+                               const std::string& allowed) const {
+    refuse(line(node), "the key \"" + key + "\" is unknown; allowed: " + allowed);
+  }
+
   // Checks that `node` is a map with known keys, and keeps their lines.
   void check_keys(const YAML::Node& node, const std::string& section,
                   const std::vector<std::string_view>& known) {
     std::string allowed;
     for (const std::string_view key : known) {
-      allowed += (allowed.empty() ? "" : ", ") + std::string(key);
+      if (!allowed.empty()) allowed += ", ";
+      allowed += key;
     }
     if (!node.IsMap()) refuse(line(node), "a map is needed here; allowed keys: " + allowed);
     for (const auto& pair : node) {
       const std::string key = pair.first.as<std::string>();
       if (std::ranges::find(known, key) == known.end()) {
-        refuse(line(pair.first), "the key \"" + key + "\" is unknown; allowed: " + allowed);
+        refuse_key(pair.first, key, allowed);
       }
       if (!lines_.try_emplace(section + key, line(pair.first)).second && !is_in_list_) {
         refuse(line(pair.first), "the key \"" + key + "\" is given twice");
@@ -118,7 +124,8 @@ class Reader {
     std::string shape;
     std::string allowed;
     for (const auto& [name, value] : kShapes) {
-      allowed += (allowed.empty() ? "" : ", ") + std::string(name);
+      if (!allowed.empty()) allowed += ", ";
+      allowed += name;
     }
     if (!read_value(network, section, "shape", shape, allowed.c_str())) {
       refuse(line(network), "network has no shape; allowed: " + allowed);

@@ -180,7 +180,10 @@ CallKind call_kind(std::string_view name) {
     if (name == kNames[i]) return static_cast<CallKind>(i);
   }
   std::string allowed;
-  for (const char* each : kNames) allowed += (allowed.empty() ? "" : ", ") + std::string(each);
+  for (const char* each : kNames) {
+    if (!allowed.empty()) allowed += ", ";
+    allowed += each;
+  }
   throw Error(BP_INVALID_ARGUMENT,
               "the kind of a call is '" + std::string(name) + "'; allowed: " + allowed);
 }

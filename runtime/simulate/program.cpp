@@ -13,9 +13,8 @@
 #include "runtime/simulate/steps.hpp"
 #include "runtime/simulate/sweep.hpp"
 
+namespace bp::simulate {
 namespace {
-
-using namespace bp::simulate;
 
 constexpr int kUsageExit = 2;
 
@@ -125,10 +124,10 @@ Recompute recompute_of(const std::string& name) {
 
 void write_trace(const Choices& c, const Schedule& schedule, const Timeline& timeline) {
   if (c.trace.empty()) return;
-  bp::WholeFile file(c.trace, /*is_durable=*/false);
+  WholeFile file(c.trace, /*is_durable=*/false);
   file.write(trace_of(schedule, timeline));
   if (const std::string problem = file.commit(); !problem.empty()) {
-    throw bp::Error(BP_INVALID_ARGUMENT, problem);
+    throw Error(BP_INVALID_ARGUMENT, problem);
   }
 }
 
@@ -160,10 +159,10 @@ void run_model(Choices& c, const Cluster& cluster) {
   const uint32_t others = std::max(c.layout.tensor * c.layout.pipe, 1U);
   c.layout.data = c.data > 0 ? c.data : std::max(ranks / others, 1U);
   if (c.layout.ranks() != ranks) {
-    throw bp::Error(BP_INVALID_ARGUMENT, "--tensor, --data and --pipe multiply to " +
-                                             std::to_string(c.layout.ranks()) +
-                                             ", and the network has " + std::to_string(ranks) +
-                                             " ranks; they must be equal");
+    throw Error(BP_INVALID_ARGUMENT, "--tensor, --data and --pipe multiply to " +
+                                         std::to_string(c.layout.ranks()) +
+                                         ", and the network has " + std::to_string(ranks) +
+                                         " ranks; they must be equal");
   }
   Schedule schedule;
   Timeline timeline;
@@ -186,16 +185,14 @@ void run(Choices& c) {
   c.layout.recompute = recompute_of(c.recompute);
   if (!c.recorded.empty()) return run_recorded(c, cluster);
   if (cluster.device.flops <= 0 || cluster.device.memory_bandwidth <= 0) {
-    throw bp::Error(BP_INVALID_ARGUMENT, c.network +
-                                             ":1: a step of a model needs device.flops and "
-                                             "device.memory_bandwidth");
+    throw Error(BP_INVALID_ARGUMENT, c.network +
+                                         ":1: a step of a model needs device.flops and "
+                                         "device.memory_bandwidth");
   }
   run_model(c, cluster);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   Choices choices;
   CLI::App app("Simulates a step of training on a network.", "bp-simulate");
   app.footer(kFooter);
@@ -214,3 +211,8 @@ int main(int argc, char** argv) {
   }
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
+
+}  // namespace
+}  // namespace bp::simulate
+
+int main(int argc, char** argv) { return bp::simulate::run_program(argc, argv); }

@@ -71,7 +71,7 @@ void add_all(Schedule& schedule, const Layout& l) {
       }
     }
   }
-  const auto join = [&](uint8_t axis, std::vector<uint32_t> ranks) {
+  const auto join = [&](uint8_t axis, const std::vector<uint32_t>& ranks) {
     const uint32_t group = add_group(schedule, {ranks, {}});
     for (const uint32_t rank : ranks) schedule.ranks[rank].groups[axis] = group;
   };

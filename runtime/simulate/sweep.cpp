@@ -104,9 +104,8 @@ double least_seconds(const Job& job, const Layout& layout, Costs& costs) {
   }
   double of_layer = forward + 2 * computing + score_seconds(job, layout);
   if (layout.recompute == Recompute::kFull) of_layer += forward;
-  const double micro_batches = micro_batches_of(job, layout);
-  return (micro_batches + (layout.pipe - 1.0) / layout.stages_per_rank) * of_layer *
-         (job.model.layers / layout.pipe);
+  const uint32_t layers = job.model.layers / layout.pipe, m = micro_batches_of(job, layout);
+  return (m + (layout.pipe - 1.0) / layout.stages_per_rank) * of_layer * layers;
 }
 
 Sweep sweep(const Job& job, const Network& network, uint32_t ranks, size_t keep) {

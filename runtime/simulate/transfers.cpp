@@ -13,7 +13,7 @@ constexpr double kSame = 1e-12;
 
 }  // namespace
 
-Transfers::Transfers(std::vector<double> bandwidths) {
+Transfers::Transfers(const std::vector<double>& bandwidths) {
   for (const double bandwidth : bandwidths) links_.push_back({.bandwidth = bandwidth});
 }
 

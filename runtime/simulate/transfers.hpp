@@ -41,7 +41,7 @@ struct Transfer {
 class Transfers {
  public:
   // `bandwidths` are the bytes that each link carries in a second. They are above 0.
-  explicit Transfers(std::vector<double> bandwidths);
+  explicit Transfers(const std::vector<double>& bandwidths);
 
   // Begins a transfer at the time `now`, which never goes back.
   void add(double now, Transfer transfer);
