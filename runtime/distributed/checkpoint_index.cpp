@@ -69,6 +69,17 @@ std::string problem_of(const CheckpointIndex& index, const StoredTensor& tensor)
   return tiling_problem(tensor.shape, std::move(boxes));
 }
 
+void check_pieces(const std::string& path, const std::string& name, const CheckpointIndex& index,
+                  const StoredTensor& tensor) {
+  const std::string problem = problem_of(index, tensor);
+  if (!problem.empty()) refuse(path, "'" + name + "': " + problem);
+}
+
+void check_name(const std::string& path, const std::string& name) {
+  if (!name.empty() && name.find('/') == std::string::npos) return;
+  refuse(path, "a file has the name '" + name + "'; allowed: names without a folder");
+}
+
 CheckpointIndex read_content(const std::string& path, const Json& content) {
   CheckpointIndex index;
   index.step = content.at("step").get<int64_t>();
@@ -79,15 +90,11 @@ CheckpointIndex read_content(const std::string& path, const Json& content) {
   index.metadata = content.at("metadata").get<Metadata>();
   for (const Json& file : content.at("files")) {
     index.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>()});
-    const std::string& name = index.files.back().name;
-    if (name.empty() || name.find('/') != std::string::npos) {
-      refuse(path, "a file has the name '" + name + "'; allowed: names without a folder");
-    }
+    check_name(path, index.files.back().name);
   }
   for (const auto& [name, json] : content.at("tensors").items()) {
-    StoredTensor& tensor = index.tensors[name] = read_tensor(path, name, json);
-    const std::string problem = problem_of(index, tensor);
-    if (!problem.empty()) refuse(path, "'" + name + "': " + problem);
+    const StoredTensor& tensor = index.tensors[name] = read_tensor(path, name, json);
+    check_pieces(path, name, index, tensor);
   }
   return index;
 }

@@ -87,14 +87,29 @@ std::string add(DescribedMap& tensors, const Json& pieces, uint32_t rank) {
   return "";
 }
 
+std::string problem_of(const std::string& name, const Described& tensor) {
+  std::vector<Box> boxes;
+  for (const auto& [box, holders] : tensor.holders) boxes.push_back(box);
+  const std::string problem = tiling_problem(tensor.shape, std::move(boxes));
+  return problem.empty() ? "" : "'" + name + "' " + to_string(tensor.shape) + ": " + problem;
+}
+
 std::string problem_of(const DescribedMap& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    std::vector<Box> boxes;
-    for (const auto& [box, holders] : tensor.holders) boxes.push_back(box);
-    const std::string problem = tiling_problem(tensor.shape, std::move(boxes));
-    if (!problem.empty()) return "'" + name + "' " + to_string(tensor.shape) + ": " + problem;
+    std::string problem = problem_of(name, tensor);
+    if (!problem.empty()) return problem;
   }
   return "";
+}
+
+// Adds what `rank` says to what rank 0, which said `first`, and others have. Returns what is wrong,
+// or "".
+std::string add_text(DescribedMap& tensors, const Json& first, const Json& text, uint32_t rank) {
+  const auto problem = text["problem"].get<std::string>();
+  if (!problem.empty()) return "rank " + std::to_string(rank) + ": " + problem;
+  if (text["step"] == first["step"]) return add(tensors, text["pieces"], rank);
+  return "the step is " + text["step"].dump() + " on rank " + std::to_string(rank) + " and " +
+         first["step"].dump() + " on rank 0";
 }
 
 // Gives each piece to the holder that has least to write so far: first those that one rank has,
@@ -103,6 +118,7 @@ void choose_writers(std::vector<PlannedPiece>& pieces, const DescribedMap& tenso
                     uint32_t ranks) {
   std::vector<uint64_t> loads(ranks, 0);
   std::vector<PlannedPiece*> order;
+  order.reserve(pieces.size());
   for (PlannedPiece& piece : pieces) order.push_back(&piece);
   const std::vector<uint32_t> first{0};  // Writes the tensors without elements.
   const auto holders_of = [&](const PlannedPiece& piece) -> const std::vector<uint32_t>& {
@@ -143,15 +159,7 @@ Plan make_plan(const ProcessGroup& group, int64_t step, const std::vector<Piece>
   for (uint32_t rank = 0; rank < texts.size() && found.empty(); ++rank) {
     const Json text = Json::parse(texts[rank]);
     if (rank == 0) first = text;
-    found = text["problem"].get<std::string>();
-    if (!found.empty()) {
-      found = "rank " + std::to_string(rank) + ": " + found;
-    } else if (text["step"] != first["step"]) {
-      found = "the step is " + text["step"].dump() + " on rank " + std::to_string(rank) + " and " +
-              first["step"].dump() + " on rank 0";
-    } else {
-      found = add(tensors, text["pieces"], rank);
-    }
+    found = add_text(tensors, first, text, rank);
   }
   if (found.empty()) found = problem_of(tensors);
   if (!found.empty()) throw Error(BP_INVALID_ARGUMENT, "CheckpointFolder: " + found);
