@@ -8,10 +8,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "backplane/runtime/error.hpp"
 #include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/checkpoint_index.hpp"
 #include "runtime/distributed/checkpoint_save.hpp"
 #include "runtime/distributed/socket.hpp"
 
@@ -48,6 +52,28 @@ uint64_t bytes_of(const std::vector<Piece>& pieces) {
   uint64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.tensor ? piece.tensor.size_bytes() : 0;
   return bytes;
+}
+
+// Returns the first tensor of the checkpoint that no rank asks for; "" if there is none. Ranks of a
+// pipeline ask for different ones. Every rank calls it.
+std::string first_unasked(const ProcessGroup& group, const CheckpointReader& reader,
+                          const std::vector<Piece>& pieces) {
+  std::set<std::string> asked;
+  for (const Piece& piece : pieces) asked.insert(piece.name);
+  std::string own;
+  for (const auto& [name, entry] : reader.tensors()) {
+    if (!asked.contains(name)) own += name + "\n";
+  }
+  std::map<std::string, size_t> counts;  // Of the ranks that do not ask for a tensor.
+  for (const std::string& theirs : gather_texts(group, own)) {
+    std::istringstream lines(theirs);
+    std::string name;
+    while (std::getline(lines, name)) ++counts[name];
+  }
+  for (const auto& [name, count] : counts) {
+    if (count == group.size()) return name;
+  }
+  return "";
 }
 
 std::string list_of(const std::vector<int64_t>& steps) {
@@ -177,8 +203,12 @@ CheckpointReader CheckpointFolder::open_latest() {
 void CheckpointFolder::load(const CheckpointReader& reader, const std::vector<Piece>& pieces,
                             const ReadOptions& options) {
   wait();
+  const std::string unasked =
+      options.allows_others ? "" : first_unasked(state_->group, reader, pieces);
   state_->together([&] {
+    if (!unasked.empty()) throw Error(BP_INVALID_ARGUMENT, unasked_text(reader.folder(), unasked));
     ReadOptions own = options;
+    own.allows_others = true;  // Of this rank alone.
     if (own.progress.empty() && state_->shows_progress(pieces)) {
       own.progress = "loading step " + std::to_string(reader.step());
     }

@@ -60,6 +60,9 @@ std::string write_index(const CheckpointIndex& index);
 // they have each element of their tensor once. Throws Error, which names the file `path`.
 CheckpointIndex read_index(const std::string& path, const std::string& text);
 
+// Returns the sentence for a tensor of the checkpoint in `folder` that nobody asks for.
+std::string unasked_text(const std::string& folder, const std::string& name);
+
 // Returns the bytes of `count` elements. The dtype has whole bytes.
 uint64_t bytes_of(int64_t count, bp_dtype dtype);
 

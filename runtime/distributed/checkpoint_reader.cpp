@@ -163,6 +163,11 @@ void compare(const std::string& folder, const CheckpointIndex& index, const Piec
 
 }  // namespace
 
+std::string unasked_text(const std::string& folder, const std::string& name) {
+  return folder + ": the checkpoint has '" + name +
+         "', which is not asked for; is it that of another model?";
+}
+
 CheckpointReader::CheckpointReader(const std::string& folder)
     : folder_(folder), index_(open_index(folder)) {}
 
@@ -191,8 +196,7 @@ void CheckpointReader::read(const std::vector<Piece>& pieces, const ReadOptions&
   }
   for (const auto& [name, tensor] : index_->tensors) {
     if (options.allows_others || names.contains(name)) continue;
-    fail(folder_ + ": the checkpoint has '" + name +
-         "', which is not asked for; is it that of another model?");
+    fail(unasked_text(folder_, name));
   }
   std::optional<ProgressBar> bar;
   if (!options.progress.empty()) bar.emplace(order.size(), options.progress);

@@ -294,6 +294,9 @@ TEST(Checkpoint, NamesTheFirstTensorThatDiffers) {
               "rank 1: " + begin.substr(8) +
                   "'b' is f32 (3,) in the checkpoint, and f32 (2,) here; " + end)
         << "all ranks learn what one of them found";
+    EXPECT_EQ(refusal(is_second ? TensorMap{{"a", a}} : TensorMap{{"b", b}}),
+              "(nothing was thrown)")
+        << "together they ask for all";
   });
 }
 

@@ -138,7 +138,8 @@ class CheckpointFolder {
   // Opens the checkpoint of latest(). If there is none, the error lists what was not completed.
   CheckpointReader open_latest();
 
-  // Calls reader.read() on each rank.
+  // Calls reader.read() on each rank. Without options.allows_others, each tensor of the checkpoint
+  // must be asked for by a rank.
   void load(const CheckpointReader& reader, const std::vector<Piece>& pieces,
             const ReadOptions& options = {});
 
