@@ -42,6 +42,23 @@ uint32_t layers_of_rank(const Job& job, const Layout& layout) {
   return job.model.layers / layout.pipe;
 }
 
+// A schedule has an operation for each half of a layer and each bucket. More than this many would
+// not fit the memory of most machines.
+void check_size(const Job& job, const Layout& layout) {
+  constexpr double kMost = 2e6;
+  const double passes = double{1} * job.model.layers * micro_batches_of(job, layout);
+  if (passes > kMost) {
+    throw Error(BP_INVALID_ARGUMENT, "layers * micro-batches is " + std::to_string(passes) +
+                                         "; allowed: at most 2 million; use larger micro-batches");
+  }
+  const double buckets = job.model.parameters() * job.element_bytes / layout.bucket_bytes;
+  if (layout.shard_stage == 0 && layout.data > 1 && buckets > kMost) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "the gradients fill " + std::to_string(buckets) +
+                    " buckets; allowed: at most 2 million; use larger buckets");
+  }
+}
+
 }  // namespace
 
 double Gpt::layer_parameters() const { return 12.0 * width * width + 13.0 * width; }
@@ -85,6 +102,7 @@ void check(const Job& job, const Layout& layout) {
   need_divisor("heads", m.heads, "tensor", layout.tensor);
   need_divisor("layers", m.layers, "pipe * stages-per-rank", layout.pipe * layout.stages_per_rank);
   need_divisor("batch", job.batch, "data * micro-batch", layout.data * layout.micro_batch);
+  check_size(job, layout);
 }
 
 uint32_t micro_batches_of(const Job& job, const Layout& layout) {

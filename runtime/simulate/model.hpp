@@ -72,7 +72,8 @@ struct Layout {
   uint32_t ranks() const { return tensor * data * pipe; }
 };
 
-// Throws bp::Error, which names the number that does not divide another one, or is out of range.
+// Throws bp::Error, which names the number that does not divide another one, is out of range, or
+// makes too large a schedule.
 void check(const Job& job, const Layout& layout);
 
 // Returns how many micro-batches a data-parallel rank has in a step.

@@ -12,7 +12,8 @@
 // communication operations in MPICH" (2005), for n members and a tensor of M bytes:
 //
 //   ring              all_reduce: 2 (n - 1) rounds of M / n; all_gather and reduce_scatter: n - 1.
-//                     Its volume is the least possible (Patarasuk and Yuan, 2009).
+//                     Its volume is the least possible (Patarasuk and Yuan, "Bandwidth optimal
+//                     all-reduce algorithms for clusters of workstations", 2009).
 //   halving_doubling  log2 n rounds of M / 2, M / 4, ... and, for all_reduce, the same back.
 //                     all_gather has the second half, reduce_scatter the first. n is a power of 2.
 //   tree              broadcast and reduce: log2 n rounds of M. all_reduce and barrier: both.

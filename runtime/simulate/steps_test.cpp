@@ -83,6 +83,7 @@ TEST(Model, NumbersThatDoNotDivideAreRefused) {
   expect_refused({.pipe = 5}, "layers is 8, and pipe * stages-per-rank is 5");
   expect_refused({.data = 3}, "batch is 16, and data * micro-batch is 3");
   expect_refused({.sequence_parallel = true}, "sequence parallelism is on, and tensor is 1");
+  expect_refused({.data = 2, .bucket_bytes = 1}, "use larger buckets");
   expect_refused({.shard_stage = 4}, "shard-stage is 4; allowed: 0 to 3");
   expect_refused({.tensor = 0}, "tensor is 0.000000; allowed: above 0");
 }
