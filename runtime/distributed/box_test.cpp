@@ -94,11 +94,16 @@ TEST(Checksum, IsThatOfTheStandard) {
   const std::string zeros(32, '\0'), ones(32, '\xff');
   std::string rising(32, '\0');
   std::iota(rising.begin(), rising.end(), '\0');
-  EXPECT_EQ(crc32c(zeros.data(), 32), 0x8A9136AAu);
-  EXPECT_EQ(crc32c(ones.data(), 32), 0x62A8AB43u);
-  EXPECT_EQ(crc32c(rising.data(), 32), 0x46DD794Eu);
-  EXPECT_EQ(crc32c("123456789", 9), 0xE3069283u);
-  EXPECT_EQ(crc32c("", 0), 0u);
+  for (const auto& sum : {crc32c, crc32c_by_tables}) {
+    EXPECT_EQ(sum(zeros.data(), 32), 0x8A9136AAu);
+    EXPECT_EQ(sum(ones.data(), 32), 0x62A8AB43u);
+    EXPECT_EQ(sum(rising.data(), 32), 0x46DD794Eu);
+    EXPECT_EQ(sum("123456789", 9), 0xE3069283u);
+    EXPECT_EQ(sum("", 0), 0u);
+  }
+  for (size_t size = 0; size <= 32; ++size) {
+    EXPECT_EQ(crc32c(rising.data() + 1, size % 32), crc32c_by_tables(rising.data() + 1, size % 32));
+  }
 }
 
 }  // namespace

@@ -9,4 +9,7 @@ namespace bp::distributed {
 
 uint32_t crc32c(const void* bytes, size_t size);
 
+// The same for processors without an instruction for it.
+uint32_t crc32c_by_tables(const void* bytes, size_t size);
+
 }  // namespace bp::distributed
