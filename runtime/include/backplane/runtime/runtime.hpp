@@ -7,6 +7,7 @@
 #include "backplane/runtime/device.hpp"
 #include "backplane/runtime/distributed/checkpoint.hpp"
 #include "backplane/runtime/distributed/comm_hooks.hpp"
+#include "backplane/runtime/distributed/context_parallel.hpp"
 #include "backplane/runtime/distributed/ddp.hpp"
 #include "backplane/runtime/distributed/fsdp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
