@@ -6,10 +6,10 @@
 // Each rank has its part of each batch, and the whole model (--strategy ddp) or a part of it
 // (fsdp). Gradients are averaged over the ranks while backward() runs. Or ranks have parts of each
 // layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
-// all of it at once (3d). The losses are those of 04_train_gpt, but for the order of sums. Rank 0
-// writes the log. Checkpoints are one file, or a folder to which each rank writes its part. A run
-// that continues may have another number of ranks, and another strategy. A job that bp-launch or
-// torchrun starts again goes on from its latest checkpoint:
+// all of it at once (3d), or parts of each sequence (cp). The losses are those of 04_train_gpt, but
+// for the order of sums. Rank 0 writes the log. Checkpoints are one file, or a folder to which each
+// rank writes its part. A run that continues may have another number of ranks, and another
+// strategy. A job that bp-launch or torchrun starts again goes on from its latest checkpoint:
 //
 //   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
 #include <chrono>
@@ -45,6 +45,7 @@ constexpr const char* kHelp = R"(
                        2d: fsdp over groups of ranks, each of which is tp
                        pp: each rank has some of the blocks, and micro-batches run through the ranks
                        3d: ddp over groups of ranks, each of which is pp with ranks that are tp
+                       cp: each rank has the whole model, and a part of each sequence
   --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
                        3: parameters as well (default: 3)
   --tensor-ranks N     the ranks that share a layer in 2d and 3d (default: 2)
@@ -52,6 +53,8 @@ constexpr const char* kHelp = R"(
   --schedule NAME      the order of micro-batches in pp and 3d: gpipe, 1f1b, interleaved (with two
                        stages on each rank) or zb, a zero-bubble schedule (default: 1f1b)
   --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
+  --context-kind NAME  how the ranks attend in cp: ring: keys and values go round, or all-to-all:
+                       each rank has some heads, whose number the ranks divide (default: ring)
   --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part
                        to FOLDER/step_N, and no rank has the whole model. In a restart the run
                        goes on from the latest checkpoint, also without --resume
@@ -268,6 +271,7 @@ int main(int argc, char** argv) {
                                              {"--pipeline-ranks", &choices.strategy.pipeline_ranks},
                                              {"--schedule", &choices.strategy.schedule},
                                              {"--micro-batches", &choices.strategy.micro_batches},
+                                             {"--context-kind", &choices.strategy.context_kind},
                                              {"--keep", &choices.saves.keep},
                                              {"--group", &choices.group},
                                              {"--transport", &choices.transport},

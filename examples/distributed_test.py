@@ -68,6 +68,26 @@ def refuse_pipelines():
     assert "for 2 ranks; allowed: a product that divides their number" in text, text
 
 
+def run_contexts(scratch, curve):
+    """Goes from fsdp to both kinds of cp."""
+    saved = ("--checkpoint", str(scratch / "context") + "/", "--log", str(scratch / "context.csv"))
+    ranks(2, *saved, "--stop", "2", "--strategy", "fsdp")
+    ranks(4, *saved, "--stop", "6", "--strategy", "cp", "--resume")
+    ranks(2, *saved, "--stop", "10", "--strategy", "cp", "--context-kind", "all-to-all", "--resume")
+    expect_same(losses(scratch / "context.csv"), curve[:10], "fsdp, cp by ring, cp by all-to-all")
+
+
+def refuse_contexts():
+    text = ranks(2, "--strategy", "cp", "--context-kind", "none", expect=1)
+    assert "--context-kind is 'none'; allowed: ring, all-to-all" in text, text
+    text = ranks(2, "--context-kind", "ring", expect=1)
+    assert "--context-kind is for --strategy cp" in text, text
+    text = ranks(2, "--strategy", "cp", "--context", "30", expect=1)
+    assert "--context is 30, for 2 ranks; allowed: multiples of 4" in text, text
+    text = ranks(4, "--strategy", "cp", "--context-kind", "all-to-all", expect=1)
+    assert "the heads are 2; allowed: multiples of the number of ranks, which is 4" in text, text
+
+
 def run_and_kill_a_rank(launch, *arguments, log):
     """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
     command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
@@ -178,6 +198,7 @@ def main():
             ranks(count, "--strategy", name, *more, "--log", str(log))
             expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
         run_pipelines(scratch, curve)
+        run_contexts(scratch, curve)
         part, log = scratch / "sharded.safetensors", scratch / "sharded.csv"
         saved = ("--checkpoint", str(part), "--log", str(log))
         ranks(4, *saved, "--stop", "7", "--strategy", "fsdp")
@@ -201,7 +222,7 @@ def main():
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "none", expect=1)
-    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d" in text, text
+    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp" in text, text
     text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
     assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
     text = ranks(2, "--shard-stage", "2", expect=1)
@@ -209,6 +230,7 @@ def main():
     text = ranks(4, "--strategy", "2d", "--tensor-ranks", "3", expect=1)
     assert "--tensor-ranks is '3', for 4 ranks; allowed: divisors of their number" in text, text
     refuse_pipelines()
+    refuse_contexts()
     text = ranks(2, "--capture", expect=1)
     assert "--capture and --explain are those of 04_train_gpt" in text, text
     text = ranks(2, "--sample", "9", expect=1)

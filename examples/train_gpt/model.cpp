@@ -4,15 +4,20 @@
 
 #include "train_gpt/steps.hpp"
 
-Gpt::Gpt(int64_t vocabulary, const Options& o) {
+Gpt::Gpt(int64_t vocabulary, const Options& o)
+    : Gpt(vocabulary, o, [&o] {
+        return std::make_shared<bp::nn::TransformerBlock>(
+            o.width, o.heads,
+            bp::nn::TransformerBlockOptions{.attention = {.causal = bp::Causal::kTopLeft},
+                                            .dropout = o.dropout});
+      }) {}
+
+Gpt::Gpt(int64_t vocabulary, const Options& o, const BlockMaker& make_block) {
   namespace nn = bp::nn;
   add_module("token", token_ = std::make_shared<nn::Embedding>(vocabulary, o.width, 0.1));
   add_module("position", position_ = std::make_shared<nn::Embedding>(o.context, o.width, 0.1));
   for (int64_t i = 0; i < o.layers; ++i) {
-    blocks_.push_back(std::make_shared<nn::TransformerBlock>(
-        o.width, o.heads,
-        nn::TransformerBlockOptions{.attention = {.causal = bp::Causal::kTopLeft},
-                                    .dropout = o.dropout}));
+    blocks_.push_back(make_block());
     add_module("blocks." + std::to_string(i), blocks_.back());
   }
   add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
@@ -20,7 +25,10 @@ Gpt::Gpt(int64_t vocabulary, const Options& o) {
 }
 
 bp::Tensor Gpt::forward(const bp::Tensor& tokens) {
-  const bp::Tensor places = bp::arange(tokens.shape(1), BP_I64, tokens.device());
+  return forward(tokens, bp::arange(tokens.shape(1), BP_I64, tokens.device()));
+}
+
+bp::Tensor Gpt::forward(const bp::Tensor& tokens, const bp::Tensor& places) {
   bp::Tensor x = (*token_)(tokens) + (*position_)(places);
   for (const auto& block : blocks_) x = (*block)(x);
   return (*head_)((*norm_)(x));

@@ -10,23 +10,28 @@
 #include "train_gpt/stages.hpp"
 #include "train_gpt/text.hpp"
 
+// Makes a transformer block, which maps (batch, length, width) to the same shape.
+using BlockMaker = std::function<std::shared_ptr<bp::nn::Module>()>;
+
 class Gpt : public bp::nn::Module {
  public:
   Gpt(int64_t vocabulary, const Options& options);
+  // The same with blocks of another kind.
+  Gpt(int64_t vocabulary, const Options& options, const BlockMaker& make_block);
 
   // Maps tokens (batch, length) to logits (batch, length, vocabulary) of the next token.
   bp::Tensor forward(const bp::Tensor& tokens) override;
+  // The same for tokens at other places of the sequence than 0, 1, ..., of the shape (1, length).
+  bp::Tensor forward(const bp::Tensor& tokens, const bp::Tensor& places);
 
   // Returns the transformer blocks, from the first to the last.
-  std::vector<std::shared_ptr<bp::nn::Module>> blocks() const {
-    return {blocks_.begin(), blocks_.end()};
-  }
+  const std::vector<std::shared_ptr<bp::nn::Module>>& blocks() const { return blocks_; }
 
   GptLayers layers() const { return {token_, position_, blocks(), norm_, head_}; }
 
  private:
   std::shared_ptr<bp::nn::Embedding> token_, position_;
-  std::vector<std::shared_ptr<bp::nn::TransformerBlock>> blocks_;
+  std::vector<std::shared_ptr<bp::nn::Module>> blocks_;
   std::shared_ptr<bp::nn::LayerNorm> norm_;
   std::shared_ptr<bp::nn::Linear> head_;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "train_gpt/context_strategy.hpp"
 #include "train_gpt/parallel_model.hpp"
 #include "train_gpt/pipeline_strategy.hpp"
 #include "train_gpt/steps.hpp"
@@ -127,10 +128,10 @@ class Cut : public Strategy {
 };
 
 void check(const StrategyChoice& choice) {
-  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d"};
+  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp"};
   const bool is_sharded = choice.name == "fsdp" || choice.name == "2d";
   if (std::ranges::find(kNames, choice.name) == kNames.end()) {
-    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d");
+    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp");
   }
   const std::string& stage = choice.shard_stage;
   if (!stage.empty() && !is_sharded) fail("--shard-stage is for --strategy fsdp and 2d");
@@ -146,6 +147,9 @@ void check(const StrategyChoice& choice) {
   const bool has_pipeline = choice.name == "pp" || choice.name == "3d";
   if (!has_pipeline && !(choice.schedule.empty() && choice.micro_batches.empty())) {
     fail("--schedule and --micro-batches are for --strategy pp and 3d");
+  }
+  if (!choice.context_kind.empty() && choice.name != "cp") {
+    fail("--context-kind is for --strategy cp");
   }
 }
 
@@ -188,6 +192,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vo
   if (choice.name == "pp" || choice.name == "3d") {
     return make_pipeline_strategy(choice, vocabulary, options, group);
   }
+  if (choice.name == "cp") return make_context_strategy(choice, vocabulary, options, group);
   const auto model = std::make_shared<Gpt>(vocabulary, options);
   if (choice.name == "ddp") return std::make_unique<Replicated>(model, group);
   return std::make_unique<Sharded>(model, group, stage);

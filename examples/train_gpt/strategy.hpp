@@ -16,6 +16,7 @@ struct StrategyChoice {
   std::string pipeline_ranks;  // For 3d; "" stands for 2.
   std::string schedule;        // For pp and 3d; "" stands for 1f1b.
   std::string micro_batches;   // For pp and 3d; "" stands for the number of ranks in a pipeline.
+  std::string context_kind;    // For cp; "" stands for ring.
 };
 
 class Strategy {
