@@ -9,6 +9,7 @@
 #include "backplane/runtime/distributed/comm_hooks.hpp"
 #include "backplane/runtime/distributed/context_parallel.hpp"
 #include "backplane/runtime/distributed/ddp.hpp"
+#include "backplane/runtime/distributed/expert_parallel.hpp"
 #include "backplane/runtime/distributed/fsdp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/distributed/mesh.hpp"
