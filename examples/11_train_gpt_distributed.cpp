@@ -7,9 +7,11 @@
 // (fsdp). Gradients are averaged over the ranks while backward() runs. Or ranks have parts of each
 // layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
 // all of it at once (3d), or parts of each sequence (cp). The losses are those of 04_train_gpt, but
-// for the order of sums. Rank 0 writes the log. Checkpoints are one file, or a folder to which each
+// for the order of sums. A model with mixtures of experts (ep) has the losses of the same model on
+// one rank. Rank 0 writes the log. Checkpoints are one file, or a folder to which each
 // rank writes its part. A run that continues may have another number of ranks, and another
-// strategy. A job that bp-launch or torchrun starts again goes on from its latest checkpoint:
+// strategy, other than ep. A job that bp-launch or torchrun starts again goes on from its latest
+// checkpoint:
 //
 //   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
 #include <chrono>
@@ -46,6 +48,8 @@ constexpr const char* kHelp = R"(
                        pp: each rank has some of the blocks, and micro-batches run through the ranks
                        3d: ddp over groups of ranks, each of which is pp with ranks that are tp
                        cp: each rank has the whole model, and a part of each sequence
+                       ep: another model, whose blocks have mixtures of experts: each rank has some
+                       experts, and a part of each batch. One rank trains the same model
   --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
                        3: parameters as well (default: 3)
   --tensor-ranks N     the ranks that share a layer in 2d and 3d (default: 2)
@@ -55,6 +59,8 @@ constexpr const char* kHelp = R"(
   --micro-batches N    the parts of a batch in pp and 3d (default: the ranks in a pipeline)
   --context-kind NAME  how the ranks attend in cp: ring: keys and values go round, or all-to-all:
                        each rank has some heads, whose number the ranks divide (default: ring)
+  --experts N          the experts of each block in ep, on all ranks (default: 8)
+  --top-k-experts K    the experts that each token chooses in ep (default: 2)
   --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part
                        to FOLDER/step_N, and no rank has the whole model. In a restart the run
                        goes on from the latest checkpoint, also without --resume
@@ -262,21 +268,24 @@ int run(const Options& options, const Choices& choices) {
 int main(int argc, char** argv) {
   try {
     Choices choices;
-    const Options options = parse(argc, argv,
-                                  {.program = "11_train_gpt_distributed",
-                                   .help = kHelp,
-                                   .texts = {{"--strategy", &choices.strategy.name},
-                                             {"--shard-stage", &choices.strategy.shard_stage},
-                                             {"--tensor-ranks", &choices.strategy.tensor_ranks},
-                                             {"--pipeline-ranks", &choices.strategy.pipeline_ranks},
-                                             {"--schedule", &choices.strategy.schedule},
-                                             {"--micro-batches", &choices.strategy.micro_batches},
-                                             {"--context-kind", &choices.strategy.context_kind},
-                                             {"--keep", &choices.saves.keep},
-                                             {"--group", &choices.group},
-                                             {"--transport", &choices.transport},
-                                             {"--record-schedule", &choices.record}},
-                                   .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
+    Options options = parse(argc, argv,
+                            {.program = "11_train_gpt_distributed",
+                             .help = kHelp,
+                             .texts = {{"--strategy", &choices.strategy.name},
+                                       {"--shard-stage", &choices.strategy.shard_stage},
+                                       {"--tensor-ranks", &choices.strategy.tensor_ranks},
+                                       {"--pipeline-ranks", &choices.strategy.pipeline_ranks},
+                                       {"--schedule", &choices.strategy.schedule},
+                                       {"--micro-batches", &choices.strategy.micro_batches},
+                                       {"--context-kind", &choices.strategy.context_kind},
+                                       {"--experts", &choices.strategy.experts},
+                                       {"--top-k-experts", &choices.strategy.top_k_experts},
+                                       {"--keep", &choices.saves.keep},
+                                       {"--group", &choices.group},
+                                       {"--transport", &choices.transport},
+                                       {"--record-schedule", &choices.record}},
+                             .flags = {{"--async-save", &choices.saves.is_asynchronous}}});
+    options.variant = variant_of(choices.strategy);
     const int code = run(options, choices);
     flush_standard_output();
     return code;

@@ -88,6 +88,29 @@ def refuse_contexts():
     assert "the heads are 2; allowed: multiples of the number of ranks, which is 4" in text, text
 
 
+def run_mixtures(scratch):
+    """Compares ep with one rank, and goes on with other numbers of ranks."""
+    alone, log, saves = scratch / "mixture.csv", scratch / "experts.csv", scratch / "experts"
+    common = ("--strategy", "ep", "--experts", "4", "--clip", "0.5")
+    ranks(1, *common, "--stop", "6", "--log", str(alone))
+    for checkpoint, counts in ((f"{saves}/", (4, 2)), (f"{saves}.safetensors", (2, 1))):
+        saved = (*common, "--checkpoint", checkpoint, "--log", str(log))
+        ranks(counts[0], *saved, "--stop", "3")
+        ranks(counts[1], *saved, "--stop", "6", "--resume")
+        expect_same(losses(log), losses(alone), f"ep with {counts[0]} ranks, then {counts[1]}")
+    text = ranks(1, *saved, "--top-k-experts", "1", "--resume", expect=1)
+    assert "model is '4 experts, of which each token chooses 2', and here" in text, text
+
+
+def refuse_mixtures():
+    text = ranks(2, "--strategy", "ep", "--experts", "3", expect=1)
+    assert "--experts is 3, for 2 ranks; allowed: multiples of their number" in text, text
+    text = ranks(2, "--strategy", "ep", "--top-k-experts", "9", expect=1)
+    assert "--top-k-experts is 9; allowed: 1 to 8, the number of experts" in text, text
+    text = ranks(2, "--experts", "4", expect=1)
+    assert "--experts and --top-k-experts are for --strategy ep" in text, text
+
+
 def run_and_kill_a_rank(launch, *arguments, log):
     """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
     command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
@@ -199,6 +222,7 @@ def main():
             expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
         run_pipelines(scratch, curve)
         run_contexts(scratch, curve)
+        run_mixtures(scratch)
         part, log = scratch / "sharded.safetensors", scratch / "sharded.csv"
         saved = ("--checkpoint", str(part), "--log", str(log))
         ranks(4, *saved, "--stop", "7", "--strategy", "fsdp")
@@ -222,7 +246,7 @@ def main():
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "none", expect=1)
-    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp" in text, text
+    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep" in text, text
     text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
     assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
     text = ranks(2, "--shard-stage", "2", expect=1)
@@ -231,6 +255,7 @@ def main():
     assert "--tensor-ranks is '3', for 4 ranks; allowed: divisors of their number" in text, text
     refuse_pipelines()
     refuse_contexts()
+    refuse_mixtures()
     text = ranks(2, "--capture", expect=1)
     assert "--capture and --explain are those of 04_train_gpt" in text, text
     text = ranks(2, "--sample", "9", expect=1)

@@ -8,12 +8,15 @@ bp::Metadata description(const Options& o, const Text& text) {
   rates.precision(17);
   rates << o.lr << " " << o.weight_decay << " " << o.dropout << " " << o.clip;
   const auto number = [](auto value) { return std::to_string(value); };
-  return {{"program", o.program},          {"seed", number(o.seed)},
-          {"layers", number(o.layers)},    {"width", number(o.width)},
-          {"heads", number(o.heads)},      {"context", number(o.context)},
-          {"batch", number(o.batch)},      {"steps", number(o.steps)},
-          {"warmup", number(o.warmup)},    {"lr, weight decay, dropout, clip", rates.str()},
-          {"vocabulary", text.vocabulary}, {"characters", number(text.training.size())}};
+  bp::Metadata metadata{
+      {"program", o.program},          {"seed", number(o.seed)},
+      {"layers", number(o.layers)},    {"width", number(o.width)},
+      {"heads", number(o.heads)},      {"context", number(o.context)},
+      {"batch", number(o.batch)},      {"steps", number(o.steps)},
+      {"warmup", number(o.warmup)},    {"lr, weight decay, dropout, clip", rates.str()},
+      {"vocabulary", text.vocabulary}, {"characters", number(text.training.size())}};
+  if (!o.variant.empty()) metadata["model"] = o.variant;
+  return metadata;
 }
 
 void check_run(const std::string& path, const bp::Metadata& metadata, const Options& o,

@@ -13,6 +13,7 @@ struct Options {
   int64_t seed = 1, steps = 2000, stop = 0, layers = 4, width = 256, heads = 4, context = 128;
   int64_t batch = 8, warmup = 100, eval_every = 250, eval_batches = 10, save_every = 500;
   int64_t sample = 500, top_k = 20;
+  std::string variant;  // What the model is, if not the plain one, for checkpoints.
   double lr = 1e-3, weight_decay = 0.1, dropout = 0, clip = 0, temperature = 0.8;
 };
 

@@ -19,15 +19,6 @@ struct Plan {
   bd::PipelineSchedule schedule;
 };
 
-// Returns the positive number in `text`, or `otherwise` for "".
-uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise) {
-  if (text.empty()) return otherwise;
-  const bool is_number = text.size() < 7 && text.find_first_not_of("0123456789") == text.npos;
-  const auto number = is_number ? static_cast<uint32_t>(std::stoul(text)) : 0;
-  if (number > 0) return number;
-  fail(std::string(option) + " is '" + text + "'; allowed: 1 to 999999");
-}
-
 Plan make_plan(const StrategyChoice& choice, const Options& options, uint32_t world_size) {
   Plan plan;
   plan.pipeline = world_size;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "train_gpt/context_strategy.hpp"
+#include "train_gpt/expert_strategy.hpp"
 #include "train_gpt/parallel_model.hpp"
 #include "train_gpt/pipeline_strategy.hpp"
 #include "train_gpt/steps.hpp"
@@ -128,10 +129,10 @@ class Cut : public Strategy {
 };
 
 void check(const StrategyChoice& choice) {
-  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp"};
+  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp", "ep"};
   const bool is_sharded = choice.name == "fsdp" || choice.name == "2d";
   if (std::ranges::find(kNames, choice.name) == kNames.end()) {
-    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp");
+    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep");
   }
   const std::string& stage = choice.shard_stage;
   if (!stage.empty() && !is_sharded) fail("--shard-stage is for --strategy fsdp and 2d");
@@ -151,6 +152,9 @@ void check(const StrategyChoice& choice) {
   if (!choice.context_kind.empty() && choice.name != "cp") {
     fail("--context-kind is for --strategy cp");
   }
+  if (choice.name != "ep" && !(choice.experts.empty() && choice.top_k_experts.empty())) {
+    fail("--experts and --top-k-experts are for --strategy ep");
+  }
 }
 
 // Returns the ranks along the axis "tensor".
@@ -166,6 +170,28 @@ uint32_t tensor_ranks_of(const StrategyChoice& choice, uint32_t world_size) {
 }
 
 }  // namespace
+
+uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise) {
+  if (text.empty()) return otherwise;
+  const bool is_number = text.size() < 7 && text.find_first_not_of("0123456789") == text.npos;
+  const auto number = is_number ? static_cast<uint32_t>(std::stoul(text)) : 0;
+  if (number > 0) return number;
+  fail(std::string(option) + " is '" + text + "'; allowed: 1 to 999999");
+}
+
+uint32_t experts_of(const StrategyChoice& choice) {
+  return number_of("--experts", choice.experts, 8);
+}
+
+uint32_t top_k_experts_of(const StrategyChoice& choice) {
+  return number_of("--top-k-experts", choice.top_k_experts, 2);
+}
+
+std::string variant_of(const StrategyChoice& choice) {
+  if (choice.name != "ep") return "";
+  return std::to_string(experts_of(choice)) + " experts, of which each token chooses " +
+         std::to_string(top_k_experts_of(choice));
+}
 
 std::vector<bd::Piece> with_prefixes(std::vector<bd::Piece> weights, std::vector<bd::Piece> state) {
   std::vector<bd::Piece> all;
@@ -193,6 +219,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vo
     return make_pipeline_strategy(choice, vocabulary, options, group);
   }
   if (choice.name == "cp") return make_context_strategy(choice, vocabulary, options, group);
+  if (choice.name == "ep") return make_expert_strategy(choice, vocabulary, options, group);
   const auto model = std::make_shared<Gpt>(vocabulary, options);
   if (choice.name == "ddp") return std::make_unique<Replicated>(model, group);
   return std::make_unique<Sharded>(model, group, stage);

@@ -17,7 +17,19 @@ struct StrategyChoice {
   std::string schedule;        // For pp and 3d; "" stands for 1f1b.
   std::string micro_batches;   // For pp and 3d; "" stands for the number of ranks in a pipeline.
   std::string context_kind;    // For cp; "" stands for ring.
+  std::string experts;         // For ep; "" stands for 8.
+  std::string top_k_experts;   // For ep; "" stands for 2.
 };
+
+// Returns the positive number in `text`, or `otherwise` for "". Throws for other texts.
+uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise);
+
+// Return what ep has: all experts of a block, and how many of them each token chooses.
+uint32_t experts_of(const StrategyChoice& choice);
+uint32_t top_k_experts_of(const StrategyChoice& choice);
+
+// Returns what the model of the strategy is, where it is not the plain one, else "".
+std::string variant_of(const StrategyChoice& choice);
 
 class Strategy {
  public:

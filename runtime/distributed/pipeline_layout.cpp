@@ -47,7 +47,7 @@ std::pair<std::string, Tensor> read_line(const std::string& line, Device device)
 }  // namespace
 
 PipelineLayout::PipelineLayout(const nn::Module& module, std::vector<std::string> names,
-                               const ProcessGroup& group)
+                               const ProcessGroup& group, bool may_share)
     : group_(group), names_(std::move(names)) {
   std::string all;
   for (const std::string& name : names_) all += "'" + name + "'\n";
@@ -70,10 +70,10 @@ PipelineLayout::PipelineLayout(const nn::Module& module, std::vector<std::string
     }
   }
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] == 1) continue;
+    if (counts[i] == 1 || (may_share && counts[i] > 1)) continue;
     throw Error(BP_INVALID_ARGUMENT, "PipelineLayout: " + std::to_string(counts[i]) +
                                          " ranks have the parameter '" + names_[i] +
-                                         "'; allowed: one rank");
+                                         "'; allowed: one rank" + (may_share ? " or more" : ""));
   }
 }
 

@@ -54,6 +54,43 @@ TEST(PipelineLayout, MakesWholeStatesAndParts) {
   });
 }
 
+// Both ranks have the first layer, and each has one of the others.
+TEST(PipelineLayout, MakesWholeStatesOfSharedLayers) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto model = small_model();
+    set_values(*model, 3);
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : model->named_parameters()) names.push_back(name);
+    struct Part : nn::Module {
+      using nn::Module::add_module;
+      Tensor forward(const Tensor& x) override { return x; }
+    } own;
+    for (const auto& [name, layer] : model->named_modules()) {
+      if (name == "0" || (name == "2") == (group.rank() == 1)) own.add_module(name, layer);
+    }
+    EXPECT_EQ(message_of(BP_INVALID_ARGUMENT, [&] { PipelineLayout layout(own, names, group); }),
+              "PipelineLayout: 2 ranks have the parameter '0.weight'; allowed: one rank");
+    const PipelineLayout layout(own, names, group, true);
+    AdamW optimizer(own.parameters()), whole_optimizer(model->parameters());
+    for (const Tensor& p : model->parameters()) p.set_grad(p.detach() * 2);
+    optimizer.step();
+    set_values(*model, 3);
+    whole_optimizer.step();
+    const TensorMap want = whole_optimizer.state_dict(), got = layout.whole(optimizer.state_dict());
+    for (const auto& [name, tensor] : layout.part(want)) {
+      EXPECT_EQ(tensor.to(BP_F32).to_vector<float>(),
+                optimizer.state_dict().at(name).to(BP_F32).to_vector<float>())
+          << name;
+    }
+    if (group.rank() != 0) return;
+    ASSERT_EQ(got.size(), want.size());
+    for (const auto& [name, tensor] : want) {
+      EXPECT_EQ(got.at(name).to(BP_F32).to_vector<float>(), tensor.to(BP_F32).to_vector<float>())
+          << name;
+    }
+  });
+}
+
 TEST(PipelineLayout, TellsAllRanksWhichNamesAreWrong) {
   run_ranks(2, [](ProcessGroup& group) {
     const nn::Linear own(2, 3);

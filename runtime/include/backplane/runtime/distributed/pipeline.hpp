@@ -105,10 +105,11 @@ class PipelineLayout {
  public:
   // `names` are those of the parameters of the whole model, in the order of its parameters(), and
   // the same on all ranks. The parameters of `module` are some of them, under the same names. Each
-  // name is that of a parameter of exactly one rank; otherwise all ranks throw. Every rank calls
-  // it. The constructor copies what it needs.
+  // name is that of a parameter of exactly one rank; otherwise all ranks throw. With `may_share`,
+  // several ranks may have it, with the same values, such as the layers beside experts
+  // (expert_parallel.hpp). Every rank calls it. The constructor copies what it needs.
   PipelineLayout(const nn::Module& module, std::vector<std::string> names,
-                 const ProcessGroup& group);
+                 const ProcessGroup& group, bool may_share = false);
 
   // Takes the state of the module of this rank or of an optimizer of its parameters, and returns
   // the state of the whole model on `root`, on the device of the group, and an empty map elsewhere.
