@@ -8,10 +8,9 @@
 // layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
 // all of it at once (3d), or parts of each sequence (cp). The losses are those of 04_train_gpt, but
 // for the order of sums. A model with mixtures of experts (ep) has the losses of the same model on
-// one rank. Rank 0 writes the log. Checkpoints are one file, or a folder to which each
-// rank writes its part. A run that continues may have another number of ranks, and another
-// strategy, other than ep. A job that bp-launch or torchrun starts again goes on from its latest
-// checkpoint:
+// one rank. Rank 0 writes the log. Checkpoints are one file, or a folder to which each rank writes
+// its part. A run that continues may have another number of ranks, and another strategy, but ep
+// goes on as ep. A job that bp-launch or torchrun starts again goes on from its latest checkpoint:
 //
 //   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
 #include <chrono>

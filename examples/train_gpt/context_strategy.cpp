@@ -40,7 +40,7 @@ class Context : public Strategy {
   bp::nn::Module& model() override { return *model_; }
   std::vector<bp::Tensor> parameters() override { return model_->parameters(); }
   bp::Tensor loss(const Windows& windows) override {
-    const bp::Tensor mean = own_loss(windows).detach().clone();
+    bp::Tensor mean = own_loss(windows).detach().clone();
     ranks_.all_reduce(mean, bd::Reduction::kAverage).join();
     return mean;
   }

@@ -5,6 +5,8 @@
 #include "backplane/runtime/distributed/context_parallel.hpp"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/error.hpp"
@@ -183,9 +185,9 @@ std::vector<Tensor> Ring::backward(const Tensor& gradient) const {
 
 // Sends part i along axis 0 to rank i, and returns what the ranks sent, by rank.
 Tensor exchanged(const Tensor& parts, const ProcessGroup& group) {
-  const Tensor sent = parts.contiguous();
+  Tensor sent = parts.contiguous();
   if (group.size() == 1) return sent;
-  const Tensor received = empty(sent.shape(), sent.dtype(), sent.device());
+  Tensor received = empty(sent.shape(), sent.dtype(), sent.device());
   group.all_to_all(received, sent).join();
   return received;
 }

@@ -89,7 +89,7 @@ Tensor rows_of(const Tensor& x, const Tensor& indices) {
 Tensor exchanged(const Tensor& x, const ProcessGroup& group) {
   const NoGradGuard no_grad;
   const Tensor sent = x.detach().contiguous();
-  const Tensor received = empty(sent.shape(), sent.dtype(), sent.device());
+  Tensor received = empty(sent.shape(), sent.dtype(), sent.device());
   group.all_to_all(received, sent).join();
   return received;
 }
