@@ -18,8 +18,8 @@
 // Everything here has this layout, so both kinds of attention can serve one model. What is done
 // position by position, such as linear layers and norms, needs no change. The parameters are whole
 // on all ranks. With the mean loss of its own positions on each rank, the average of their
-// gradients over the group is the gradient of the mean loss of all positions:
-// DistributedDataParallel and FullyShardedDataParallel compute it.
+// gradients over the group is the gradient of the mean loss of all positions, as
+// DistributedDataParallel computes it.
 //
 // Rules for everything here:
 //   Threads    As for groups: one thread at a time on each rank.
