@@ -57,7 +57,7 @@ class Tree(unittest.TestCase):
         self.git("commit", "--quiet", "--allow-empty", "--message", "test: change")
 
     def gate(self, name):
-        environment = {**os.environ, "BACKPLANE_CI_JOBS": "1"}
+        environment = {"BACKPLANE_ASAN_PART": "all", **os.environ, "BACKPLANE_CI_JOBS": "1"}
         done = subprocess.run([self.root / ".ci/gates" / name], cwd=self.root, env=environment,
                               capture_output=True, text=True, check=False)
         if done.returncode == 77:
@@ -278,6 +278,16 @@ add_test(NAME conformance.mutants COMMAND false)
     def test_sees_undefined_behaviour(self):
         self.build("int most = 2147483647, sum = most + argc; return sum == 5;")
         self.assert_fails("asan", "signed integer overflow", "1 failed")
+
+    def test_runs_one_part_alone(self):
+        self.build("return argc - 1;")
+        self.addCleanup(os.environ.pop, "BACKPLANE_ASAN_PART", None)
+        os.environ["BACKPLANE_ASAN_PART"] = "host"
+        self.assertIn("Modules: registry runtime", self.assert_passes("asan"))
+        os.environ["BACKPLANE_ASAN_PART"] = "suite"
+        self.assert_fails("asan", "Modules: conformance", "No tests were found")
+        os.environ["BACKPLANE_ASAN_PART"] = "none"
+        self.assert_fails("asan", "allowed: all, host, suite")
 
     def test_sees_a_build_that_breaks(self):
         self.build("return nothing;")
