@@ -53,9 +53,9 @@ std::vector<std::string> Holdings::more_than(const Holdings& before, int64_t spa
   }
   if (descriptors_.size() > before.descriptors_.size()) {
     std::string names;
-    for (const auto& [number, target] : descriptors_) {
+    for (const auto& [number, descriptor] : descriptors_) {
       if (before.descriptors_.contains(number)) continue;
-      names += (names.empty() ? "" : ", ") + target;
+      names += (names.empty() ? "" : ", ") + descriptor.target;
     }
     lines.push_back(
         "descriptors: " + std::to_string(descriptors_.size() - before.descriptors_.size()) +
@@ -89,7 +89,9 @@ std::vector<std::string> steady_growth(const std::vector<Holdings>& rounds) {
 
 std::set<std::string> shared_memory_in_use() {
   std::set<std::string> names;
-  for (const auto& [number, target] : open_descriptors()) names.insert(shared_name(target));
+  for (const auto& [number, descriptor] : open_descriptors()) {
+    names.insert(shared_name(descriptor.target));
+  }
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     const size_t path = line.find(kSharedMemory);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "conformance/process/hygiene.hpp"
+
 namespace bp::conformance::dist {
 
 class Holdings {
@@ -25,7 +27,7 @@ class Holdings {
  private:
   static Holdings now();
 
-  std::map<int, std::string> descriptors_;
+  std::map<int, Descriptor> descriptors_;
   int64_t threads_ = 0;
 };
 

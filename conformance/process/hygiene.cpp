@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cfenv>
@@ -57,8 +58,8 @@ bool is_same_handler(const struct sigaction& a, const struct sigaction& b) {
 
 }  // namespace
 
-std::map<int, std::string> open_descriptors() {
-  std::map<int, std::string> descriptors;
+std::map<int, Descriptor> open_descriptors() {
+  std::map<int, Descriptor> descriptors;
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return descriptors;
   while (const dirent* entry = readdir(folder)) {
@@ -67,8 +68,12 @@ std::map<int, std::string> open_descriptors() {
     if (end == entry->d_name || number == dirfd(folder)) continue;
     std::array<char, 512> target;
     const ssize_t size = readlinkat(dirfd(folder), entry->d_name, target.data(), target.size());
-    descriptors[static_cast<int>(number)] =
-        size < 0 ? "" : std::string(target.data(), static_cast<size_t>(size));
+    Descriptor& descriptor = descriptors[static_cast<int>(number)];
+    if (size > 0) descriptor.target.assign(target.data(), static_cast<size_t>(size));
+    struct stat found {};
+    if (fstat(static_cast<int>(number), &found) != 0) continue;
+    descriptor.device = found.st_dev;
+    descriptor.inode = found.st_ino;
   }
   closedir(folder);
   return descriptors;
@@ -120,14 +125,15 @@ std::vector<std::string> ProcessState::compare_and_restore() const {
                       " was changed");
     sigaction(static_cast<int>(number), &handlers_[number], nullptr);
   }
-  for (const auto& [fd, target] : descriptors_) {
-    if (now.holds({fd, target})) continue;
-    changes.push_back("descriptor " + std::to_string(fd) + " (" + target + ") was closed");
+  for (const auto& [fd, descriptor] : descriptors_) {
+    if (now.holds({fd, descriptor})) continue;
+    changes.push_back("descriptor " + std::to_string(fd) + " (" + descriptor.target +
+                      ") was closed");
   }
   return changes;
 }
 
-bool ProcessState::holds(const std::pair<const int, std::string>& descriptor) const {
+bool ProcessState::holds(const std::pair<const int, Descriptor>& descriptor) const {
   const auto found = descriptors_.find(descriptor.first);
   return found != descriptors_.end() && found->second == descriptor.second;
 }

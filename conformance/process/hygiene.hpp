@@ -12,6 +12,19 @@
 
 namespace bp::conformance {
 
+// What a descriptor refers to. A file stays the same when somebody renames it, such as a log that
+// the worker has inherited. Descriptors without a file, such as those of epoll, share one inode,
+// and differ by their kind.
+struct Descriptor {
+  std::string target;  // As the system names it.
+  uint64_t device = 0, inode = 0;
+
+  friend bool operator==(const Descriptor& a, const Descriptor& b) {
+    const bool has_file = !a.target.starts_with("anon_inode:");
+    return a.device == b.device && a.inode == b.inode && (has_file || a.target == b.target);
+  }
+};
+
 class ProcessState {
  public:
   // Returns the current state.
@@ -26,17 +39,17 @@ class ProcessState {
   std::vector<std::string> compare_and_restore() const;
 
  private:
-  bool holds(const std::pair<const int, std::string>& descriptor) const;
+  bool holds(const std::pair<const int, Descriptor>& descriptor) const;
 
   int rounding_mode_ = 0;
   uint64_t float_control_ = 0;
   std::string locale_;
   std::string directory_;
   std::array<struct sigaction, 32> handlers_ = {};
-  std::map<int, std::string> descriptors_;
+  std::map<int, Descriptor> descriptors_;
 };
 
 // Returns the descriptors of this process and what they refer to.
-std::map<int, std::string> open_descriptors();
+std::map<int, Descriptor> open_descriptors();
 
 }  // namespace bp::conformance

@@ -63,6 +63,24 @@ TEST(ProcessState, FindsAClosedDescriptor) {
             Changes{"descriptor " + std::to_string(fd) + " (/dev/null) was closed"});
 }
 
+// A log that the worker has inherited may be renamed, or removed, by whoever writes it.
+TEST(ProcessState, TakesARenamedFileForTheSame) {
+  const std::string path = testing::TempDir() + "hygiene_test_log";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(fd, 0);
+  const ProcessState before = ProcessState::take();
+  ASSERT_EQ(rename(path.c_str(), (path + ".old").c_str()), 0);
+  EXPECT_EQ(before.compare_and_restore(), Changes());
+  unlink((path + ".old").c_str());
+  EXPECT_EQ(before.compare_and_restore(), Changes());
+  const int other = open("/dev/zero", O_RDONLY);
+  dup2(other, fd);
+  EXPECT_EQ(before.compare_and_restore(),
+            Changes{"descriptor " + std::to_string(fd) + " (" + path + ") was closed"});
+  close(other);
+  close(fd);
+}
+
 TEST(ProcessState, LetsGoOfWhatWasOpenedSinceTheStart) {
   const int own = open("/dev/null", O_RDONLY);
   const ProcessState start = ProcessState::take();
