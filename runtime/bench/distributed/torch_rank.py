@@ -6,6 +6,7 @@ variables. It prints what distributed_rank prints, over PyTorch's own Gloo, or w
 usage: torch_rank.py allreduce BYTES... | torch_rank.py train STEPS NAME=VALUE...
 """
 
+import os
 import pathlib
 import statistics
 import sys
@@ -71,7 +72,11 @@ def main():
     else:
         train(int(sys.argv[2]),
               {name: int(value) for name, value in (word.split("=") for word in sys.argv[3:])})
+    dist.barrier()
     dist.destroy_process_group()
+    # With PyTorch 2.15 a thread that is left over may end the interpreter by std::terminate().
+    sys.stdout.flush()
+    os._exit(0)
 
 
 main()
