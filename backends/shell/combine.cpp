@@ -61,9 +61,24 @@ Wide smaller(Wide a, Wide b) {
   }
 }
 
+// Combines two contributions. Compilers turn this loop into vector instructions, and not that over
+// any number of contributions.
+template <typename T, typename Join>
+void fold_two(const std::byte* first, const std::byte* second, std::byte* result, int64_t count,
+              const Join& join) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto a = to_wide(load<T>(first, i)), b = to_wide(load<T>(second, i));
+    const T value = from_wide<T>(static_cast<decltype(to_wide(T{}))>(join(a, b)));
+    std::memcpy(result + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
+  }
+}
+
 // Combines the contributions one after the other.
 template <typename T, typename Join>
 void fold(std::span<const Contribution> from, std::byte* result, int64_t count, const Join& join) {
+  if (from.size() == 2) {
+    return fold_two<T>(from[0].elements, from[1].elements, result, count, join);
+  }
   for (int64_t i = 0; i < count; ++i) {
     auto sum = to_wide(load<T>(from[0].elements, i));
     for (const Contribution& c : from.subspan(1)) {
@@ -88,6 +103,15 @@ void scaled_sum(std::span<const Contribution> from, std::byte* result, int64_t c
     }
     const T value = from_wide<T>(sum / static_cast<Wide>(divisor));
     std::memcpy(result + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
+  }
+}
+
+template <typename T>
+void divide_as(std::byte* elements, int64_t count, double divisor) {
+  const auto wide = static_cast<decltype(to_wide(T{}))>(divisor);
+  for (int64_t i = 0; i < count; ++i) {
+    const T value = from_wide<T>(to_wide(load<T>(elements, i)) / wide);
+    std::memcpy(elements + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
   }
 }
 
@@ -169,16 +193,15 @@ void combine(bp_reduction reduction, bp_dtype dtype, std::span<const Contributio
 }
 
 void divide(bp_dtype dtype, std::byte* elements, int64_t count, double divisor) {
-  const Contribution sum{elements, 1.0};
   switch (dtype) {
     case BP_F16:
-      return scaled_sum<Float16>({&sum, 1}, elements, count, false, divisor);
+      return divide_as<Float16>(elements, count, divisor);
     case BP_BF16:
-      return scaled_sum<BFloat16>({&sum, 1}, elements, count, false, divisor);
+      return divide_as<BFloat16>(elements, count, divisor);
     case BP_F32:
-      return scaled_sum<float>({&sum, 1}, elements, count, false, divisor);
+      return divide_as<float>(elements, count, divisor);
     default:
-      return scaled_sum<double>({&sum, 1}, elements, count, false, divisor);
+      return divide_as<double>(elements, count, divisor);
   }
 }
 
