@@ -24,7 +24,7 @@ std::vector<double> ends_of(Transfers& transfers, size_t count) {
 }
 
 TEST(Transfers, FlowsOnOneLinkShareItEqually) {
-  for (const uint64_t count : {1, 2, 3, 7, 100}) {
+  for (const uint64_t count : {1u, 2u, 3u, 7u, 100u}) {
     Transfers transfers({1e9});
     for (uint64_t i = 0; i < count; ++i) {
       transfers.add(0, {.work = 1e6, .loads = {{0, 1}}, .tag = i});
