@@ -35,6 +35,14 @@ default_jobs() {
   say $((cores < memory ? cores : memory))
 }
 
+# Prints a number from 0 to N - 1 for an argument N. The hash of the commit chooses it, so that
+# commits take turns.
+turn() {
+  local commit
+  commit=$(git rev-parse --short=7 HEAD) || die "there is no commit that could choose a part"
+  say $((16#$commit % $1))
+}
+
 # Checks the number given to --jobs.
 check_jobs() {
   [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage_error "--jobs takes a number from 1, not '${1:-}'"
