@@ -9,11 +9,11 @@
 
 namespace bp::cuda {
 
-// Memory whose end waits for an event.
+// What waits for an event to end.
 struct Device::Ending {
-  Ending(Device& device, const OwnedMemory& its_memory)
-      : memory(its_memory), event(device, false) {}
-  OwnedMemory memory;
+  Ending(Device& device, std::function<void()> its_end)
+      : end(std::move(its_end)), event(device, false) {}
+  std::function<void()> end;
   NativeEvent event;
 };
 
@@ -81,12 +81,12 @@ void Device::end_handles() {
     buffer->memory().end();
     delete buffer;
   });
-  for (const std::unique_ptr<Ending>& ending : endings_) ending->memory.end();
-  for (const OwnedMemory& memory : kept_) memory.end();
+  recorder_.reset();
+  buried_.clear();
+  for (const std::unique_ptr<Ending>& ending : endings_) ending->end();
+  for (const auto& end : kept_) end();
   kept_.clear();
   endings_.clear();
-  buried_.clear();
-  recorder_.reset();
 }
 
 // When the process exits, the driver may already be gone. Calls that fail for this reason had
@@ -154,7 +154,7 @@ std::shared_ptr<Lane> Device::recorder() {
 BadDataReport* Device::take_bad_data_report() {
   constexpr size_t kReportsPerPage = 256;
   const std::lock_guard lock(reports_mutex_);
-  if (free_reports_ == 0) {
+  if (free_reports_.empty()) {
     const Current current(*this);
     void* page = nullptr;
     check(driver(),
@@ -163,9 +163,18 @@ BadDataReport* Device::take_bad_data_report() {
           "cudaHostAlloc");
     std::memset(page, 0, kReportsPerPage * sizeof(BadDataReport));
     report_pages_.push_back(page);
-    free_reports_ = kReportsPerPage;
+    auto* const reports = static_cast<BadDataReport*>(page);
+    for (size_t i = kReportsPerPage; i > 0; --i) free_reports_.push_back(reports + i - 1);
   }
-  return static_cast<BadDataReport*>(report_pages_.back()) + --free_reports_;
+  BadDataReport* const report = free_reports_.back();
+  free_reports_.pop_back();
+  return report;
+}
+
+void Device::give_back(BadDataReport* report) {
+  const std::lock_guard lock(reports_mutex_);
+  *report = {};
+  free_reports_.push_back(report);
 }
 
 void Device::enable_peer(Device& peer) {
@@ -247,21 +256,19 @@ void Device::sweep() {
       endings_.pop_back();
     }
   }
-  for (const std::unique_ptr<Ending>& ending : ended) ending->memory.end();
+  for (const std::unique_ptr<Ending>& ending : ended) ending->end();
 }
 
-// If no event can be made, the memory lives as long as the device.
-void Device::end_later(const OwnedMemory& memory, Lane& lane) {
+void Device::end_later(std::function<void()> end, cudaStream_t stream) {
   std::unique_ptr<Ending> ending;
   try {
-    const Current current(lane.device());
-    ending = std::make_unique<Ending>(lane.device(), memory);
-    check(driver(), driver().cudaEventRecord(ending->event.get(), lane.native()),
-          "cudaEventRecord");
+    const Current current(*this);
+    ending = std::make_unique<Ending>(*this, end);
+    check(driver(), driver().cudaEventRecord(ending->event.get(), stream), "cudaEventRecord");
   } catch (const CudaError& e) {
     note(e);
     const std::lock_guard lock(mutex_);
-    kept_.push_back(memory);
+    kept_.push_back(std::move(end));
     return;
   }
   const std::lock_guard lock(mutex_);

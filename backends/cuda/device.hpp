@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -95,8 +96,9 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   void bury(std::shared_ptr<Lane> lane);
   void sweep();
 
-  // Frees `memory` once the work submitted to `lane` so far has ended; sweep() looks. Never fails.
-  void end_later(const OwnedMemory& memory, Lane& lane);
+  // Calls end() once the work submitted to `stream` so far has ended; sweep() looks. If no event can
+  // be made, it is called when the handles end. Never fails.
+  void end_later(std::function<void()> end, cudaStream_t stream);
 
   // The stream that a Recorder captures on, and what guards it. Throws CudaError.
   std::mutex& recording_mutex() { return recording_; }
@@ -120,9 +122,10 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   cudaMemPool_t pool();
   cudaStream_t memory_stream();
 
-  // A word of host memory that kernels of this device write to: 0, and nobody else's for as long as
-  // the device lives. Throws CudaError.
+  // A word of host memory that kernels of this device write to: 0, and nobody else's until it is
+  // given back, when no kernel may write to it any more. take_bad_data_report() throws CudaError.
   BadDataReport* take_bad_data_report();
+  void give_back(BadDataReport* report);
 
   // Lets this device reach the memory of `peer` without staging, if it can. Throws CudaError.
   void enable_peer(Device& peer);
@@ -157,14 +160,14 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
 
   std::mutex reports_mutex_;  // It guards the members below.
   std::vector<void*> report_pages_;
-  size_t free_reports_ = 0;  // Free ones of the last page.
+  std::vector<BadDataReport*> free_reports_;
 
   std::atomic<bool> is_lost_ = false;
   std::mutex mutex_;  // It guards the members below.
   std::string loss_;
   std::vector<std::shared_ptr<Lane>> buried_;
   std::vector<std::unique_ptr<Ending>> endings_;
-  std::vector<OwnedMemory> kept_;
+  std::vector<std::function<void()>> kept_;  // Ends without an event.
 };
 
 // The device's context is the calling thread's while this lives; then what was before is again.

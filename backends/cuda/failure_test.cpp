@@ -325,6 +325,28 @@ TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
   EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
 }
 
+// Pages of such words are never given back to CUDA.
+TEST(Failures, WordsThatKernelsReportToAreUsedAgain) {
+  reset();
+  TestBackend backend(enter_fake);
+  bp_stream* const other = backend.make_stream();
+  for (int i = 0; i < 1000; ++i) {
+    bp_stream* const stream = backend.make_stream();
+    Lane& lane = lane_of(stream, "the test");
+    lane.next_reporter({}).report->launch = i % 2 == 0 ? 1 : 0;
+    lane_of(other, "the test").inherit(lane.marks());
+    EXPECT_EQ(lane.outcome().status, i % 2 == 0 ? BP_DATA_FAILURE : BP_OK);
+    EXPECT_EQ(lane.next_reporter({}).launch, 2u);
+    lane.clear_failure();
+    EXPECT_EQ(lane.outcome().status, BP_OK);
+    EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
+    lane_of(other, "the test").clear_failure();
+    EXPECT_TRUE(lane_of(other, "the test").wait(UINT64_MAX));
+  }
+  EXPECT_EQ(call_counts()["cudaHostAlloc"], 1u);
+  EXPECT_EQ(backend.streams->destroy(backend.streams->self, other), BP_OK);
+}
+
 TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {
   reset();
   fail_call("cudaDeviceGetByPCIBusId", 1, cudaErrorInvalidDevice);

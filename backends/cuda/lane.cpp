@@ -12,7 +12,10 @@ namespace bp::cuda {
 
 // ---- Bad data -----------------------------------------------------------------------------------
 
-BadDataSlot::BadDataSlot(Device& device) : report_(device.take_bad_data_report()) {}
+BadDataSlot::BadDataSlot(Device& device)
+    : device_(device), report_(device.take_bad_data_report()) {}
+
+BadDataSlot::~BadDataSlot() { device_.give_back(report_); }
 
 // The name is stored before the number is given to a launch, so that a report of the launch finds
 // its name.
@@ -96,6 +99,10 @@ Lane::Lane(Device& device, cudaStream_t native, bool is_owner)
 
 // Submitted work still runs, because cudaStreamDestroy() does not wait for it.
 Lane::~Lane() {
+  std::vector<std::shared_ptr<BadDataSlot>> slots;
+  for (BadDataMark& mark : inherited_) slots.push_back(std::move(mark.slot));
+  if (slot_ != nullptr) slots.push_back(std::move(slot_));
+  retire(std::move(slots));
   if (!is_owner_) return;
   device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
 }
@@ -178,6 +185,7 @@ bp_status Lane::wait_for(const std::shared_ptr<Point>& point) {
 Reporter Lane::next_reporter(const CheckedIndices& checked) {
   const std::lock_guard lock(mutex_);
   if (slot_ == nullptr || slot_->last() == UINT32_MAX) {
+    if (slot_ != nullptr) retire({std::move(slot_)});
     slot_ = std::make_shared<BadDataSlot>(device_);
     has_marks_.store(true, std::memory_order_release);
   }
@@ -271,9 +279,20 @@ void Lane::clear_failure() {
   const std::lock_guard lock(mutex_);
   failure_ = {};
   has_failed_.store(false, std::memory_order_release);
-  // Launches that still run may write to the old report, which nobody reads any more.
-  if (slot_ != nullptr && slot_->reported() != 0) slot_ = nullptr;
-  std::erase_if(inherited_, [](const BadDataMark& mark) { return mark.has_fired(); });
+  // Launches that still run may write to the old reports, which nobody reads any more.
+  std::vector<std::shared_ptr<BadDataSlot>> old;
+  if (slot_ != nullptr && slot_->reported() != 0) old.push_back(std::move(slot_));
+  std::erase_if(inherited_, [&](const BadDataMark& mark) {
+    const bool has_fired = mark.has_fired();
+    if (has_fired) old.push_back(mark.slot);
+    return has_fired;
+  });
+  retire(std::move(old));
+}
+
+// Keeps the slots until the work submitted so far, which may report there, has ended.
+void Lane::retire(std::vector<std::shared_ptr<BadDataSlot>> slots) {
+  if (!slots.empty()) device_.end_later([slots = std::move(slots)] {}, native_);
 }
 
 // Fails the stream. A held stream fails when its queue reaches the failure.

@@ -31,11 +31,13 @@ struct CheckedIndices {
   int64_t extent = 0;  // Indices are from 0 to below it.
 };
 
-// Where the kernels of one stream report bad data. Read at any time; never goes back to 0.
+// Where the kernels of one stream report bad data. Read at any time; never goes back to 0. Kernels
+// that may report there must have ended before it does, because others use its word then.
 class BadDataSlot {
  public:
   explicit BadDataSlot(Device& device);
   BadDataSlot(const BadDataSlot&) = delete;
+  ~BadDataSlot();
 
   // Returns the reporter of the next launch that checks indices.
   Reporter next(const CheckedIndices& checked);
@@ -48,6 +50,7 @@ class BadDataSlot {
   std::string text() const;
 
  private:
+  Device& device_;
   BadDataReport* const report_;  // The device reaches it by the same address.
   std::atomic<uint32_t> last_ = 0;
   mutable std::mutex mutex_;
@@ -188,6 +191,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool has_own_failure();
   void look_for_bad_data();
   void forget(const std::vector<BadDataMark>& ended);
+  void retire(std::vector<std::shared_ptr<BadDataSlot>> slots);
   bool has_ended(cudaError_t error, const char* what);
 
   Device& device_;

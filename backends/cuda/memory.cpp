@@ -148,7 +148,7 @@ void OwnedMemory::end_behind(Lane& lane) const {
   } catch (const CudaError&) {
   }
   // Memory that CUDA cannot free in stream order is freed once the stream has reached this point.
-  device->end_later(*this, lane);
+  lane.device().end_later([memory = *this] { memory.end(); }, lane.native());
 }
 
 constinit const bp_allocator_ops kAllocator = MemoryOps<MemoryTraits>::table();
