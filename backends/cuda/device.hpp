@@ -96,8 +96,8 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   void bury(std::shared_ptr<Lane> lane);
   void sweep();
 
-  // Calls end() once the work submitted to `stream` so far has ended; sweep() looks. If no event can
-  // be made, it is called when the handles end. Never fails.
+  // Calls end() once the work submitted to `stream` so far has ended; sweep() looks. If no event
+  // can be made, it is called when the handles end. Never fails.
   void end_later(std::function<void()> end, cudaStream_t stream);
 
   // The stream that a Recorder captures on, and what guards it. Throws CudaError.

@@ -1,6 +1,7 @@
 #include "backplane/shell/group_checks.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -211,6 +212,25 @@ std::string difference(const CallSignature& first, uint32_t first_rank, const Ca
     return differ("other counts, such as", first.count, second.count);
   }
   return "";
+}
+
+std::vector<std::byte> signatures_of(const GroupCall& call) {
+  std::vector<std::byte> all(call.world_size * sizeof(CallSignature));
+  for (uint32_t peer = 0; peer < call.world_size; ++peer) {
+    const CallSignature signature = signature_of(call, peer);
+    std::memcpy(all.data() + peer * sizeof(signature), &signature, sizeof(signature));
+  }
+  return all;
+}
+
+void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs) {
+  for (uint32_t peer = 0; peer < call.world_size; ++peer) {
+    if (peer == call.rank) continue;
+    CallSignature signature{};
+    std::memcpy(&signature, theirs.data() + peer * sizeof(signature), sizeof(signature));
+    const std::string problem = difference(signature, peer, signature_of(call, peer), call.rank);
+    if (!problem.empty()) refuse(BP_INVALID_ARGUMENT, problem);
+  }
 }
 
 uint64_t sent_elements(const GroupCall& call) {

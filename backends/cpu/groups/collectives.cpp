@@ -2,9 +2,9 @@
 // gather, scatter and reduce_scatter: the first two send each part to its rank, and the third
 // exchanges all parts and reduces them in the order of the ranks, which rounds once.
 //
-// Before its data, each rank sends a description of its call to all others. Gloo ends the process
-// if a message is longer than what the receiver asked for, so ranks that disagree must be told
-// before. The exchange also shows which ranks have not come, and is all of a barrier.
+// With its data, each rank sends a description of its call to all others, and looks at theirs
+// before it waits for any data. So ranks that disagree are told, and no rank uses the data of
+// another call. The exchange also shows which ranks have not come, and is all of a barrier.
 #include "backends/cpu/groups/collectives.hpp"
 
 #include <gloo/allgatherv.h>
@@ -18,6 +18,7 @@
 #include <numeric>
 #include <string>
 
+#include "backends/cpu/groups/exchange.hpp"
 #include "backplane/shell/combine.hpp"
 #include "backplane/shell/shape.hpp"
 
@@ -76,6 +77,11 @@ bp_reduction step_of(bp_reduction reduction) {
   return is_sum ? bp_reduction{BP_REDUCTION_SUM} : reduction;
 }
 
+// Returns what is left to do with what contribute() writes.
+bp_reduction after_scaling(bp_reduction reduction) {
+  return reduction == BP_REDUCTION_SCALED_SUM ? bp_reduction{BP_REDUCTION_SUM} : reduction;
+}
+
 // Writes what the rank contributes.
 void contribute(const Job& job, std::byte* to, uint64_t elements) {
   if (job.call.reduction != BP_REDUCTION_SCALED_SUM) {
@@ -116,7 +122,41 @@ void with_item(uint64_t item, const Body& body) {
   }
 }
 
+// Up to this size each rank sends all its elements to each other rank: one message takes less time
+// than the steps of a ring. The bytes are those that a rank sends.
+constexpr uint64_t kFewBytes = 256 << 10;
+
+bool has_few_bytes(const Job& job) {
+  return job.call.count * job.item() * (job.call.world_size - 1) <= kFewBytes;
+}
+
+// Each rank gets the elements of all ranks, and reduces them in the order of the ranks. So all get
+// the same bits, and 16-bit elements are rounded once.
+void all_reduce_few(const Job& job) {
+  const RankCall& call = job.call;
+  const uint64_t size_bytes = call.count * job.item(), slot = slot_of(Topic::kAll, job.sequence);
+  std::vector<std::byte> parts(call.world_size * size_bytes);
+  const auto part = [&](uint32_t rank) { return parts.data() + rank * size_bytes; };
+  contribute(job, part(call.rank), call.count);
+  const Buffer own = job.buffer(part(call.rank), size_bytes);
+  std::vector<Buffer> others;
+  for (uint32_t step = 1; step < call.world_size; ++step) {
+    const uint32_t previous = (call.rank + call.world_size - step) % call.world_size;
+    others.push_back(job.buffer(part(previous), size_bytes));
+    others.back()->recv(static_cast<int>(previous), slot);
+    own->send(static_cast<int>((call.rank + step) % call.world_size), slot);
+  }
+  std::vector<Contribution> contributions;
+  for (uint32_t rank = 0; rank < call.world_size; ++rank)
+    contributions.push_back({part(rank), 1.0});
+  for (const Buffer& other : others) other->waitRecv();
+  kernels::combine(after_scaling(call.reduction), call.dtype, contributions, job.receive,
+                   static_cast<int64_t>(call.count));
+  for (uint32_t step = 1; step < call.world_size; ++step) own->waitSend();
+}
+
 void all_reduce(const Job& job) {
+  if (has_few_bytes(job)) return all_reduce_few(job);
   const uint64_t count = job.call.count;
   contribute(job, job.receive, count);
   with_item(job.item(), [&]<typename T>(T) {
@@ -174,9 +214,8 @@ void reduce_scatter(const Job& job) {
   for (uint32_t rank = 0; rank < call.world_size; ++rank) {
     contributions.push_back({parts.data() + rank * part * job.item(), 1.0});
   }
-  const bool is_scaled = call.reduction == BP_REDUCTION_SCALED_SUM;
-  kernels::combine(is_scaled ? step_of(call.reduction) : call.reduction, call.dtype, contributions,
-                   job.receive, static_cast<int64_t>(part));
+  kernels::combine(after_scaling(call.reduction), call.dtype, contributions, job.receive,
+                   static_cast<int64_t>(part));
 }
 
 // ---- Collectives that move elements -------------------------------------------------------------
@@ -283,24 +322,33 @@ void receive_letter(const Job& job) {
 
 // ---- Runs a call --------------------------------------------------------------------------------
 
-// Tells the others what the call is. Throws StatusError of BP_INVALID_ARGUMENT if another rank
-// calls something else.
-void agree(gloo::Context& context, const RankCall& call, uint64_t sequence) {
-  std::vector<std::byte> own(call.world_size * sizeof(CallSignature));
-  for (uint32_t peer = 0; peer < call.world_size; ++peer) {
-    const CallSignature signature = signature_of(call, peer);
-    std::memcpy(own.data() + peer * sizeof(signature), &signature, sizeof(signature));
+// Tells the others what the call is, and finds out whether they call the same.
+class Agreement {
+ public:
+  Agreement(gloo::Context& context, const RankCall& call, uint64_t sequence)
+      : call_(call),
+        exchange_(context, slot_of(Topic::kSignature, sequence), signatures_of(call),
+                  sizeof(CallSignature)) {}
+
+  // Waits for the descriptions of the others. Throws StatusError of BP_INVALID_ARGUMENT if one of
+  // them calls something else.
+  void settle() {
+    if (is_settled_) return;
+    check_signatures(call_, exchange_.receive());
+    is_settled_ = true;
   }
-  const auto others =
-      exchange(context, slot_of(Topic::kSignature, sequence), own, sizeof(CallSignature));
-  for (uint32_t peer = 0; peer < call.world_size; ++peer) {
-    if (peer == call.rank) continue;
-    CallSignature theirs{};
-    std::memcpy(&theirs, others.data() + peer * sizeof(theirs), sizeof(theirs));
-    const std::string problem = difference(theirs, peer, signature_of(call, peer), call.rank);
-    if (!problem.empty()) refuse(BP_INVALID_ARGUMENT, problem);
+
+  // Settles, and waits until the others can read the description of this rank.
+  void finish() {
+    settle();
+    exchange_.finish();
   }
-}
+
+ private:
+  const RankCall& call_;
+  Exchange exchange_;
+  bool is_settled_ = false;
+};
 
 void run_collective(const Job& job) {
   switch (job.call.kind) {
@@ -341,34 +389,17 @@ uint64_t slot_of(Topic topic, uint64_t sequence) {
   return gloo::Slot::build(static_cast<uint8_t>(topic), static_cast<uint32_t>(sequence));
 }
 
-std::vector<std::byte> exchange(gloo::Context& context, uint64_t slot,
-                                const std::vector<std::byte>& sent, size_t item_bytes) {
-  std::vector<std::byte> out = sent, in(sent.size());
-  const Buffer from = context.createUnboundBuffer(out.data(), out.size());
-  // Each rank has a buffer of its own. If two messages for one buffer come at once, Gloo gives the
-  // same rank for both, and an error would name a rank that has sent its part.
-  std::vector<Buffer> to;
-  for (int step = 1; step < context.size; ++step) {
-    const int next = (context.rank + step) % context.size;
-    const int previous = (context.rank + context.size - step) % context.size;
-    std::byte* const part = in.data() + static_cast<size_t>(previous) * item_bytes;
-    to.push_back(context.createUnboundBuffer(part, item_bytes));
-    to.back()->recv(previous, slot);
-    from->send(next, slot, static_cast<size_t>(next) * item_bytes, item_bytes);
-  }
-  for (const Buffer& part : to) part->waitRecv();
-  for (int step = 1; step < context.size; ++step) from->waitSend();
-  return in;
-}
-
-void run_call(const std::shared_ptr<gloo::Context>& context, const RankCall& call,
+void run_call(const std::shared_ptr<gloo::Context>& mesh, Waits& waits, const RankCall& call,
               uint64_t sequence) {
-  if (!is_between_peers(call.kind)) {
-    agree(*context, call, sequence);
-    if (is_empty(call)) return;
-  }
-  const OpenedMemory send(call.send.get()), receive(call.receive.get());
-  run_collective({context, call, sequence, send.address(), receive.address()});
+  const ContextPointer context = endable_context(mesh, waits);
+  const auto run = [&](const ContextPointer& over) {
+    const OpenedMemory send(call.send.get()), receive(call.receive.get());
+    run_collective({over, call, sequence, send.address(), receive.address()});
+  };
+  if (is_between_peers(call.kind)) return run(context);
+  Agreement agreement(*context, call, sequence);
+  if (!is_empty(call)) run(endable_context(mesh, waits, [&] { agreement.settle(); }));
+  agreement.finish();
 }
 
 }  // namespace bp::cpu

@@ -3,11 +3,10 @@
 
 #include <gloo/context.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "backends/cpu/groups/waits.hpp"
 #include "backplane/shell/rank_call.hpp"
 
 namespace bp::cpu {
@@ -20,6 +19,7 @@ enum class Topic : uint8_t {
   kSplit,
   kSignature,
   kPart,          // Of gather and scatter.
+  kAll,           // The elements of a short all_reduce.
   kLetterHeader,  // Of a send, before its elements.
   kLetter,
 };
@@ -28,15 +28,11 @@ enum class Topic : uint8_t {
 // their order.
 uint64_t slot_of(Topic topic, uint64_t sequence);
 
-// Sends item_bytes to each other rank, and returns what the others sent, by rank. `sent` has
-// item_bytes for each rank. Throws StatusError, as all functions do that wait.
-std::vector<std::byte> exchange(gloo::Context& context, uint64_t slot,
-                                const std::vector<std::byte>& sent, size_t item_bytes);
-
-// Runs a call, and waits until its part of the work is done. `sequence` is its number among the
-// collectives of its rank, or among the letters between two ranks in one direction. The peer of a
-// letter is another rank.
-void run_call(const std::shared_ptr<gloo::Context>& context, const RankCall& call,
+// Runs a call over the connections of `mesh`, and waits until its part of the work is done, or
+// until `waits` end. `sequence` is its number among the collectives of its rank, or among the
+// letters between two ranks in one direction. The peer of a letter is another rank. Throws
+// StatusError, as all functions do that wait.
+void run_call(const std::shared_ptr<gloo::Context>& mesh, Waits& waits, const RankCall& call,
               uint64_t sequence);
 
 }  // namespace bp::cpu

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "backends/cpu/groups/collectives.hpp"
+#include "backends/cpu/groups/exchange.hpp"
 #include "backends/cpu/groups/groups.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/entry.hpp"

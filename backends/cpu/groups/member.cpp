@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/cpu/groups/collectives.hpp"
+#include "backends/cpu/groups/exchange.hpp"
 #include "backends/cpu/groups/pipe_signal.hpp"
 #include "backends/cpu/groups/world.hpp"
 

@@ -8,12 +8,28 @@
 #include "backplane/shell/entry.hpp"
 
 namespace bp::cpu {
+namespace {
+
+// Returns the slot of messages of this size, by the finalizer of SplitMix64 (Steele, Lea, Flood:
+// Fast splittable pseudorandom number generators, 2014).
+uint64_t slot_by_size(uint64_t slot, size_t size_bytes) {
+  uint64_t x = size_bytes + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return slot ^ x ^ (x >> 31);
+}
+
+}  // namespace
 
 // A buffer of Gloo whose waits end with those of its call.
 class EndableBuffer final : public gloo::transport::UnboundBuffer {
  public:
-  EndableBuffer(std::unique_ptr<UnboundBuffer> inner, Waits& waits)
-      : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(waits) {
+  EndableBuffer(std::unique_ptr<UnboundBuffer> inner, Waits& waits,
+                const std::function<void()>& before_wait)
+      : UnboundBuffer(inner->ptr, inner->size),
+        inner_(std::move(inner)),
+        waits_(waits),
+        before_wait_(before_wait) {
     waits_.add(inner_.get());
   }
   ~EndableBuffer() override { waits_.remove(inner_.get()); }
@@ -33,17 +49,22 @@ class EndableBuffer final : public gloo::transport::UnboundBuffer {
   void abortWaitSend() override { inner_->abortWaitSend(); }
 
   void send(int rank, uint64_t slot, size_t offset, size_t size_bytes) override {
-    post([&] { inner_->send(rank, slot, offset, size_bytes); });
+    post([&] { inner_->send(rank, slot_of(slot, offset, size_bytes), offset, size_bytes); });
   }
   void recv(int rank, uint64_t slot, size_t offset, size_t size_bytes) override {
     waits_.expect(rank, 1);
-    post([&] { inner_->recv(rank, slot, offset, size_bytes); });
+    post([&] { inner_->recv(rank, slot_of(slot, offset, size_bytes), offset, size_bytes); });
   }
   void recv(std::vector<int> ranks, uint64_t slot, size_t offset, size_t size_bytes) override {
-    post([&] { inner_->recv(std::move(ranks), slot, offset, size_bytes); });
+    post([&] {
+      inner_->recv(std::move(ranks), slot_of(slot, offset, size_bytes), offset, size_bytes);
+    });
   }
 
  private:
+  uint64_t slot_of(uint64_t slot, size_t offset, size_t size_bytes) const {
+    return slot_by_size(slot, size_bytes == kUnspecifiedByteCount ? size - offset : size_bytes);
+  }
   template <typename Body>
   void post(const Body& body) {
     waits_.check();
@@ -56,6 +77,7 @@ class EndableBuffer final : public gloo::transport::UnboundBuffer {
   template <typename Body>
   void wait(const Body& body) {
     waits_.check();
+    if (before_wait_) before_wait_();
     bool is_done = false;
     try {
       is_done = body();
@@ -67,14 +89,19 @@ class EndableBuffer final : public gloo::transport::UnboundBuffer {
 
   const std::unique_ptr<UnboundBuffer> inner_;
   Waits& waits_;
+  const std::function<void()>& before_wait_;
 };
 
 namespace {
 
 class EndableTransport final : public gloo::transport::Context {
  public:
-  EndableTransport(std::shared_ptr<gloo::Context> mesh, Waits& waits)
-      : Context(mesh->rank, mesh->size), mesh_(std::move(mesh)), waits_(waits) {}
+  EndableTransport(std::shared_ptr<gloo::Context> mesh, Waits& waits,
+                   std::function<void()> before_wait)
+      : Context(mesh->rank, mesh->size),
+        mesh_(std::move(mesh)),
+        waits_(waits),
+        before_wait_(std::move(before_wait)) {}
 
   std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override {
     return mesh_->getPair(peer);
@@ -82,20 +109,23 @@ class EndableTransport final : public gloo::transport::Context {
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return getPair(peer); }
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* bytes,
                                                                       size_t size_bytes) override {
-    return std::make_unique<EndableBuffer>(mesh_->createUnboundBuffer(bytes, size_bytes), waits_);
+    return std::make_unique<EndableBuffer>(mesh_->createUnboundBuffer(bytes, size_bytes), waits_,
+                                           before_wait_);
   }
 
  private:
   const std::shared_ptr<gloo::Context> mesh_;
   Waits& waits_;
+  const std::function<void()> before_wait_;
 };
 
 class EndableContext final : public gloo::Context {
  public:
-  EndableContext(const std::shared_ptr<gloo::Context>& mesh, Waits& waits)
+  EndableContext(const std::shared_ptr<gloo::Context>& mesh, Waits& waits,
+                 std::function<void()> before_wait)
       : Context(mesh->rank, mesh->size) {
     device_ = mesh->getDevice();
-    transportContext_ = std::make_shared<EndableTransport>(mesh, waits);
+    transportContext_ = std::make_shared<EndableTransport>(mesh, waits, std::move(before_wait));
   }
 };
 
@@ -153,8 +183,8 @@ void Waits::fail(const std::string& reason) {
 }
 
 std::shared_ptr<gloo::Context> endable_context(const std::shared_ptr<gloo::Context>& mesh,
-                                               Waits& waits) {
-  return std::make_shared<EndableContext>(mesh, waits);
+                                               Waits& waits, std::function<void()> before_wait) {
+  return std::make_shared<EndableContext>(mesh, waits, std::move(before_wait));
 }
 
 }  // namespace bp::cpu

@@ -2,6 +2,9 @@
 // timeout of its own, after which all connections of the rank are closed. So a call gets a context
 // of its own over the connections of its rank. Its buffers wait without a timeout, until the work
 // is done or end() is called.
+//
+// Gloo ends the process if a message is longer than what its receiver asked for. So a buffer puts
+// the size of each message into its slot, and messages of other sizes do not arrive at all.
 #pragma once
 
 #include <gloo/context.h>
@@ -9,6 +12,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -55,8 +59,9 @@ class Waits {
 };
 
 // Returns a context over the connections of `mesh` whose work `waits` can end. Both must live as
-// long as the context.
+// long as the context. Each wait of its buffers first calls before_wait(), which may throw.
 std::shared_ptr<gloo::Context> endable_context(const std::shared_ptr<gloo::Context>& mesh,
-                                               Waits& waits);
+                                               Waits& waits,
+                                               std::function<void()> before_wait = nullptr);
 
 }  // namespace bp::cpu

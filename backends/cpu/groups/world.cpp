@@ -140,8 +140,9 @@ void World::expire(const std::shared_ptr<Running>& call, uint64_t timeout_ns) {
 void World::run(const std::shared_ptr<Running>& call) {
   const BlockedPipeSignal blocked;
   Outcome outcome = outcome_of([&] {
-    const auto context = endable_context(call->member->mesh(), call->waits);
-    call->body ? call->body(*context) : run_call(context, *call, call->sequence);
+    const std::shared_ptr<gloo::Context>& mesh = call->member->mesh();
+    if (!call->body) return run_call(mesh, call->waits, *call, call->sequence);
+    call->body(*endable_context(mesh, call->waits));
   });
   if (outcome.status != BP_OK) {
     end(outcome);

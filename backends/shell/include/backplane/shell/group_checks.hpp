@@ -107,6 +107,13 @@ CallSignature signature_of(const GroupCall& call, uint32_t peer);
 std::string difference(const CallSignature& first, uint32_t first_rank, const CallSignature& second,
                        uint32_t second_rank);
 
+// Returns what a rank says of its call to all ranks: the bytes of a CallSignature for each.
+std::vector<std::byte> signatures_of(const GroupCall& call);
+
+// Throws StatusError of BP_INVALID_ARGUMENT if another rank calls something else. `theirs` has what
+// each rank says to this one; the entry of the rank itself is not read.
+void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs);
+
 // Return how many elements a rank sends and receives.
 uint64_t sent_elements(const GroupCall& call);
 uint64_t received_elements(const GroupCall& call);
