@@ -13,11 +13,13 @@
 // goes on as ep. A job that bp-launch or torchrun starts again goes on from its latest checkpoint:
 //
 //   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/runtime.hpp"
@@ -147,10 +149,13 @@ class Training {
     if (is_first) bar.emplace(static_cast<uint64_t>(o_.stop - done), "training");
     const auto start = std::chrono::steady_clock::now();
     std::string note;
+    std::vector<double> seconds;  // Of each step, without validation and checkpoints.
     for (int64_t step = done + 1; step <= o_.stop; ++step) {
+      const auto step_start = std::chrono::steady_clock::now();
       if (recorder_ != nullptr) recorder_->begin_step();
       const double lr = schedule.lr(step), loss = take(step, lr);
       if (recorder_ != nullptr) recorder_->end_step();
+      seconds.push_back(seconds_since(step_start));
       if (step % o_.eval_every == 0 || step == o_.stop) note_validation();
       if (is_first) {
         log.add(step, {loss, lr});
@@ -161,11 +166,22 @@ class Training {
     }
     saves_.finish();
     if (is_first) bar->finish(note);
+    if (is_first && !seconds.empty()) say_median(std::move(seconds));
   }
 
  private:
   static double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // The first steps make plans and fill caches, so a quarter of the steps does not count.
+  static void say_median(std::vector<double> seconds) {
+    seconds.erase(seconds.begin(),
+                  seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
+    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    std::ranges::nth_element(seconds, middle);
+    std::printf("a step takes %.1f ms (the median of the last %zu)\n", *middle * 1e3,
+                seconds.size());
   }
 
   // Takes a step, and returns the mean loss of all ranks.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares all-reduce of f32 between two processes of this machine, and a step of data-parallel
-training, with Gloo alone and with PyTorch over its own Gloo: in one run, in turn, as medians of the
-rounds. A ratio is the time of the peer over the time of Backplane; above 1 Backplane is faster.
-Each rank has one thread.
+and fully sharded training, with Gloo alone and with PyTorch over its own Gloo: in one run, in turn,
+as medians of the rounds. A ratio is the time of the peer over the time of Backplane: above 1
+Backplane is faster. Each rank has one thread.
 
   compare.py build/release                 # after runtime/bench/setup, which installs PyTorch
   compare.py build/release --device vulkan # staged over the groups of cpu
@@ -20,6 +20,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SIZES = [1 << shift for shift in range(10, 29, 2)]
+STRATEGIES = {"ddp": "data-parallel training", "fsdp": "fully sharded training"}
 MODEL = {"layers": 4, "width": 256, "heads": 4, "context": 128, "batch": 8}
 
 
@@ -52,18 +53,18 @@ def pytorch(o):
     return seconds_by_size(launch(o, o.python, HERE / "torch_rank.py", "allreduce", *SIZES))
 
 
-def our_step(o):
+def our_step(o, strategy):
     settings = [f"--{name}={value}" for name, value in MODEL.items()]
     words = [word for setting in settings for word in setting.split("=")]
     text = launch(o, o.build / "bin/11_train_gpt_distributed", "--device", o.device, *words,
-                  "--steps", o.steps, "--eval-every", o.steps, "--eval-batches", 1,
+                  "--strategy", strategy, "--steps", o.steps, "--eval-every", o.steps,
+                  "--eval-batches", 1,
                   *(["--transport", o.transport] if o.transport else []))
-    rates = [float(rate) for rate in re.findall(r"([\d.]+) tokens/s", text)]
-    return MODEL["batch"] * MODEL["context"] / rates[-1]
+    return float(re.search(r"a step takes ([\d.]+) ms", text)[1]) / 1e3
 
 
-def torch_step(o):
-    text = launch(o, o.python, HERE / "torch_rank.py", "train", o.steps,
+def torch_step(o, strategy):
+    text = launch(o, o.python, HERE / "torch_rank.py", strategy, o.steps,
                   *(f"{name}={value}" for name, value in MODEL.items()))
     return float(re.findall(r"(?m)^([\d.e+-]+)$", text)[-1])  # PyTorch may warn behind it.
 
@@ -80,6 +81,18 @@ def say_table(o, peers, rounds):
             ratio = statistics.median(r[name][size] / r["Backplane"][size] for r in rounds)
             line += f"{other * 1e6:12.1f} {ratio:6.2f}  "
         print(line.rstrip())
+
+
+def say_steps(o, strategy, has_torch):
+    steps = [(our_step(o, strategy), torch_step(o, strategy) if has_torch else None)
+             for _ in range(o.rounds)]
+    own = statistics.median(mine for mine, _ in steps)
+    print(f"step of {STRATEGIES[strategy]}, {o.ranks} ranks: {own * 1e3:.1f} ms", end="")
+    if has_torch:
+        other = statistics.median(theirs for _, theirs in steps)
+        ratio = statistics.median(theirs / mine for mine, theirs in steps)
+        print(f", PyTorch {other * 1e3:.1f} ms, ratio {ratio:.2f}", end="")
+    print(flush=True)
 
 
 def main():
@@ -107,14 +120,8 @@ def main():
         print("PyTorch is missing: runtime/bench/setup installs it")
     rounds = [{name: measure(o) for name, measure in peers.items()} for _ in range(o.rounds)]
     say_table(o, [name for name in peers if name != "Backplane"], rounds)
-    steps = [(our_step(o), torch_step(o) if has_torch else None) for _ in range(o.rounds)]
-    own = statistics.median(mine for mine, _ in steps)
-    print(f"step of data-parallel training, {o.ranks} ranks: {own * 1e3:.1f} ms", end="")
-    if has_torch:
-        other = statistics.median(theirs for _, theirs in steps)
-        ratio = statistics.median(theirs / mine for mine, theirs in steps)
-        print(f", PyTorch {other * 1e3:.1f} ms, ratio {ratio:.2f}", end="")
-    print()
+    for strategy in STRATEGIES:
+        say_steps(o, strategy, has_torch)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """One rank of PyTorch, which compare.py starts with bp-launch: torch.distributed reads the same
-variables. It prints what distributed_rank prints, over PyTorch's own Gloo, or with the argument
-"train" the seconds of a step of data-parallel training of the model of 04_train_gpt.
+variables. It prints what distributed_rank prints, over PyTorch's own Gloo, or the seconds of a step
+of training of the model of 04_train_gpt, with DistributedDataParallel or fully_shard().
 
-usage: torch_rank.py allreduce BYTES... | torch_rank.py train STEPS NAME=VALUE...
+usage: torch_rank.py allreduce BYTES... | torch_rank.py ddp|fsdp STEPS NAME=VALUE...
 """
 
 import os
@@ -38,12 +38,22 @@ def allreduce(sizes):
             print(size, f"{seconds:.9g}", flush=True)
 
 
-def train(steps, settings):
+def parallel(strategy, model):
+    if strategy == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.fsdp import fully_shard  # pylint: disable=import-outside-toplevel
+    mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def train(strategy, steps, settings):
     sys.path.insert(0, str(EXAMPLES))
     import gpt_against_pytorch as gpt  # pylint: disable=import-outside-toplevel
     options = types.SimpleNamespace(seed=1, **settings)
     windows = gpt.Windows(options)
-    model = torch.nn.parallel.DistributedDataParallel(gpt.Gpt(75, options))
+    model = parallel(strategy, gpt.Gpt(75, options))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     part = options.batch // dist.get_world_size()
     first, samples = dist.get_rank() * part, []
@@ -70,7 +80,7 @@ def main():
     if sys.argv[1] == "allreduce":
         allreduce([int(word) for word in sys.argv[2:]])
     else:
-        train(int(sys.argv[2]),
+        train(sys.argv[1], int(sys.argv[2]),
               {name: int(value) for name, value in (word.split("=") for word in sys.argv[3:])})
     dist.barrier()
     dist.destroy_process_group()
