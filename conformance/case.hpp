@@ -81,6 +81,8 @@ struct Case {
 struct CaseOptions {
   uint64_t canary_bytes = 4096;
   std::string poison = "nan";  // One of "nan", "ff" and "random".
+  // A stream that is held goes on after this time, so that a launch that waits for it ends.
+  uint64_t launch_patience_ms = 5000;
 };
 
 // The result of a case, with everything that its report needs.

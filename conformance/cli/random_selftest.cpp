@@ -78,7 +78,7 @@ std::vector<std::string> groups_of(const std::string& table) {
 }
 
 // Most faults of kernels read and write tensors through the host, and so wait for the stream of the
-// launch. This is not their fault, and must not count as found.
+// launch. This is not their fault, and must not count as found, nor take long.
 bool waits_for_its_stream(const Fault& fault) {
   constexpr std::string_view kOthers[] = {"skipped",   "refused",  "device_leak",
                                           "host_leak", "blocking", "wrong_stream"};
@@ -272,6 +272,7 @@ class RandomSelftest {
     options.setup.options = {{"mutant", "fault:" + faults::text_of(fault)},
                              {"wrap", wrapped_},
                              {"sightings", sightings.path()}};
+    if (waits_for_its_stream(fault)) options.setup.case_options.launch_patience_ms = 100;
     Findings findings(cases_, trial);
     const std::vector<size_t> selection = cases_of(fault);
     const BatchReport report =

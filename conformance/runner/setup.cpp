@@ -7,6 +7,8 @@
 namespace bp::conformance {
 namespace {
 
+constexpr uint64_t kMostPatienceMs = 3'600'000;
+
 // Cleans a text of a result, because it may hold words of a backend.
 std::string line_of(const std::string& text) { return clean_text(text, LineBreaks::kEscape); }
 std::string lines_of(const std::string& text) {
@@ -28,6 +30,7 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"transport", text_of_bytes(setup.transport)},
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
+          {"launch_patience_ms", setup.case_options.launch_patience_ms},
           {"allows_decompositions", setup.allows_decompositions},
           {"tells_device_memory", setup.tells_device_memory},
           {"cache_bytes", setup.perf.cache_bytes},
@@ -57,6 +60,8 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
   setup.transport = bytes_of_text(told.text("transport", ""));
   setup.case_options.canary_bytes = told.count("canary_bytes", 1 << 20);
   setup.case_options.poison = told.text("poison");
+  setup.case_options.launch_patience_ms =
+      told.count("launch_patience_ms", kMostPatienceMs, CaseOptions().launch_patience_ms);
   setup.allows_decompositions = told.flag("allows_decompositions", false);
   setup.tells_device_memory = told.flag("tells_device_memory", false);
   setup.perf.cache_bytes = told.count("cache_bytes", uint64_t{1} << 40);

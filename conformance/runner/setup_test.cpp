@@ -26,7 +26,7 @@ WorkerSetup full_setup() {
   setup.layers = "validate,trace";
   setup.layer_options = "trace.file=\xfe";
   setup.transport = "/lib/cpu.so";
-  setup.case_options = {.canary_bytes = 1 << 20, .poison = "random"};
+  setup.case_options = {.canary_bytes = 1 << 20, .poison = "random", .launch_patience_ms = 7};
   setup.allows_decompositions = true;
   setup.tells_device_memory = true;
   setup.perf = {.cache_bytes = uint64_t{1} << 40, .min_seconds = 0.25};
@@ -64,6 +64,7 @@ TEST(WorkerSetups, ComeThroughTextWithEveryByte) {
   EXPECT_EQ(back.transport, given.transport);
   EXPECT_EQ(back.case_options.canary_bytes, given.case_options.canary_bytes);
   EXPECT_EQ(back.case_options.poison, given.case_options.poison);
+  EXPECT_EQ(back.case_options.launch_patience_ms, given.case_options.launch_patience_ms);
   EXPECT_EQ(back.allows_decompositions, given.allows_decompositions);
   EXPECT_EQ(back.tells_device_memory, given.tells_device_memory);
   EXPECT_EQ(back.perf.cache_bytes, given.perf.cache_bytes);
@@ -77,7 +78,7 @@ TEST(WorkerSetups, ComeThroughTextWithEveryByte) {
 TEST(WorkerSetups, MayLackWhatAnOlderSuiteDidNotSave) {
   json old = to_json(full_setup());
   for (const char* key : {"layers", "layer_options", "replay", "seeds_weights", "is_partial",
-                          "replay_seed", "transport", "parent"}) {
+                          "replay_seed", "transport", "parent", "launch_patience_ms"}) {
     old.erase(key);
   }
   const WorkerSetup back = worker_setup_from_json(old, "the setup");
@@ -85,6 +86,7 @@ TEST(WorkerSetups, MayLackWhatAnOlderSuiteDidNotSave) {
   EXPECT_FALSE(back.recording.seeds_weights || back.recording.is_partial);
   EXPECT_EQ(back.recording.seed, 0u);
   EXPECT_EQ(back.parent, 0);
+  EXPECT_EQ(back.case_options.launch_patience_ms, CaseOptions().launch_patience_ms);
 }
 
 TEST(WorkerSetups, AreRefusedWhereSomethingIsMissing) {
@@ -112,6 +114,7 @@ TEST(WorkerSetups, AreRefusedBeyondTheirLimits) {
   expect("cache_bytes", (uint64_t{1} << 40) + 1, "the number 1099511627777; an integer");
   expect("min_seconds", 1.0001e8, "the number 100010000.0; a number from 0 to 1e+08");
   expect("min_seconds", nullptr, "null; a number");  // JSON has no other way to write a NaN.
+  expect("launch_patience_ms", 3600001, "the number 3600001; an integer from 0 to 3600000");
   expect("parent", uint64_t{INT32_MAX} + 1, "the number 2147483648; an integer");
   expect("poison", 7, "the number 7; a text");
   expect("is_partial", "yes", "a text; true or false");

@@ -118,17 +118,16 @@ void look_for_leak(LeakWatch& watch, const bp_kernel& kernel,
 // Returns whether the device has events that the host signals.
 bool can_hold_streams(Context& t);
 
-constexpr std::chrono::seconds kPatienceForLaunches{5};
-
-// Lets a stream go if nobody has called done() after kPatienceForLaunches, so that a launch that
-// waits for the device ends.
+// Lets a stream go if nobody has called done() after the case's patience for launches, so that a
+// launch that waits for the device ends.
 class HeldStream {
  public:
   HeldStream(Context& t, bp_stream* stream) : gate_(t) {
     gate_.hold(stream);
-    thread_ = std::thread([this] {
+    const std::chrono::milliseconds patience(t.options().launch_patience_ms);
+    thread_ = std::thread([this, patience] {
       std::unique_lock lock(mutex_);
-      is_late_ = !changed_.wait_for(lock, kPatienceForLaunches, [this] { return is_done_; });
+      is_late_ = !changed_.wait_for(lock, patience, [this] { return is_done_; });
       if (is_late_) gate_.open();
     });
   }
