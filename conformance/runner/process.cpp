@@ -151,12 +151,13 @@ class KnownChildren {
 };
 
 // The environment of a worker. Unless the setup says otherwise, the allocator of glibc keeps no
-// freed memory for each thread: a backend with many threads would fill these caches slowly, which
-// looks like a leak.
+// freed memory for each thread, and has one arena: a backend with many threads would fill these
+// caches slowly, and each further arena has a header of 2 KiB. Both look like leaks.
 class WorkerEnvironment {
  public:
   explicit WorkerEnvironment(const WorkerSetup& setup) {
-    constexpr std::string_view kName = "GLIBC_TUNABLES=", kTunable = "glibc.malloc.tcache_count=0";
+    constexpr std::string_view kName = "GLIBC_TUNABLES=",
+                               kTunable = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1";
     bool is_told = setup.keeps_thread_caches;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       strings_.emplace_back(*entry);
