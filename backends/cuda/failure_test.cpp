@@ -329,14 +329,15 @@ TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
 TEST(Failures, WordsThatKernelsReportToAreUsedAgain) {
   reset();
   TestBackend backend(enter_fake);
+  const CheckedIndices indices{.op = "gather", .argument = "indices"};
   bp_stream* const other = backend.make_stream();
   for (int i = 0; i < 1000; ++i) {
     bp_stream* const stream = backend.make_stream();
     Lane& lane = lane_of(stream, "the test");
-    lane.next_reporter({}).report->launch = i % 2 == 0 ? 1 : 0;
+    lane.next_reporter(indices).report->launch = i % 2 == 0 ? 1 : 0;
     lane_of(other, "the test").inherit(lane.marks());
     EXPECT_EQ(lane.outcome().status, i % 2 == 0 ? BP_DATA_FAILURE : BP_OK);
-    EXPECT_EQ(lane.next_reporter({}).launch, 2u);
+    EXPECT_EQ(lane.next_reporter(indices).launch, 2u);
     lane.clear_failure();
     EXPECT_EQ(lane.outcome().status, BP_OK);
     EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
