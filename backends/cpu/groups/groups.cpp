@@ -190,26 +190,11 @@ bp_process_group* face(const std::shared_ptr<World>& world, Member& member) {
   return reinterpret_cast<bp_process_group*>(new Group{.world = world, .member = &member});
 }
 
-Groups::~Groups() {
-  for (const std::shared_ptr<World>& world : worlds_) world->shut_down();
-}
-
 std::shared_ptr<World> Groups::start(const WorldPlan& plan, const char* call) {
   forget_ended();
   auto world = World::start(threads_, plan, call);
-  const std::lock_guard lock(mutex_);
-  worlds_.push_back(world);
+  worlds_->add(world);
   return world;
-}
-
-void Groups::forget_ended() {
-  std::vector<std::shared_ptr<World>> ended;  // Ended without the lock.
-  const std::lock_guard lock(mutex_);
-  std::erase_if(worlds_, [&](const std::shared_ptr<World>& world) {
-    if (!world->is_over()) return false;
-    ended.push_back(world);
-    return true;
-  });
 }
 
 bp_process_group_ops Groups::table() {

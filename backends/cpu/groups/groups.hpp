@@ -7,10 +7,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <vector>
 
-#include "backends/cpu/groups/world.hpp"
+#include "backends/cpu/groups/worlds.hpp"
 #include "backplane/collective.h"
 #include "backplane/shell/boundary.hpp"
 #include "backplane/shell/rank_call.hpp"
@@ -33,7 +31,7 @@ class Groups {
  public:
   Groups(const bp_host& host, GroupBackend& backend) : backend_(backend), threads_(host) {}
   Groups(const Groups&) = delete;
-  ~Groups();
+  ~Groups() { worlds_->shut_down(); }
 
   const bp_host& host() const { return threads_.host; }
   GroupBackend& backend() const { return backend_; }
@@ -43,13 +41,12 @@ class Groups {
   std::shared_ptr<World> start(const WorldPlan& plan, const char* call);
 
   // Forgets the worlds whose members are over.
-  void forget_ended();
+  void forget_ended() { worlds_->forget_ended(); }
 
  private:
   GroupBackend& backend_;
   GroupThreads threads_;
-  std::mutex mutex_;  // It guards the worlds.
-  std::vector<std::shared_ptr<World>> worlds_;
+  const std::shared_ptr<Worlds> worlds_ = std::make_shared<Worlds>(threads_.deadlines);
 };
 
 inline Groups& groups_of(void* self) { return *static_cast<Groups*>(self); }

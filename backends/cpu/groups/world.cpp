@@ -66,10 +66,12 @@ uint64_t World::next_child() {
   return next_child_++;
 }
 
+bool World::is_leaving() const {
+  return std::ranges::all_of(members_, [](const auto& member) { return member->is_leaving(); });
+}
+
 void World::shut_down() {
-  const bool is_left =
-      std::ranges::all_of(members_, [](const auto& member) { return member->is_leaving(); });
-  if (!is_left) end({BP_ABORTED, "the backend was shut down"});
+  if (!is_leaving()) end({BP_ABORTED, "the backend was shut down"});
   for (const auto& member : members_) member->join();
 }
 

@@ -88,6 +88,9 @@ class World : public std::enable_shared_from_this<World> {
   // Ends the group if the host has not destroyed it, and waits until its members are over.
   void shut_down();
 
+  // Returns whether the host has destroyed the handles of all members, and their calls are over.
+  bool is_leaving() const;
+
   // Returns whether all members are over.
   bool is_over() const;
 
