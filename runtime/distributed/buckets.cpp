@@ -51,4 +51,9 @@ int64_t alignment_bytes(Device device) {
   return static_cast<int64_t>(most);
 }
 
+int64_t padded_count(const Tensor& tensor, int64_t alignment) {
+  const int64_t unit = alignment * 8 / static_cast<int64_t>(tensor.element_bits());
+  return (tensor.numel() + unit - 1) / unit * unit;
+}
+
 }  // namespace bp::distributed

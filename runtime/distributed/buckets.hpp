@@ -21,4 +21,7 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const Tensor> paramete
 // tensor with memory of its own.
 int64_t alignment_bytes(Device device);
 
+// Returns the elements that a tensor takes in a bucket with such an alignment.
+int64_t padded_count(const Tensor& tensor, int64_t alignment);
+
 }  // namespace bp::distributed

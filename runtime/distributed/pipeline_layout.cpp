@@ -77,21 +77,13 @@ PipelineLayout::PipelineLayout(const nn::Module& module, std::vector<std::string
   }
 }
 
-PipelineLayout::Kind PipelineLayout::kind_of(const std::string& name, IntList shape,
-                                             size_t parameter_count) const {
-  if (std::ranges::find(names_, name) != names_.end()) return Kind::kParameter;
-  if (split_state_name(name).second < parameter_count) return Kind::kOfParameter;
-  const bool is_list = shape == IntList({static_cast<int64_t>(parameter_count)});
-  return is_list ? Kind::kOfAllParameters : Kind::kOther;
-}
-
 // Gives the entries of this rank the names that they have in a whole state.
 TensorMap PipelineLayout::renamed(const TensorMap& state) const {
   const std::vector<size_t>& own = numbers_[group_.rank()];
   TensorMap renamed;
   for (const auto& [name, tensor] : state) {
     const Tensor here = tensor.detach().to(group_.device()).contiguous();
-    if (kind_of(name, tensor.shape(), own.size()) == Kind::kOfParameter) {
+    if (state_kind(name, tensor.shape(), names_, own.size()) == StateKind::kOfParameter) {
       const auto [prefix, number] = split_state_name(name);
       renamed[prefix + "." + std::to_string(own[number])] = here;
     } else {
@@ -106,8 +98,9 @@ void PipelineLayout::take(const TensorMap& received, uint32_t rank, uint32_t roo
                           TensorMap& whole) const {
   const std::vector<size_t>& numbers = numbers_[rank];
   for (const auto& [name, tensor] : received) {
-    const bool is_list = split_state_name(name).second >= names_.size() &&
-                         kind_of(name, tensor.shape(), numbers.size()) == Kind::kOfAllParameters;
+    const bool is_list =
+        split_state_name(name).second >= names_.size() &&
+        state_kind(name, tensor.shape(), names_, numbers.size()) == StateKind::kOfAllParameters;
     if (!is_list) {
       if (rank == root || !whole.contains(name)) whole[name] = tensor;
       continue;
@@ -157,13 +150,13 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
   TensorMap part;
   for (const auto& [name, tensor] : whole) {
     const auto [prefix, number] = split_state_name(name);
-    switch (kind_of(name, tensor.shape(), names_.size())) {
-      case Kind::kParameter: {
+    switch (state_kind(name, tensor.shape(), names_, names_.size())) {
+      case StateKind::kParameter: {
         const auto place = std::ranges::find(names_, name) - names_.begin();
         if (std::ranges::count(own, static_cast<size_t>(place)) > 0) part[name] = tensor;
         break;
       }
-      case Kind::kOfParameter: {
+      case StateKind::kOfParameter: {
         const auto place = std::ranges::find(own, number);
         if (place == own.end()) break;
         std::string own_name = prefix + ".";
@@ -171,10 +164,10 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
         part[own_name] = tensor;
         break;
       }
-      case Kind::kOfAllParameters:
+      case StateKind::kOfAllParameters:
         part[name] = own_elements(tensor);
         break;
-      case Kind::kOther:
+      case StateKind::kOther:
         part[name] = tensor;
         break;
     }
@@ -183,25 +176,7 @@ TensorMap PipelineLayout::part(const TensorMap& whole) const {
 }
 
 std::vector<Piece> PipelineLayout::place(const std::vector<Piece>& pieces) const {
-  const std::vector<size_t>& own = numbers_[group_.rank()];
-  std::vector<Piece> placed;
-  for (const Piece& piece : pieces) {
-    const Kind kind = kind_of(piece.name, piece.shape, own.size());
-    if (kind == Kind::kOfAllParameters) {
-      for (size_t i = 0; i < own.size(); ++i) {
-        placed.push_back({piece.name,
-                          {static_cast<int64_t>(names_.size())},
-                          {static_cast<int64_t>(own[i])},
-                          piece.tensor.narrow(0, static_cast<int64_t>(i), 1)});
-      }
-      continue;
-    }
-    placed.push_back(piece);
-    if (kind != Kind::kOfParameter) continue;
-    const auto [prefix, number] = split_state_name(piece.name);
-    placed.back().name = prefix + "." + std::to_string(own[number]);
-  }
-  return placed;
+  return place_state(pieces, names_, numbers_[group_.rank()]);
 }
 
 // Returns the elements of a tensor with one for each parameter of the whole model.

@@ -21,12 +21,6 @@ bool is_same_place(const Tensor& a, const Tensor& b) {
   return a.impl()->storage == b.impl()->storage && a.get()->byte_offset == b.get()->byte_offset;
 }
 
-// Returns the elements that a gradient takes in its bucket.
-int64_t padded_count(const Tensor& parameter, int64_t alignment) {
-  const int64_t unit = alignment * 8 / static_cast<int64_t>(parameter.element_bits());
-  return (parameter.numel() + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 Reducer::Reducer(const Named& parameters, const ProcessGroup& group, const DdpOptions& options,

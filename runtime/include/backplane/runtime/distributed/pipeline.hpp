@@ -126,9 +126,6 @@ class PipelineLayout {
   std::vector<Piece> place(const std::vector<Piece>& pieces) const;
 
  private:
-  // Where an entry of a state belongs.
-  enum class Kind { kParameter, kOfParameter, kOfAllParameters, kOther };
-  Kind kind_of(const std::string& name, IntList shape, size_t parameter_count) const;
   TensorMap renamed(const TensorMap& state) const;
   Tensor own_elements(const Tensor& all) const;
   void take(const TensorMap& received, uint32_t rank, uint32_t root, TensorMap& whole) const;
