@@ -169,6 +169,7 @@ Device ProcessGroup::device() const { return state_->device; }
 const std::string& ProcessGroup::name() const { return state_->name; }
 const char* ProcessGroup::table_name() const { return state_->ops.name; }
 const Stream& ProcessGroup::stream() const { return state_->stream; }
+Duration ProcessGroup::timeout() const { return state_->timeout; }
 
 bool ProcessGroup::supports(bp_collective_kind kind, bp_dtype dtype, Reduction reduction) const {
   const bool reduces = kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||

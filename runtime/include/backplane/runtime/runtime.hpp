@@ -13,6 +13,7 @@
 #include "backplane/runtime/distributed/fsdp.hpp"
 #include "backplane/runtime/distributed/launch.hpp"
 #include "backplane/runtime/distributed/mesh.hpp"
+#include "backplane/runtime/distributed/parameter_server.hpp"
 #include "backplane/runtime/distributed/pieces.hpp"
 #include "backplane/runtime/distributed/pipeline.hpp"
 #include "backplane/runtime/distributed/pipeline_schedule.hpp"

@@ -141,6 +141,7 @@ class ProcessGroup {
   const std::string& name() const;
   const char* table_name() const;  // The table's own name, as the backend gives it.
   const Stream& stream() const;    // Where the work of the group runs.
+  Duration timeout() const;        // Of each call.
 
   // Returns whether the backend runs such calls. `reduction` counts for kinds that reduce.
   bool supports(bp_collective_kind kind, bp_dtype dtype,
