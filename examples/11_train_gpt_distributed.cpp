@@ -8,9 +8,11 @@
 // layer (tp), or both (2d). Or they have some blocks each, through which micro-batches run (pp), or
 // all of it at once (3d), or parts of each sequence (cp). The losses are those of 04_train_gpt, but
 // for the order of sums. A model with mixtures of experts (ep) has the losses of the same model on
-// one rank. Rank 0 writes the log. Checkpoints are one file, or a folder to which each rank writes
-// its part. A run that continues may have another number of ranks, and another strategy, but ep
-// goes on as ep. A job that bp-launch or torchrun starts again goes on from its latest checkpoint:
+// one rank. With a parameter server (ps) each worker goes at its own pace, so only one worker has
+// the losses of one device. Rank 0 writes the log. Checkpoints are one file, or a folder to which
+// each rank writes its part. A run that continues may have another number of ranks, and another
+// strategy, but ep goes on as ep. A job that bp-launch or torchrun starts again goes on from its
+// latest checkpoint:
 //
 //   bp-launch -n 2:4 11_train_gpt_distributed --strategy fsdp --checkpoint run1/ --save-every 50
 #include <algorithm>
@@ -51,6 +53,8 @@ constexpr const char* kHelp = R"(
                        cp: each rank has the whole model, and a part of each sequence
                        ep: another model, whose blocks have mixtures of experts: each rank has some
                        experts, and a part of each batch. One rank trains the same model
+                       ps: the last ranks are parameter servers. The others have parts of each
+                       batch, and do not wait for each other. The log has the losses of rank 0
   --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
                        3: parameters as well (default: 3)
   --tensor-ranks N     the ranks that share a layer in 2d and 3d (default: 2)
@@ -62,6 +66,9 @@ constexpr const char* kHelp = R"(
                        each rank has some heads, whose number the ranks divide (default: ring)
   --experts N          the experts of each block in ep, on all ranks (default: 8)
   --top-k-experts K    the experts that each token chooses in ep (default: 2)
+  --servers N          the ranks that serve in ps (default: 1)
+  --staleness N        the steps that a worker of ps may be ahead of the slowest one; 0: they take
+                       each step together (default: 0)
   --checkpoint FOLDER/ with a slash at its end, or the name of a folder: each rank writes its part
                        to FOLDER/step_N, and no rank has the whole model. In a restart the run
                        goes on from the latest checkpoint, also without --resume
@@ -129,7 +136,7 @@ double loss_of_validation(Strategy& strategy, const Text& text, const Options& o
 class Training {
  public:
   Training(const Options& options, const Text& text, const bd::Launch& launch,
-           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW& optimizer, Saves& saves,
+           const bd::ProcessGroup& group, Strategy& strategy, bp::AdamW* optimizer, Saves& saves,
            ScheduleRecorder* recorder)
       : o_(options),
         text_(text),
@@ -143,6 +150,7 @@ class Training {
   void run(int64_t done) {
     const bp::CosineSchedule schedule{
         .peak = o_.lr, .least = o_.lr / 10, .warmup = o_.warmup, .total = o_.steps};
+    strategy_.begin(schedule, done);
     const bool is_first = launch_.rank == 0;
     LossLog log(is_first ? o_.log : "", "step,loss,lr", done);
     std::optional<bp::ProgressBar> bar;
@@ -151,18 +159,18 @@ class Training {
     std::string note;
     std::vector<double> seconds;  // Of each step, without validation and checkpoints.
     for (int64_t step = done + 1; step <= o_.stop; ++step) {
-      const auto step_start = std::chrono::steady_clock::now();
-      if (recorder_ != nullptr) recorder_->begin_step();
-      const double lr = schedule.lr(step), loss = take(step, lr);
-      if (recorder_ != nullptr) recorder_->end_step();
-      seconds.push_back(seconds_since(step_start));
-      if (step % o_.eval_every == 0 || step == o_.stop) note_validation();
-      if (is_first) {
-        log.add(step, {loss, lr});
-        note = note_of(loss, static_cast<double>(step - done) / seconds_since(start));
-        bar->step(note);
+      if (strategy_.computes()) {
+        const auto step_start = std::chrono::steady_clock::now();
+        const double lr = schedule.lr(step), loss = take_recorded(step, lr);
+        seconds.push_back(seconds_since(step_start));
+        if (step % o_.eval_every == 0 || step == o_.stop) note_validation();
+        if (is_first) {
+          log.add(step, {loss, lr});
+          note = note_of(loss, static_cast<double>(step - done) / seconds_since(start));
+          bar->step(note);
+        }
       }
-      if (step % o_.save_every == 0 || step == o_.stop) saves_.save(strategy_, optimizer_, step);
+      save_if_due(step);
     }
     saves_.finish();
     if (is_first) bar->finish(note);
@@ -184,17 +192,32 @@ class Training {
                 seconds.size());
   }
 
-  // Takes a step, and returns the mean loss of all ranks.
+  // All ranks meet for a checkpoint, and at the end.
+  void save_if_due(int64_t step) {
+    const bool is_due = step % o_.save_every == 0 && !o_.checkpoint.empty();
+    if (!is_due && step != o_.stop) return;
+    strategy_.meet();
+    saves_.save(strategy_, optimizer_, step);
+  }
+
+  double take_recorded(int64_t step, double lr) {
+    if (recorder_ != nullptr) recorder_->begin_step();
+    const double loss = take(step, lr);
+    if (recorder_ != nullptr) recorder_->end_step();
+    return loss;
+  }
+
+  // Takes a step, and returns the mean loss of all ranks that take it together.
   double take(int64_t step, double lr) {
     const auto number = static_cast<uint64_t>(step) * strategy_.data_size() + strategy_.data_rank();
     group_.device().generator().set_seed(hashed(static_cast<uint64_t>(o_.seed) + 2, number));
-    optimizer_.zero_grad();
+    for (const bp::Tensor& tensor : strategy_.parameters()) tensor.set_grad({});
     const Tokens tokens =
         part_of(training_batch(text_, o_, step), strategy_.data_rank(), strategy_.data_size());
     const bp::Tensor loss = strategy_.loss_and_gradients(to_device(tokens, o_.context));
     if (o_.clip > 0) strategy_.clip(o_.clip);
-    optimizer_.set_lr(lr);
-    optimizer_.step();
+    strategy_.update(optimizer_, lr);
+    if (!strategy_.steps_together()) return loss.item<double>();
     const bp::Tensor mean = loss.clone();
     group_.all_reduce(mean, bd::Reduction::kAverage).join();
     return mean.item<double>();
@@ -220,7 +243,7 @@ class Training {
   const bd::Launch& launch_;
   const bd::ProcessGroup& group_;
   Strategy& strategy_;
-  bp::AdamW& optimizer_;
+  bp::AdamW* const optimizer_;  // May be null.
   Saves& saves_;
   ScheduleRecorder* const recorder_;  // May be null.
   std::string validated_;
@@ -248,10 +271,10 @@ int run(const Options& options, const Choices& choices) {
     fail("--batch is " + std::to_string(options.batch) + ", for " +
          std::to_string(strategy->data_size()) + " ranks; allowed: a multiple of their number");
   }
-  bp::AdamW optimizer(strategy->parameters(),
-                      {.lr = options.lr, .weight_decay = options.weight_decay});
+  const std::shared_ptr<bp::AdamW> optimizer =
+      strategy->make_optimizer({.lr = options.lr, .weight_decay = options.weight_decay});
   Saves saves(choices.saves, options, text, group_of_saves(choices.saves, launch, store, group));
-  const int64_t done = saves.resume(launch, *strategy, optimizer);
+  const int64_t done = saves.resume(launch, *strategy, optimizer.get());
   if (launch.rank == 0) {
     std::printf("%u ranks of %s, joined by %s: %s, with layers of %lld parameters, seed %lld\n",
                 launch.world_size, device.name(), group.table_name(), choices.strategy.name.c_str(),
@@ -264,7 +287,7 @@ int run(const Options& options, const Choices& choices) {
                   launch.restart_count);
     }
   }
-  Training(options, text, launch, group, *strategy, optimizer, saves,
+  Training(options, text, launch, group, *strategy, optimizer.get(), saves,
            recorder ? &*recorder : nullptr)
       .run(done);
   if (launch.rank == 0 || strategy->runs_together()) {
@@ -295,6 +318,8 @@ int main(int argc, char** argv) {
                                        {"--context-kind", &choices.strategy.context_kind},
                                        {"--experts", &choices.strategy.experts},
                                        {"--top-k-experts", &choices.strategy.top_k_experts},
+                                       {"--servers", &choices.strategy.servers},
+                                       {"--staleness", &choices.strategy.staleness},
                                        {"--keep", &choices.saves.keep},
                                        {"--group", &choices.group},
                                        {"--transport", &choices.transport},

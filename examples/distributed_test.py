@@ -111,6 +111,32 @@ def refuse_mixtures():
     assert "--experts and --top-k-experts are for --strategy ep" in text, text
 
 
+def run_servers(scratch, curve):
+    """One worker of ps has the losses of one device. Several servers save for other strategies."""
+    log = scratch / "served.csv"
+    saved = ("--checkpoint", str(scratch / "served") + "/", "--log", str(log))
+    served = ("--strategy", "ps")
+    ranks(3, *saved, *served, "--servers", "2", "--stop", "4", "--save-every", "3")
+    assert losses(log) == curve[:4], (losses(log), curve[:4])
+    ranks(2, *saved, "--stop", "6", "--resume")
+    ranks(2, *saved, *served, "--stop", "8", "--resume")
+    expect_same(losses(log), curve[:8], "ps with 2 servers, ddp, ps")
+    text = ranks(3, *served, "--staleness", "2", "--log", str(log))
+    assert "3 ranks of" in text and "joined by gloo" in text, text
+    assert len(losses(log)) == 30 and losses(log)[-1] < 0.9 * losses(log)[0], losses(log)
+
+
+def refuse_servers(scratch):
+    text = ranks(2, "--strategy", "ps", "--servers", "2", expect=1)
+    assert "--servers is 2, of 2 ranks; allowed: fewer, since the others work" in text, text
+    text = ranks(2, "--strategy", "ps", "--staleness", "some", expect=1)
+    assert "--staleness is 'some'; allowed: 0 to 999999" in text, text
+    text = ranks(2, "--strategy", "ps", "--checkpoint", str(scratch / "one.file"), expect=1)
+    assert "has no rank with the whole state; allowed: --checkpoint FOLDER/" in text, text
+    text = ranks(2, "--servers", "1", expect=1)
+    assert "--servers and --staleness are for --strategy ps" in text, text
+
+
 def run_and_kill_a_rank(launch, *arguments, log):
     """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
     command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
@@ -223,6 +249,8 @@ def main():
         run_pipelines(scratch, curve)
         run_contexts(scratch, curve)
         run_mixtures(scratch)
+        run_servers(scratch, curve)
+        refuse_servers(scratch)
         part, log = scratch / "sharded.safetensors", scratch / "sharded.csv"
         saved = ("--checkpoint", str(part), "--log", str(log))
         ranks(4, *saved, "--stop", "7", "--strategy", "fsdp")
@@ -246,7 +274,7 @@ def main():
     text = ranks(3, expect=1)
     assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
     text = ranks(2, "--strategy", "none", expect=1)
-    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep" in text, text
+    assert "--strategy is 'none'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep, ps" in text, text
     text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
     assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
     text = ranks(2, "--shard-stage", "2", expect=1)

@@ -10,10 +10,6 @@ namespace {
 
 namespace bd = bp::distributed;
 
-bool is_folder(const std::string& path) {
-  return path.ends_with("/") || std::filesystem::is_directory(path);
-}
-
 uint32_t number_to_keep(const std::string& text) {
   if (text.empty()) return 2;
   uint32_t number = 0;
@@ -23,7 +19,15 @@ uint32_t number_to_keep(const std::string& text) {
   throw std::runtime_error("--keep is '" + text + "'; allowed: a number from 0, which keeps all");
 }
 
+bp::TensorMap state_of(const bp::AdamW* optimizer) {
+  return optimizer == nullptr ? bp::TensorMap() : optimizer->state_dict();
+}
+
 }  // namespace
+
+bool is_folder(const std::string& path) {
+  return path.ends_with("/") || std::filesystem::is_directory(path);
+}
 
 Saves::Saves(const SaveChoice& choice, const Options& options, const Text& text,
              const bd::ProcessGroup& group)
@@ -42,31 +46,31 @@ bool Saves::has_checkpoint() {
   return !options_.checkpoint.empty() && std::filesystem::exists(options_.checkpoint);
 }
 
-int64_t Saves::resume(const bd::Launch& launch, Strategy& strategy, bp::AdamW& optimizer) {
+int64_t Saves::resume(const bd::Launch& launch, Strategy& strategy, bp::AdamW* optimizer) {
   const bool is_restart = launch.restart_count > 0;
   if (is_restart ? !has_checkpoint() : !options_.resume) return 0;
   if (folder_) return load_folder(strategy, optimizer);
   const Checkpoint checkpoint = load(options_, text_);
-  strategy.load(checkpoint, optimizer);
+  strategy.load(checkpoint, *optimizer);
   return checkpoint.step;
 }
 
-int64_t Saves::load_folder(Strategy& strategy, bp::AdamW& optimizer) {
+int64_t Saves::load_folder(Strategy& strategy, bp::AdamW* optimizer) {
   const bd::CheckpointReader reader = folder_->open_latest();
   check_run(reader.folder(), reader.metadata(), options_, text_);
-  const bp::TensorMap state = optimizer.state_dict();
+  const bp::TensorMap state = state_of(optimizer);
   folder_->load(reader, strategy.pieces(state));
-  optimizer.load_state_dict(state);
+  if (optimizer != nullptr) optimizer->load_state_dict(state);
   return reader.step();
 }
 
-void Saves::save(Strategy& strategy, const bp::AdamW& optimizer, int64_t step) {
+void Saves::save(Strategy& strategy, const bp::AdamW* optimizer, int64_t step) {
   if (options_.checkpoint.empty()) return;
   if (folder_) {
-    folder_->save(step, strategy.pieces(optimizer.state_dict()), description(options_, text_));
+    folder_->save(step, strategy.pieces(state_of(optimizer)), description(options_, text_));
     return;
   }
-  const Checkpoint whole = strategy.checkpoint(optimizer, step);
+  const Checkpoint whole = strategy.checkpoint(*optimizer, step);
   if (rank_ == 0) ::save(options_, text_, whole);
 }
 

@@ -12,6 +12,9 @@
 #include "train_gpt/strategy.hpp"
 #include "train_gpt/text.hpp"
 
+// Returns whether checkpoints at this path are folders: it ends in "/", or there is such a folder.
+bool is_folder(const std::string& path);
+
 struct SaveChoice {
   std::string keep;  // Checkpoints in a folder; "" stands for 2.
   bool is_asynchronous = false;
@@ -19,24 +22,24 @@ struct SaveChoice {
 
 class Saves {
  public:
-  // options.checkpoint is a folder if it ends in "/", or if there is such a folder. For saves that
-  // are asynchronous, the device of the group is one of the host.
+  // For saves that are asynchronous, the device of the group is one of the host.
   Saves(const SaveChoice& choice, const Options& options, const Text& text,
         const bp::distributed::ProcessGroup& group);
 
   // Loads the latest checkpoint if options.resume says so, or if the launcher has started the job
-  // again and there is one. Returns the number of steps that were done. Every rank calls it.
-  int64_t resume(const bp::distributed::Launch& launch, Strategy& strategy, bp::AdamW& optimizer);
+  // again and there is one. Returns the number of steps that were done. Every rank calls it, with
+  // the optimizer of the strategy, which may be null.
+  int64_t resume(const bp::distributed::Launch& launch, Strategy& strategy, bp::AdamW* optimizer);
 
   // Saves if there is a place for it. Every rank calls it.
-  void save(Strategy& strategy, const bp::AdamW& optimizer, int64_t step);
+  void save(Strategy& strategy, const bp::AdamW* optimizer, int64_t step);
 
   // Waits until the last checkpoint is whole.
   void finish();
 
  private:
   bool has_checkpoint();
-  int64_t load_folder(Strategy& strategy, bp::AdamW& optimizer);
+  int64_t load_folder(Strategy& strategy, bp::AdamW* optimizer);
 
   const Options& options_;
   const Text& text_;

@@ -9,6 +9,7 @@
 #include "train_gpt/expert_strategy.hpp"
 #include "train_gpt/parallel_model.hpp"
 #include "train_gpt/pipeline_strategy.hpp"
+#include "train_gpt/server_strategy.hpp"
 #include "train_gpt/steps.hpp"
 
 namespace {
@@ -129,10 +130,10 @@ class Cut : public Strategy {
 };
 
 void check(const StrategyChoice& choice) {
-  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp", "ep"};
+  constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp", "ep", "ps"};
   const bool is_sharded = choice.name == "fsdp" || choice.name == "2d";
   if (std::ranges::find(kNames, choice.name) == kNames.end()) {
-    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep");
+    fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep, ps");
   }
   const std::string& stage = choice.shard_stage;
   if (!stage.empty() && !is_sharded) fail("--shard-stage is for --strategy fsdp and 2d");
@@ -155,6 +156,9 @@ void check(const StrategyChoice& choice) {
   if (choice.name != "ep" && !(choice.experts.empty() && choice.top_k_experts.empty())) {
     fail("--experts and --top-k-experts are for --strategy ep");
   }
+  if (choice.name != "ps" && !(choice.servers.empty() && choice.staleness.empty())) {
+    fail("--servers and --staleness are for --strategy ps");
+  }
 }
 
 // Returns the ranks along the axis "tensor".
@@ -171,12 +175,13 @@ uint32_t tensor_ranks_of(const StrategyChoice& choice, uint32_t world_size) {
 
 }  // namespace
 
-uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise) {
+uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise,
+                   uint32_t least) {
   if (text.empty()) return otherwise;
   const bool is_number = text.size() < 7 && text.find_first_not_of("0123456789") == text.npos;
-  const auto number = is_number ? static_cast<uint32_t>(std::stoul(text)) : 0;
-  if (number > 0) return number;
-  fail(std::string(option) + " is '" + text + "'; allowed: 1 to 999999");
+  if (is_number && std::stoul(text) >= least) return static_cast<uint32_t>(std::stoul(text));
+  fail(std::string(option) + " is '" + text + "'; allowed: " + std::to_string(least) +
+       " to 999999");
 }
 
 uint32_t experts_of(const StrategyChoice& choice) {
@@ -200,6 +205,17 @@ std::vector<bd::Piece> with_prefixes(std::vector<bd::Piece> weights, std::vector
   return all;
 }
 
+std::shared_ptr<bp::AdamW> Strategy::make_optimizer(const bp::AdamWOptions& options) {
+  return std::make_shared<bp::AdamW>(parameters(), options);
+}
+
+void Strategy::begin(const bp::CosineSchedule&, int64_t) {}
+
+void Strategy::update(bp::AdamW* optimizer, double lr) {
+  optimizer->set_lr(lr);
+  optimizer->step();
+}
+
 bp::Tensor Strategy::loss_and_gradients(const Windows& windows) {
   const bp::Tensor mean = loss(windows);
   mean.backward();
@@ -220,6 +236,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategyChoice& choice, int64_t vo
   }
   if (choice.name == "cp") return make_context_strategy(choice, vocabulary, options, group);
   if (choice.name == "ep") return make_expert_strategy(choice, vocabulary, options, group);
+  if (choice.name == "ps") return make_server_strategy(choice, vocabulary, options, group);
   const auto model = std::make_shared<Gpt>(vocabulary, options);
   if (choice.name == "ddp") return std::make_unique<Replicated>(model, group);
   return std::make_unique<Sharded>(model, group, stage);

@@ -19,10 +19,14 @@ struct StrategyChoice {
   std::string context_kind;    // For cp; "" stands for ring.
   std::string experts;         // For ep; "" stands for 8.
   std::string top_k_experts;   // For ep; "" stands for 2.
+  std::string servers;         // For ps; "" stands for 1.
+  std::string staleness;       // For ps; "" stands for 0.
 };
 
-// Returns the positive number in `text`, or `otherwise` for "". Throws for other texts.
-uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise);
+// Returns the number in `text`, which is at least `least`, or `otherwise` for "". Throws for other
+// texts.
+uint32_t number_of(const char* option, const std::string& text, uint32_t otherwise,
+                   uint32_t least = 1);
 
 // Return what ep has: all experts of a block, and how many of them each token chooses.
 uint32_t experts_of(const StrategyChoice& choice);
@@ -36,12 +40,24 @@ class Strategy {
   virtual ~Strategy() = default;
 
   virtual bp::nn::Module& model() = 0;
-  // Returns the tensors of this rank that an optimizer changes.
+  // Returns the tensors of this rank that get gradients.
   virtual std::vector<bp::Tensor> parameters() = 0;
+  // Returns the optimizer of this rank, or null if other ranks change its parameters.
+  virtual std::shared_ptr<bp::AdamW> make_optimizer(const bp::AdamWOptions& options);
+  // Returns whether this rank takes steps. Otherwise meet() is all that it does between two saves.
+  virtual bool computes() const { return true; }
+  // Runs before the first step, when `done` steps were taken earlier.
+  virtual void begin(const bp::CosineSchedule& schedule, int64_t done);
   virtual bp::Tensor loss(const Windows& windows) = 0;
   // Adds the gradients of the loss of all ranks, and returns the loss of this rank's windows.
   virtual bp::Tensor loss_and_gradients(const Windows& windows);
   virtual void clip(double most) = 0;
+  // Changes the parameters by their gradients. `optimizer` is that of make_optimizer().
+  virtual void update(bp::AdamW* optimizer, double lr);
+  // Returns whether all ranks take each step together. Otherwise the log has the losses of rank 0.
+  virtual bool steps_together() const { return true; }
+  // Runs before all ranks save together, and behind the last step.
+  virtual void meet() {}
 
   // Returns whether loss() needs all ranks, also for a validation.
   virtual bool runs_together() const = 0;
