@@ -8,10 +8,11 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/error.hpp"
-#include "registry/tensors/floats.hpp"
 #include "runtime/autograd/split_backward.hpp"
 #include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/pipeline_checks.hpp"
 #include "runtime/distributed/pipeline_program.hpp"
+#include "runtime/distributed/shared_weights.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp::distributed {
@@ -31,94 +32,17 @@ void use_on_current_stream(const Tensor& tensor) {
         "block.record_stream");
 }
 
-std::string describe_kind(bp_dtype dtype, IntList shape) {
-  return dtype_text(dtype) + " " + to_string(shape);
-}
-
-std::string problem_of_arguments(const std::vector<std::shared_ptr<nn::Module>>& stages,
-                                 const PipelineParallel::Loss& loss, const ProcessGroup& group,
-                                 const PipelineOptions& options) {
-  const PipelineSchedule& schedule = options.schedule;
-  if (std::string problem = problem_of(schedule); !problem.empty()) {
-    return "the schedule '" + schedule.name + "': " + problem;
-  }
-  if (schedule.rank_count() != group.size()) {
-    return "the schedule '" + schedule.name + "' is for " + std::to_string(schedule.rank_count()) +
-           " ranks; allowed: " + std::to_string(group.size()) + ", the size of the group";
-  }
-  if (const size_t wanted = schedule.stages_of(group.rank()).size(); wanted != stages.size()) {
-    return "there are " + std::to_string(stages.size()) +
-           " stages; allowed: " + std::to_string(wanted) + ", which the schedule '" +
-           schedule.name + "' has for this rank";
-  }
-  if (std::ranges::find(stages, nullptr) != stages.end()) {
-    return "a stage is NULL; allowed: modules";
-  }
-  if (!loss && schedule.stage_ranks.back() == group.rank()) {
-    return "there is no loss; allowed: a function, on the rank of the last stage";
-  }
-  if (!tensors::is_plain_float(options.activation_dtype)) {
-    return "activation_dtype is " + dtype_text(options.activation_dtype) +
-           "; allowed: f16, bf16, f32, f64";
-  }
-  if (std::ranges::any_of(options.activation_shape, [](int64_t extent) { return extent < 0; })) {
-    return "activation_shape is " + to_string(options.activation_shape) +
-           "; allowed: extents of 0 and above";
-  }
-  return "";
-}
-
-std::string difference_of_options(const PipelineOptions& options, const ProcessGroup& group) {
-  std::string problem = first_difference(group, "the schedule of rank", describe(options.schedule));
-  if (!problem.empty()) return problem;
-  const std::string kind = describe_kind(options.activation_dtype, options.activation_shape);
-  return first_difference(group, "option", "activations of " + kind + " behind the rows\n");
-}
-
-std::string problem_of_batch(const Tensor& x, const Tensor& targets, int64_t micro_batch_count) {
-  for (const auto& [tensor, name] : {std::pair(&x, "x"), std::pair(&targets, "targets")}) {
-    if (!*tensor) return std::string(name) + " is empty; allowed: a tensor, on every rank";
-    const int64_t rows = tensor->ndim() > 0 ? tensor->shape(0) : 0;
-    if (rows > 0 && rows % micro_batch_count == 0) continue;
-    return std::string(name) + " has the shape " + to_string(tensor->shape()) +
-           "; allowed along axis 0: a positive multiple of " + std::to_string(micro_batch_count) +
-           ", the number of micro-batches";
-  }
-  return "";
-}
-
-// Returns what is wrong with a call on some rank, or how two ranks differ; "" if nothing. Every
-// rank calls it, and gets the same sentence.
-std::string problem_of_call(const ProcessGroup& group, std::string own, int64_t rows,
-                            bool has_backward) {
-  if (!own.empty()) own = describe(group) + ": " + own;
-  const std::vector<int64_t> told =
-      gather_numbers(group, own.empty() ? 2 * rows + (has_backward ? 1 : 0) : -1);
-  if (const auto first = std::ranges::find(told, -1); first != told.end()) {
-    return broadcast_text(group, own, static_cast<uint32_t>(first - told.begin()));
-  }
-  const auto text_of = [&](size_t rank) {
-    return "rank " + std::to_string(rank) + " calls " +
-           (told[rank] % 2 == 1 ? "forward_backward()" : "forward()") + " with " +
-           std::to_string(told[rank] / 2) + " rows";
-  };
-  for (size_t rank = 1; rank < told.size(); ++rank) {
-    if (told[rank] == told[0]) continue;
-    return text_of(rank) + " and " + text_of(0) + "; allowed: the same on all ranks";
-  }
-  return "";
-}
-
 // Ends the work of the other ranks, and says why this one failed. If a group has failed before, the
 // rank that failed first ends both groups, and the others keep its name.
 [[noreturn]] void abort_step(const ProcessGroup& group, const ProcessGroup& gradient_group,
-                             bp_status code, const std::string& text) {
+                             const SharedWeights& shared, bp_status code, const std::string& text) {
   std::string before = group.error_text();
   if (before.empty()) before = gradient_group.error_text();
   if (before.empty()) {
     group.abort();
     gradient_group.abort();
   }
+  shared.abort();
   throw Error(code, "PipelineParallel: " + describe(group) + ": " + text +
                         (before.empty() ? "" : " (" + before + ")"));
 }
@@ -131,6 +55,7 @@ struct PipelineParallel::State {
   ProcessGroup group;           // For activations, and for what ranks agree on.
   ProcessGroup gradient_group;  // Gradients do not queue behind activations.
   PipelineOptions options;
+  SharedWeights shared;
   PipelineProgram whole_program, forward_program;
 };
 
@@ -342,13 +267,18 @@ PipelineParallel::PipelineParallel(std::vector<std::shared_ptr<nn::Module>> stag
   if (!problem.empty()) problem = bp::distributed::describe(group) + ": " + problem;
   problem = first_problem(group, problem);
   if (problem.empty()) problem = difference_of_options(options, group);
+  if (problem.empty()) {
+    problem = SharedWeights::problem_of(options.shared_weights, stages, group);
+  }
   if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
   const auto gradient_group = group.split(0, group.rank(), group.name() + ".gradients");
+  SharedWeights shared(options.shared_weights, group);
   state_ = std::make_unique<State>(State{.stages = {},
                                          .loss = std::move(loss),
                                          .group = group,
                                          .gradient_group = *gradient_group,
                                          .options = std::move(options),
+                                         .shared = std::move(shared),
                                          .whole_program = {},
                                          .forward_program = {}});
   const PipelineSchedule& schedule = state_->options.schedule;
@@ -363,6 +293,10 @@ PipelineParallel::~PipelineParallel() = default;
 const ProcessGroup& PipelineParallel::group() const { return state_->group; }
 const PipelineSchedule& PipelineParallel::schedule() const { return state_->options.schedule; }
 
+bool PipelineParallel::is_copy(const Tensor& parameter) const {
+  return state_->shared.is_copy(parameter);
+}
+
 Tensor PipelineParallel::run(const Tensor& x, const Tensor& targets, bool has_backward) {
   const ProcessGroup& group = state_->group;
   const int64_t count = state_->options.schedule.micro_batch_count;
@@ -370,12 +304,16 @@ Tensor PipelineParallel::run(const Tensor& x, const Tensor& targets, bool has_ba
   const int64_t rows = problem.empty() ? x.shape(0) : 0;
   problem = problem_of_call(group, problem, rows, has_backward);
   if (!problem.empty()) throw Error(BP_INVALID_ARGUMENT, "PipelineParallel: " + problem);
+  SharedWeights& shared = state_->shared;
   try {
-    return Step(*state_, x, targets, has_backward).run();
+    if (has_backward) shared.begin_step();
+    Tensor loss = Step(*state_, x, targets, has_backward).run();
+    if (has_backward) shared.sum_gradients();
+    return loss;
   } catch (const Error& error) {
-    abort_step(group, state_->gradient_group, error.code(), error.what());
+    abort_step(group, state_->gradient_group, shared, error.code(), error.what());
   } catch (const std::exception& error) {
-    abort_step(group, state_->gradient_group, BP_INTERNAL, error.what());
+    abort_step(group, state_->gradient_group, shared, BP_INTERNAL, error.what());
   }
 }
 

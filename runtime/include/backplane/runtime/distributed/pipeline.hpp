@@ -35,9 +35,9 @@
 //   Bits       With one schedule the result is the same in every run. Gradients of micro-batches
 //              are added in the order of the schedule, and those of one process that runs the same
 //              micro-batches in this order equal them in every bit.
-//   Weights    A parameter belongs to one rank. Two stages of one rank may share it. Weights that
-//              stages of different ranks share ("tied" ones) are not supported: they would be two
-//              parameters.
+//   Weights    A parameter belongs to one rank. Two stages of one rank may share it. Of a weight
+//              that stages of several ranks share ("tied"), such as that of an embedding and of the
+//              head, each of these ranks has a copy: see PipelineOptions::shared_weights.
 //   Random     Each rank draws from the generator of its own device, so the dropout of a model
 //              differs from that of the same model on one device.
 #pragma once
@@ -46,6 +46,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backplane/runtime/distributed/pieces.hpp"
@@ -61,6 +62,10 @@ struct PipelineOptions {
   // micro-batch. The result of each stage but the last is checked for it.
   std::vector<int64_t> activation_shape;
   bp_dtype activation_dtype = BP_F32;  // A float, which has gradients.
+  // Parameters of stages of this rank of which other ranks have copies, by names that these ranks
+  // give alike. All copies start equal. forward_backward() gives each of them the sum of the
+  // gradients of all, so that equal optimizers keep them equal. Other ranks do not name them.
+  std::vector<std::pair<std::string, Tensor>> shared_weights = {};
 };
 
 class PipelineParallel {
@@ -71,7 +76,8 @@ class PipelineParallel {
 
   // `stages` are the stages of this rank, in the order of the model. Every rank of the group calls
   // it. Throws on all ranks if the schedule has a problem, if a rank gives another number of stages
-  // than the schedule has for it, or if ranks give different options.
+  // than the schedule has for it, if ranks give different options, or if copies of a shared weight
+  // differ.
   PipelineParallel(std::vector<std::shared_ptr<nn::Module>> stages, Loss loss,
                    const ProcessGroup& group, PipelineOptions options);
   ~PipelineParallel();
@@ -91,6 +97,10 @@ class PipelineParallel {
   const ProcessGroup& group() const;
   const PipelineSchedule& schedule() const;
 
+  // Returns whether `parameter` is a shared weight of which a rank before this one has a copy, so
+  // that a sum over all ranks, such as that of a norm, should leave it out here.
+  bool is_copy(const Tensor& parameter) const;
+
  private:
   class Step;
   struct State;
@@ -106,8 +116,8 @@ class PipelineLayout {
   // `names` are those of the parameters of the whole model, in the order of its parameters(), and
   // the same on all ranks. The parameters of `module` are some of them, under the same names. Each
   // name is that of a parameter of exactly one rank; otherwise all ranks throw. With `may_share`,
-  // several ranks may have it, with the same values, such as the layers beside experts
-  // (expert_parallel.hpp). Every rank calls it. The constructor copies what it needs.
+  // several ranks may have it, with the same values, such as shared weights, or the layers beside
+  // experts (expert_parallel.hpp). Every rank calls it. The constructor copies what it needs.
   PipelineLayout(const nn::Module& module, std::vector<std::string> names,
                  const ProcessGroup& group, bool may_share = false);
 
