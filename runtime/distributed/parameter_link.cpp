@@ -50,27 +50,32 @@ LinkMessage decode(const std::vector<int64_t>& words, size_t parameter_count) {
   return message;
 }
 
-ParameterLink::ParameterLink(const ProcessGroup& pair, const std::vector<Tensor>& parameters)
-    : pair_(pair), peer_(1 - pair.rank()), values_(parameters.size()) {
+FlatValues::FlatValues(const std::vector<Tensor>& parameters) : views(parameters.size()) {
   const NoGradGuard no_grad;
-  const Device device = pair_.device();
-  const int64_t alignment = alignment_bytes(device);
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   for (const auto& members : assign_buckets(parameters, order, UINT64_MAX, UINT64_MAX)) {
+    const Device device = parameters[members[0]].device();
+    const int64_t alignment = alignment_bytes(device);
     int64_t count = 0;
     for (const size_t i : members) count += padded_count(parameters[i], alignment);
-    const Tensor buffer = zeros({count}, parameters[members[0]].dtype(), device);
+    const Tensor buffer = empty({count}, parameters[members[0]].dtype(), device);
     int64_t offset = 0;
     for (const size_t i : members) {
       const Tensor& parameter = parameters[i];
-      values_[i] = buffer.narrow(0, offset, parameter.numel()).view(parameter.shape());
+      views[i] = buffer.narrow(0, offset, parameter.numel()).view(parameter.shape());
       offset += padded_count(parameter, alignment);
     }
-    if (count > 0) buffers_.push_back(buffer);
+    if (count > 0) buffers.push_back(buffer);
   }
-  incoming_ = zeros({static_cast<int64_t>(message_words(size()))}, BP_I64, device);
 }
+
+ParameterLink::ParameterLink(const ProcessGroup& pair, const std::vector<Tensor>& parameters)
+    : pair_(pair),
+      peer_(1 - pair.rank()),
+      values_(parameters),
+      incoming_(
+          empty({static_cast<int64_t>(message_words(parameters.size()))}, BP_I64, pair.device())) {}
 
 Work ParameterLink::send(const LinkMessage& message) {
   const std::vector<int64_t> words = encode(message, size());
@@ -98,15 +103,16 @@ void ParameterLink::abort() noexcept {
   }
 }
 
-Work ParameterLink::send_values() {
+Work ParameterLink::send_values(const FlatValues& values) {
   std::vector<Collective> calls;
-  for (const Tensor& buffer : buffers_) calls.push_back(Collective::send_to(buffer, peer_));
+  for (const Tensor& buffer : values.buffers) calls.push_back(Collective::send_to(buffer, peer_));
   return calls.empty() ? Work() : pair_.submit(calls);
 }
 
 Work ParameterLink::receive_values() {
   std::vector<Collective> calls;
-  for (const Tensor& buffer : buffers_) calls.push_back(Collective::receive_from(buffer, peer_));
+  for (const Tensor& buffer : values_.buffers)
+    calls.push_back(Collective::receive_from(buffer, peer_));
   return calls.empty() ? Work() : pair_.submit(calls);
 }
 

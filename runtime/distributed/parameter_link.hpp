@@ -3,7 +3,7 @@
 //   worker                              server
 //     message kPush, gradients  ------>   applies them
 //                               <------   message kWait, values without a meaning: the worker is at
-//                                         the bound; every quarter of the timeout
+//                                         the bound; eight times in a timeout
 //                               <------   message kParameters or kFailure, parameters
 //     ...
 //     message kFinish           ------>
@@ -39,6 +39,15 @@ size_t message_words(size_t parameter_count);
 std::vector<int64_t> encode(const LinkMessage& message, size_t parameter_count);
 LinkMessage decode(const std::vector<int64_t>& words, size_t parameter_count);
 
+// Values of some parameters, one behind the other in a buffer for each dtype. All values of the
+// same parameters look alike, and the gaps mean nothing.
+struct FlatValues {
+  explicit FlatValues(const std::vector<Tensor>& parameters);
+
+  std::vector<Tensor> buffers;
+  std::vector<Tensor> views;  // Of the buffers, with the shapes of the parameters.
+};
+
 class ParameterLink {
  public:
   // `pair` has the server as rank 0 and the worker as rank 1. `parameters` are those of the server.
@@ -48,17 +57,15 @@ class ParameterLink {
   // Submit, and do not block.
   Work send(const LinkMessage& message);
   void expect_message();
-  Work send_values();
-  Work receive_values();
+  Work send_values(const FlatValues& values);
+  Work receive_values();  // Fills values().
 
   // Waits for the message that was expected, and returns it. Throws BP_TIMEOUT if it does not come
   // within `timeout`.
   LinkMessage wait_for_message(Duration timeout = Duration::max());
 
-  // A tensor of the shape and dtype of parameter `i`, in the memory that send_values() sends and
-  // receive_values() fills.
-  const Tensor& value(size_t i) const { return values_[i]; }
-  size_t size() const { return values_.size(); }
+  const FlatValues& values() const { return values_; }
+  size_t size() const { return values_.views.size(); }
 
   // Ends the link. The other side then learns that it has ended.
   void abort() noexcept;
@@ -67,9 +74,8 @@ class ParameterLink {
  private:
   const ProcessGroup pair_;
   const uint32_t peer_;
-  std::vector<Tensor> buffers_;  // One for each dtype.
-  std::vector<Tensor> values_;   // Views of the buffers.
-  Tensor incoming_;              // The message that is expected.
+  const FlatValues values_;
+  const Tensor incoming_;  // The message that is expected.
   Work message_;
 };
 

@@ -128,10 +128,17 @@ std::vector<Pair> make_pairs(const ProcessGroup& group, uint32_t workers, uint32
     std::optional<uint32_t> color;
     if (peer < peers) color = is_server ? own : peer;
     const uint32_t worker = is_server ? peer : own, server = is_server ? own : peer;
-    std::optional<ProcessGroup> made = group.split(
-        color, is_server ? 0 : 1,
-        group.name() + "/server " + std::to_string(server) + "/worker " + std::to_string(worker));
-    if (made) pairs.push_back({peer, *made});
+    try {
+      const auto made = group.split(
+          color, is_server ? 0 : 1,
+          group.name() + "/server " + std::to_string(server) + "/worker " + std::to_string(worker));
+      if (made) pairs.push_back({peer, *made});
+    } catch (const Error& e) {
+      const uint32_t rank = is_server ? peer : workers + peer;
+      throw Error(e.code(), who(group) + " could not join " +
+                                (color ? "rank " + std::to_string(rank) : "the others") + ": " +
+                                e.what());
+    }
   }
   std::ranges::sort(pairs, {}, &Pair::peer);
   return pairs;

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kShort = milliseconds(700);
+constexpr auto kShort = milliseconds(1200);
 
 std::string made_with(const std::shared_ptr<nn::Module>& model, const ProcessGroup& group,
                       const ParameterServerOptions& options) {

@@ -18,19 +18,26 @@ std::string text_in(const std::string& path) {
   return text.str();
 }
 
-// Runs a process for each rank, which writes what it threw to a file. Returns the texts.
+// Runs a process for each rank, which writes what it threw to a file. Returns the texts. The server
+// on the rank `dies` kills itself in the second step of a worker.
 std::vector<std::string> run(uint32_t ranks, uint32_t servers, Duration timeout,
-                             const std::function<void(ParameterServer&)>& body) {
+                             const std::function<void(ParameterServer&)>& body,
+                             uint32_t dies = UINT32_MAX) {
   const ScratchFolder scratch;
-  const uint16_t port = free_port();
   run_processes(ranks, [&](uint32_t rank) {
-    const auto store = std::make_shared<TcpStore>("127.0.0.1", port, rank == 0, ranks);
+    const auto store = std::make_shared<FileStore>(scratch.file("store"));
     const DeviceGuard guard(other_test_device());
     std::string text = "(nothing was thrown)";
+    const auto before_step = [&](const PushedStep& push) {
+      if (rank == dies && push.step == 2) raise(SIGKILL);
+    };
     try {
       const ProcessGroup group(current_device(), rank, ranks, store, {.timeout = timeout});
       ParameterServer server(small_model(), group,
-                             {.servers = servers, .staleness = 2, .make_optimizer = make_sgd});
+                             {.servers = servers,
+                              .staleness = 2,
+                              .make_optimizer = make_sgd,
+                              .before_step = before_step});
       body(server);
     } catch (const Error& e) {
       text = e.what();
@@ -74,10 +81,12 @@ TEST(ParameterServerProcesses, NameAWorkerThatWasKilled) {
 }
 
 TEST(ParameterServerProcesses, NameAServerThatWasKilled) {
-  const auto texts = run(4, 2, std::chrono::minutes(30), [](ParameterServer& server) {
-    if (server.group().rank() == 3) raise(SIGKILL);
-    train(server, {100, 100});
-  });
+  const auto texts = run(
+      4, 2, std::chrono::minutes(30),
+      [](ParameterServer& server) {
+        train(server, {100, 100});
+      },
+      3);
   for (const uint32_t rank : {0u, 1u, 2u}) expect_part(texts[rank], " the server on rank 3: ");
 }
 

@@ -32,6 +32,7 @@ ParameterService::ParameterService(Settings settings,
       pushes_(links_.size()),
       applied_(links_.size()),
       standing_(links_.size(), Standing::kGone),
+      waits_(links_.size()),
       orders_(links_.size(), Order::kEnd) {}
 
 // Tells the workers at once if nobody will serve. Behind serve() they might still read answers.
@@ -115,7 +116,10 @@ void ParameterService::serve() {
     throw Error(failure_code_, settings_.who + ": serve() behind a failure: " + failure_);
   }
   has_served_ = true;
+  // The threads of the links use other streams, and memory that this one has filled.
+  synchronize_stream(settings_.parameters[0].device());
   clocks_.restart();
+  snapshot_.reset();  // The host may have changed the parameters.
   std::ranges::fill(standing_, Standing::kGone);
   std::ranges::fill(orders_, Order::kListen);
   std::vector<std::thread> threads;
@@ -136,7 +140,7 @@ void ParameterService::serve() {
 }
 
 void ParameterService::serve_all() {
-  const Duration silence = std::min(links_[0]->timeout() / 4, kLongestNap);
+  const Duration silence = std::min(links_[0]->timeout() / 8, kLongestNap);
   Clock::time_point next_word = Clock::now() + silence;
   while (!clocks_.all_finished()) {
     const std::optional<Arrival> arrival = next_arrival(next_word);
@@ -183,24 +187,29 @@ void ParameterService::apply(uint32_t worker) {
   const LinkMessage& push = pushes_[worker];
   const std::vector<Tensor>& parameters = settings_.parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i].set_grad(push.has_gradient[i] ? links_[worker]->value(i) : Tensor());
+    parameters[i].set_grad(push.has_gradient[i] ? links_[worker]->values().views[i] : Tensor());
   }
   if (settings_.before_step) settings_.before_step({.rank = worker, .step = push.step});
   settings_.optimizer->step();
   for (const Tensor& parameter : parameters) parameter.set_grad({});
   ++applied_[worker];
+  snapshot_.reset();
 }
 
-// Submits the answer with the parameters as they are now.
+// Submits the answer with the parameters as they are now. Workers that are answered behind one step
+// of the optimizer get one copy.
 Work ParameterService::send_parameters(uint32_t worker) {
   const NoGradGuard no_grad;
   ParameterLink& link = *links_[worker];
   try {
-    for (size_t i = 0; i < link.size(); ++i) {
-      link.value(i).copy_from(settings_.parameters[i].detach());
+    if (!snapshot_) {
+      snapshot_.emplace(settings_.parameters);
+      for (size_t i = 0; i < link.size(); ++i) {
+        snapshot_->views[i].copy_from(settings_.parameters[i].detach());
+      }
     }
     link.send({.kind = Kind::kParameters, .has_gradient = {}, .text = {}});
-    return link.send_values();
+    return link.send_values(*snapshot_);
   } catch (const Error& e) {
     standing_[worker] = Standing::kGone;
     throw Error(e.code(), settings_.who + " could not send parameters to " + worker_text(worker) +
@@ -208,13 +217,16 @@ Work ParameterService::send_parameters(uint32_t worker) {
   }
 }
 
-// Workers that wait for others must hear that the server is alive.
+// Workers that wait for others must hear that the server is alive. One that is busy before it pulls
+// hears it once.
 void ParameterService::tell_to_wait() {
   for (uint32_t worker = 0; worker < links_.size(); ++worker) {
-    if (standing_[worker] != Standing::kWaits) continue;
+    if (standing_[worker] != Standing::kWaits || !waits_[worker].is_done()) continue;
+    ParameterLink& link = *links_[worker];
     try {
-      links_[worker]->send({.kind = Kind::kWait, .has_gradient = {}, .text = {}});
-      if (pushes_[worker].kind == Kind::kPush) links_[worker]->send_values();
+      waits_[worker] = link.send({.kind = Kind::kWait, .has_gradient = {}, .text = {}});
+      // The worker expects values. It does not look at those that come now.
+      if (pushes_[worker].kind == Kind::kPush) waits_[worker] = link.send_values(link.values());
     } catch (const Error& e) {
       standing_[worker] = Standing::kGone;
       throw Error(e.code(), settings_.who + " lost " + worker_text(worker) +
@@ -283,7 +295,7 @@ Work ParameterService::tell_failure(uint32_t worker) {
     const Work told = link.send(
         {.kind = Kind::kFailure, .has_gradient = {}, .code = failure_code_, .text = failure_});
     // A worker that has pushed expects parameters as well.
-    return pushes_[worker].kind == Kind::kPush ? link.send_values() : told;
+    return pushes_[worker].kind == Kind::kPush ? link.send_values(link.values()) : told;
   } catch (const Error&) {
     return {};  // This worker is gone too.
   }

@@ -73,6 +73,8 @@ class ParameterService {
   std::vector<LinkMessage> pushes_;  // The last one of each worker.
   std::vector<uint64_t> applied_;    // Pushes of each worker since the constructor.
   std::vector<Standing> standing_;
+  std::vector<Work> waits_;             // The last kWait of each worker.
+  std::optional<FlatValues> snapshot_;  // Of the parameters, since they last changed.
   bool has_served_ = false;
   bp_status failure_code_ = BP_OK;
   std::string failure_;

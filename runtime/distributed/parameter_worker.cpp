@@ -61,10 +61,10 @@ void ParameterWorker::send_gradients(LinkToServer& server) {
   for (size_t i = 0; i < server.parameters.size(); ++i) {
     const Tensor gradient = server.parameters[i].grad();
     message.has_gradient.push_back(bool(gradient));
-    if (gradient) server.link->value(i).copy_from(gradient);
+    if (gradient) server.link->values().views[i].copy_from(gradient);
   }
   server.link->send(message);
-  server.link->send_values();
+  server.link->send_values(server.link->values());
   server.link->expect_message();
   server.values = server.link->receive_values();
 }
@@ -144,7 +144,7 @@ void ParameterWorker::put_parameters() {
   const NoGradGuard no_grad;
   for (const LinkToServer& server : servers_) {
     for (size_t i = 0; i < server.parameters.size(); ++i) {
-      server.parameters[i].detach().copy_from(server.link->value(i));
+      server.parameters[i].detach().copy_from(server.link->values().views[i]);
     }
   }
 }

@@ -20,20 +20,23 @@ struct Copy {
 };
 using Copies = std::map<std::string, std::vector<Copy>>;  // By the name of the weight.
 
-std::string own_problem(const SharedWeights::Given& given,
-                        const std::vector<std::shared_ptr<nn::Module>>& stages) {
-  const auto is_in = [](const std::shared_ptr<nn::Module>& stage, const Tensor& tensor) {
+bool is_part_of(const std::vector<std::shared_ptr<nn::Module>>& stages, const Tensor& tensor) {
+  const auto has_it = [&](const std::shared_ptr<nn::Module>& stage) {
     const std::vector<Tensor> all = stage->parameters();
     return std::ranges::any_of(all, [&](const Tensor& t) { return t.impl() == tensor.impl(); });
   };
+  return std::ranges::any_of(stages, has_it);
+}
+
+std::string own_problem(const SharedWeights::Given& given,
+                        const std::vector<std::shared_ptr<nn::Module>>& stages) {
   for (size_t i = 0; i < given.size(); ++i) {
     const auto& [name, tensor] = given[i];
     if (name.empty() || name.find('\n') != std::string::npos) {
       return "shared weight " + std::to_string(i) + " has the name '" + name +
              "'; allowed: a text of one line";
     }
-    const auto has_part = [&](const auto& stage) { return is_in(stage, tensor); };
-    if (!tensor || std::ranges::none_of(stages, has_part)) {
+    if (!is_part_of(stages, tensor)) {
       return "shared weight '" + name +
              "' is no parameter of a stage of this rank; allowed: " + "parameters of its stages";
     }
@@ -72,22 +75,28 @@ Copies gather_copies(const SharedWeights::Given& given, const ProcessGroup& grou
   return copies;
 }
 
-std::string difference(const std::string& name, const std::vector<Copy>& copies) {
-  const Copy& first = copies[0];
-  const std::string on_first = "on rank " + std::to_string(first.rank);
+std::string difference(const Copy& copy, const Copy& first) {
+  const std::string here = "on rank " + std::to_string(copy.rank);
+  const std::string there = "on rank " + std::to_string(first.rank);
+  if (copy.kind != first.kind) {
+    return "is " + copy.kind + " " + here + " and " + first.kind + " " + there +
+           "; allowed: one shape and dtype";
+  }
+  if (copy.checksum != first.checksum) {
+    return "has other values " + here + " than " + there +
+           "; allowed: equal values when the pipeline is made";
+  }
+  return "";
+}
+
+// Returns what is wrong with the copies of one weight, or "".
+std::string problem_of(const std::vector<Copy>& copies) {
   if (copies.size() == 1) {
-    return "shared weight '" + name + "' is " + on_first + " alone; allowed: on two ranks or more";
+    return "is on rank " + std::to_string(copies[0].rank) + " alone; allowed: on two ranks or more";
   }
   for (const Copy& copy : copies) {
-    const std::string here = " on rank " + std::to_string(copy.rank);
-    if (copy.kind != first.kind) {
-      return "shared weight '" + name + "' is " + copy.kind + here + " and " + first.kind + " " +
-             on_first + "; allowed: one shape and dtype";
-    }
-    if (copy.checksum != first.checksum) {
-      return "shared weight '" + name + "' has other values" + here + " than " + on_first +
-             "; allowed: equal values when the pipeline is made";
-    }
+    std::string problem = difference(copy, copies[0]);
+    if (!problem.empty()) return problem;
   }
   return "";
 }
@@ -102,8 +111,8 @@ std::string SharedWeights::problem_of(const Given& given,
   problem = first_problem(group, problem);
   if (!problem.empty()) return problem;
   for (const auto& [name, copies] : gather_copies(given, group)) {
-    problem = difference(name, copies);
-    if (!problem.empty()) return problem;
+    problem = bp::distributed::problem_of(copies);
+    if (!problem.empty()) return std::string("shared weight '").append(name) + "' " + problem;
   }
   return "";
 }

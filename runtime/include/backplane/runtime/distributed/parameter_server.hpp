@@ -54,8 +54,8 @@
 //              of the ranks, so that the result is the same in every run, and with any number of
 //              servers. Otherwise it depends on the order in which pushes arrive.
 //   Memory     A worker has room for its model, and once more for what it sends and receives. A
-//              server has room for the model, for the state of the optimizer of its part, and for
-//              its part once more for each worker.
+//              server has room for the model, for the state of the optimizer of its part, for its
+//              part once more for each worker, and for copies of its part that are on their way.
 #pragma once
 
 #include <cstdint>
