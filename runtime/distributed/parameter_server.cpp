@@ -82,8 +82,7 @@ void check(const std::shared_ptr<nn::Module>& module, const ProcessGroup& group,
   if (!problem.empty()) fail(problem);
 }
 
-// ---- Who has what
-// --------------------------------------------------------------------------------
+// ---- Who has what ------------------------------------------------------------------------------
 
 // Returns the places of the parameters of each server, in order. From the largest to the smallest,
 // each goes to the server that has the fewest bytes.

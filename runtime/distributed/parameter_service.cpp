@@ -45,8 +45,7 @@ ParameterServerCounters ParameterService::counters() const {
   return {applied_, clocks_.largest_lead(), clocks_.held_back()};
 }
 
-// ---- The threads of the links
-// --------------------------------------------------------------------
+// ---- The threads of the links ------------------------------------------------------------------
 
 void ParameterService::listen(uint32_t worker) {
   std::optional<DeviceGuard> here;
@@ -108,8 +107,7 @@ void ParameterService::give_order(uint32_t worker, Order order) {
   changed_.notify_all();
 }
 
-// ---- The thread of serve()
-// -----------------------------------------------------------------------
+// ---- The thread of serve() ---------------------------------------------------------------------
 
 void ParameterService::serve() {
   if (failure_code_ != BP_OK) {
@@ -252,8 +250,7 @@ void ParameterService::end_session() {
   for (uint32_t worker = 0; worker < links_.size(); ++worker) give_order(worker, Order::kEnd);
 }
 
-// ---- Failures
-// ------------------------------------------------------------------------------------
+// ---- Failures ----------------------------------------------------------------------------------
 
 // Only the first failure counts, since the others follow from it.
 void ParameterService::fail(bp_status code, const std::string& text) {

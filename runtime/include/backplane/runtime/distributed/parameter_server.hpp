@@ -10,40 +10,38 @@
 //   if (server.is_server()) {
 //     server.serve();                      // Returns when every worker has called finish().
 //   } else {
-//     for (const auto& batch : batches) {  // Each worker has batches of its own, and its own
-//     number.
+//     for (const auto& batch : batches) {  // Workers may have different numbers of batches.
+//       for (const bp::Tensor& tensor : model->parameters()) tensor.set_grad({});
 //       loss_of((*model)(batch)).backward();
 //       server.push();                     // Sends the gradients.
-//       optimizer_free_work();             // Parameters may arrive meanwhile.
-//       server.pull();                     // The model has newer parameters now.
+//       load_next_batch();                 // Newer parameters arrive meanwhile.
+//       server.pull();                     // The model has them now.
 //     }
 //     server.finish();                     // The bound no longer counts this worker.
 //   }
 //
 // The last `servers` ranks of the group serve, and the others work. A parameter lies on one server.
-// The servers share the parameters out by bytes: from the largest to the smallest, each goes to the
-// server that has the fewest bytes. A server applies each push at once, as one step of its
-// optimizer (Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI
-// 2014).
+// The parameters are shared out by bytes: from the largest to the smallest, each goes to the server
+// that has the fewest bytes. A server applies each push at once, as one step of its optimizer
+// (Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014).
 //
 // The staleness bound is that of Ho et al., "More Effective Distributed ML via a Stale Synchronous
 // Parallel Parameter Server", NIPS 2013. A worker that has pushed n steps may begin the next one
 // when each worker that has not finished has pushed at least n - staleness steps. So a worker is at
-// most `staleness` steps ahead of the slowest one, and what it pulls has all pushes but the last
-// `staleness` steps of the others, and may have some of these. 0 is lockstep.
+// most `staleness` steps ahead of the slowest one, and what it pulls then has at least the first
+// n - staleness steps of each other worker. With a bound of 0 the workers go in lockstep.
 //
 // Rules for everything here, unless it says otherwise:
-//   Threads    One thread at a time uses a ParameterServer and its model. serve() makes a thread
-//   for
-//              each worker while it runs, which only waits for messages. The optimizer and
+//   Threads    One thread at a time uses a ParameterServer and its model. While serve() runs, it
+//              has a thread for each worker, which only waits for messages. The optimizer and
 //              `before_step` run on the thread that called serve().
 //   Blocking   The constructor, pull(), finish() and serve() wait for other ranks. push() does not.
-//   Errors     Throws bp::Error. A worker must take less time for a step, and a server for its
-//              answer, than the timeout of the group. If a rank is gone or late, those that wait
-//              for it throw BP_TIMEOUT or BP_ABORTED and name it, and tell the others, which throw
-//              the same sentence when they next wait. serve() then takes at most one more timeout.
-//              After a failure a ParameterServer can only be destroyed. The group itself stays
-//              usable.
+//   Errors     Throws bp::Error. A step of a worker must take less than the timeout of the group,
+//              and a server must answer within half of it. If a rank is gone or late, those that
+//              wait for it throw BP_TIMEOUT or BP_ABORTED and name it, and tell the others, which
+//              throw the same sentence when they next wait. serve() then takes at most one more
+//              timeout. After a failure a ParameterServer can only be destroyed. The group itself
+//              stays usable.
 //   Ownership  It shares the model, and has groups of its own, one for each worker and server. A
 //              worker that is destroyed before finish() tells the servers, and serve() throws.
 //   Gradients  A push has the gradients of the parameters that have one. The optimizer does not
