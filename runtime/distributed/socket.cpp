@@ -110,7 +110,7 @@ Socket try_listen(const addrinfo& address, int& error) {
 
 [[noreturn]] void fail_to_connect(const std::string& place, const std::string& problem,
                                   bool has_retried, Duration passed) {
-  if (!has_retried) throw Error(BP_ABORTED, "the store at " + place + " is gone: " + problem);
+  if (!has_retried) throw Error(BP_ABORTED, problem);
   throw Error(BP_TIMEOUT, "TcpStore: nobody listens at " + place + ", tried for " +
                               duration_text(passed) + ": " + problem);
 }
@@ -143,6 +143,11 @@ int milliseconds_until(Deadline deadline) {
 
 Socket::~Socket() {
   if (descriptor_ >= 0) close(descriptor_);
+}
+
+bool is_open(const Socket& socket) {
+  char byte = 0;
+  return recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 Socket listen_at(const std::string& host, uint16_t port) {

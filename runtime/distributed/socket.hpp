@@ -44,8 +44,12 @@ Socket listen_at(const std::string& host, uint16_t port);
 uint16_t port_of(const Socket& listener);
 
 // Connects, and tries again until the deadline. Without `retries` it tries once. Throws Error:
-// BP_TIMEOUT, or BP_ABORTED without `retries`, with the reason of the last try.
+// BP_TIMEOUT with the place and the reason of the last try, or BP_ABORTED without `retries`, with
+// the reason alone.
 Socket connect_to(const std::string& host, uint16_t port, Deadline deadline, bool retries);
+
+// Returns whether nothing has come over the connection since the last message, not even its end.
+bool is_open(const Socket& socket);
 
 // Send and receive whole messages: u32 size, then as many bytes. They throw Error: BP_TIMEOUT at
 // the deadline, BP_ABORTED if the other side is gone or sends more than `most_bytes`.

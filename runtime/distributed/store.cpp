@@ -114,7 +114,10 @@ void Store::barrier(const std::string& name, uint32_t rank, uint32_t world_size,
   try {
     put_and_wait(key_of(rank), keys, timeout);
   } catch (const Error& error) {
-    if (error.code() != BP_TIMEOUT) throw;
+    if (error.code() != BP_TIMEOUT) {
+      throw Error(error.code(),
+                  "barrier '" + name + "': rank " + std::to_string(rank) + ": " + error.what());
+    }
     std::string missing;
     for (uint32_t i = 0; i < world_size; ++i) {
       if (!try_get(keys[i])) missing += (missing.empty() ? "" : ", ") + std::to_string(i);

@@ -1,6 +1,7 @@
 // The client of a TcpStore. A call takes a connection that is idle, or makes a new one, so that a
 // call that waits holds up no other call. The process that serves the store uses it like the
 // others.
+#include <algorithm>
 #include <vector>
 
 #include "backplane/runtime/distributed/store.hpp"
@@ -12,8 +13,12 @@
 namespace bp::distributed {
 namespace {
 
-// How long the server may take for what it does at once, also on a machine that is very busy.
-constexpr auto kServerTime = std::chrono::seconds(60);
+// How long the server may take for what it does at once, also on a machine that is very busy: as
+// long as the ranks may take to join, between these limits.
+constexpr Duration kLeastAnswerTime = std::chrono::seconds(5);
+constexpr Duration kMostAnswerTime = std::chrono::seconds(60);
+
+constexpr size_t kMostShownKeys = 3;
 
 std::string request_of(Request kind) { return std::string(1, static_cast<char>(kind)); }
 
@@ -32,17 +37,39 @@ std::string hello(uint32_t world_size, bool joins, Duration timeout) {
   return request;
 }
 
-// Sends a request and returns the value of the reply. Throws the failure that it carries.
-std::optional<std::string> exchange(const Socket& socket, const std::string& request,
-                                    Deadline deadline) {
+// What the server says.
+struct Reply {
+  Answer answer = Answer::kNone;
+  bp_status status = BP_OK;
+  std::string text;
+};
+
+// Sends a request and returns the reply. Throws Error if the connection does not bring it.
+Reply exchange(const Socket& socket, const std::string& request, Deadline deadline) {
   send_message(socket, request, deadline);
   const std::string body = receive_message(socket, kMostBytes, deadline);
-  WireReader reply(body);
-  const auto answer = static_cast<Answer>(reply.u8());
-  if (answer == Answer::kNone) return std::nullopt;
-  if (answer == Answer::kOk) return reply.string();
-  const auto status = static_cast<bp_status>(reply.u32());
-  throw Error(status, reply.string());
+  WireReader reader(body);
+  Reply reply;
+  reply.answer = static_cast<Answer>(reader.u8());
+  if (reply.answer == Answer::kFailed) reply.status = static_cast<bp_status>(reader.u32());
+  if (reply.answer != Answer::kNone) reply.text = reader.string();
+  return reply;
+}
+
+// Returns the value that a reply carries. Throws the failure that it carries.
+std::optional<std::string> value_of(Reply reply) {
+  if (reply.answer == Answer::kFailed) throw Error(reply.status, reply.text);
+  if (reply.answer == Answer::kNone) return std::nullopt;
+  return std::move(reply.text);
+}
+
+std::string shown(std::span<const std::string> keys) {
+  std::string text;
+  for (size_t i = 0; i < std::min(keys.size(), kMostShownKeys); ++i) {
+    text += (i == 0 ? "'" : ", '") + keys[i] + "'";
+  }
+  const size_t rest = keys.size() - std::min(keys.size(), kMostShownKeys);
+  return rest == 0 ? text : text + " and " + std::to_string(rest) + " more";
 }
 
 }  // namespace
@@ -51,31 +78,48 @@ struct TcpStore::Client {
   std::string host;
   uint16_t port = 0;
   uint32_t world_size = 0;
+  Duration answer_time{};
   std::unique_ptr<StoreServer> server;  // Set in the process that serves the store.
   std::mutex mutex;                     // Guards `idle`.
   std::vector<Socket> idle;
 
   std::string place() const { return host + ":" + std::to_string(port); }
 
+  [[noreturn]] void fail(const std::string& what, const Error& error) const {
+    const bool is_late = error.code() == BP_TIMEOUT;
+    throw Error(BP_ABORTED, "TcpStore: " + what + ": the store at " + place() +
+                                (is_late ? " does not answer: " : " is gone: ") + error.what());
+  }
+
   void join(Duration timeout) {
     const Deadline deadline = deadline_after(timeout);
     Socket socket = connect_to(host, port, deadline, true);
     const auto left = std::max<Duration>(deadline - std::chrono::steady_clock::now(), {});
-    talk(socket, hello(world_size, true, left), deadline + kServerTime);
+    Reply reply;
+    try {
+      reply = exchange(socket, hello(world_size, true, left), deadline + answer_time);
+    } catch (const Error& error) {
+      fail("joining the ranks", error);
+    }
+    value_of(std::move(reply));
     give_back(std::move(socket));
   }
 
-  Socket take() {
-    {
-      const std::lock_guard lock(mutex);
-      if (!idle.empty()) {
-        Socket socket = std::move(idle.back());
-        idle.pop_back();
-        return socket;
-      }
+  // Returns a connection that was idle and is still open, or none.
+  Socket take_idle() {
+    const std::lock_guard lock(mutex);
+    while (!idle.empty()) {
+      Socket socket = std::move(idle.back());
+      idle.pop_back();
+      if (is_open(socket)) return socket;
     }
-    const Deadline deadline = deadline_after(kServerTime);
-    Socket socket = connect_to(host, port, deadline, false);
+    return {};
+  }
+
+  Socket take(Deadline deadline) {
+    Socket socket = take_idle();
+    if (socket) return socket;
+    socket = connect_to(host, port, deadline, false);
     exchange(socket, hello(world_size, false, {}), deadline);
     return socket;
   }
@@ -85,31 +129,18 @@ struct TcpStore::Client {
     idle.push_back(std::move(socket));
   }
 
-  // Adds the place to what the connection says. What the server says has names in it already.
-  std::optional<std::string> talk(const Socket& socket, const std::string& request,
-                                  Deadline deadline) const {
+  // `what` names the call. A connection whose reply did not come is not used again.
+  std::optional<std::string> call(const std::string& what, const std::string& request,
+                                  Duration timeout = {}) {
+    Reply reply;
     try {
-      return exchange(socket, request, deadline);
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      if (text.starts_with("TcpStore") || text.starts_with("store:")) throw;
-      throw Error(error.code(), "TcpStore: the store at " + place() + " is gone: " + text);
-    }
-  }
-
-  // A connection whose reply did not come is not used again.
-  std::optional<std::string> call(const std::string& request, Duration timeout = {}) {
-    Socket socket = take();
-    const Deadline deadline = deadline_after(timeout) + kServerTime;
-    try {
-      std::optional<std::string> value = talk(socket, request, deadline);
+      Socket socket = take(deadline_after(answer_time));
+      reply = exchange(socket, request, deadline_after(timeout) + answer_time);
       give_back(std::move(socket));
-      return value;
     } catch (const Error& error) {
-      const bool is_answer = error.code() != BP_ABORTED;
-      if (is_answer && std::chrono::steady_clock::now() < deadline) give_back(std::move(socket));
-      throw;
+      fail(what, error);
     }
+    return value_of(std::move(reply));
   }
 };
 
@@ -124,6 +155,7 @@ TcpStore::TcpStore(std::string host, uint16_t port, bool is_server, uint32_t wor
   client_->host = std::move(host);
   client_->port = port;
   client_->world_size = world_size;
+  client_->answer_time = std::clamp(timeout, kLeastAnswerTime, kMostAnswerTime);
   if (is_server) {
     client_->server = std::make_unique<StoreServer>(client_->host, port, world_size);
     client_->port = client_->server->port();
@@ -139,7 +171,7 @@ std::optional<std::string> TcpStore::try_get(const std::string& key) {
   check_key(key);
   std::string request = request_of(Request::kTryGet);
   append_string(request, key);
-  return client_->call(request);
+  return client_->call("get '" + key + "'", request);
 }
 
 void TcpStore::put(const std::string& key, const std::string& value) {
@@ -148,7 +180,7 @@ void TcpStore::put(const std::string& key, const std::string& value) {
   std::string request = request_of(Request::kPut);
   append_string(request, key);
   append_string(request, value);
-  client_->call(request);
+  client_->call("put '" + key + "'", request);
 }
 
 int64_t TcpStore::add(const std::string& key, int64_t amount) {
@@ -156,7 +188,7 @@ int64_t TcpStore::add(const std::string& key, int64_t amount) {
   std::string request = request_of(Request::kAdd);
   append_string(request, key);
   append_u64(request, static_cast<uint64_t>(amount));
-  return std::stoll(client_->call(request).value());
+  return std::stoll(client_->call("add to '" + key + "'", request).value());
 }
 
 void TcpStore::wait(std::span<const std::string> keys, Duration timeout) {
@@ -173,7 +205,7 @@ void TcpStore::put_and_wait(const std::string& own_key, std::span<const std::str
     check_key(key);
     append_string(request, key);
   }
-  client_->call(request, timeout);
+  client_->call("wait for " + shown(keys), request, timeout);
 }
 
 }  // namespace bp::distributed

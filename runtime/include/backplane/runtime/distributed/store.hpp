@@ -9,8 +9,9 @@
 //   Threads    Safe from any thread; a call that waits holds up no other call.
 //   Blocking   get(), wait() and barrier() wait, and no longer than their timeout. The other calls
 //              wait only for the store itself.
-//   Errors     Throws bp::Error: BP_TIMEOUT if something did not come in time, BP_ABORTED if the
-//              store is gone, BP_INVALID_ARGUMENT for a misuse.
+//   Errors     Throws bp::Error, which names the call and the key: BP_TIMEOUT if something did not
+//              come in time, BP_ABORTED if the store is gone or does not answer,
+//              BP_INVALID_ARGUMENT for a misuse.
 //   Ownership  Who makes a store keeps it until all process groups that use it are destroyed.
 //   Sizes      A key has 1 to 1,024 bytes, a value up to 1 MiB. Keys are never removed.
 #pragma once
@@ -110,6 +111,10 @@ class FileStore final : public Store {
 // The server keeps no secrets and asks for none: whoever reaches the port can read and write. It
 // listens on the loopback address if `host` is one, else on all addresses. The store ends with the
 // object that serves it; calls on other ranks then throw BP_ABORTED.
+//
+// The server answers each call within `timeout`, but may always take 5 s, and never more than 60 s.
+// If the network loses the answer, a call throws BP_ABORTED after this time, which for get(), wait()
+// and barrier() begins when their own timeout has passed.
 class TcpStore final : public Store {
  public:
   // A server with port 0 takes a free port. Since the others cannot know it yet, this is for a
