@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "backplane/runtime/error.hpp"
 
@@ -67,8 +68,33 @@ Job::Job(JobOptions options) : options_(std::move(options)) {
 int Job::run() {
   for (;; ++restarts_) {
     choose_ranks();
+    start_ = {.world_size = static_cast<uint32_t>(ranks_.size()), .restart_count = restarts_};
+    start_.master_port = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
     const int code = run_once();
     if (!can_restart(code)) return code;
+  }
+}
+
+int Job::run_with(Rendezvous& others) {
+  others_ = &others;
+  for (;;) {
+    const Order order = others.order();
+    if (order.verb == Verb::kEnd) {
+      if (!order.text.empty()) report("the job ends: " + order.text);
+      return order.code;
+    }
+    if (order.verb != Verb::kRun || order.round == round_) {
+      poll_once();
+      continue;
+    }
+    report(order.text);
+    round_ = order.round;
+    start_ = others.start();
+    ranks_.clear();
+    for (uint32_t slot = 0; slot < options_.most_ranks; ++slot) ranks_.emplace_back().slot = slot;
+    run_once();
+    if (!failure_ && !is_stopping_) others.report_success(round_);
+    others.report_stopped(round_);
   }
 }
 
@@ -77,8 +103,7 @@ int Job::run_once() {
   failure_.reset();
   kill_time_.reset();
   drain_time_.reset();
-  has_killed_ = false;
-  port_ = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
+  has_killed_ = is_stopping_ = false;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
   while (running_count() != 0 || has_open_streams() || verdict_time_) {
     if (running_count() == 0 && !drain_time_) drain_time_ = deadline_after(kDrainTime);
@@ -97,11 +122,13 @@ int Job::run_once() {
     poll_once();
   }
   // What failed ranks started and left behind ends with them.
-  if (failure_) signal_all(SIGKILL);
+  if (failure_ || is_stopping_) signal_all(SIGKILL);
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     for (Stream& stream : ranks_[rank].streams) write_lines(rank, stream, true);
-    waitpid(ranks_[rank].process, nullptr, 0);
+    waitpid(std::exchange(ranks_[rank].process, 0), nullptr, 0);
   }
+  kill_time_.reset();
+  drain_time_.reset();
   return failure_.value_or(0);
 }
 
@@ -141,9 +168,13 @@ void Job::choose_ranks() {
 }
 
 std::string Job::log_file(uint32_t rank) const {
-  const std::string restart = restarts_ == 0 ? "" : ".restart_" + std::to_string(restarts_);
-  return options_.log_dir + "/rank_" + std::to_string(rank) + restart + ".log";
+  const uint32_t count = start_.restart_count;
+  const std::string restart = count == 0 ? "" : ".restart_" + std::to_string(count);
+  return options_.log_dir + "/rank_" + number_of(rank) + restart + ".log";
 }
+
+// Returns the number that a rank of this launcher has in the job.
+std::string Job::number_of(uint32_t rank) const { return std::to_string(start_.first_rank + rank); }
 
 // ---- Starting ----------------------------------------------------------------------------------
 
@@ -192,15 +223,16 @@ void Job::set_variables(uint32_t rank) const {
   const auto set = [](const char* name, uint64_t value) {
     setenv(name, std::to_string(value).c_str(), 1);
   };
-  set("RANK", rank);
+  set("RANK", start_.first_rank + rank);
   set("LOCAL_RANK", rank);
-  set("WORLD_SIZE", ranks_.size());
+  set("WORLD_SIZE", start_.world_size);
   set("LOCAL_WORLD_SIZE", ranks_.size());
-  set("GROUP_RANK", 0);
-  set("MASTER_PORT", port_);
-  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set("GROUP_RANK", start_.launcher);
+  set("GROUP_WORLD_SIZE", start_.launcher_count);
+  set("MASTER_PORT", start_.master_port);
+  setenv("MASTER_ADDR", start_.master_host.c_str(), 1);
   set("BACKPLANE_SLOT", ranks_[rank].slot);
-  set("BACKPLANE_RESTART_COUNT", restarts_);
+  set("BACKPLANE_RESTART_COUNT", start_.restart_count);
   set("BACKPLANE_MAX_RESTARTS", options_.max_restarts);
   // Else every rank would have a thread for each processor.
   const size_t threads = std::max<size_t>(1, std::thread::hardware_concurrency() / ranks_.size());
@@ -221,7 +253,9 @@ uint32_t Job::running_count() const {
 }
 
 void Job::poll_once() {
-  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
+  // poll() leaves out an entry without a descriptor.
+  const int others = others_ == nullptr ? -1 : others_->descriptor();
+  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}, {others, POLLIN, 0}};
   std::vector<std::pair<uint32_t, Stream*>> streams;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     for (Stream& stream : ranks_[rank].streams) {
@@ -238,9 +272,20 @@ void Job::poll_once() {
   }
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) fail_errno("poll");
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (entries[i + 1].revents != 0) read_stream(streams[i].first, *streams[i].second);
+    if (entries[i + 2].revents != 0) read_stream(streams[i].first, *streams[i].second);
   }
   if (entries[0].revents != 0) read_signals();
+  if (entries[1].revents != 0) follow_others();
+}
+
+// Ends the ranks if the launchers do not want them to run any more.
+void Job::follow_others() {
+  const Order order = others_->order();
+  const bool runs_on = order.verb == Verb::kRun && order.round == round_;
+  if (runs_on || is_stopping_ || running_count() == 0) return;
+  is_stopping_ = true;
+  report("all ranks end: " + order.text);
+  if (!kill_time_) end_all(SIGTERM);
 }
 
 void Job::read_stream(uint32_t rank, Stream& stream) const {
@@ -258,7 +303,7 @@ void Job::read_stream(uint32_t rank, Stream& stream) const {
 
 // Writes whole lines, so that lines of different ranks do not mix.
 void Job::write_lines(uint32_t rank, Stream& stream, bool is_end) const {
-  const std::string prefix = "[" + std::to_string(rank) + "] ";
+  const std::string prefix = "[" + number_of(rank) + "] ";
   std::string text;
   size_t begin = 0;
   for (size_t end; (end = stream.line.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -284,7 +329,10 @@ void Job::read_signals() {
       kill_time_ = std::chrono::steady_clock::now();  // A second signal ends the grace period.
     } else {
       was_told_to_end_ = true;
-      end_all(number);
+      if (others_ != nullptr) {
+        others_->leave(128 + number, std::string("was told to end by ") + strsignal(number));
+      }
+      if (others_ == nullptr || running_count() != 0) end_all(number);
     }
   }
 }
@@ -303,7 +351,7 @@ void Job::look_for_ends() {
 
 void Job::handle_end(const End& end) {
   ranks_[end.rank].has_ended = true;
-  if (end.code == 0) return;
+  if (end.code == 0 || is_stopping_) return;
   if (was_killed(end)) lost_.push_back(ranks_[end.rank].slot);
   if (failure_) return;
   failures_.push_back(end);
@@ -323,7 +371,7 @@ void Job::judge() {
   if (cause == failures_.end()) cause = failures_.begin();
   if (!was_killed(*cause)) lost_.push_back(ranks_[cause->rank].slot);
   failure_ = cause->by_signal ? 128 + cause->code : cause->code;
-  std::string text = "rank " + std::to_string(cause->rank);
+  std::string text = "rank " + number_of(cause->rank);
   if (cause->by_signal) {
     text +=
         " was ended by signal " + std::to_string(cause->code) + " (" + strsignal(cause->code) + ")";
@@ -332,6 +380,7 @@ void Job::judge() {
   }
   if (!options_.log_dir.empty()) text += "; see " + log_file(cause->rank);
   report(text);
+  if (others_ != nullptr) others_->report_failure(round_, *failure_, cause->by_signal, text);
   if (running_count() != 0 && !kill_time_) end_all(SIGTERM);
 }
 

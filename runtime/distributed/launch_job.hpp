@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/distributed/rendezvous.hpp"
 #include "runtime/distributed/socket.hpp"
 
 namespace bp::distributed {
@@ -34,6 +35,9 @@ class Job {
   // number of the signal if a signal ended it.
   int run();
 
+  // Runs the ranks that this launcher has in a job of several. Returns the exit code of the job.
+  int run_with(Rendezvous& others);
+
  private:
   // What a rank writes to stdout or to stderr.
   struct Stream {
@@ -56,9 +60,11 @@ class Job {
   };
 
   int run_once();
+  void follow_others();
   bool can_restart(int code) const;
   void choose_ranks();
   std::string log_file(uint32_t rank) const;
+  std::string number_of(uint32_t rank) const;
   void start(uint32_t rank);
   [[noreturn]] void become_rank(uint32_t rank, int out, int error) const;
   void set_variables(uint32_t rank) const;
@@ -76,7 +82,10 @@ class Job {
   uint32_t running_count() const;
 
   const JobOptions options_;
-  uint16_t port_ = 0;
+  Rendezvous* others_ = nullptr;  // Set if there are other launchers.
+  uint32_t round_ = 0;            // The start of the job that the others agreed on last.
+  bool is_stopping_ = false;      // Whether the others want the ranks to end.
+  Start start_;
   Socket signals_;
   std::vector<Rank> ranks_;
   uint32_t restarts_ = 0;         // How often all ranks were started again.

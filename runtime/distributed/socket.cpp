@@ -171,6 +171,17 @@ Socket listen_at(const std::string& host, uint16_t port) {
                               (problem.empty() ? errno_text(error) : problem));
 }
 
+// Nobody can bind a socket to an address of another machine.
+bool is_own_host(const std::string& host) {
+  std::string problem;
+  const Addresses addresses = resolve(host.c_str(), 0, problem);
+  for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+    const Socket socket(::socket(a->ai_family, kFlags, 0));
+    if (socket && bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0) return true;
+  }
+  return false;
+}
+
 uint16_t port_of(const Socket& listener) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);

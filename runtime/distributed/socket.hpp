@@ -43,6 +43,9 @@ class Socket {
 Socket listen_at(const std::string& host, uint16_t port);
 uint16_t port_of(const Socket& listener);
 
+// Returns whether this machine has an address of `host`.
+bool is_own_host(const std::string& host);
+
 // Connects, and tries again until the deadline. Without `retries` it tries once. Throws Error:
 // BP_TIMEOUT with the place and the reason of the last try, or BP_ABORTED without `retries`, with
 // the reason alone.

@@ -243,7 +243,13 @@ void StoreServer::say_hello(Connection& connection, WireReader& request) {
   const bool joins = request.u8() != 0;
   const uint64_t timeout_ms = request.u64();
   connection.has_said_hello = true;
-  if (!joins) return reply(connection.out, Answer::kOk);
+  if (!joins || (world_size_ == 0 && world_size == 0)) return reply(connection.out, Answer::kOk);
+  if (world_size_ == 0) {
+    return reply(connection.out, Answer::kFailed,
+                 "TcpStore: the store is open to any number of processes, and this one expects " +
+                     std::to_string(world_size) + " ranks; allowed: the port of another store",
+                 BP_INVALID_ARGUMENT);
+  }
   if (world_size != world_size_ && other_world_size_ == 0) other_world_size_ = world_size;
   if (joined_count_ == world_size_ && other_world_size_ == 0) {
     return reply(connection.out, Answer::kFailed,

@@ -147,10 +147,8 @@ struct TcpStore::Client {
 TcpStore::TcpStore(std::string host, uint16_t port, bool is_server, uint32_t world_size,
                    Duration timeout)
     : client_(std::make_unique<Client>()) {
-  if (world_size == 0 || (port == 0 && !is_server)) {
-    throw Error(BP_INVALID_ARGUMENT, "TcpStore: world_size is " + std::to_string(world_size) +
-                                         " and port " + std::to_string(port) +
-                                         "; allowed: from 1, and port 0 for the server alone");
+  if (port == 0 && !is_server) {
+    throw Error(BP_INVALID_ARGUMENT, "TcpStore: the port is 0; allowed: 0 for the server alone");
   }
   client_->host = std::move(host);
   client_->port = port;

@@ -103,7 +103,8 @@ class FileStore final : public Store {
 };
 
 // A store that one process serves by TCP, from a thread of its own. The constructor waits until
-// `world_size` stores, one for each rank, have joined. It throws
+// `world_size` stores, one for each rank, have joined. With a world size of 0 in all processes it
+// waits for the server alone, and any number of stores may come and go. It throws
 //   BP_ALREADY_EXISTS    if another program uses the port,
 //   BP_TIMEOUT           if nobody listens at host and port, or too few ranks join in time,
 //   BP_INVALID_ARGUMENT  on every rank, with both numbers, if ranks give different world sizes.
@@ -113,8 +114,8 @@ class FileStore final : public Store {
 // object that serves it; calls on other ranks then throw BP_ABORTED.
 //
 // The server answers each call within `timeout`, but may always take 5 s, and never more than 60 s.
-// If the network loses the answer, a call throws BP_ABORTED after this time, which for get(), wait()
-// and barrier() begins when their own timeout has passed.
+// If the network loses the answer, a call throws BP_ABORTED after this time. For get(), wait() and
+// barrier() it begins when their own timeout has passed.
 class TcpStore final : public Store {
  public:
   // A server with port 0 takes a free port. Since the others cannot know it yet, this is for a
