@@ -32,6 +32,8 @@ ProcessGroup make_group(Device device, uint32_t rank, uint32_t count,
 
 Tensor filled(int64_t count, double value) { return full({count}, value, BP_F32); }
 
+Floats floats(int64_t count, float value) { return Floats(static_cast<size_t>(count), value); }
+
 // Returns `count` times each value.
 Floats repeated(const Floats& values, int64_t count) {
   Floats all;
@@ -57,15 +59,15 @@ void reduce_and_broadcast(const ProcessGroup& group, int64_t count) {
   const auto own = static_cast<float>(group.rank() + 1);
   const float sum = static_cast<float>(n * (n + 1)) / 2;
   const Tensor x = filled(count, own);
-  expect_filled(group.all_reduce(x), x, Floats(count, sum), "all_reduce");
+  expect_filled(group.all_reduce(x), x, floats(count, sum), "all_reduce");
   const Tensor at_root = filled(count, own);
   const bool is_root = group.rank() == n - 1;
-  expect_filled(group.reduce(at_root, n - 1), at_root, Floats(count, is_root ? sum : own),
+  expect_filled(group.reduce(at_root, n - 1), at_root, floats(count, is_root ? sum : own),
                 "reduce");
   const Tensor part = filled(count, 0), whole = filled(count * n, own);
-  expect_filled(group.reduce_scatter(part, whole), part, Floats(count, sum), "reduce_scatter");
+  expect_filled(group.reduce_scatter(part, whole), part, floats(count, sum), "reduce_scatter");
   const Tensor sent = filled(count, own);
-  expect_filled(group.broadcast(sent, 0), sent, Floats(count, 1), "broadcast");
+  expect_filled(group.broadcast(sent, 0), sent, floats(count, 1), "broadcast");
 }
 
 // The kinds that move parts.
@@ -80,7 +82,7 @@ void gather_and_scatter(const ProcessGroup& group, int64_t count) {
   gathered.wait();
   if (at_root) expect_filled(gathered, at_root, in_order, "gather");
   const Tensor back = filled(count, -1);
-  expect_filled(group.scatter(back, at_root, 0), back, Floats(count, own), "scatter");
+  expect_filled(group.scatter(back, at_root, 0), back, floats(count, own), "scatter");
   const Tensor swapped = filled(count * n, -1), mine = filled(count * n, own);
   expect_filled(group.all_to_all(swapped, mine), swapped, in_order, "all_to_all");
 }
@@ -91,7 +93,7 @@ void send_around(const ProcessGroup& group, int64_t count) {
   const Tensor sent = filled(count, rank), got = filled(count, -1);
   const std::vector<Collective> calls{Collective::send_to(sent, (rank + 1) % n),
                                       Collective::receive_from(got, before)};
-  expect_filled(group.submit(calls), got, Floats(count, static_cast<float>(before)), "send");
+  expect_filled(group.submit(calls), got, floats(count, static_cast<float>(before)), "send");
   group.barrier();
 }
 
@@ -110,6 +112,7 @@ struct Case {
   uint32_t ranks = 0;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for this name.
 void PrintTo(const Case& row, std::ostream* out) { *out << row.name << " on " << row.ranks; }
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
@@ -231,12 +234,13 @@ TEST_P(BrokenNetwork, EndsAnAllReduceOnEveryRank) {
 
 class CutNetwork : public testing::TestWithParam<Case> {};
 
-std::vector<Case> cuts_after(std::initializer_list<uint64_t> byte_counts) {
+std::vector<Case> cuts_after(const std::vector<Cut>& cuts, const std::vector<uint64_t>& counts) {
   std::vector<Case> rows;
-  for (const auto& [name, cut] :
-       {std::pair{"StalledAfter", Cut::kStall}, std::pair{"EndedAfter", Cut::kEnd},
-        std::pair{"ResetAfter", Cut::kReset}}) {
-    for (const uint64_t bytes : byte_counts) {
+  for (const Cut cut : cuts) {
+    const char* const name = cut == Cut::kStall ? "StalledAfter"
+                             : cut == Cut::kEnd ? "EndedAfter"
+                                                : "ResetAfter";
+    for (const uint64_t bytes : counts) {
       rows.push_back({name, {.cut = cut, .cut_after_bytes = bytes, .cut_between = {{0, 1}}}});
     }
   }
@@ -248,7 +252,11 @@ std::string name_with_bytes(const testing::TestParamInfo<Case>& info) {
          std::to_string(info.param.ranks);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, CutNetwork, testing::ValuesIn(cuts_after({0, 100})),
+INSTANTIATE_TEST_SUITE_P(Networks, CutNetwork,
+                         testing::ValuesIn(cuts_after({Cut::kStall, Cut::kEnd}, {0, 100})),
+                         name_with_bytes);
+// A transport may not survive a reset before it has accepted the connection.
+INSTANTIATE_TEST_SUITE_P(Resets, CutNetwork, testing::ValuesIn(cuts_after({Cut::kReset}, {1000})),
                          name_with_bytes);
 
 // A rank may have its group when the connection breaks, and is told by its first call then.
@@ -270,7 +278,9 @@ TEST_P(CutNetwork, IsToldToRanksThatJoin) {
 
 class CutCalls : public testing::TestWithParam<Case> {};
 
-INSTANTIATE_TEST_SUITE_P(Networks, CutCalls, testing::ValuesIn(cuts_after({10'000, 400'003})),
+INSTANTIATE_TEST_SUITE_P(Networks, CutCalls,
+                         testing::ValuesIn(cuts_after({Cut::kStall, Cut::kEnd, Cut::kReset},
+                                                      {10'000, 400'003})),
                          name_with_bytes);
 
 // Wherever the cut is, a call ends with the right result or with an error.

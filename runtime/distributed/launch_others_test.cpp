@@ -57,6 +57,7 @@ class LaunchOthers : public testing::Test {
     if (program.empty()) words.insert(words.end(), {"/bin/sh", "-c", script});
     words.insert(words.end(), program.begin(), program.end());
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     std::fflush(nullptr);  // Else the child writes what waits in the buffers again.
@@ -228,6 +229,19 @@ TEST_F(LaunchOthers, AllEndWhenTheFirstIsToldTo) {
   EXPECT_EQ(end(second), 128 + SIGINT) << read_file(second.error);
   expect_part(read_file(second.error),
               "the launcher that serves the rendezvous was told to end by Interrupt");
+}
+
+TEST_F(LaunchOthers, EndWhileTheyWaitForOthers) {
+  for (const char* node_rank : {"0", "1"}) {
+    Launcher& launcher = start({"-n", "1", "--nnodes", "2", "--node-rank", node_rank}, "exit 0");
+    // The signal would end a launcher that has not got as far as to handle it.
+    const std::string status = "/proc/" + std::to_string(launcher.process) + "/status";
+    while (read_file(status).find("SigBlk:\t0000000000014002") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    kill(launcher.process, SIGTERM);
+    EXPECT_EQ(end(launcher), 128 + SIGTERM) << read_file(launcher.error);
+  }
 }
 
 TEST_F(LaunchOthers, TellHowManyHaveCome) {

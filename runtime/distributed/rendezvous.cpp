@@ -17,6 +17,7 @@ namespace bp::distributed {
 namespace {
 
 constexpr Duration kLongestPause = std::chrono::milliseconds(100);
+constexpr Duration kLongestTry = std::chrono::seconds(1);  // To connect.
 
 std::string place_of(const RendezvousOptions& options) {
   return options.host + ":" + std::to_string(options.port);
@@ -96,18 +97,23 @@ void Rendezvous::connect() {
       if (error.code() != BP_ALREADY_EXISTS || options_.node_rank) throw;
     }
   }
+  wait_for_leader();
+  store_ = std::make_unique<TcpStore>(options_.host, options_.port, false, 0,
+                                      options_.heartbeat_timeout);
+}
+
+// Waits until somebody listens at the endpoint, or this launcher is told to end.
+void Rendezvous::wait_for_leader() {
   const Deadline end = deadline_after(options_.join_timeout);
   for (;;) {
     const auto left = std::max<Duration>(end - std::chrono::steady_clock::now(), {});
     try {
-      store_ = std::make_unique<TcpStore>(options_.host, options_.port, false, 0,
-                                          std::min(left, options_.heartbeat_timeout));
+      connect_to(options_.host, options_.port, deadline_after(std::min(left, kLongestTry)), true);
       return;
     } catch (const Error& error) {
-      if (error.code() != BP_TIMEOUT) throw;
       const std::lock_guard lock(mutex_);
-      if (left > options_.heartbeat_timeout && !is_leaving_) continue;
-      throw Error(BP_TIMEOUT, "no launcher serves the rendezvous: " + std::string(error.what()));
+      if (left > kLongestTry && !is_leaving_) continue;
+      throw Error(error.code(), "no launcher serves the rendezvous: " + std::string(error.what()));
     }
   }
 }
@@ -126,7 +132,8 @@ void Rendezvous::run() {
   try {
     join();
   } catch (const Error& error) {
-    return set_order({Verb::kEnd, 0, 1, error.what()});
+    const auto end = take_own_end();
+    return set_order({Verb::kEnd, 0, end ? end->code : 1, error.what()});
   }
   try {
     leads_ ? lead() : work();

@@ -95,6 +95,7 @@ class Rendezvous {
   void run();
   void join();
   void connect();
+  void wait_for_leader();
   void check_config();
   void lead();
   void work();

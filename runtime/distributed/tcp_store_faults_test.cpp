@@ -54,7 +54,7 @@ TEST(TcpStoreFaults, ToldToRanksThatWaitForAKey) {
 
 TEST(TcpStoreFaults, ToldToRanksInABarrier) {
   const auto wait = [](TcpStore& store, uint32_t rank) {
-    const std::string text = message_of(BP_ABORTED, [&] { store.barrier("go", rank, 4); });
+    std::string text = message_of(BP_ABORTED, [&] { store.barrier("go", rank, 4); });
     expect_part(text, "barrier 'go': rank " + std::to_string(rank) + ": ");
     return text;
   };

@@ -22,7 +22,7 @@
 namespace bp::distributed {
 
 inline constexpr Duration kStoreLimit = std::chrono::seconds(60);
-inline constexpr Duration kLeaveLimit = std::chrono::seconds(10);
+inline constexpr Duration kLocalLimit = std::chrono::seconds(20);
 inline constexpr int kHasNoGroups = 77;
 inline constexpr unsigned kHangSeconds = 120;  // A rank that takes longer hangs.
 
@@ -65,7 +65,7 @@ struct Held {
 
 // Threads end a moment after what they did.
 inline void expect_no_more_than(const Held& before) {
-  const Deadline end = deadline_after(kLeaveLimit);
+  const Deadline end = deadline_after(kLocalLimit);
   Held after = Held::now();
   while (after.descriptors > before.descriptors || after.threads > before.threads) {
     if (std::chrono::steady_clock::now() > end) break;
@@ -80,9 +80,11 @@ inline void expect_no_more_than(const Held& before) {
 // tensors. Eight calls run together, which is more than any test does.
 inline void use_once(const Device device) {
   const std::vector<Device> devices(8, device);
-  const std::vector<ProcessGroup> groups = ProcessGroup::make_local(devices);
+  const std::vector<ProcessGroup> groups =
+      ProcessGroup::make_local(devices, {.timeout = kLocalLimit});
   full({int64_t{1} << 20}, 1, BP_F32).to_vector<float>();
   std::vector<Work> works;
+  works.reserve(groups.size());
   for (const ProcessGroup& group : groups) {
     works.push_back(group.all_reduce(full({1000}, 1, BP_F32)));
   }

@@ -91,6 +91,8 @@ class RelayProcess {
   static void discard(Connection& connection, int end);
   void move(Connection& connection, const short revents[2]);
   Clock::time_point due_after(Flow& flow, size_t bytes);
+  static void ask(const Connection& connection, std::vector<pollfd>& entries,
+                  Clock::time_point& next);
 
   const Network network_;
   const Socket listener_;
@@ -250,25 +252,31 @@ void RelayProcess::move(Connection& connection, const short revents[2]) {
   connection.is_over = connection.is_over || is_shut;
 }
 
+// Appends what poll() looks at for the ends of a connection. Lowers `next` to the time when the
+// next piece is due.
+void RelayProcess::ask(const Connection& connection, std::vector<pollfd>& entries,
+                       Clock::time_point& next) {
+  const auto now = Clock::now();
+  for (int end = 0; end < 2; ++end) {
+    const Flow &from = connection.flows[end], &to = connection.flows[1 - end];
+    short events = 0;
+    if (!from.has_ended && from.waiting_bytes < kMostWaiting) events |= POLLIN;
+    if (!to.pieces.empty()) {
+      if (to.pieces.front().due <= now) events |= POLLOUT;
+      next = std::min(next, std::max(now, to.pieces.front().due));
+    }
+    // An entry without events would still report that its other side is gone.
+    const bool is_asked = events != 0 && connection.cut != Cut::kStall;
+    entries.push_back({is_asked ? connection.ends[end].get() : -1, events, 0});
+  }
+}
+
 void RelayProcess::poll_once() {
   std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
   for (const Way& way : ways_) entries.push_back({way.listener.get(), POLLIN, 0});
   const auto now = Clock::now();
   auto next = now + std::chrono::hours(1);
-  for (const Connection& connection : connections_) {
-    for (int end = 0; end < 2; ++end) {
-      const Flow &from = connection.flows[end], &to = connection.flows[1 - end];
-      short events = 0;
-      if (!from.has_ended && from.waiting_bytes < kMostWaiting) events |= POLLIN;
-      if (!to.pieces.empty() && to.pieces.front().due <= now) events |= POLLOUT;
-      if (!to.pieces.empty() && to.pieces.front().due > now) {
-        next = std::min(next, to.pieces.front().due);
-      }
-      // An entry without events would still report that its other side is gone.
-      const bool is_asked = events != 0 && connection.cut != Cut::kStall;
-      entries.push_back({is_asked ? connection.ends[end].get() : -1, events, 0});
-    }
-  }
+  for (const Connection& connection : connections_) ask(connection, entries, next);
   const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(next - now).count();
   const timespec timeout{.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
   if (ppoll(entries.data(), entries.size(), &timeout, nullptr) < 0) return;

@@ -52,9 +52,6 @@ class Relay {
   // Lets the connections of the calling process, which is rank `rank`, go through the relay.
   void join(uint32_t rank) const;
 
-  // Lets the connections that the calling process makes from now on go past the relay.
-  static void leave();
-
   uint64_t connections() const { return counts_->connections; }
   uint64_t cuts() const { return counts_->cuts; }
   uint64_t pieces() const { return counts_->pieces; }

@@ -81,8 +81,6 @@ void Relay::join(uint32_t rank) const {
   relay_port = port_;
 }
 
-void Relay::leave() { relay_port = 0; }
-
 }  // namespace bp::distributed
 
 extern "C" int connect(int descriptor, const sockaddr* address, socklen_t address_bytes) {
