@@ -74,7 +74,8 @@ constexpr const char* kHelp = R"(
                        goes on from the latest checkpoint, also without --resume
   --keep N             checkpoints that stay in FOLDER; 0: all (default: 2)
   --async-save         writes to FOLDER while training goes on
-  --group TABLE        how the ranks are joined, such as gloo (default: the device's first way)
+  --group TABLE        how the ranks are joined, such as gloo or mpi, which needs mpirun (default:
+                       the device's first way)
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
   --record-schedule FILE

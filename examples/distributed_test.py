@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Runs 11_train_gpt_distributed as a user would, with bp-launch and several ranks. Checks that
 the losses are those of 04_train_gpt on one device, that a run goes on with another number of ranks,
-also after a rank was killed, that bp-launch starts it again, and what wrong calls say."""
+also after a rank was killed, that bp-launch starts it again, and what wrong calls say.
+
+  distributed_test.py BP_LAUNCH DISTRIBUTED ALONE
+  distributed_test.py MPIRUN DISTRIBUTED ALONE --group mpi      # The groups over MPI alone.
+"""
 import os
 import pathlib
 import signal
@@ -10,7 +14,8 @@ import sys
 import tempfile
 import time
 
-LAUNCH, DISTRIBUTED, ALONE = sys.argv[1:]
+LAUNCH, DISTRIBUTED, ALONE = sys.argv[1:4]
+IS_MPI = sys.argv[4:] == ["--group", "mpi"]
 TINY = ("--layers 2 --width 32 --heads 2 --context 32 --batch 8 --steps 30 --warmup 5 --lr 0.005 "
         "--eval-batches 2").split()
 
@@ -216,6 +221,25 @@ def check_restarts(scratch, curve):
     expect_same(losses(log), losses(alone), "4 ranks, then the 3 that were left")
 
 
+def run_over_mpi():
+    """Trains in processes that mpirun has started. MPI alone knows of the others there."""
+    # Open MPI refuses to run as root, and more processes than processors, and binds threads.
+    os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                   "OMPI_MCA_hwloc_base_binding_policy": "none"}
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        alone = scratch / "alone.csv"
+        run(ALONE, *TINY, "--sample", "0", "--log", str(alone))
+        for name, count in (("ddp", 2), ("fsdp", 2), ("2d", 4)):
+            log = scratch / f"{name}.csv"
+            text = ranks(count, "--group", "mpi", "--strategy", name, "--log", str(log))
+            assert f"{count} ranks of" in text and "joined by mpi" in text, text
+            expect_same(losses(log), losses(alone), f"{name} over MPI, {count} ranks")
+    text = ranks(3, "--group", "mpi", expect=1)
+    assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
@@ -294,4 +318,7 @@ def main():
     assert "nccl" in text, text
 
 
-main()
+if IS_MPI:
+    run_over_mpi()
+else:
+    main()

@@ -4,8 +4,8 @@
 #
 # Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA, which say whether these backends are built, and
 # BACKPLANE_WITH_ONEDNN, which says whether cpu and sim have their kernels on oneDNN.
-# BACKPLANE_WITH_GLOO says whether cpu has process groups. Defines backplane::yaml_cpp, since
-# distributions have different names for it.
+# BACKPLANE_WITH_GLOO and _MPI say whether cpu has process groups over them. Defines
+# backplane::yaml_cpp, since distributions have different names for it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -105,14 +105,37 @@ int main() { return 0; }" BACKPLANE_GLOO_IS_KNOWN)
     unset(CMAKE_REQUIRED_LIBRARIES)
   endif()
   if(NOT TARGET gloo)
-    message(STATUS "Backplane: no process groups in the cpu backend: missing Gloo (libgloo-dev)")
+    message(STATUS "Backplane: no process groups over Gloo in the cpu backend: missing Gloo "
+      "(libgloo-dev)")
   elseif(NOT BACKPLANE_GLOO_IS_KNOWN)
-    message(STATUS "Backplane: no process groups in the cpu backend: Gloo ${Gloo_VERSION} "
-      "(${Gloo_DIR}) has another interface than 0.5")
+    message(STATUS "Backplane: no process groups over Gloo in the cpu backend: Gloo "
+      "${Gloo_VERSION} (${Gloo_DIR}) has another interface than 0.5")
   else()
     set(BACKPLANE_WITH_GLOO TRUE)
     message(STATUS "Backplane: process groups in the cpu backend with Gloo ${Gloo_VERSION}")
   endif()
+endif()
+
+# Process groups of the cpu backend over MPI.
+set(BACKPLANE_WITH_MPI FALSE)
+if(BACKPLANE_WITH_CPU AND BACKPLANE_BUILD_MPI)
+  find_package(MPI 3.1 QUIET COMPONENTS C)
+  if(MPI_C_FOUND)
+    set(BACKPLANE_WITH_MPI TRUE)
+    message(STATUS "Backplane: process groups in the cpu backend over MPI ${MPI_C_VERSION} "
+      "(${MPI_C_LIBRARIES})")
+  elseif(BACKPLANE_BUILD_MPI STREQUAL "AUTO")
+    message(STATUS "Backplane: no process groups over MPI in the cpu backend: missing MPI 3.1 "
+      "(libopenmpi-dev)")
+  else()
+    message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_MPI is ON, but missing: MPI 3.1 "
+      "(libopenmpi-dev)")
+  endif()
+elseif(BACKPLANE_WITH_CPU)
+  message(STATUS "Backplane: no process groups over MPI in the cpu backend: BACKPLANE_BUILD_MPI is "
+    "OFF")
+elseif(BACKPLANE_BUILD_MPI AND NOT BACKPLANE_BUILD_MPI STREQUAL "AUTO")
+  message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_MPI is ON, but there is no cpu backend")
 endif()
 
 # The sim backend. Without the cpu backend it is built without oneDNN, and lacks the kernels that

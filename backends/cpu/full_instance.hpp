@@ -20,7 +20,7 @@ struct FullInstance : Instance {
   std::unique_ptr<SharedEvents> shared_events;  // It ends before the device, whose events it uses.
   std::unique_ptr<BlockedWeights> weights;
   std::unique_ptr<Layouts> layouts;
-  std::shared_ptr<ProcessGroups> groups;  // NULL in a build without Gloo.
+  std::shared_ptr<ProcessGroups> groups;  // NULL in a build without any.
 };
 
 // Puts events that processes share in front of those of events and streams.
@@ -32,7 +32,7 @@ void make_layouts(FullInstance& instance);
 // Makes the compiler, which uses the layouts.
 void make_compiler(FullInstance& instance);
 
-// Makes the table of process groups, if this build has Gloo.
+// Makes the tables of process groups that this build has.
 void make_groups(FullInstance& instance);
 
 inline FullInstance& full_instance(void* self) {

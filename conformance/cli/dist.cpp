@@ -25,6 +25,7 @@ Examples:
   bp-conformance dist cpu --fault dead,abort --ranks 2 --no-values
   bp-conformance dist cpu --ranks 4 --no-values --no-faults --bandwidth --max-bytes 64M
   bp-conformance dist sim --transport cpu                    # staged groups, through host memory
+  bp-conformance dist cpu --table mpi --launcher "mpirun --enable-recovery -n {}"
 
 Exit codes: 0 all is right, 1 something failed, 2 the command line is wrong, 3 the plugin does not
 load, 5 nothing ran, 130 interrupted.)";
@@ -102,6 +103,10 @@ void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
                    "judge only the table of process groups with this name; with --transport, a "
                    "table of the transport; default: all tables of the device")
       ->group(group);
+  verb->add_option("--launcher", o.launcher,
+                   "start the ranks with this command on this machine, where {} stands for their "
+                   "number, such as \"mpirun -n {}\"; default: start each process alone")
+      ->group(group);
   verb->add_option("--tier", raw.tier, "smoke, quick (default) or full: how many checks of values")
       ->check(CLI::IsMember({"smoke", "quick", "full"}))
       ->group(group);
@@ -164,6 +169,12 @@ void interpret_dist(CommandLine& line, const RawOptions& raw) {
   if (o.sizes.min_bytes > o.sizes.max_bytes) {
     throw CommandLineEnd{kExitUsage, "--min-bytes is " + raw.min_bytes + " and --max-bytes is " +
                                          raw.max_bytes + "; the first must not be larger"};
+  }
+  const bool is_blank = o.launcher.find_first_not_of(' ') == std::string::npos;
+  if (!o.launcher.empty() && (is_blank || o.launcher.find("{}") == std::string::npos)) {
+    throw CommandLineEnd{kExitUsage, "--launcher is '" + o.launcher +
+                                         "'; allowed: a command that has {} as a word, which "
+                                         "stands for the number of ranks"};
   }
   for (const std::string& fault : o.faults) {
     if (dist::find_fault(fault) == nullptr) {

@@ -11,9 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "conformance/dist/launch_folder.hpp"
 #include "conformance/json_file.hpp"
 #include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
@@ -41,16 +44,16 @@ std::array<int, 2> make_pipe() {
   return ends;
 }
 
-// Starts this program with `descriptors` connected, in a process group of its own and without
-// blocked or ignored signals. Returns an errno.
-int spawn(const std::string& task, const std::array<int, 2>& line, const std::array<int, 2>& output,
+// Starts a program with `output` as its output and `line`, if it is not -1, as kRankFd, in a
+// process group of its own and without blocked or ignored signals. Returns an errno.
+int spawn(const std::string& program, const std::vector<std::string>& words, int line, int output,
           pid_t& out_pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output[1], STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, line[1], kRankFd);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  if (line >= 0) posix_spawn_file_actions_adddup2(&actions, line, kRankFd);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t all, none;
@@ -61,13 +64,25 @@ int spawn(const std::string& task, const std::array<int, 2>& line, const std::ar
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  std::string name = "bp-conformance", verb = "--rank", text = task;
-  const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
+  std::vector<std::string> texts = words;
+  std::vector<char*> arguments;
+  for (std::string& text : texts) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
   const int error =
-      posix_spawn(&out_pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environ);
+      posix_spawnp(&out_pid, program.c_str(), &actions, &attributes, arguments.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;
+}
+
+// Returns the words of a launcher's command for `ranks` ranks.
+std::vector<std::string> words_of(const std::string& launcher, size_t ranks) {
+  std::vector<std::string> words;
+  std::istringstream text(launcher);
+  for (std::string word; text >> word;) {
+    words.push_back(word == "{}" ? std::to_string(ranks) : std::move(word));
+  }
+  return words;
 }
 
 void close_if_open(int& fd) {
@@ -77,10 +92,15 @@ void close_if_open(int& fd) {
 
 }  // namespace
 
-Crew::Crew(const std::vector<RankTask>& tasks, int interrupt_fd) : interrupt_fd_(interrupt_fd) {
+Crew::Crew(const std::vector<RankTask>& tasks, int interrupt_fd, const std::string& launcher)
+    : interrupt_fd_(interrupt_fd) {
   ranks_.reserve(tasks.size());
   try {
-    for (const RankTask& task : tasks) start(task);
+    if (!launcher.empty()) {
+      launch(tasks, launcher);
+    } else {
+      for (const RankTask& task : tasks) start(task);
+    }
   } catch (...) {
     kill_all();
     throw;
@@ -92,7 +112,8 @@ Crew::~Crew() { kill_all(); }
 void Crew::start(const RankTask& task) {
   std::array<int, 2> line = make_pipe(), output = make_pipe();
   Rank rank;
-  const int error = spawn(json_text(to_json(task)), line, output, rank.pid);
+  const int error = spawn("/proc/self/exe", {"bp-conformance", "--rank", json_text(to_json(task))},
+                          line[1], output[1], rank.pid);
   close(line[1]);
   close(output[1]);
   rank.line_fd = line[0];
@@ -105,12 +126,51 @@ void Crew::start(const RankTask& task) {
   ranks_.push_back(std::move(rank));
 }
 
+// The first rank has what all of them print.
+void Crew::launch(const std::vector<RankTask>& tasks, const std::string& launcher) {
+  folder_ = std::make_unique<LaunchFolder>(tasks);
+  std::vector<std::string> words = words_of(launcher, tasks.size());
+  const std::string program = words.at(0);
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe"));
+  words.insert(words.end(), {"--rank", folder_->path()});
+  for (size_t i = 0; i < tasks.size(); ++i) ranks_.emplace_back().line_fd = folder_->open_lines(i);
+  std::array<int, 2> output = make_pipe();
+  const int error = spawn(program, words, -1, output[1], launcher_);
+  close(output[1]);
+  ranks_[0].output_fd = output[0];
+  if (error == 0) return;
+  launcher_ = -1;
+  throw std::system_error(error, std::generic_category(), "the launcher " + program);
+}
+
+bool Crew::has_launcher_ended() {
+  if (launcher_ > 0 && waitpid(launcher_, &launcher_status_, WNOHANG) != 0) launcher_ = -1;
+  return launcher_ < 0;
+}
+
+// A launcher that is asked to end also ends what it has started.
+void Crew::end_launcher() {
+  for (const int signal : {0, SIGTERM, SIGKILL}) {
+    if (signal != 0 && launcher_ > 0) kill(launcher_, signal);
+    const auto start = Clock::now();
+    while (!has_launcher_ended() && seconds_since(start) < kDyingSeconds) usleep(1000);
+  }
+}
+
+// The group of a process that a launcher has started is the launcher's.
+void Crew::kill_rank(const Rank& rank) {
+  if (rank.pid > 0) kill(folder_ == nullptr ? -rank.pid : rank.pid, SIGKILL);
+}
+
 void Crew::kill_all() {
   for (Rank& rank : ranks_) {
     close_if_open(rank.line_fd);
     close_if_open(rank.output_fd);
-    if (rank.has_ended) continue;
-    kill(-rank.pid, SIGKILL);
+    if (!rank.has_ended) kill_rank(rank);
+  }
+  if (folder_ != nullptr) {
+    if (launcher_ > 0) kill(launcher_, SIGTERM);
+    return end_launcher();
   }
   // A process that hangs in a driver may survive even this. It is not waited for without end.
   const auto start = Clock::now();
@@ -202,13 +262,29 @@ void Crew::kill_silent(double load_seconds, double silence_seconds) {
     rank.killed = Clock::now();
     rank.end.text = "it was in " + (rank.last.empty() ? "the load of the backend" : rank.last) +
                     " for " + fixed_text(silent, 1) + " s, and was killed";
-    kill(-rank.pid, SIGKILL);
+    kill_rank(rank);
   }
+}
+
+// Only the launcher learns how the process of a rank has ended.
+bool Crew::reap_launched(uint32_t index, const OnLine& on_line) {
+  Rank& rank = ranks_[index];
+  if (rank.pid < 0) rank.pid = folder_->process_of(index);
+  const bool is_gone = rank.pid > 0 && kill(rank.pid, 0) != 0;
+  if (!is_gone && !has_launcher_ended()) return false;
+  rank.has_ended = true;
+  read_lines(index, on_line);
+  if (index != 0) close_if_open(rank.line_fd);
+  rank.end.is_done = rank.has_said_done;
+  if (rank.end.is_killed || rank.end.is_done) return true;
+  rank.end.text = "the process ended" + (rank.last.empty() ? "" : " in " + rank.last);
+  return true;
 }
 
 bool Crew::reap(uint32_t index, const OnLine& on_line) {
   Rank& rank = ranks_[index];
   if (rank.has_ended) return true;
+  if (folder_ != nullptr) return reap_launched(index, on_line);
   siginfo_t info = {};
   const int options = WEXITED | WNOHANG | WNOWAIT;
   if (waitid(P_PID, static_cast<id_t>(rank.pid), &info, options) != 0 || info.si_pid == 0) {
@@ -234,6 +310,24 @@ bool Crew::reap(uint32_t index, const OnLine& on_line) {
   return true;
 }
 
+// A process may fail behind its last word.
+void Crew::judge_launcher() {
+  end_launcher();
+  read_output(ranks_[0]);
+  const ProcessEnd end{.wait_status = launcher_status_};
+  const bool is_done = std::ranges::all_of(ranks_, [](const Rank& r) { return r.end.is_done; });
+  if (is_done && end.is_clean()) return;
+  if (is_done) {
+    ranks_[0].end.is_done = false;
+    ranks_[0].end.text = "all ranks are done, and the launcher fails: " + end.text();
+  }
+  for (Rank& rank : ranks_) {
+    if (rank.end.is_done || ranks_[0].output.empty()) continue;
+    rank.end.text += "; the launcher printed: " + clean_text(ranks_[0].output, LineBreaks::kEscape);
+    return;
+  }
+}
+
 std::vector<RankEnd> Crew::run(double load_seconds, double silence_seconds, const OnLine& on_line,
                                const std::function<void()>& on_tick) {
   for (bool has_any = true; has_any;) {
@@ -248,6 +342,7 @@ std::vector<RankEnd> Crew::run(double load_seconds, double silence_seconds, cons
     kill_silent(load_seconds, silence_seconds);
     if (on_tick) on_tick();
   }
+  if (folder_ != nullptr) judge_launcher();
   std::vector<RankEnd> ends;
   for (Rank& rank : ranks_) ends.push_back(std::move(rank.end));
   return ends;

@@ -1,10 +1,12 @@
 // The processes of all ranks of a group: this program once more, as `--rank TASK`, with a pipe on
-// which each says what it does, and one for what it prints.
+// which each says what it does, and one for what it prints. Or one launcher, such as mpirun, starts
+// them as `--rank FOLDER`.
 #pragma once
 
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "conformance/process/process_end.hpp"
 
 namespace bp::conformance::dist {
+
+class LaunchFolder;
 
 // Thrown when the user has interrupted the run. All processes have been killed.
 struct Interrupted {};
@@ -30,8 +34,9 @@ class Crew {
   using OnLine = std::function<void(uint32_t rank, const Line& line)>;
 
   // Starts the processes. Throws std::system_error. `interrupt_fd` becomes readable when the run is
-  // interrupted.
-  Crew(const std::vector<RankTask>& tasks, int interrupt_fd);
+  // interrupted. `launcher` is the command of a launcher, such as "mpirun -n {}", where {} stands
+  // for the number of ranks; "" if there is none.
+  Crew(const std::vector<RankTask>& tasks, int interrupt_fd, const std::string& launcher = "");
   ~Crew();
   Crew(const Crew&) = delete;
 
@@ -59,15 +64,24 @@ class Crew {
   };
 
   void start(const RankTask& task);
+  void launch(const std::vector<RankTask>& tasks, const std::string& launcher);
   void poll_once();
   void read_lines(uint32_t index, const OnLine& on_line);
   void read_output(Rank& rank);
   void take_line(uint32_t index, const std::string& text, const OnLine& on_line);
   void kill_silent(double load_seconds, double silence_seconds);
   bool reap(uint32_t index, const OnLine& on_line);
+  bool reap_launched(uint32_t index, const OnLine& on_line);
+  bool has_launcher_ended();
+  void end_launcher();
+  void judge_launcher();
+  void kill_rank(const Rank& rank);
   void kill_all();
 
   const int interrupt_fd_;
+  std::unique_ptr<LaunchFolder> folder_;  // Set if there is a launcher.
+  pid_t launcher_ = -1;
+  int launcher_status_ = 0;
   std::vector<Rank> ranks_;
 };
 

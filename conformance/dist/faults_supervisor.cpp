@@ -28,7 +28,7 @@ class FaultSupervisor {
       task.victim = case_.victim;
       task.timeout_seconds = case_.timeout_seconds;
     }
-    Crew crew(tasks, setting_.options.interrupt_fd);
+    Crew crew(tasks, setting_.options.interrupt_fd, setting_.options.launcher);
     crew_ = &crew;
     const std::vector<RankEnd> ends = crew.run(
         setting_.options.load_seconds, silence_seconds(case_.timeout_seconds, case_.grace_seconds),

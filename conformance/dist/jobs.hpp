@@ -21,7 +21,8 @@ void run_values(const RankJob& job);
 void run_fault(const RankJob& job);
 void run_bandwidth(const RankJob& job);
 
-// Runs the process of a rank: `--rank TASK`. Returns the exit code.
-int run_rank(const std::string& task_json);
+// Runs the process of a rank: `--rank TASK`, or `--rank FOLDER` if a launcher has started it.
+// Returns the exit code.
+int run_rank(const std::string& task_or_folder);
 
 }  // namespace bp::conformance::dist

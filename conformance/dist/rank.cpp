@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "conformance/dist/jobs.hpp"
+#include "conformance/dist/launch_folder.hpp"
 #include "conformance/json_file.hpp"
 #include "conformance/runner/protocol.hpp"
 
@@ -59,7 +60,14 @@ void Speaker::say(const char* what, nlohmann::json line) {
   if (!write_all(descriptor_, json_text(line) + "\n")) _exit(1);
 }
 
-int run_rank(const std::string& task_json) {
+int run_rank(const std::string& task_or_folder) {
+  std::string task_json = task_or_folder;
+  try {
+    if (task_json.starts_with("/")) task_json = take_rank(task_or_folder);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "bp-conformance: %s\n", e.what());
+    return 2;
+  }
   const nlohmann::json parsed = nlohmann::json::parse(task_json, nullptr, false);
   if (!parsed.is_object() || fcntl(kRankFd, F_GETFD) < 0) {
     std::fputs("bp-conformance: --rank is for dist only\n", stderr);

@@ -17,7 +17,8 @@ class BandwidthSupervisor {
 
   bool run() {
     const StoreFolder folder;
-    Crew crew(setting_.tasks(Job::kBandwidth, folder.path()), setting_.options.interrupt_fd);
+    Crew crew(setting_.tasks(Job::kBandwidth, folder.path()), setting_.options.interrupt_fd,
+              setting_.options.launcher);
     // A rank speaks once for each size, which takes some groups of calls.
     const double silence =
         120 + silence_seconds(setting_.options.timeout_seconds, setting_.options.grace_seconds);

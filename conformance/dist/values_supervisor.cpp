@@ -69,7 +69,7 @@ class Values {
     stops_.assign(setting_.ranks, "");
     const SharedMemory before;
     shared_ = before;
-    Crew crew(tasks, setting_.options.interrupt_fd);
+    Crew crew(tasks, setting_.options.interrupt_fd, setting_.options.launcher);
     const std::vector<RankEnd> ends =
         crew.run(setting_.options.load_seconds,
                  silence_seconds(setting_.options.timeout_seconds, setting_.options.grace_seconds),

@@ -9,17 +9,13 @@
 #include "backends/cpu/groups/collectives.hpp"
 #include "backends/cpu/groups/exchange.hpp"
 #include "backends/cpu/groups/groups.hpp"
+#include "backends/cpu/groups/sides.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/group_checks.hpp"
 
 namespace bp::cpu {
 namespace {
-
-// What a rank gives to split().
-struct Side {
-  uint32_t color, key;
-};
 
 // Returns the plan of a part, which has no ranks yet.
 WorldPlan plan_of_part(const World& from, const std::string& keys) {
@@ -73,16 +69,6 @@ std::vector<Side> exchange_sides(World& world, const std::vector<Group*>& groups
     if (outcome.status != BP_OK) refuse(outcome.status, outcome.text);
   }
   return sides;
-}
-
-// Returns the ranks of a color in their order in the part.
-std::vector<uint32_t> ranks_of_color(const std::vector<Side>& sides, uint32_t color) {
-  std::vector<uint32_t> ranks;
-  for (uint32_t rank = 0; rank < sides.size(); ++rank) {
-    if (sides[rank].color == color) ranks.push_back(rank);
-  }
-  std::ranges::stable_sort(ranks, {}, [&](uint32_t rank) { return sides[rank].key; });
-  return ranks;
 }
 
 // A part that local ranks are in.

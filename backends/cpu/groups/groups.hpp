@@ -7,7 +7,9 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "backends/cpu/groups/entries.hpp"
 #include "backends/cpu/groups/worlds.hpp"
 #include "backplane/collective.h"
 #include "backplane/shell/boundary.hpp"
@@ -22,6 +24,9 @@ struct Group {
   uint32_t magic = kMagic;
   std::shared_ptr<World> world;
   Member* member = nullptr;
+
+  bp_device* device() const { return member->device(); }
+  void bind(Running& call) const { call.member = member; }
 };
 
 inline uint32_t rank_of(const Group& group) { return group.member->rank(); }
@@ -49,13 +54,10 @@ class Groups {
   const std::shared_ptr<Worlds> worlds_ = std::make_shared<Worlds>(threads_.deadlines);
 };
 
-inline Groups& groups_of(void* self) { return *static_cast<Groups*>(self); }
-
 // Runs body(Groups&), which returns a status or throws, for an entry of the table.
 template <typename Body>
 bp_status group_entry(void* self, Body&& body) {
-  Groups& g = groups_of(self);
-  return guarded(g.host(), [&]() -> bp_status { return body(g); });
+  return GroupEntries<Groups, Group>::entry(self, std::forward<Body>(body));
 }
 
 // Makes the handle of one rank.

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,8 @@ class Ranks {
  public:
   static constexpr uint64_t kElements = 64;  // Of the memory of each rank, in f32.
 
-  Ranks() : backend_(BACKEND_PATH) {}
+  explicit Ranks(const char* table = "gloo", const char* plugin = BACKEND_PATH)
+      : backend_(plugin), table_(table) {}
   Ranks(const Ranks&) = delete;
   ~Ranks() {
     for (const Rank& rank : ranks_) ops().destroy(ops().self, rank.group);
@@ -28,7 +31,13 @@ class Ranks {
     }
   }
 
-  const bp_process_group_ops& ops() const { return *backend_.process_groups.at(0); }
+  const bp_process_group_ops& ops() const {
+    const auto& all = backend_.process_groups;
+    const auto place =
+        std::ranges::find_if(all, [&](const auto* ops) { return table_ == ops->name; });
+    if (place == all.end()) throw std::runtime_error("there is no table " + table_);
+    return **place;
+  }
   TestBackend& backend() { return backend_; }
   const std::string& text() const { return backend_.text; }
   bp_process_group* group(size_t i) const { return ranks_[i].group; }
@@ -124,6 +133,7 @@ class Ranks {
   };
 
   TestBackend backend_;
+  const std::string table_;
   std::vector<Rank> ranks_;
 };
 

@@ -57,6 +57,8 @@ struct Running : RankCall {
 
 class World : public std::enable_shared_from_this<World> {
  public:
+  using Call = Running;
+
   // Begins to connect the local ranks, for the entry `call`. Throws StatusError.
   static std::shared_ptr<World> start(GroupThreads& threads, const WorldPlan& plan,
                                       const char* call);

@@ -6,6 +6,7 @@ Backplane is faster. Each rank has one thread.
 
   compare.py build/release                 # after runtime/bench/setup, which installs PyTorch
   compare.py build/release --device vulkan # staged over the groups of cpu
+  compare.py build/release --group mpi     # over MPI, and beside MPI alone; mpirun starts all ranks
 """
 
 import argparse
@@ -24,10 +25,16 @@ STRATEGIES = {"ddp": "data-parallel training", "fsdp": "fully sharded training"}
 MODEL = {"layers": 4, "width": 256, "heads": 4, "context": 128, "batch": 8}
 
 
-def launch(o, *command):
-    words = [o.build / "bin/bp-launch", "-n", o.ranks, *command]
+# Open MPI refuses more processes than processors, and binds the threads of each to one processor.
+MPI_SETTINGS = {"OMPI_MCA_rmaps_base_oversubscribe": "1",
+                "OMPI_MCA_hwloc_base_binding_policy": "none"}
+
+
+def launch(o, *command, launcher=None):
+    launcher = launcher or ("mpirun" if o.group == "mpi" else o.build / "bin/bp-launch")
+    words = [launcher, "-n", o.ranks, *command]
     result = subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                            check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+                            check=False, env=os.environ | MPI_SETTINGS | {"OMP_NUM_THREADS": "1"})
     if result.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit code {result.returncode}\n{result.stderr}")
     return re.sub(r"(?m)^\[\d+\] ", "", result.stdout + result.stderr)
@@ -39,18 +46,23 @@ def seconds_by_size(text):
 
 
 def ours(o):
-    transport = [o.transport] if o.transport else []
-    return seconds_by_size(launch(o, o.build / "bin/distributed_rank", o.device, *transport, "--",
-                                  *SIZES))
+    return seconds_by_size(launch(o, o.build / "bin/distributed_rank", o.device, o.transport,
+                                  o.group, "--", *SIZES))
 
 
 def gloo(o):
     with tempfile.TemporaryDirectory() as folder:
-        return seconds_by_size(launch(o, o.build / "bin/gloo_rank", folder, *SIZES))
+        return seconds_by_size(launch(o, o.build / "bin/gloo_rank", folder, *SIZES,
+                                      launcher=o.build / "bin/bp-launch"))
+
+
+def mpi(o):
+    return seconds_by_size(launch(o, o.build / "bin/mpi_rank", *SIZES))
 
 
 def pytorch(o):
-    return seconds_by_size(launch(o, o.python, HERE / "torch_rank.py", "allreduce", *SIZES))
+    return seconds_by_size(launch(o, o.python, HERE / "torch_rank.py", "allreduce", *SIZES,
+                                  launcher=o.build / "bin/bp-launch"))
 
 
 def our_step(o, strategy):
@@ -59,13 +71,15 @@ def our_step(o, strategy):
     text = launch(o, o.build / "bin/11_train_gpt_distributed", "--device", o.device, *words,
                   "--strategy", strategy, "--steps", o.steps, "--eval-every", o.steps,
                   "--eval-batches", 1,
-                  *(["--transport", o.transport] if o.transport else []))
+                  *(["--transport", o.transport] if o.transport else []),
+                  *(["--group", o.group] if o.group else []))
     return float(re.search(r"a step takes ([\d.]+) ms", text)[1]) / 1e3
 
 
 def torch_step(o, strategy):
     text = launch(o, o.python, HERE / "torch_rank.py", strategy, o.steps,
-                  *(f"{name}={value}" for name, value in MODEL.items()))
+                  *(f"{name}={value}" for name, value in MODEL.items()),
+                  launcher=o.build / "bin/bp-launch")
     return float(re.findall(r"(?m)^([\d.e+-]+)$", text)[-1])  # PyTorch may warn behind it.
 
 
@@ -101,6 +115,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path, help="the folder of a build, as build/release")
     parser.add_argument("--device", default="cpu", help="default: cpu")
     parser.add_argument("--transport", default="", help="the device that carries staged calls")
+    parser.add_argument("--group", default="", help="the table of process groups, such as mpi")
     parser.add_argument("--ranks", type=int, default=2, help="default: 2")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each peer; default: 3")
     parser.add_argument("--steps", type=int, default=40, help="of training; default: 40")
@@ -113,6 +128,8 @@ def main():
     peers = {"Backplane": ours}
     if (o.build / "bin/gloo_rank").exists():
         peers["Gloo"] = gloo
+    if o.group == "mpi":
+        peers["MPI"] = mpi
     has_torch = pathlib.Path(o.python).exists()
     if has_torch:
         peers["PyTorch"] = pytorch

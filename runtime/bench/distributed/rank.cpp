@@ -1,8 +1,8 @@
-// One rank of a measurement of all-reduce, which compare.py starts with bp-launch. Rank 0 prints a
+// One rank of a measurement of all-reduce, which compare.py starts with a launcher. Rank 0 prints a
 // line for each size: the bytes, and the seconds of one call as the median of several groups of
 // calls. Each call is waited for before the next one, as the calls of the peers are.
 //
-// usage: distributed_rank DEVICE [TRANSPORT] -- BYTES...
+// usage: distributed_rank DEVICE [TRANSPORT [TABLE]] -- BYTES...     TRANSPORT may be ""
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -51,7 +51,7 @@ double median_seconds(const bd::ProcessGroup& group, int64_t bytes) {
 int run(const std::vector<std::string>& words) {
   const auto end = std::ranges::find(words, "--");
   if (end == words.begin() || end == words.end()) {
-    std::fprintf(stderr, "usage: distributed_rank DEVICE [TRANSPORT] -- BYTES...\n");
+    std::fprintf(stderr, "usage: distributed_rank DEVICE [TRANSPORT [TABLE]] -- BYTES...\n");
     return 2;
   }
   const bd::Launch launch = bd::read_launch(std::getenv);
@@ -59,8 +59,11 @@ int run(const std::vector<std::string>& words) {
   const bp::DeviceGuard guard(device);
   const auto store = std::make_shared<bd::TcpStore>(launch.master_host, launch.master_port,
                                                     launch.rank == 0, launch.world_size);
-  const bd::ProcessGroup group(device, launch.rank, launch.world_size, store,
-                               {.transport = end - words.begin() > 1 ? words[1] : ""});
+  const std::vector<std::string> chosen(words.begin() + 1, end);
+  bd::GroupOptions options;
+  if (!chosen.empty()) options.transport = chosen[0];
+  if (chosen.size() > 1) options.table_name = chosen[1];
+  const bd::ProcessGroup group(device, launch.rank, launch.world_size, store, options);
   for (auto at = end + 1; at != words.end(); ++at) {
     const int64_t bytes = std::stoll(*at);
     const double seconds = median_seconds(group, bytes);

@@ -1,0 +1,118 @@
+// The table of process groups over MPI: how its groups are made and destroyed.
+#include "backends/cpu/mpi/groups.hpp"
+
+#include <string>
+
+#include "backends/cpu/mpi/library.hpp"
+#include "backends/cpu/mpi/meeting.hpp"
+#include "backplane/shell/deadline.hpp"
+#include "backplane/shell/identity.hpp"
+
+namespace bp::mpi {
+namespace {
+
+constexpr const char* kTableName = "mpi";
+
+WorldPlan read_plan(Groups& g, const bp_process_group_desc& desc) {
+  check_group_desc(desc);
+  static_cast<void>(read_group_options(desc, kTableName, {}));
+  if (desc.local_count != 1) {
+    refuse(BP_UNSUPPORTED, "create: local_count is " + std::to_string(desc.local_count) +
+                               "; process groups \"mpi\" have one rank in each process, so choose "
+                               "another table for ranks that share one");
+  }
+  g.backend().check_device(desc.devices[0], "create");
+  WorldPlan plan{.device = desc.devices[0], .rank = desc.ranks[0], .size = desc.world_size};
+  plan.timeout_ns = desc.timeout_ns;
+  plan.prefix = desc.key_prefix == nullptr ? "" : desc.key_prefix;
+  if (plan.size == 1) return plan;
+  if (desc.store == nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           "create: store is NULL; it may be NULL only if all ranks live in this process");
+  }
+  check_offer(desc.store, kFirstSize<bp_store>, "create: store");
+  plan.store = desc.store;
+  return plan;
+}
+
+bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
+  return Entries::entry(self, [&](Groups& g) -> bp_status {
+    require(theirs, "create: desc");
+    require(out_groups, "create: out_groups");
+    const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
+                                BP_STRUCT_PROCESS_GROUP_DESC, "create");
+    out_groups[0] = g.make(read_plan(g, desc), desc.timeout_ns, "create");
+    return BP_OK;
+  });
+}
+
+bp_status destroy(void* self, bp_process_group* handle) {
+  return Entries::entry(self, [&](Groups&) -> bp_status {
+    if (handle == nullptr) return BP_OK;
+    Group& group = Entries::group_of(handle, "destroy");
+    group.magic = 0;
+    group.world->leave();
+    delete &group;
+    return BP_OK;
+  });
+}
+
+// Starts MPI, and returns the number of this process in it.
+int start_mpi(const Api& api, uint32_t world_size, const char* call) {
+  Place place;
+  check(api, api.start(&place), BP_UNSUPPORTED, call);
+  if (static_cast<uint32_t>(place.process_count) >= world_size) return place.process;
+  refuse(BP_UNSUPPORTED, std::string(call) + ": the group has " + std::to_string(world_size) +
+                             " ranks, and MPI has " + std::to_string(place.process_count) +
+                             (place.process_count == 1 ? " process" : " processes") +
+                             "; start the program with mpirun -n " + std::to_string(world_size) +
+                             ", or choose another table");
+}
+
+// Returns the tag with which the ranks make their communicator. Groups that are made at the same
+// time have other keys, and so other tags.
+int tag_of_keys(const std::string& prefix) {
+  constexpr uint64_t kBasis = 0xcbf29ce484222325;
+  return static_cast<int>(hash_text(kBasis, prefix) & 0x3fffff);
+}
+
+}  // namespace
+
+std::shared_ptr<World> World::make(Pump& pump, const WorldPlan& plan, uint64_t timeout_ns,
+                                   const char* call) {
+  if (plan.size == 1) return std::make_shared<World>(pump, plan, std::nullopt);
+  const Deadline deadline(timeout_ns);
+  const Api& api = load_api(call);
+  const int process = start_mpi(api, plan.size, call);
+  const std::string prefix = plan.prefix + "mpi/";
+  const std::vector<int> processes = meet({.store = *plan.store,
+                                           .prefix = prefix,
+                                           .rank = plan.rank,
+                                           .world_size = plan.size,
+                                           .process = process,
+                                           .timeout_ns = timeout_ns,
+                                           .call = call});
+  Communicator* communicator = nullptr;
+  const int error = api.unite(processes.data(), static_cast<int>(plan.size), tag_of_keys(prefix),
+                              deadline.left_ns(), &communicator);
+  check(api, error, error == kTimedOut ? BP_TIMEOUT : BP_INTERNAL, call);
+  return std::make_shared<World>(pump, plan, Channel{api, communicator, plan.rank, plan.size});
+}
+
+bp_process_group* Groups::make(const WorldPlan& plan, uint64_t timeout_ns, const char* call) {
+  auto group = std::make_unique<Group>();
+  group->world = World::make(pump_, plan, timeout_ns, call);
+  pump_.add(group->world);
+  return reinterpret_cast<bp_process_group*>(group.release());
+}
+
+bp_process_group_ops Groups::table() {
+  bp_process_group_ops table = Entries::table(this, kTableName);
+  table.create = create;
+  table.destroy = destroy;
+  table.split = split_groups;
+  table.shrink = shrink_groups;
+  return table;
+}
+
+}  // namespace bp::mpi

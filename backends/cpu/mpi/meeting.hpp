@@ -1,0 +1,30 @@
+// Where the ranks of a new group meet before they make a communicator, which MPI does without a
+// timeout: in the host's store.
+//
+// Each rank says there which process of MPI it is. Rank 0 waits for all, and then decides for all
+// that they go on, or why not. A rank that gives up says so first, and looks whether rank 0 is
+// deciding at this moment. So either all ranks go on or none does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backplane/collective.h"
+
+namespace bp::mpi {
+
+struct MeetingPlan {
+  const bp_store& store;
+  std::string prefix;  // Of all keys.
+  uint32_t rank = 0, world_size = 1;
+  int process = 0;  // Of this rank.
+  uint64_t timeout_ns = 0;
+  const char* call = "";  // The entry, for texts.
+};
+
+// Returns the process of each rank. Throws StatusError if a rank does not come in time, or if the
+// ranks do not fit together.
+std::vector<int> meet(const MeetingPlan& plan);
+
+}  // namespace bp::mpi

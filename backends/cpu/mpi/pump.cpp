@@ -1,0 +1,108 @@
+// MPI tells nobody that a message has come, so the thread asks again and again: without a pause
+// while messages come, and ever more seldom if none does. It leaves its processor to others each
+// time, because ranks and their calculations may share few processors.
+#include "backends/cpu/mpi/pump.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace bp::mpi {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kBusy = microseconds(200);       // After something has happened.
+constexpr auto kFarewell = milliseconds(1000);  // For all notices when the instance ends.
+
+// Returns how long to rest when nothing has happened for `idle`.
+std::chrono::nanoseconds pause_after(std::chrono::nanoseconds idle, bool has_calls) {
+  if (!has_calls) return milliseconds(2);
+  return idle < milliseconds(5) ? microseconds(50) : microseconds(500);
+}
+
+}  // namespace
+
+Pump::~Pump() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Pump::add(std::shared_ptr<World> world) {
+  {
+    const std::lock_guard lock(mutex_);
+    added_.push_back(std::move(world));
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  wake();
+}
+
+void Pump::wake() {
+  const std::lock_guard lock(mutex_);
+  is_woken_ = true;
+  changed_.notify_all();
+}
+
+bool Pump::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return is_stopping_;
+}
+
+Pump::Worlds Pump::take_added() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(added_, {});
+}
+
+void Pump::rest(std::chrono::nanoseconds duration) {
+  std::unique_lock lock(mutex_);
+  const auto is_due = [this] { return std::exchange(is_woken_, false); };
+  worlds_.empty() ? changed_.wait(lock, is_due)
+                  : static_cast<void>(changed_.wait_for(lock, duration, is_due));
+}
+
+void Pump::run() {
+  Clock::time_point last = Clock::now();
+  while (!is_stopping()) {
+    for (auto& world : take_added()) worlds_.push_back(std::move(world));
+    bool has_calls = false, is_changed = false;
+    for (const auto& world : worlds_) {
+      is_changed |= world->poll();
+      has_calls |= world->has_calls();
+    }
+    std::erase_if(worlds_, [](const auto& world) { return world->is_over(); });
+    const auto now = Clock::now();
+    if (is_changed) last = now;
+    if (now - last < kBusy) {
+      sched_yield();
+    } else {
+      rest(pause_after(now - last, has_calls));
+    }
+  }
+  say_goodbye();
+  worlds_.clear();
+}
+
+void Pump::say_goodbye() {
+  for (auto& world : take_added()) worlds_.push_back(std::move(world));
+  for (const auto& world : worlds_) {
+    if (!world->has_said()) world->end({BP_ABORTED, "the backend was shut down"});
+  }
+  const auto end = Clock::now() + kFarewell;
+  bool has_said = false;
+  while (!has_said && Clock::now() < end) {
+    has_said = true;
+    for (const auto& world : worlds_) {
+      world->poll();
+      has_said &= world->has_said();
+    }
+    sched_yield();
+  }
+}
+
+}  // namespace bp::mpi

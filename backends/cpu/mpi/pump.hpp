@@ -1,0 +1,46 @@
+// The thread that goes on with the calls of all groups of an instance.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/mpi/world.hpp"
+
+namespace bp::mpi {
+
+class Pump {
+ public:
+  Pump() = default;
+  Pump(const Pump&) = delete;
+
+  // Ends the groups that the host has not destroyed, and tells the other ranks.
+  ~Pump();
+
+  // Goes on with a new group until it is over. The thread starts with the first group.
+  void add(std::shared_ptr<World> world);
+
+  // Says that there is something to do.
+  void wake();
+
+ private:
+  using Worlds = std::vector<std::shared_ptr<World>>;
+
+  void run();
+  bool is_stopping();
+  Worlds take_added();
+  void rest(std::chrono::nanoseconds duration);
+  void say_goodbye();
+
+  std::mutex mutex_;  // It guards the members below.
+  std::condition_variable changed_;
+  Worlds added_;
+  bool is_woken_ = false, is_stopping_ = false;
+
+  Worlds worlds_;  // The thread alone uses them.
+  std::thread thread_;
+};
+
+}  // namespace bp::mpi

@@ -1,0 +1,141 @@
+// One rank of a group over MPI, and the calls that it runs. Each process has one rank of a group.
+//
+// One thread, that of pump.hpp, makes all calls of MPI for all groups of the instance, and never
+// waits in one. Other threads leave calls here, and take what has become of them.
+//
+// Each rank sends each other one exactly one notice: that it leaves, or that its group has ended.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/mpi/channel.hpp"
+#include "backplane/shell/rank_call.hpp"
+
+namespace bp::mpi {
+
+class Pump;
+
+using Clock = std::chrono::steady_clock;
+
+// What makes a group.
+struct WorldPlan {
+  bp_device* device = nullptr;
+  uint32_t rank = 0, size = 1;
+  const bp_store* store = nullptr;  // Not used by a group of one rank.
+  std::string prefix;
+  uint64_t timeout_ns = 0;  // Of calls that give none.
+};
+
+// A call from its submission to its end.
+struct Running : RankCall {
+  const char* name = "";  // Of the call, for people.
+  uint64_t sequence = 0;  // Among the collectives of its rank, or the letters to or from its peer.
+  // If set, it makes the work of this call, which is none of the host.
+  std::function<std::unique_ptr<Activity>(Channel& channel)> make;
+  std::unique_ptr<Activity> activity;
+  uint64_t limit_ns = 0;  // The timeout.
+  Clock::time_point deadline = Clock::time_point::max();
+};
+
+class World {
+ public:
+  using Call = Running;
+
+  // Meets the other ranks, for the entry `call`, and joins them within timeout_ns. Throws
+  // StatusError.
+  static std::shared_ptr<World> make(Pump& pump, const WorldPlan& plan, uint64_t timeout_ns,
+                                     const char* call);
+  World(Pump& pump, const WorldPlan& plan, std::optional<Channel> channel);
+  World(const World&) = delete;
+  ~World();
+
+  uint32_t rank() const { return plan_.rank; }
+  uint32_t size() const { return plan_.size; }
+  const WorldPlan& plan() const { return plan_; }
+  Outcome status() const;
+
+  // Returns the number of the next split or shrink, which all processes count alike.
+  uint64_t next_child();
+
+  // Gives a call its number, in the order of the submissions.
+  void number(Running& call);
+
+  // Says that the stream of `call` has reached the call, with the outcome `before` of the work in
+  // front of it.
+  void arrive(const std::shared_ptr<Running>& call, const Outcome& before);
+
+  // Ends all calls, and every later one, with `why`. The other ranks are told. A second end()
+  // changes nothing. It never waits.
+  void end(const Outcome& why);
+
+  // The host has destroyed the group, which leaves when its calls are over. If they are, this waits
+  // until the other ranks are told, but not for long.
+  void leave();
+
+  // ---- For the thread of the pump ---------------------------------------------------------------
+
+  // Goes on with all calls, without waiting. Returns whether something has happened.
+  bool poll();
+  bool has_calls() const { return !active_.empty() || !own_letters_.empty(); }
+
+  // Returns whether nothing is left to do for a group that the host has destroyed.
+  bool is_over() const;
+
+  // Returns whether the other ranks know how the group has ended, or that this rank has left.
+  bool has_said() const;
+
+ private:
+  // The key is the number of the letter; a letter of the rank to itself waits for its other half.
+  using Letters = std::map<uint64_t, std::shared_ptr<Running>>;
+
+  void take_arrivals();
+  void start(const std::shared_ptr<Running>& call);
+  void deliver(const std::shared_ptr<Running>& call);
+  bool go_on(const std::shared_ptr<Running>& call);
+  bool is_turn_of(const Running& call) const;
+  void pass_turn(const Running& call);
+  void finish(const std::shared_ptr<Running>& call, const Outcome& outcome);
+  void wind_up();
+  void read_notices();
+  void say_if_due();
+  void check_departed(const Running& call);
+  void expire_own_letters();
+  Outcome late(const Running& call, const std::string& awaited) const;
+  std::string awaited(const Running& call) const;
+
+  Pump& pump_;
+  const WorldPlan plan_;
+
+  mutable std::mutex mutex_;  // It guards the members below.
+  std::condition_variable changed_;
+  Outcome status_;
+  std::vector<std::shared_ptr<Running>> arrivals_;
+  uint64_t next_sequence_ = 0;
+  std::set<uint64_t> ahead_;  // The collectives that may still begin operations.
+  std::map<uint32_t, uint64_t> next_send_, next_receive_;  // By peer.
+  uint64_t next_child_ = 0;
+  int submitted_ = 0;
+  bool is_destroyed_ = false, has_said_ = false;
+
+  // The thread of the pump alone uses the members below.
+  std::optional<Channel> channel_;  // A group of one rank has none.
+  std::vector<std::shared_ptr<Running>> active_;
+  Letters own_letters_;
+  std::optional<Pending> inbox_;
+  std::map<uint32_t, Clock::time_point> departed_;  // When the notice of a rank came.
+  std::vector<Pending> outbox_;
+  std::optional<Clock::time_point> saying_;  // Since when the notices leave.
+  bool is_wound_up_ = false;
+};
+
+}  // namespace bp::mpi
