@@ -54,7 +54,7 @@ struct RequestDesc {
 };
 
 // Further errors, which MPI does not have.
-constexpr int kTimedOut = -1;     // Other processes did not come to unite() in time.
+constexpr int kTimedOut = -1;     // Other processes did not come in time.
 constexpr int kOneThread = -2;    // The program started MPI for one thread at a time.
 constexpr int kFinalized = -3;    // MPI has ended in this process, and cannot start again.
 constexpr int kOutOfMemory = -4;  // There is no memory for a request.
@@ -62,12 +62,14 @@ constexpr int kOutOfMemory = -4;  // There is no memory for a request.
 struct Api {
   uint64_t size_bytes;  // sizeof(Api). A module of another build has another one.
 
-  // Starts MPI, unless it has started. MPI ends when the process exits, if start() started it.
-  int (*start)(Place* out_place);
+  // Starts MPI, unless it has started. MPI ends when the process exits, if start() started it. MPI
+  // starts only when all processes start it. If they do not within timeout_ns, a thread stays
+  // behind that waits for them, and a later start() waits for this thread.
+  int (*start)(uint64_t timeout_ns, Place* out_place);
 
   // Makes a communicator of these processes, whose ranks are in their order. All of them call it
   // with the same arguments. If some do not come within timeout_ns, a thread stays behind that
-  // waits for them, and MPI is not ended properly any more.
+  // waits for them, and MPI is not ended properly when the process exits.
   int (*unite)(const int* processes, int count, int tag, uint64_t timeout_ns,
                Communicator** out_communicator);
 

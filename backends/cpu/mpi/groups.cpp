@@ -58,9 +58,15 @@ bp_status destroy(void* self, bp_process_group* handle) {
 }
 
 // Starts MPI, and returns the number of this process in it.
-int start_mpi(const Api& api, uint32_t world_size, const char* call) {
+int start_mpi(const Api& api, uint32_t world_size, uint64_t timeout_ns, const char* call) {
   Place place;
-  check(api, api.start(&place), BP_UNSUPPORTED, call);
+  const int error = api.start(timeout_ns, &place);
+  if (error == kTimedOut) {
+    refuse(BP_TIMEOUT, std::string(call) +
+                           ": MPI has not started in time; it starts only when all processes of "
+                           "mpirun start it, also those that are not in this group");
+  }
+  check(api, error, BP_UNSUPPORTED, call);
   if (static_cast<uint32_t>(place.process_count) >= world_size) return place.process;
   refuse(BP_UNSUPPORTED, std::string(call) + ": the group has " + std::to_string(world_size) +
                              " ranks, and MPI has " + std::to_string(place.process_count) +
@@ -83,15 +89,15 @@ std::shared_ptr<World> World::make(Pump& pump, const WorldPlan& plan, uint64_t t
   if (plan.size == 1) return std::make_shared<World>(pump, plan, std::nullopt);
   const Deadline deadline(timeout_ns);
   const Api& api = load_api(call);
-  const int process = start_mpi(api, plan.size, call);
   const std::string prefix = plan.prefix + "mpi/";
-  const std::vector<int> processes = meet({.store = *plan.store,
-                                           .prefix = prefix,
-                                           .rank = plan.rank,
-                                           .world_size = plan.size,
-                                           .process = process,
-                                           .timeout_ns = timeout_ns,
-                                           .call = call});
+  const std::vector<int> processes =
+      meet({.store = *plan.store,
+            .prefix = prefix,
+            .rank = plan.rank,
+            .world_size = plan.size,
+            .timeout_ns = timeout_ns,
+            .call = call,
+            .start = [&](uint64_t left_ns) { return start_mpi(api, plan.size, left_ns, call); }});
   Communicator* communicator = nullptr;
   const int error = api.unite(processes.data(), static_cast<int>(plan.size), tag_of_keys(prefix),
                               deadline.left_ns(), &communicator);

@@ -21,8 +21,9 @@ class Meeting {
   explicit Meeting(const MeetingPlan& plan) : plan_(plan), deadline_(plan.timeout_ns) {}
 
   std::vector<int> run() {
-    put(key_of("at", plan_.rank),
-        std::to_string(plan_.process) + " " + std::to_string(plan_.world_size));
+    put(key_of("here", plan_.rank), std::to_string(plan_.world_size));
+    for (uint32_t rank = 0; rank < plan_.world_size; ++rank) wait_for(rank);
+    put(key_of("at", plan_.rank), std::to_string(plan_.start(deadline_.left_ns())));
     return processes_of(plan_.rank == 0 ? decide() : await_decision());
   }
 
@@ -61,12 +62,21 @@ class Meeting {
            " ms";
   }
 
-  // Returns the first rank that has not come; that of the world size if all have.
-  uint32_t first_missing() const {
+  // Returns the first rank that has not put a key; that of the world size if all have.
+  uint32_t first_missing(const char* what) const {
     for (uint32_t rank = 0; rank < plan_.world_size; ++rank) {
-      if (!get(key_of("at", rank), 0)) return rank;
+      if (!get(key_of(what, rank), 0)) return rank;
     }
     return plan_.world_size;
+  }
+
+  void wait_for(uint32_t rank) const {
+    const auto value = get(key_of("here", rank), deadline_.left_ns());
+    if (!value) refuse(BP_TIMEOUT, call() + late(first_missing("here")));
+    if (*value == std::to_string(plan_.world_size)) return;
+    refuse(BP_INVALID_ARGUMENT, call() + name_of(rank) + " makes a group of " + *value +
+                                    " ranks, " + name_of(plan_.rank) + " one of " +
+                                    std::to_string(plan_.world_size));
   }
 
   // Waits for all ranks, and decides for all.
@@ -89,15 +99,8 @@ class Meeting {
     std::map<int, uint32_t> ranks;  // By process.
     for (uint32_t rank = 0; rank < plan_.world_size; ++rank) {
       const auto value = get(key_of("at", rank), deadline_.left_ns());
-      if (!value) refuse(BP_TIMEOUT, late(first_missing()));
-      int process = 0;
-      uint32_t size = 0;
-      std::istringstream(*value) >> process >> size;
-      if (size != plan_.world_size) {
-        refuse(BP_INVALID_ARGUMENT, name_of(rank) + " makes a group of " + std::to_string(size) +
-                                        " ranks, rank 0 one of " +
-                                        std::to_string(plan_.world_size));
-      }
+      if (!value) refuse(BP_TIMEOUT, late(first_missing("at")));
+      const int process = std::stoi(*value);
       const auto [place, is_new] = ranks.try_emplace(process, rank);
       if (!is_new) {
         refuse(BP_UNSUPPORTED,
@@ -112,7 +115,7 @@ class Meeting {
 
   std::string await_decision() const {
     if (auto decision = get("decision", deadline_.left_ns())) return *decision;
-    const uint32_t missing = first_missing();
+    const uint32_t missing = first_missing("at");
     put(key_of("left", plan_.rank), "");
     if (get("decides", 0)) {
       if (auto decision = get("decision", kDecisionNs)) return *decision;
@@ -133,11 +136,6 @@ class Meeting {
     }
     std::vector<int> processes;
     for (int process = 0; words >> process;) processes.push_back(process);
-    if (processes.size() != plan_.world_size) {
-      refuse(BP_INVALID_ARGUMENT,
-             call() + "rank 0 makes a group of " + std::to_string(processes.size()) + " ranks, " +
-                 name_of(plan_.rank) + " one of " + std::to_string(plan_.world_size));
-    }
     return processes;
   }
 

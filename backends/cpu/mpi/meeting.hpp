@@ -1,12 +1,14 @@
 // Where the ranks of a new group meet before they make a communicator, which MPI does without a
 // timeout: in the host's store.
 //
-// Each rank says there which process of MPI it is. Rank 0 waits for all, and then decides for all
+// All ranks first wait for each other, because MPI starts in one process only when it does in all.
+// Then each rank says which process of MPI it is. Rank 0 waits for all, and then decides for all
 // that they go on, or why not. A rank that gives up says so first, and looks whether rank 0 is
 // deciding at this moment. So either all ranks go on or none does.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,12 @@ struct MeetingPlan {
   const bp_store& store;
   std::string prefix;  // Of all keys.
   uint32_t rank = 0, world_size = 1;
-  int process = 0;  // Of this rank.
   uint64_t timeout_ns = 0;
   const char* call = "";  // The entry, for texts.
+
+  // Starts MPI within timeout_ns, and returns the process of this rank. It runs when all ranks have
+  // come.
+  std::function<int(uint64_t timeout_ns)> start;
 };
 
 // Returns the process of each rank. Throws StatusError if a rank does not come in time, or if the

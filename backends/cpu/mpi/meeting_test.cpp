@@ -32,7 +32,8 @@ class Meetings : public testing::Test {
     std::vector<int> processes;
   };
 
-  Result meet_as(uint32_t rank, uint32_t size, int process, uint64_t timeout_ns = kLong) const {
+  Result meet_as(uint32_t rank, uint32_t size, int process, uint64_t timeout_ns = kLong,
+                 std::chrono::milliseconds start_time = {}) const {
     const cpu::FileStore store(folder_);
     Result result;
     result.outcome = outcome_of([&] {
@@ -40,9 +41,12 @@ class Meetings : public testing::Test {
                                .prefix = "",
                                .rank = rank,
                                .world_size = size,
-                               .process = process,
                                .timeout_ns = timeout_ns,
-                               .call = "create"});
+                               .call = "create",
+                               .start = [=](uint64_t) {
+                                 std::this_thread::sleep_for(start_time);
+                                 return process;
+                               }});
     });
     return result;
   }
@@ -81,7 +85,7 @@ TEST_F(Meetings, RefuseTwoRanksInOneProcess) {
 
 TEST_F(Meetings, NameTheRankThatIsMissing) {
   Result first, last;
-  std::thread thread([&] { last = meet_as(2, 3, 2); });
+  std::thread thread([&] { last = meet_as(2, 3, 2, kShort); });
   first = meet_as(0, 3, 0, kShort);
   thread.join();
   for (const Result& result : {first, last}) {
@@ -99,9 +103,21 @@ TEST_F(Meetings, NameRankZeroThatIsMissing) {
 // Rank 0 comes when rank 1 has given up. Both must fail.
 TEST_F(Meetings, FailOnAllRanksWhenOneHasGivenUp) {
   EXPECT_EQ(meet_as(1, 2, 1, kShort).outcome.status, BP_TIMEOUT);
-  const Result late = meet_as(0, 2, 0);
+  const Result late = meet_as(0, 2, 0, kShort);
   EXPECT_EQ(late.outcome.status, BP_TIMEOUT);
-  EXPECT_EQ(late.outcome.text, "create: rank 1 has given up");
+  EXPECT_EQ(late.outcome.text, "create: rank 1 did not come within 200 ms");
+}
+
+// All have come, and then MPI does not start for rank 0 in the time of rank 1.
+TEST_F(Meetings, FailOnAllRanksWhenOneGivesUpWhileMpiStarts) {
+  Result other;
+  std::thread thread([&] { other = meet_as(1, 2, 1, kShort); });
+  const Result first = meet_as(0, 2, 0, kLong, std::chrono::milliseconds(600));
+  thread.join();
+  EXPECT_EQ(other.outcome.status, BP_TIMEOUT);
+  EXPECT_EQ(other.outcome.text, "create: rank 0 did not come within 200 ms");
+  EXPECT_EQ(first.outcome.status, BP_TIMEOUT);
+  EXPECT_EQ(first.outcome.text, "create: rank 1 has given up");
 }
 
 TEST_F(Meetings, RefuseGroupsOfOtherSizes) {
@@ -109,10 +125,10 @@ TEST_F(Meetings, RefuseGroupsOfOtherSizes) {
   std::thread thread([&] { other = meet_as(1, 3, 1); });
   const Result first = meet_as(0, 2, 0);
   thread.join();
-  for (const Result& result : {first, other}) {
-    EXPECT_EQ(result.outcome.status, BP_INVALID_ARGUMENT);
-    EXPECT_EQ(result.outcome.text, "create: rank 1 makes a group of 3 ranks, rank 0 one of 2");
-  }
+  EXPECT_EQ(first.outcome.status, BP_INVALID_ARGUMENT);
+  EXPECT_EQ(first.outcome.text, "create: rank 1 makes a group of 3 ranks, rank 0 one of 2");
+  EXPECT_EQ(other.outcome.status, BP_INVALID_ARGUMENT);
+  EXPECT_EQ(other.outcome.text, "create: rank 0 makes a group of 2 ranks, rank 1 one of 3");
 }
 
 }  // namespace

@@ -9,12 +9,11 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <future>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +23,7 @@
 
 #include "backends/cpu/mpi/api.hpp"
 #include "backplane/shell/combine.hpp"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::mpi {
@@ -38,7 +38,7 @@ struct Request {
 
 namespace {
 
-constexpr auto kExitTimeout = std::chrono::seconds(10);
+constexpr uint64_t kExitNs = 10'000'000'000;
 
 struct Abandoned {
   Request* request;
@@ -119,32 +119,52 @@ bool is_finalized() {
   return is_over != 0;
 }
 
+// Calls a function of MPI that waits for other processes, on a thread of its own, which stays if
+// they do not come.
+class InTime {
+ public:
+  explicit InTime(std::function<int()> call) {
+    std::thread([shared = shared_, call = std::move(call)] {
+      const int error = call();
+      const std::lock_guard lock(shared->mutex);
+      shared->error = error;
+      shared->is_done = true;
+      shared->changed.notify_all();
+    }).detach();
+  }
+
+  // Returns whether the call has returned within the time.
+  bool wait(uint64_t timeout_ns) {
+    std::unique_lock lock(shared_->mutex);
+    return wait_on(shared_->changed, lock, timeout_ns, [this] { return shared_->is_done; });
+  }
+  int error() const { return shared_->error; }
+
+ private:
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_done = false;
+    int error = MPI_SUCCESS;
+  };
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
 // What this module knows of MPI in this process. Its destructor ends MPI when the process exits.
 class Process {
  public:
   ~Process() {
-    if (!is_ours_ || is_finalized()) return;
-    if (is_stuck()) return;
+    if (!is_ours_ || is_finalized() || is_stuck() || !starting_->wait(0)) return;
     // MPI_Finalize() waits for other processes, which may hang, and this one must exit.
-    std::promise<void> ended;
-    const std::future<void> end = ended.get_future();
-    std::thread([promise = std::move(ended)]() mutable {
-      MPI_Finalize();
-      promise.set_value();
-    }).detach();
-    end.wait_for(kExitTimeout);
+    InTime(MPI_Finalize).wait(kExitNs);
   }
 
-  int start(Place& out_place) {
-    const std::lock_guard lock(mutex_);
+  int start(uint64_t timeout_ns, Place& out_place) {
     if (is_finalized()) return kFinalized;
     int is_started = 0, level = 0;
     MPI_Initialized(&is_started);
     if (is_started == 0) {
-      const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
-      if (error != MPI_SUCCESS) return error;
-      is_ours_ = true;
-      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+      if (const int error = initialize(timeout_ns)) return error;
     }
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_MULTIPLE) return kOneThread;
@@ -156,9 +176,10 @@ class Process {
     const std::lock_guard lock(mutex_);
     return is_stuck_;
   }
-  void set_stuck(bool is_stuck) {
+  // Says that a thread waits in MPI for other processes.
+  void set_stuck() {
     const std::lock_guard lock(mutex_);
-    is_stuck_ = is_stuck;
+    is_stuck_ = true;
   }
 
   void abandon(const Abandoned& left) {
@@ -180,7 +201,27 @@ class Process {
   }
 
  private:
+  int initialize(uint64_t timeout_ns) {
+    std::shared_ptr<InTime> starting;
+    {
+      const std::lock_guard lock(mutex_);
+      if (starting_ == nullptr) starting_ = std::make_shared<InTime>(initialize_now);
+      starting = starting_;
+      is_ours_ = true;
+    }
+    return starting->wait(timeout_ns) ? starting->error() : kTimedOut;
+  }
+
+  static int initialize_now() {
+    int level = 0;
+    if (const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level)) {
+      return error;
+    }
+    return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+
   std::mutex mutex_;  // It guards the members below.
+  std::shared_ptr<InTime> starting_;
   bool is_ours_ = false, is_stuck_ = false;
   std::vector<Abandoned> abandoned_;
 };
@@ -190,7 +231,7 @@ Process& process() {
   return only;
 }
 
-int start(Place* out_place) { return process().start(*out_place); }
+int start(uint64_t timeout_ns, Place* out_place) { return process().start(timeout_ns, *out_place); }
 
 // ---- Communicators ------------------------------------------------------------------------------
 
@@ -207,36 +248,18 @@ int make_communicator(const std::vector<int>& processes, int tag, MPI_Comm& out_
   return MPI_Comm_set_errhandler(out_comm, MPI_ERRORS_RETURN);
 }
 
-// What the thread that unites shares with the one that waits for it.
-struct Union {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool is_done = false;
-  int error = MPI_SUCCESS;
-  MPI_Comm comm = MPI_COMM_NULL;
-};
-
 int unite(const int* processes, int count, int tag, uint64_t timeout_ns,
           Communicator** out_communicator) {
-  const auto made = std::make_shared<Union>();
-  std::thread([made, tag, list = std::vector<int>(processes, processes + count)] {
-    MPI_Comm comm = MPI_COMM_NULL;
-    const int error = make_communicator(list, tag, comm);
-    const std::lock_guard lock(made->mutex);
-    made->error = error;
-    made->comm = comm;
-    made->is_done = true;
-    made->changed.notify_all();
-  }).detach();
-  constexpr uint64_t kDayNs = uint64_t{24} * 3600 * 1'000'000'000;
-  const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kDayNs));
-  std::unique_lock lock(made->mutex);
-  if (!made->changed.wait_for(lock, timeout, [&] { return made->is_done; })) {
-    process().set_stuck(true);
+  const auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  InTime uniting([made, tag, list = std::vector<int>(processes, processes + count)] {
+    return make_communicator(list, tag, *made);
+  });
+  if (!uniting.wait(timeout_ns)) {
+    process().set_stuck();
     return kTimedOut;
   }
-  if (made->error != MPI_SUCCESS) return made->error;
-  auto* const communicator = new (std::nothrow) Communicator{made->comm};
+  if (uniting.error() != MPI_SUCCESS) return uniting.error();
+  auto* const communicator = new (std::nothrow) Communicator{*made};
   if (communicator == nullptr) return kOutOfMemory;
   *out_communicator = communicator;
   return MPI_SUCCESS;

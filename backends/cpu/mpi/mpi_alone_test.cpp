@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "backends/cpu/groups/groups_test.hpp"
 #include "backends/cpu/groups/test_store.hpp"
@@ -82,9 +83,15 @@ TEST(MpiAlone, HasNoOptions) {
 TEST(MpiAlone, SaysHowToStartSeveralRanks) {
   const Folder folder;
   const cpu::FileStore store(folder.path());
-  Ranks r("mpi");
-  EXPECT_EQ(r.create({0}, 2, store.table()), BP_UNSUPPORTED);
-  EXPECT_TRUE(contains(r.text(), "start the program with mpirun -n 2")) << r.text();
+  Ranks a("mpi"), b("mpi");
+  bp_status other = BP_OK;
+  std::thread thread([&] { other = b.create({1}, 2, store.table()); });
+  EXPECT_EQ(a.create({0}, 2, store.table()), BP_UNSUPPORTED);
+  thread.join();
+  EXPECT_EQ(other, BP_UNSUPPORTED);
+  for (const Ranks* r : {&a, &b}) {
+    EXPECT_TRUE(contains(r->text(), "start the program with mpirun -n 2")) << r->text();
+  }
 }
 
 // The plugin lies in a folder of its own, without the module.
