@@ -221,9 +221,16 @@ bp_status add_layout(void* self, uint64_t count, bp_device* const* devices,
   return known.add_layout(known.self, count, devices, &instance->runtime->bent.layouts, out_result);
 }
 
+// A mutant has one bent table, so it hides a second one.
 bp_status add_groups(void* self, uint64_t count, bp_device* const* devices,
                      const bp_process_group_ops* groups, bp_add_result* out_result) {
   const auto& [instance, host] = *static_cast<Registration*>(self);
+  if (instance->runtime->good.groups.struct_size != 0) {
+    if (out_result != nullptr) {
+      *out_result = {BP_ADD_SHADOWED, 0, "the mutant has the first process groups alone"};
+    }
+    return BP_OK;
+  }
   take(*instance->runtime, *groups);
   return host->add_process_group(host->self, count, devices, &instance->runtime->bent.groups,
                                  out_result);
