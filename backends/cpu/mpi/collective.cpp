@@ -15,10 +15,11 @@ struct Header {
   uint64_t largest_bytes;  // Of the pieces that the rank knows.
 };
 
-// Returns the bytes of pieces that go with the headers. MPI sends so few at once, without asking
-// the receiver whether it is ready.
+// Returns the bytes of pieces that go with the headers. All pieces of a rank are then so few that
+// one exchange is quicker than two, although more moves: 64 KiB between two ranks took 37 us, and
+// 50 us in a round.
 uint64_t small_bytes(uint32_t world_size) {
-  constexpr uint64_t kOfRank = 16384;
+  constexpr uint64_t kOfRank = 65536;
   return kOfRank / std::max<uint32_t>(world_size - 1, 1);
 }
 

@@ -284,30 +284,30 @@ int begin_reduction(MPI_Comm comm, const RequestDesc& d, MPI_Request& out_reques
 }
 
 int begin_operation(MPI_Comm comm, const RequestDesc& d, MPI_Request& out_request) {
-  const MPI_Datatype kBytes = MPI_BYTE;
+  const MPI_Datatype bytes = MPI_BYTE;
   switch (d.operation) {
     case Operation::kSend:
-      return MPI_Isend(d.send, d.send_bytes, kBytes, d.peer, d.tag, comm, &out_request);
+      return MPI_Isend(d.send, d.send_bytes, bytes, d.peer, d.tag, comm, &out_request);
     case Operation::kReceive:
-      return MPI_Irecv(d.receive, d.receive_bytes, kBytes, d.peer < 0 ? MPI_ANY_SOURCE : d.peer,
+      return MPI_Irecv(d.receive, d.receive_bytes, bytes, d.peer < 0 ? MPI_ANY_SOURCE : d.peer,
                        d.tag, comm, &out_request);
     case Operation::kAllReduce:
     case Operation::kReduce:
       return begin_reduction(comm, d, out_request);
     case Operation::kBroadcast:
-      return MPI_Ibcast(d.receive, d.receive_bytes, kBytes, d.peer, comm, &out_request);
+      return MPI_Ibcast(d.receive, d.receive_bytes, bytes, d.peer, comm, &out_request);
     case Operation::kAllGather:
-      return MPI_Iallgatherv(d.send, d.send_bytes, kBytes, d.receive, d.receive_sizes,
-                             d.receive_offsets, kBytes, comm, &out_request);
+      return MPI_Iallgatherv(d.send, d.send_bytes, bytes, d.receive, d.receive_sizes,
+                             d.receive_offsets, bytes, comm, &out_request);
     case Operation::kGather:
-      return MPI_Igatherv(d.send, d.send_bytes, kBytes, d.receive, d.receive_sizes,
-                          d.receive_offsets, kBytes, d.peer, comm, &out_request);
+      return MPI_Igatherv(d.send, d.send_bytes, bytes, d.receive, d.receive_sizes,
+                          d.receive_offsets, bytes, d.peer, comm, &out_request);
     case Operation::kScatter:
-      return MPI_Iscatterv(d.send, d.send_sizes, d.send_offsets, kBytes, d.receive, d.receive_bytes,
-                           kBytes, d.peer, comm, &out_request);
+      return MPI_Iscatterv(d.send, d.send_sizes, d.send_offsets, bytes, d.receive, d.receive_bytes,
+                           bytes, d.peer, comm, &out_request);
     case Operation::kAllToAll:
-      return MPI_Ialltoallv(d.send, d.send_sizes, d.send_offsets, kBytes, d.receive,
-                            d.receive_sizes, d.receive_offsets, kBytes, comm, &out_request);
+      return MPI_Ialltoallv(d.send, d.send_sizes, d.send_offsets, bytes, d.receive,
+                            d.receive_sizes, d.receive_offsets, bytes, comm, &out_request);
   }
   return MPI_ERR_ARG;
 }
