@@ -12,13 +12,14 @@ namespace {
 
 constexpr const char* kModule = "libbackplane_cpu_mpi.so";
 
-// Returns the path of the module beside the library that has this code.
-std::string path_beside_us() {
+// Returns where the module may lie: beside the library that has this code, which is the plugin, or
+// in the folder of plugins beside it, if the backend is linked into a library.
+std::array<std::string, 2> paths() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&load_api), &info) == 0) return kModule;
+  static_cast<void>(dladdr(reinterpret_cast<const void*>(&load_api), &info));
   const std::string ours = info.dli_fname == nullptr ? "" : info.dli_fname;
-  const size_t slash = ours.rfind('/');
-  return slash == std::string::npos ? kModule : ours.substr(0, slash + 1) + kModule;
+  const std::string folder = ours.substr(0, ours.rfind('/') + 1);
+  return {folder + kModule, folder + "backplane/" + kModule};
 }
 
 std::string loader_error() {
@@ -29,19 +30,23 @@ std::string loader_error() {
 }  // namespace
 
 const Api& load_api(const char* call) {
-  const std::string path = path_beside_us();
-  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* module = nullptr;
+  std::string reasons;
+  for (const std::string& path : paths()) {
+    if (module == nullptr) module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (module == nullptr) reasons += (reasons.empty() ? "" : "; ") + loader_error();
+  }
   if (module == nullptr) {
     refuse(BP_UNSUPPORTED,
            std::string(call) + ": process groups \"mpi\" need the module " + kModule +
                " and Open MPI (Debian: libopenmpi3, openmpi-bin); install them, or choose another "
                "table: " +
-               loader_error());
+               reasons);
   }
   auto* const function = reinterpret_cast<ApiFunction*>(dlsym(module, kApiSymbol));
   const Api* const api = function == nullptr ? nullptr : function();
   if (api == nullptr || api->size_bytes != sizeof(Api)) {
-    refuse(BP_UNSUPPORTED, std::string(call) + ": " + path +
+    refuse(BP_UNSUPPORTED, std::string(call) + ": the module " + kModule +
                                " is not of the same build as this backend; install both together");
   }
   return *api;
