@@ -140,7 +140,8 @@ void Crew::launch(const std::vector<RankTask>& tasks, const std::string& launche
   ranks_[0].output_fd = output[0];
   if (error == 0) return;
   launcher_ = -1;
-  throw std::system_error(error, std::generic_category(), "the launcher " + program);
+  throw NotLoaded("the launcher " + program +
+                  " does not start: " + std::generic_category().message(error));
 }
 
 bool Crew::has_launcher_ended() {

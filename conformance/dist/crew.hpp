@@ -33,7 +33,8 @@ class Crew {
   using Line = nlohmann::json;
   using OnLine = std::function<void(uint32_t rank, const Line& line)>;
 
-  // Starts the processes. Throws std::system_error. `interrupt_fd` becomes readable when the run is
+  // Starts the processes. Throws std::system_error, and NotLoaded if a launcher does not start.
+  // `interrupt_fd` becomes readable when the run is
   // interrupted. `launcher` is the command of a launcher, such as "mpirun -n {}", where {} stands
   // for the number of ranks; "" if there is none.
   Crew(const std::vector<RankTask>& tasks, int interrupt_fd, const std::string& launcher = "");

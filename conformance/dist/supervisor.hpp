@@ -30,7 +30,8 @@ struct Options {
   int interrupt_fd = -1;
 };
 
-// Thrown if the plugin or its transport does not load, or has no such device or table.
+// Thrown if the plugin, its transport or the launcher does not load, or if the plugin has no such
+// device or table.
 struct NotLoaded : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -168,7 +168,31 @@ class OtherBackends(Dist):
         self.assertIn('there is no table "no_such_table"', done.stderr)
 
 
+class ALauncher(Dist):
+    def test_starts_all_ranks(self):
+        script = self.json.with_name("launch")
+        script.write_text('count=$1; shift\nfor i in $(seq $count); do "$@" & done\nwait\n')
+        self.dist(GOOD, "--no-values", "--fault", "late,dead,stopped,abort", "--launcher",
+                  f"sh {script} {{}}")
+        for group in ("late", "dead", "stopped", "abort"):  # The backend may have several tables.
+            passed = sum(count["passed"] for count in self.document()["counts"]
+                         if (count["section"], count["group"]) == ("faults", group))
+            self.assertGreater(passed, 0, group)
+
+    def test_that_fails_is_told(self):
+        done = self.dist(GOOD, "--no-faults", "--launcher", "false {}", code=1)
+        self.assertIn("the process ended", done.stdout)
+
+    def test_that_does_not_exist_is_told(self):
+        done = self.dist(GOOD, "--no-faults", "--launcher", "no_such_launcher {}", code=3)
+        self.assertIn("the launcher no_such_launcher", done.stderr)
+
+
 class CommandLine(Dist):
+    def test_refuses_a_launcher_without_a_number(self):
+        done = self.dist(GOOD, "--launcher", "mpirun", code=2)
+        self.assertIn("--launcher is 'mpirun'; allowed: a command that has {}", done.stderr)
+
     def test_refuses_a_fault_that_there_is_not(self):
         done = self.dist(GOOD, "--fault", "flood", code=2)
         self.assertIn("--fault is 'flood'; allowed: late, absent,", done.stderr)
