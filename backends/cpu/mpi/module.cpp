@@ -306,8 +306,8 @@ int begin_operation(MPI_Comm comm, const RequestDesc& d, MPI_Request& out_reques
       return MPI_Iscatterv(d.send, d.send_sizes, d.send_offsets, bytes, d.receive, d.receive_bytes,
                            bytes, d.peer, comm, &out_request);
     case Operation::kAllToAll:
-      return MPI_Ialltoallv(d.send, d.send_sizes, d.send_offsets, bytes, d.receive,
-                            d.receive_sizes, d.receive_offsets, bytes, comm, &out_request);
+      return MPI_Ialltoallv(d.send, d.send_sizes, d.send_offsets, bytes, d.receive, d.receive_sizes,
+                            d.receive_offsets, bytes, comm, &out_request);
   }
   return MPI_ERR_ARG;
 }

@@ -11,8 +11,8 @@ namespace bp::mpi {
 namespace {
 
 constexpr uint64_t kRoundBytes = 64 << 10;  // That a rank sends or receives in a round.
-constexpr uint64_t kUnit = 16;               // A multiple of the size of every element.
-constexpr size_t kRunning = 6;               // The rounds that run at a time.
+constexpr uint64_t kUnit = 16;              // A multiple of the size of every element.
+constexpr size_t kRunning = 6;              // The rounds that run at a time.
 
 Operation operation_of(bp_collective_kind kind) {
   switch (kind) {

@@ -48,8 +48,8 @@ int main(int argc, char** argv) {
     const long long bytes = std::atoll(argv[i]);
     std::vector<float> data(static_cast<size_t>(std::max(1LL, bytes / 4)));
     const int calls = agreed(seconds_of(data, 3));
-    std::vector<double> samples;
-    for (int k = 0; k < kGroups; ++k) samples.push_back(seconds_of(data, calls));
+    std::vector<double> samples(kGroups);
+    for (double& sample : samples) sample = seconds_of(data, calls);
     std::ranges::sort(samples);
     if (rank == 0) std::printf("%lld %.9g\n", bytes, samples[samples.size() / 2]);
   }
