@@ -84,9 +84,9 @@ int tag_of_keys(const std::string& prefix) {
 
 }  // namespace
 
-std::shared_ptr<World> World::make(Pump& pump, const WorldPlan& plan, uint64_t timeout_ns,
-                                   const char* call) {
-  if (plan.size == 1) return std::make_shared<World>(pump, plan, std::nullopt);
+std::shared_ptr<World> World::make(const std::shared_ptr<Alarm>& alarm, const WorldPlan& plan,
+                                   uint64_t timeout_ns, const char* call) {
+  if (plan.size == 1) return std::make_shared<World>(alarm, plan, std::nullopt);
   const Deadline deadline(timeout_ns);
   const Api& api = load_api(call);
   const std::string prefix = plan.prefix + "mpi/";
@@ -102,12 +102,12 @@ std::shared_ptr<World> World::make(Pump& pump, const WorldPlan& plan, uint64_t t
   const int error = api.unite(processes.data(), static_cast<int>(plan.size), tag_of_keys(prefix),
                               deadline.left_ns(), &communicator);
   check(api, error, error == kTimedOut ? BP_TIMEOUT : BP_INTERNAL, call);
-  return std::make_shared<World>(pump, plan, Channel{api, communicator, plan.rank, plan.size});
+  return std::make_shared<World>(alarm, plan, Channel{api, communicator, plan.rank, plan.size});
 }
 
 bp_process_group* Groups::make(const WorldPlan& plan, uint64_t timeout_ns, const char* call) {
   auto group = std::make_unique<Group>();
-  group->world = World::make(pump_, plan, timeout_ns, call);
+  group->world = World::make(pump_.alarm(), plan, timeout_ns, call);
   pump_.add(group->world);
   return reinterpret_cast<bp_process_group*>(group.release());
 }

@@ -30,7 +30,7 @@ Pump::~Pump() {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
-  wake();
+  alarm_->ring();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -40,13 +40,7 @@ void Pump::add(std::shared_ptr<World> world) {
     added_.push_back(std::move(world));
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
-  wake();
-}
-
-void Pump::wake() {
-  const std::lock_guard lock(mutex_);
-  is_woken_ = true;
-  changed_.notify_all();
+  alarm_->ring();
 }
 
 bool Pump::is_stopping() {
@@ -57,13 +51,6 @@ bool Pump::is_stopping() {
 Pump::Worlds Pump::take_added() {
   const std::lock_guard lock(mutex_);
   return std::exchange(added_, {});
-}
-
-void Pump::rest(std::chrono::nanoseconds duration) {
-  std::unique_lock lock(mutex_);
-  const auto is_due = [this] { return std::exchange(is_woken_, false); };
-  worlds_.empty() ? changed_.wait(lock, is_due)
-                  : static_cast<void>(changed_.wait_for(lock, duration, is_due));
 }
 
 void Pump::run() {
@@ -80,8 +67,10 @@ void Pump::run() {
     if (is_changed) last = now;
     if (now - last < kBusy) {
       sched_yield();
+    } else if (worlds_.empty()) {
+      alarm_->wait();
     } else {
-      rest(pause_after(now - last, has_calls));
+      alarm_->wait(pause_after(now - last, has_calls));
     }
   }
   say_goodbye();

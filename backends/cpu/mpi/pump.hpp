@@ -1,12 +1,12 @@
 // The thread that goes on with the calls of all groups of an instance.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/mpi/alarm.hpp"
 #include "backends/cpu/mpi/world.hpp"
 
 namespace bp::mpi {
@@ -22,8 +22,7 @@ class Pump {
   // Goes on with a new group until it is over. The thread starts with the first group.
   void add(std::shared_ptr<World> world);
 
-  // Says that there is something to do.
-  void wake();
+  const std::shared_ptr<Alarm>& alarm() const { return alarm_; }
 
  private:
   using Worlds = std::vector<std::shared_ptr<World>>;
@@ -31,13 +30,13 @@ class Pump {
   void run();
   bool is_stopping();
   Worlds take_added();
-  void rest(std::chrono::nanoseconds duration);
   void say_goodbye();
 
+  const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
+
   std::mutex mutex_;  // It guards the members below.
-  std::condition_variable changed_;
   Worlds added_;
-  bool is_woken_ = false, is_stopping_ = false;
+  bool is_stopping_ = false;
 
   Worlds worlds_;  // The thread alone uses them.
   std::thread thread_;

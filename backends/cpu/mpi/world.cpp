@@ -6,7 +6,6 @@
 
 #include "backends/cpu/mpi/collective.hpp"
 #include "backends/cpu/mpi/letter.hpp"
-#include "backends/cpu/mpi/pump.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/local_group.hpp"
 
@@ -31,8 +30,8 @@ std::string name_of(uint32_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
-World::World(Pump& pump, const WorldPlan& plan, std::optional<Channel> channel)
-    : pump_(pump), plan_(plan), channel_(std::move(channel)) {}
+World::World(std::shared_ptr<Alarm> alarm, const WorldPlan& plan, std::optional<Channel> channel)
+    : alarm_(std::move(alarm)), plan_(plan), channel_(std::move(channel)) {}
 
 // MPI frees a communicator with all its messages only if none is under way. That of a group which
 // has failed stays.
@@ -88,7 +87,7 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
     if (ended.status == BP_OK) arrivals_.push_back(call);
   }
   if (ended.status != BP_OK) return finish(call, ended);
-  pump_.wake();
+  alarm_->ring();
 }
 
 void World::end(const Outcome& why) {
@@ -97,7 +96,7 @@ void World::end(const Outcome& why) {
     if (status_.status != BP_OK) return;
     status_ = why;
   }
-  pump_.wake();
+  alarm_->ring();
 }
 
 void World::leave() {
@@ -105,7 +104,7 @@ void World::leave() {
     const std::lock_guard lock(mutex_);
     is_destroyed_ = true;
   }
-  pump_.wake();
+  alarm_->ring();
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kLeaveTimeout, [this] { return has_said_ || submitted_ > 0; });
 }

@@ -18,12 +18,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/mpi/alarm.hpp"
 #include "backends/cpu/mpi/channel.hpp"
 #include "backplane/shell/rank_call.hpp"
 
 namespace bp::mpi {
-
-class Pump;
 
 using Clock = std::chrono::steady_clock;
 
@@ -53,9 +52,9 @@ class World {
 
   // Meets the other ranks, for the entry `call`, and joins them within timeout_ns. Throws
   // StatusError.
-  static std::shared_ptr<World> make(Pump& pump, const WorldPlan& plan, uint64_t timeout_ns,
-                                     const char* call);
-  World(Pump& pump, const WorldPlan& plan, std::optional<Channel> channel);
+  static std::shared_ptr<World> make(const std::shared_ptr<Alarm>& alarm, const WorldPlan& plan,
+                                     uint64_t timeout_ns, const char* call);
+  World(std::shared_ptr<Alarm> alarm, const WorldPlan& plan, std::optional<Channel> channel);
   World(const World&) = delete;
   ~World();
 
@@ -113,7 +112,7 @@ class World {
   Outcome late(const Running& call, const std::string& awaited) const;
   std::string awaited(const Running& call) const;
 
-  Pump& pump_;
+  const std::shared_ptr<Alarm> alarm_;
   const WorldPlan plan_;
 
   mutable std::mutex mutex_;  // It guards the members below.
