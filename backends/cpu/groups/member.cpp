@@ -192,8 +192,13 @@ void Member::ask_for_notices() {
   auto inbox = mesh_->createUnboundBuffer(notices_.data(), notices_.size());
   for (uint32_t peer = 0; peer < world_.size(); ++peer) {
     if (peer == rank_) continue;
-    inbox->recv(static_cast<int>(peer), slot_of(Topic::kNotice, 0), peer * sizeof(Notice),
-                sizeof(Notice));
+    try {
+      inbox->recv(static_cast<int>(peer), slot_of(Topic::kNotice, 0), peer * sizeof(Notice),
+                  sizeof(Notice));
+    } catch (const std::exception& e) {
+      refuse(BP_ABORTED, name_of(rank_) + " lost its connection to " + name_of(peer) +
+                             " while the group was made: " + e.what());
+    }
   }
   const std::lock_guard lock(mutex_);
   inbox_ = std::move(inbox);
@@ -241,8 +246,8 @@ std::string Member::lost(const std::string& reason) {
       ranks += (ranks.empty() ? "" : ", ") + name_of(peer);
     }
   }
-  if (ranks.empty()) return "a connection was closed: " + reason;
-  return ranks + " is gone: its connection was closed";
+  if (ranks.empty()) return "a connection of " + name_of(rank_) + " was closed: " + reason;
+  return ranks + " is gone: its connection to " + name_of(rank_) + " was closed";
 }
 
 // Tells the other ranks how the group has ended, or that this rank leaves. Those of this process
