@@ -226,7 +226,8 @@ def run_over_mpi():
     # Open MPI refuses to run as root, and more processes than processors, and binds threads.
     os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-                   "OMPI_MCA_hwloc_base_binding_policy": "none"}
+                   "OMPI_MCA_hwloc_base_binding_policy": "none",
+                   "LSAN_OPTIONS": "detect_leaks=0"}  # MPI leaves memory behind at its end.
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
         alone = scratch / "alone.csv"
