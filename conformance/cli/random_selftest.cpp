@@ -272,7 +272,9 @@ class RandomSelftest {
     options.setup.options = {{"mutant", "fault:" + faults::text_of(fault)},
                              {"wrap", wrapped_},
                              {"sightings", sightings.path()}};
-    if (waits_for_its_stream(fault)) options.setup.case_options.launch_patience_ms = 100;
+    if (waits_for_its_stream(fault)) {
+      options.setup.case_options.launch_patience_ms = kShortPatienceMs;
+    }
     Findings findings(cases_, trial);
     const std::vector<size_t> selection = cases_of(fault);
     const BatchReport report =

@@ -67,6 +67,7 @@ void judge(const KillRow& row, const CaseList& cases, const RunReport& report, K
     const Result& result = final.attempt.result;
     const std::string cause =
         result.cause.empty() ? std::string(outcome_name(result.outcome)) : result.cause;
+    if (row.killer == nullptr && cause == row.cause) continue;
     ++out.failed;
     ++out.causes[row.tag == std::string_view("*") ? cause : cause + " " + result.tag];
     const std::string& id = cases[final.index].id;
@@ -102,6 +103,9 @@ class Selftest {
     const std::vector<size_t> all = select_cases(cases, query);
     SessionOptions& session = line_.run.session;
     session.setup.options = {{"mutant", row.mutant}, {"wrap", wrapped_}};
+    const bool waits = row.killer == nullptr && row.cause == std::string_view(kWaits);
+    session.setup.case_options.launch_patience_ms =
+        waits ? kShortPatienceMs : CaseOptions().launch_patience_ms;
     const uint64_t first_seed = session.seed;
     const int seeds = row.killer == nullptr ? line_.seeds : 1;
     bool goes_on = true;

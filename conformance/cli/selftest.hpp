@@ -1,11 +1,16 @@
 // What the two kinds of selftest share: the known mutants, and those that are drawn.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "conformance/cli/command_line.hpp"
 
 namespace bp::conformance {
+
+// The patience for launches of mutants that read tensors through the host. They wait for the stream
+// of the launch, however long a case holds it.
+constexpr uint64_t kShortPatienceMs = 100;
 
 // Returns the path of the mutants, which lie in the folder of the program's libraries.
 std::string mutant_plugin(const CommandLine& line);

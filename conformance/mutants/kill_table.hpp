@@ -10,7 +10,8 @@ struct KillRow {
   const char* broken;     // The fault of the mutant.
   const char* cases;      // A glob of the cases that run.
   const char* killer;     // A glob of cases of which one must fail; NULL: no case may fail.
-  const char* cause;      // The cause that this failure must have.
+  const char* cause;      // The cause that this failure must have; without a killer, the cause of
+                          // which failures do not count.
   bool is_smoke = false;  // The cases of tier smoke suffice.
   const char* tag = "*";  // The requirement that this failure must name.
 };
