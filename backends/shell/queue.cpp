@@ -15,9 +15,6 @@ using Clock = std::chrono::steady_clock;
 // The number of items of one queue that run before another queue has its turn.
 constexpr int kItemsPerTurn = 16;
 
-// Returns whether the point is complete without a failure.
-bool has_come(const Point& point) { return point.is_complete() && point.outcome().status == BP_OK; }
-
 }  // namespace
 
 bp_status refuse_behind(const bp_host& host, const Outcome& failure) {
@@ -297,19 +294,11 @@ bool Queue::run_items() {
   return false;
 }
 
-// If nothing is behind the point, no thread of the executor is needed.
 void Queue::unpark() {
   {
     const std::lock_guard lock(mutex_);
     if (!is_parked_) return;
     is_parked_ = false;
-    if (items_.size() == 1 && !has_failed() && has_come(*items_.front().point)) {
-      items_.pop_front();
-      ++done_;
-      state_.store(kIdle, std::memory_order_release);
-      ended_.notify_all();
-      return;
-    }
   }
   schedule();
 }
