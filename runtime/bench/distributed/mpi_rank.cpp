@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kGroupSeconds = 0.05;  // As in rank.cpp.
 constexpr int kGroups = 7;
+constexpr int kWarmUpCalls = 1000;
+constexpr size_t kWarmUpElements = 1 << 18;
 
 double seconds_of(std::vector<float>& data, int calls) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -44,6 +46,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::vector<float> warm(kWarmUpElements);
+  static_cast<void>(seconds_of(warm, kWarmUpCalls));
   for (int i = 1; i < argc; ++i) {
     const long long bytes = std::atoll(argv[i]);
     std::vector<float> data(static_cast<size_t>(std::max(1LL, bytes / 4)));

@@ -24,6 +24,10 @@ using Clock = std::chrono::steady_clock;
 constexpr double kGroupSeconds = 0.05;
 constexpr int kGroups = 7;
 
+// A process is slow in its first seconds, with any transport.
+constexpr int kWarmUpCalls = 1000;
+constexpr int64_t kWarmUpElements = 1 << 18;
+
 double seconds_of(const bd::ProcessGroup& group, const bp::Tensor& tensor, int calls) {
   group.barrier();
   const auto start = Clock::now();
@@ -64,6 +68,7 @@ int run(const std::vector<std::string>& words) {
   if (!chosen.empty()) options.transport = chosen[0];
   if (chosen.size() > 1) options.table_name = chosen[1];
   const bd::ProcessGroup group(device, launch.rank, launch.world_size, store, options);
+  static_cast<void>(seconds_of(group, bp::zeros({kWarmUpElements}, BP_F32), kWarmUpCalls));
   for (auto at = end + 1; at != words.end(); ++at) {
     const int64_t bytes = std::stoll(*at);
     const double seconds = median_seconds(group, bytes);

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 GROUP_SECONDS, GROUPS = 0.05, 7  # As in rank.cpp.
+WARM_UP_CALLS, WARM_UP_ELEMENTS = 1000, 1 << 18
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
 
@@ -29,6 +30,7 @@ def seconds_of(tensor, calls):
 
 
 def allreduce(sizes):
+    seconds_of(torch.zeros(WARM_UP_ELEMENTS), WARM_UP_CALLS)
     for size in sizes:
         tensor = torch.zeros(max(1, size // 4))
         calls = torch.tensor([int(min(max(GROUP_SECONDS / seconds_of(tensor, 3), 2), 2000))])
