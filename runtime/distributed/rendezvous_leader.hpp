@@ -8,11 +8,11 @@
 //   beat/ID                 the launcher  a number that grows while it lives
 //   left/ID                 the launcher  why it has left
 //   order                   the leader    Order::encoded()
-//   round/ROUND             the leader    restart count, and for each launcher: id, first rank,
-//   ranks master/ROUND            the first     address and port of rank 0 result/ROUND/ID the
-//   launcher  "0", or the exit code, 1 if by a signal, and a text stopped/ROUND/ID        the
-//   launcher  nothing: none of its ranks runs any more end/ID                  the launcher
-//   nothing: it knows that the job has ended
+//   round/ROUND             the leader    restart count; of each launcher id, first rank, ranks
+//   master/ROUND            the first     address and port of rank 0
+//   result/ROUND/ID         the launcher  "0", or the exit code, 1 if by a signal, and a text
+//   stopped/ROUND/ID        the launcher  nothing: none of its ranks runs any more
+//   end/ID                  the launcher  nothing: it knows that the job has ended
 #pragma once
 
 #include <map>
