@@ -77,6 +77,16 @@ class LaunchOthers : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
+  // Returns whether `one` has rank 0, and so serves the store; else `other` has. Launchers write
+  // what their ranks have written a little later.
+  static bool has_first_rank(const Launcher& one, const Launcher& other) {
+    const auto has = [](const Launcher& launcher) {
+      return read_file(launcher.out).find("[0]") != std::string::npos;
+    };
+    while (!has(one) && !has(other)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return has(one);
+  }
+
   void wait_for_file(const std::string& name) {
     while (!std::filesystem::exists(folder.file(name))) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -158,7 +168,7 @@ TEST_F(LaunchOthers, GoOnWithoutALauncherThatWasKilled) {
   Launcher& other = start(flags, script);
   for (const char* rank : {"0", "1", "2", "3"}) wait_for_file("started_4_" + std::string(rank));
   // The first one serves the store.
-  const bool is_first = read_file(one.out).find("[0]") != std::string::npos;
+  const bool is_first = has_first_rank(one, other);
   Launcher &first = is_first ? one : other, &second = is_first ? other : one;
   kill(second.process, SIGKILL);
   EXPECT_EQ(end(second), 128 + SIGKILL);
