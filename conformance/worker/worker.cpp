@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -141,6 +142,7 @@ class Worker {
     hello["plugin"] = describe_plugin(*plugin);
     layers_prefix_ = std::string(plugin->name) + "/";
     source_prefix_ = std::string(plugin->name) + ": ";
+    has_loaded_ = true;
     json targets = json::array();
     for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
       const bp_target* target = bp_registry_target(registry, i);
@@ -172,10 +174,15 @@ class Worker {
            bp_status_name(status) + ": " + bp_error_text();
   }
 
-  // Takes a warning of the registry or of the backend, from any thread.
+  // Takes a warning of the registry or of the backend, from any thread. After the load nobody reads
+  // warnings but those of layers, and what the suite keeps would look like a leak of the backend.
   static void take_line(void* self, bp_log_level level, const char* source, const char* message) {
     if (level < BP_LOG_WARNING) return;
-    static_cast<Worker*>(self)->log_.add(level, std::string(source) + ": " + message);
+    auto& worker = *static_cast<Worker*>(self);
+    std::string line = std::string(source) + ": " + message;
+    const bool is_read = level >= BP_LOG_ERROR || !worker.has_loaded_.load() ||
+                         line.starts_with(worker.layers_prefix_);
+    if (is_read) worker.log_.add(level, std::move(line));
   }
 
   bool is_wanted(const bp_target& target) const {
@@ -389,6 +396,7 @@ class Worker {
   const bp_process_group_ops* process_groups_ = nullptr;  // Staged ones, or NULL.
   std::string layers_prefix_;  // The prefix of the sources that layers log under: "acme.npu/".
   std::string source_prefix_;  // The prefix of the backend's own lines: "acme.npu: ".
+  std::atomic<bool> has_loaded_ = false;  // The prefixes are set.
 };
 
 }  // namespace
