@@ -267,12 +267,15 @@ void Device::end_later(std::function<void()> end, cudaStream_t stream) {
     check(driver(), driver().cudaEventRecord(ending->event.get(), stream), "cudaEventRecord");
   } catch (const CudaError& e) {
     note(e);
-    const std::lock_guard lock(mutex_);
-    kept_.push_back(std::move(end));
-    return;
+    return end_with_handles(std::move(end));
   }
   const std::lock_guard lock(mutex_);
   endings_.push_back(std::move(ending));
+}
+
+void Device::end_with_handles(std::function<void()> end) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(end));
 }
 
 void Device::destroy_stream(Stream* stream) {

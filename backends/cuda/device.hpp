@@ -100,6 +100,9 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   // can be made, it is called when the handles end. Never fails.
   void end_later(std::function<void()> end, cudaStream_t stream);
 
+  // Calls end() when the handles end.
+  void end_with_handles(std::function<void()> end);
+
   // The stream that a Recorder captures on, and what guards it. Throws CudaError.
   std::mutex& recording_mutex() { return recording_; }
   std::shared_ptr<Lane> recorder();

@@ -348,6 +348,19 @@ TEST(Failures, WordsThatKernelsReportToAreUsedAgain) {
   EXPECT_EQ(backend.streams->destroy(backend.streams->self, other), BP_OK);
 }
 
+TEST(Failures, AStreamOfTheCallerIsNotUsedAfterItsHandle) {
+  reset();
+  TestBackend backend(enter_fake);
+  bp_stream* const stream = backend.make_stream();
+  Lane& owner = lane_of(stream, "the test");
+  auto lent = std::make_shared<Lane>(owner.device(), owner.native(), false);
+  lent->next_reporter({.op = "gather", .argument = "indices"});
+  EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
+  const uint64_t before = call_counts()["cudaEventRecord"];
+  lent.reset();
+  EXPECT_EQ(call_counts()["cudaEventRecord"], before);
+}
+
 TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {
   reset();
   fail_call("cudaDeviceGetByPCIBusId", 1, cudaErrorInvalidDevice);

@@ -102,8 +102,12 @@ Lane::~Lane() {
   std::vector<std::shared_ptr<BadDataSlot>> slots;
   for (BadDataMark& mark : inherited_) slots.push_back(std::move(mark.slot));
   if (slot_ != nullptr) slots.push_back(std::move(slot_));
+  if (!is_owner_) {
+    // The caller may have ended the CUDA stream, so nothing can tell when its work has ended.
+    if (!slots.empty()) device_.end_with_handles([slots = std::move(slots)] {});
+    return;
+  }
   retire(std::move(slots));
-  if (!is_owner_) return;
   device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
 }
 

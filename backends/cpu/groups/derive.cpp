@@ -128,18 +128,13 @@ std::vector<Part> parts_of(const World& world, const std::vector<Group*>& groups
   return list;
 }
 
-// A timeout of 0 means that of the group.
-uint64_t timeout_of(const World& world, uint64_t timeout_ns) {
-  return timeout_ns == 0 ? world.plan().timeout_ns : timeout_ns;
-}
-
 }  // namespace
 
 // NOLINTNEXTLINE(readability-function-size): the table has these arguments.
 bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                        const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                        bp_process_group** out_groups) {
-  return group_entry(self, [&](Groups& g) -> bp_status {
+  return Entries::entry(self, [&](Groups& g) -> bp_status {
     const auto groups = read_groups<Group>(local_count, handles, "split");
     require(colors, "split: colors");
     require(keys, "split: keys");
@@ -147,7 +142,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
     World& world = *groups[0]->world;
     check_presence(ranks_of(groups), world.plan().ranks, {}, "split");
     check_not_ended(world.status(), "split: ");
-    const Deadline deadline(timeout_of(world, timeout_ns));
+    const Deadline deadline(Entries::timeout_of(world, timeout_ns));
     const uint64_t child = world.next_child();
     std::vector<Side> given;
     for (uint32_t i = 0; i < local_count; ++i) given.push_back({colors[i], keys[i]});
@@ -164,7 +159,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
 bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                         uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                         bp_process_group** out_groups) {
-  return group_entry(self, [&](Groups& g) -> bp_status {
+  return Entries::entry(self, [&](Groups& g) -> bp_status {
     const auto groups = read_groups<Group>(local_count, handles, "shrink");
     require(out_groups, "shrink: out_groups");
     World& world = *groups[0]->world;
@@ -179,7 +174,7 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
       part.plan.devices.push_back(groups[i]->member->device());
       part.places.push_back(i);
     }
-    make_parts(g, parts, timeout_of(world, timeout_ns), "shrink");
+    make_parts(g, parts, Entries::timeout_of(world, timeout_ns), "shrink");
     write_groups(parts, out_groups);
     world.end({BP_ABORTED, "the group was shrunk"});
     return BP_OK;

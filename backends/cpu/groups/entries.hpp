@@ -6,8 +6,8 @@
 //   Group      One rank, an object as in lookup.hpp, to which a bp_process_group* points. It has
 //              `world`, a shared pointer, and device(). rank_of(const Group&) is in its namespace.
 //              bind(call) gives a call what it needs of the rank.
-//   World      What the ranks share. It has size(), status(), end(), a type Call, which is a
-//              RankCall, and number(call) and arrive(call, before), as world.hpp says.
+//   World      What the ranks share. It has size(), status(), plan(), end(), a type Call, which is
+//              a RankCall, and number(call) and arrive(call, before), as world.hpp says.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +49,11 @@ struct GroupEntries {
       if (!reason.empty()) refuse(BP_UNSUPPORTED, "supports: " + reason);
       return BP_OK;
     });
+  }
+
+  // Returns the timeout of split() and shrink(), of which 0 means that of the group.
+  static uint64_t timeout_of(const World& world, uint64_t timeout_ns) {
+    return timeout_ns == 0 ? world.plan().timeout_ns : timeout_ns;
   }
 
   // ---- Submitting -------------------------------------------------------------------------------

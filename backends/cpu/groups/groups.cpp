@@ -14,8 +14,6 @@ namespace {
 
 constexpr const char* kTableName = "gloo";
 
-using Entries = GroupEntries<Groups, Group>;
-
 // ---- Making groups ------------------------------------------------------------------------------
 
 // Reads a desc and checks it.
@@ -44,7 +42,7 @@ WorldPlan read_plan(Groups& g, const bp_process_group_desc& desc) {
 }
 
 bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
-  return group_entry(self, [&](Groups& g) -> bp_status {
+  return Entries::entry(self, [&](Groups& g) -> bp_status {
     require(theirs, "create: desc");
     require(out_groups, "create: out_groups");
     const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
@@ -61,7 +59,7 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
 }
 
 bp_status destroy(void* self, bp_process_group* handle) {
-  return group_entry(self, [&](Groups& g) -> bp_status {
+  return Entries::entry(self, [&](Groups& g) -> bp_status {
     if (handle == nullptr) return BP_OK;
     Group& group = Entries::group_of(handle, "destroy");
     group.magic = 0;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "backends/cpu/groups/entries.hpp"
 #include "backends/cpu/groups/worlds.hpp"
@@ -54,11 +53,7 @@ class Groups {
   const std::shared_ptr<Worlds> worlds_ = std::make_shared<Worlds>(threads_.deadlines);
 };
 
-// Runs body(Groups&), which returns a status or throws, for an entry of the table.
-template <typename Body>
-bp_status group_entry(void* self, Body&& body) {
-  return GroupEntries<Groups, Group>::entry(self, std::forward<Body>(body));
-}
+using Entries = GroupEntries<Groups, Group>;
 
 // Makes the handle of one rank.
 bp_process_group* face(const std::shared_ptr<World>& world, Member& member);

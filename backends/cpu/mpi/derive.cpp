@@ -67,11 +67,6 @@ std::vector<Side> exchange_sides(World& world, const Side& own, uint64_t child,
   return sides;
 }
 
-// A timeout of 0 means that of the group.
-uint64_t timeout_of(const World& world, uint64_t timeout_ns) {
-  return timeout_ns == 0 ? world.plan().timeout_ns : timeout_ns;
-}
-
 }  // namespace
 
 // NOLINTNEXTLINE(readability-function-size): the table has these arguments.
@@ -85,7 +80,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
     require(out_groups, "split: out_groups");
     World& world = *groups[0]->world;
     check_not_ended(world.status(), "split: ");
-    const Deadline deadline(timeout_of(world, timeout_ns));
+    const Deadline deadline(Entries::timeout_of(world, timeout_ns));
     const uint64_t child = world.next_child();
     const auto sides = exchange_sides(world, {colors[0], keys[0]}, child, deadline.left_ns());
     const uint32_t color = sides[world.rank()].color;
@@ -117,7 +112,7 @@ bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* cons
     plan.prefix += "shrink/" + std::to_string(world.next_child()) + "/";
     plan.size -= static_cast<uint32_t>(gone.size());
     plan.rank = rank_without(gone, world.rank());
-    bp_process_group* const made = g.make(plan, timeout_of(world, timeout_ns), "shrink");
+    bp_process_group* const made = g.make(plan, Entries::timeout_of(world, timeout_ns), "shrink");
     world.end({BP_ABORTED, "the group was shrunk"});
     out_groups[0] = made;
     return BP_OK;
