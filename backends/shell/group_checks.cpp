@@ -214,20 +214,21 @@ std::string difference(const CallSignature& first, uint32_t first_rank, const Ca
   return "";
 }
 
-std::vector<std::byte> signatures_of(const GroupCall& call) {
-  std::vector<std::byte> all(call.world_size * sizeof(CallSignature));
+std::vector<std::byte> signatures_of(const GroupCall& call, size_t item_bytes) {
+  std::vector<std::byte> all(call.world_size * item_bytes);
   for (uint32_t peer = 0; peer < call.world_size; ++peer) {
     const CallSignature signature = signature_of(call, peer);
-    std::memcpy(all.data() + peer * sizeof(signature), &signature, sizeof(signature));
+    std::memcpy(all.data() + peer * item_bytes, &signature, sizeof(signature));
   }
   return all;
 }
 
-void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs) {
+void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs,
+                      size_t item_bytes) {
   for (uint32_t peer = 0; peer < call.world_size; ++peer) {
     if (peer == call.rank) continue;
     CallSignature signature{};
-    std::memcpy(&signature, theirs.data() + peer * sizeof(signature), sizeof(signature));
+    std::memcpy(&signature, theirs.data() + peer * item_bytes, sizeof(signature));
     const std::string problem = difference(signature, peer, signature_of(call, peer), call.rank);
     if (!problem.empty()) refuse(BP_INVALID_ARGUMENT, problem);
   }

@@ -34,13 +34,13 @@ Deadlines::~Deadlines() {
   if (thread_.joinable()) thread_.join();
 }
 
-Deadlines::Key Deadlines::add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
+Deadlines::Key Deadlines::add(TimePoint when, std::weak_ptr<void> owner,
                               std::function<void()> expire) {
   const std::lock_guard lock(mutex_);
   const Key key{when, next_number_++};
   entries_.emplace(key, Entry{std::move(owner), std::move(expire)});
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  if (entries_.begin()->first == key) changed_.notify_all();
+  if (when < wakes_at_) changed_.notify_all();
   return key;
 }
 
@@ -49,18 +49,24 @@ void Deadlines::remove(const Key& key) {
   entries_.erase(key);
 }
 
+// The thread is woken for deadlines alone that pass before `until`. When a deadline is removed it
+// sleeps on. So calls that end in time do not wake it, each of which adds a deadline and removes
+// it.
+void Deadlines::sleep(std::unique_lock<std::mutex>& lock, TimePoint until) {
+  wakes_at_ = until;
+  if (until == kNever) {
+    changed_.wait(lock);
+  } else {
+    changed_.wait_until(lock, until);
+  }
+}
+
 void Deadlines::run() {
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
-    if (entries_.empty()) {
-      changed_.wait(lock);
-      continue;
-    }
     const auto first = entries_.begin();
-    if (std::chrono::steady_clock::now() < first->first.first) {
-      // This is a copy, because the entry may be removed while the lock is not held.
-      const std::chrono::steady_clock::time_point when = first->first.first;
-      changed_.wait_until(lock, when);
+    if (first == entries_.end() || std::chrono::steady_clock::now() < first->first.first) {
+      sleep(lock, first == entries_.end() ? kNever : first->first.first);
       continue;
     }
     const Entry entry = std::move(first->second);

@@ -109,7 +109,7 @@ void Executor::run() {
     scheduled_.pop_front();
     ++running_;
     lock.unlock();
-    const bool has_more = queue->run_items();
+    const bool has_more = queue->run_items(true);
     if (!has_more) queue.reset();  // This may end a destroyed stream.
     lock.lock();
     if (has_more) scheduled_.push_back(std::move(queue));
@@ -165,7 +165,7 @@ bp_status Queue::submit_always(std::function<void(const Outcome&)> task, bool an
     disown();
     return BP_OK;
   }
-  return enqueue({.run = std::move(task), .always = true});
+  return enqueue({.run = std::move(task), .always = true, .anywhere = anywhere});
 }
 
 bp_status Queue::wait_for(std::shared_ptr<Point> point) {
@@ -176,7 +176,7 @@ bp_status Queue::wait_for(std::shared_ptr<Point> point) {
     disown();
     if (is_taken) return BP_OK;
   }
-  return enqueue({.point = std::move(point)});
+  return enqueue({.point = std::move(point), .anywhere = true});
 }
 
 bool Queue::wait(uint64_t timeout_ns) {
@@ -260,10 +260,10 @@ void Queue::run_item(Item& item, const Outcome& before) {
   }
 }
 
-bool Queue::run_items() {
+bool Queue::run_items(bool is_executor) {
   std::unique_lock lock(mutex_);
   for (int turn = 0; !items_.empty(); ++turn) {
-    if (turn == kItemsPerTurn) return true;
+    if (turn == kItemsPerTurn || (!is_executor && !items_.front().anywhere)) return true;
     Item& item = items_.front();  // A deque does not move it.
     const bool is_skipped = (item.epoch < epoch_ ? cleared_ : failure_).stops_queued_work();
     if (item.point != nullptr && !is_skipped && !is_abandoned_) {
@@ -300,7 +300,9 @@ void Queue::unpark() {
     if (!is_parked_) return;
     is_parked_ = false;
   }
-  schedule();
+  // A thread that waits for the queue, or for a record behind the point, is woken without a thread
+  // of the executor between them.
+  if (run_items(false)) schedule();
 }
 
 void Queue::abandon() {

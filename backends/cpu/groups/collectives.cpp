@@ -3,13 +3,11 @@
 // exchanges all parts and reduces them in the order of the ranks, which rounds once.
 //
 // Each rank sends a description of its call to all others, and looks at theirs before it waits for
-// any data; a short all_reduce sends its data at the same time. So ranks that disagree are told,
-// and no rank uses the data of another call. The exchange also shows which ranks have not come, and
-// is all of a barrier.
+// any data. So ranks that disagree are told, and no rank uses the data of another call. The
+// exchange also shows which ranks have not come, and is all of a barrier.
 #include "backends/cpu/groups/collectives.hpp"
 
 #include <gloo/allgatherv.h>
-#include <gloo/allreduce.h>
 #include <gloo/alltoallv.h>
 #include <gloo/broadcast.h>
 #include <gloo/reduce.h>
@@ -19,32 +17,13 @@
 #include <numeric>
 #include <string>
 
-#include "backends/cpu/groups/exchange.hpp"
-#include "backplane/shell/combine.hpp"
-#include "backplane/shell/shape.hpp"
+#include "backends/cpu/groups/agreement.hpp"
+#include "backends/cpu/groups/job.hpp"
 
 namespace bp::cpu {
 namespace {
 
-using ContextPointer = std::shared_ptr<gloo::Context>;
-using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 using kernels::Contribution;
-
-// A call that runs, and its memory.
-struct Job {
-  const ContextPointer& context;
-  const RankCall& call;
-  uint64_t sequence;
-  std::byte *send, *receive;
-
-  uint32_t tag() const { return static_cast<uint32_t>(sequence); }
-  int root() const { return static_cast<int>(call.root); }
-  uint64_t item() const { return static_cast<uint64_t>(dtype_size_bytes(call.dtype)); }
-  bool is_root() const { return call.rank == call.root; }
-  Buffer buffer(std::byte* bytes, uint64_t size_bytes) const {
-    return context->createUnboundBuffer(bytes, size_bytes);
-  }
-};
 
 // Returns the sizes of parts in bytes.
 template <typename Size>
@@ -65,10 +44,6 @@ uint64_t offset(const Job& job, uint32_t index) {
   return std::accumulate(counts.begin(), counts.begin() + index, uint64_t{0}) * job.item();
 }
 
-void move_bytes(std::byte* to, const std::byte* from, uint64_t size_bytes) {
-  if (to != from && size_bytes != 0) std::memmove(to, from, size_bytes);
-}
-
 // ---- Reductions ---------------------------------------------------------------------------------
 
 // Returns what ranks do with two partial results. An average is divided at the end, and elements of
@@ -76,21 +51,6 @@ void move_bytes(std::byte* to, const std::byte* from, uint64_t size_bytes) {
 bp_reduction step_of(bp_reduction reduction) {
   const bool is_sum = reduction == BP_REDUCTION_AVERAGE || reduction == BP_REDUCTION_SCALED_SUM;
   return is_sum ? bp_reduction{BP_REDUCTION_SUM} : reduction;
-}
-
-// Returns what is left to do with what contribute() writes.
-bp_reduction after_scaling(bp_reduction reduction) {
-  return reduction == BP_REDUCTION_SCALED_SUM ? bp_reduction{BP_REDUCTION_SUM} : reduction;
-}
-
-// Writes what the rank contributes.
-void contribute(const Job& job, std::byte* to, uint64_t elements) {
-  if (job.call.reduction != BP_REDUCTION_SCALED_SUM) {
-    return move_bytes(to, job.send, elements * job.item());
-  }
-  const Contribution own{job.send, job.call.scale};
-  kernels::combine(BP_REDUCTION_SCALED_SUM, job.call.dtype, {&own, 1}, to,
-                   static_cast<int64_t>(elements));
 }
 
 void conclude(const Job& job, std::byte* elements, uint64_t count) {
@@ -121,56 +81,6 @@ void with_item(uint64_t item, const Body& body) {
     default:
       return body(uint64_t{});
   }
-}
-
-// Returns whether each rank sends all its elements to each other rank, and does not wait for the
-// descriptions of the others before: one message takes less time than the steps of a ring. Longer
-// calls are slower that way (2 processes of one machine: 16 KiB 0.4 and not 0.7 ms, 256 KiB 0.9 and
-// not 0.5 ms).
-bool is_short(const RankCall& call) {
-  constexpr uint64_t kMostBytes = 16 << 10;  // That a rank sends.
-  const auto item = static_cast<uint64_t>(dtype_size_bytes(call.dtype));
-  return call.kind == BP_COLLECTIVE_ALL_REDUCE &&
-         call.count * item * (call.world_size - 1) <= kMostBytes;
-}
-
-// Each rank gets the elements of all ranks, and reduces them in the order of the ranks. So all get
-// the same bits, and 16-bit elements are rounded once.
-void all_reduce_short(const Job& job) {
-  const RankCall& call = job.call;
-  const uint64_t size_bytes = call.count * job.item(), slot = slot_of(Topic::kAll, job.sequence);
-  std::vector<std::byte> parts(call.world_size * size_bytes);
-  const auto part = [&](uint32_t rank) { return parts.data() + rank * size_bytes; };
-  contribute(job, part(call.rank), call.count);
-  const Buffer own = job.buffer(part(call.rank), size_bytes);
-  std::vector<Buffer> others;
-  for (uint32_t step = 1; step < call.world_size; ++step) {
-    const uint32_t previous = (call.rank + call.world_size - step) % call.world_size;
-    others.push_back(job.buffer(part(previous), size_bytes));
-    others.back()->recv(static_cast<int>(previous), slot);
-    own->send(static_cast<int>((call.rank + step) % call.world_size), slot);
-  }
-  std::vector<Contribution> contributions;
-  for (uint32_t rank = 0; rank < call.world_size; ++rank)
-    contributions.push_back({part(rank), 1.0});
-  for (const Buffer& other : others) other->waitRecv();
-  kernels::combine(after_scaling(call.reduction), call.dtype, contributions, job.receive,
-                   static_cast<int64_t>(call.count));
-  for (uint32_t step = 1; step < call.world_size; ++step) own->waitSend();
-}
-
-void all_reduce(const Job& job) {
-  if (is_short(job.call)) return all_reduce_short(job);
-  const uint64_t count = job.call.count;
-  contribute(job, job.receive, count);
-  with_item(job.item(), [&]<typename T>(T) {
-    gloo::AllreduceOptions options(job.context);
-    options.setOutput<T>(job.buffer(job.receive, count * sizeof(T)));
-    options.setReduceFunction(reducer_of(job));
-    options.setTag(job.tag());
-    gloo::allreduce(options);
-  });
-  conclude(job, job.receive, count);
 }
 
 void reduce(const Job& job) {
@@ -326,34 +236,6 @@ void receive_letter(const Job& job) {
 
 // ---- Runs a call --------------------------------------------------------------------------------
 
-// Tells the others what the call is, and finds out whether they call the same.
-class Agreement {
- public:
-  Agreement(gloo::Context& context, const RankCall& call, uint64_t sequence)
-      : call_(call),
-        exchange_(context, slot_of(Topic::kSignature, sequence), signatures_of(call),
-                  sizeof(CallSignature)) {}
-
-  // Waits for the descriptions of the others. Throws StatusError of BP_INVALID_ARGUMENT if one of
-  // them calls something else.
-  void settle() {
-    if (is_settled_) return;
-    check_signatures(call_, exchange_.receive());
-    is_settled_ = true;
-  }
-
-  // Settles, and waits until the others can read the description of this rank.
-  void finish() {
-    settle();
-    exchange_.finish();
-  }
-
- private:
-  const RankCall& call_;
-  Exchange exchange_;
-  bool is_settled_ = false;
-};
-
 void run_collective(const Job& job) {
   switch (job.call.kind) {
     case BP_COLLECTIVE_ALL_REDUCE:
@@ -396,14 +278,16 @@ uint64_t slot_of(Topic topic, uint64_t sequence) {
 void run_call(const std::shared_ptr<gloo::Context>& mesh, Waits& waits, const RankCall& call,
               uint64_t sequence) {
   const ContextPointer context = endable_context(mesh, waits);
-  const auto run = [&](const ContextPointer& over) {
-    const OpenedMemory send(call.send.get()), receive(call.receive.get());
-    run_collective({over, call, sequence, send.address(), receive.address()});
-  };
-  if (is_between_peers(call.kind)) return run(context);
-  Agreement agreement(*context, call, sequence);
-  if (!is_short(call)) agreement.settle();
-  if (!is_empty(call)) run(endable_context(mesh, waits, [&] { agreement.settle(); }));
+  const OpenedMemory send(call.send.get()), receive(call.receive.get());
+  const Job job{context, call, sequence, send.address(), receive.address()};
+  if (is_between_peers(call.kind)) return run_collective(job);
+  Agreement agreement(job);
+  if (agreement.has_all_data()) {
+    agreement.reduce();
+  } else if (!is_empty(call)) {
+    const ContextPointer over = endable_context(mesh, waits, [&] { agreement.settle(); });
+    run_collective({over, call, sequence, job.send, job.receive});
+  }
   agreement.finish();
 }
 

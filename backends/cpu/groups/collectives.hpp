@@ -19,7 +19,8 @@ enum class Topic : uint8_t {
   kSplit,
   kSignature,
   kPart,          // Of gather and scatter.
-  kAll,           // The elements of a short all_reduce.
+  kAll,           // Elements that an all_reduce will reduce.
+  kResult,        // Elements that it has reduced.
   kLetterHeader,  // Of a send, before its elements.
   kLetter,
 };

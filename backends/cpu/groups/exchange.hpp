@@ -22,6 +22,9 @@ class Exchange {
   // Waits for the messages of the others, and returns them by rank. The own one is zeros.
   const std::vector<std::byte>& receive();
 
+  // Returns the messages of this rank.
+  const std::vector<std::byte>& sent() const { return sent_; }
+
   // Waits until the messages of this rank have left.
   void finish();
 

@@ -107,12 +107,14 @@ CallSignature signature_of(const GroupCall& call, uint32_t peer);
 std::string difference(const CallSignature& first, uint32_t first_rank, const CallSignature& second,
                        uint32_t second_rank);
 
-// Returns what a rank says of its call to all ranks: the bytes of a CallSignature for each.
-std::vector<std::byte> signatures_of(const GroupCall& call);
+// Returns what a rank says of its call to all ranks: `item_bytes` for each, which begin with a
+// CallSignature.
+std::vector<std::byte> signatures_of(const GroupCall& call, size_t item_bytes);
 
 // Throws StatusError of BP_INVALID_ARGUMENT if another rank calls something else. `theirs` has what
-// each rank says to this one; the entry of the rank itself is not read.
-void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs);
+// each rank says to this one, in the same form; the item of the rank itself is not read.
+void check_signatures(const GroupCall& call, const std::vector<std::byte>& theirs,
+                      size_t item_bytes);
 
 // Return how many elements a rank sends and receives.
 uint64_t sent_elements(const GroupCall& call);

@@ -36,13 +36,14 @@ class Deadlines {
  public:
   ~Deadlines();
 
+  using TimePoint = std::chrono::steady_clock::time_point;
+
   // When, and a number that tells deadlines of one moment apart.
-  using Key = std::pair<std::chrono::steady_clock::time_point, uint64_t>;
+  using Key = std::pair<TimePoint, uint64_t>;
 
   // Calls `expire` once, at `when`, unless `owner` has expired by then. Returns the key for
   // remove().
-  Key add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
-          std::function<void()> expire);
+  Key add(TimePoint when, std::weak_ptr<void> owner, std::function<void()> expire);
 
   // Forgets a deadline that is not needed any more. One that has just passed may still run.
   void remove(const Key& key);
@@ -52,11 +53,15 @@ class Deadlines {
     std::weak_ptr<void> owner;
     std::function<void()> expire;
   };
+  static constexpr TimePoint kNever = TimePoint::max();
+
   void run();
+  void sleep(std::unique_lock<std::mutex>& lock, TimePoint until);
 
   std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::map<Key, Entry> entries_;
+  TimePoint wakes_at_ = kNever;  // When the thread looks at the deadlines again.
   uint64_t next_number_ = 0;
   bool is_stopping_ = false;
   std::thread thread_;

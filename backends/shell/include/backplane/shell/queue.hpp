@@ -150,7 +150,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   }
 
   // Submits `task`, which gets the outcome of the work before it, and runs also after a failure. If
-  // `anywhere` is true, it may run on the calling thread even if the queue is not inline.
+  // `anywhere` is true, it may run on the calling thread even if the queue is not inline, or on the
+  // thread that completes a point before it; it is brief then, and takes no lock of its caller.
   bp_status submit_always(std::function<void(const Outcome&)> task, bool anywhere);
 
   // Makes later work wait for `point`, and fail if it carries a failure.
@@ -176,8 +177,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // Queued work does not run, and the queue does not wait for points any more.
   void lose(Outcome loss);
 
-  // Runs some items, on a thread of the executor. Returns true if there are more to run.
-  bool run_items();
+  // Runs some items. Returns true if there are more to run. A thread that is not of the executor
+  // stops in front of the first item that may not run anywhere.
+  bool run_items(bool is_executor);
 
   // Lets a parked queue go on.
   void unpark();
@@ -192,6 +194,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
     std::function<void(const Outcome&)> run = nullptr;
     std::shared_ptr<Point> point = nullptr;  // If set, the item waits for it and runs nothing.
     bool always = false;                     // The item runs also after a failure.
+    bool anywhere = false;                   // The item may run on any thread, and is brief.
     uint64_t epoch = 0;
   };
 
