@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backends/cpu/groups/collectives.hpp"
 #include "backplane/shell/group_checks.hpp"
 
 namespace bp::cpu {
@@ -19,14 +18,19 @@ size_t room_bytes(uint32_t world_size) {
 Agreement::Agreement(const Job& job)
     : job_(job),
       item_bytes_(sizeof(CallSignature) + room_bytes(job.call.world_size)),
-      has_all_data_(job.call.kind == BP_COLLECTIVE_ALL_REDUCE && job.call.world_size > 1 &&
-                    job.call.count * job.item() <= room_bytes(job.call.world_size)),
       exchange_(*job.context, slot_of(Topic::kSignature, job.sequence), descriptions(),
                 item_bytes_) {}
 
+bool Agreement::has_all_data(const RankCall& call) {
+  const auto item_bytes = static_cast<uint64_t>(dtype_size_bytes(call.dtype));
+  return call.kind == BP_COLLECTIVE_ALL_REDUCE && call.world_size > 1 &&
+         call.count * item_bytes <= room_bytes(call.world_size);
+}
+
 std::vector<std::byte> Agreement::descriptions() const {
   std::vector<std::byte> all = signatures_of(job_.call, item_bytes_);
-  for (uint32_t peer = 0; has_all_data_ && peer < job_.call.world_size; ++peer) {
+  if (!has_all_data(job_.call)) return all;
+  for (uint32_t peer = 0; peer < job_.call.world_size; ++peer) {
     contribute(job_, all.data() + peer * item_bytes_ + sizeof(CallSignature), job_.call.count);
   }
   return all;

@@ -23,8 +23,8 @@ class Agreement {
   // Settles, and waits until the others can read the description of this rank.
   void finish();
 
-  // Returns whether all data of the call goes with the descriptions.
-  bool has_all_data() const { return has_all_data_; }
+  // Returns whether all data of a call goes with the descriptions.
+  static bool has_all_data(const RankCall& call);
 
   // Settles, and reduces the data that came with the descriptions.
   void reduce();
@@ -34,7 +34,6 @@ class Agreement {
 
   const Job& job_;
   const size_t item_bytes_;
-  const bool has_all_data_;
   Exchange exchange_;
   bool is_settled_ = false;
 };

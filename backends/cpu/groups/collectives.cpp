@@ -17,7 +17,6 @@
 #include <numeric>
 #include <string>
 
-#include "backends/cpu/groups/agreement.hpp"
 #include "backends/cpu/groups/job.hpp"
 
 namespace bp::cpu {
@@ -172,7 +171,7 @@ void move_parts(const Job& job, std::byte* whole, std::byte* part, bool is_gathe
   const uint64_t slot = slot_of(Topic::kPart, job.sequence);
   const uint64_t own_bytes = call.send_counts[call.rank] * job.item();
   const uint64_t whole_bytes = job.is_root() ? total(call.send_counts) * job.item() : 0;
-  const Buffer buffer =
+  const BufferPointer buffer =
       job.is_root() ? job.buffer(whole, whole_bytes) : job.buffer(part, own_bytes);
   int messages = 0;
   const auto post = [&](uint32_t peer, uint64_t at, uint64_t size_bytes) {
@@ -208,8 +207,8 @@ struct LetterHeader {
 void send_letter(const Job& job) {
   const int peer = job.root();
   LetterHeader header{job.call.count, job.call.dtype};
-  const Buffer announced = job.buffer(reinterpret_cast<std::byte*>(&header), sizeof(header));
-  const Buffer elements = job.buffer(job.send, job.call.count * job.item());
+  const BufferPointer announced = job.buffer(reinterpret_cast<std::byte*>(&header), sizeof(header));
+  const BufferPointer elements = job.buffer(job.send, job.call.count * job.item());
   announced->send(peer, slot_of(Topic::kLetterHeader, job.sequence));
   elements->send(peer, slot_of(Topic::kLetter, job.sequence));
   announced->waitSend();
@@ -219,7 +218,7 @@ void send_letter(const Job& job) {
 void receive_letter(const Job& job) {
   const RankCall& call = job.call;
   LetterHeader header{};
-  const Buffer announced = job.buffer(reinterpret_cast<std::byte*>(&header), sizeof(header));
+  const BufferPointer announced = job.buffer(reinterpret_cast<std::byte*>(&header), sizeof(header));
   announced->recv(job.root(), slot_of(Topic::kLetterHeader, job.sequence));
   announced->waitRecv();
   if (header.count != call.count || header.dtype != call.dtype) {
@@ -229,7 +228,7 @@ void receive_letter(const Job& job) {
                std::to_string(call.rank) + " receives " + std::to_string(call.count) +
                " of dtype " + std::to_string(call.dtype));
   }
-  const Buffer elements = job.buffer(job.receive, call.count * job.item());
+  const BufferPointer elements = job.buffer(job.receive, call.count * job.item());
   elements->recv(job.root(), slot_of(Topic::kLetter, job.sequence));
   elements->waitRecv();
 }
@@ -275,20 +274,26 @@ uint64_t slot_of(Topic topic, uint64_t sequence) {
   return gloo::Slot::build(static_cast<uint8_t>(topic), static_cast<uint32_t>(sequence));
 }
 
-void run_call(const std::shared_ptr<gloo::Context>& mesh, Waits& waits, const RankCall& call,
-              uint64_t sequence) {
-  const ContextPointer context = endable_context(mesh, waits);
-  const OpenedMemory send(call.send.get()), receive(call.receive.get());
-  const Job job{context, call, sequence, send.address(), receive.address()};
-  if (is_between_peers(call.kind)) return run_collective(job);
-  Agreement agreement(job);
-  if (agreement.has_all_data()) {
-    agreement.reduce();
-  } else if (!is_empty(call)) {
-    const ContextPointer over = endable_context(mesh, waits, [&] { agreement.settle(); });
-    run_collective({over, call, sequence, job.send, job.receive});
+BegunCall::BegunCall(const std::shared_ptr<gloo::Context>& mesh, Waits& waits, const RankCall& call,
+                     uint64_t sequence)
+    : mesh_(mesh),
+      waits_(waits),
+      context_(endable_context(mesh, waits)),
+      send_(call.send.get()),
+      receive_(call.receive.get()),
+      job_{context_, call, sequence, send_.address(), receive_.address()} {
+  if (!is_between_peers(call.kind)) agreement_.emplace(job_);
+}
+
+void BegunCall::run() {
+  if (!agreement_) return run_collective(job_);
+  if (Agreement::has_all_data(job_.call)) {
+    agreement_->reduce();
+  } else if (!is_empty(job_.call)) {
+    const auto settled = endable_context(mesh_, waits_, [this] { agreement_->settle(); });
+    run_collective({settled, job_.call, job_.sequence, job_.send, job_.receive});
   }
-  agreement.finish();
+  agreement_->finish();
 }
 
 }  // namespace bp::cpu

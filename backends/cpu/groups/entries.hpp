@@ -82,12 +82,12 @@ struct GroupEntries {
   }
 
   // Puts a call on its stream. All calls arrive before any of them is waited for, so that a send
-  // and a receive of one stream do not wait for each other.
+  // and a receive of one stream do not wait for each other. An arrival does not block.
   static void put_arrival(const Checked& c) {
     c.world->number(*c.call);
     static_cast<void>(c.call->queue->submit_always(
         [world = c.world, call = c.call](const Outcome& before) { world->arrive(call, before); },
-        false));
+        true));
   }
 
   static bp_status submit(void* self, uint64_t call_count, const bp_collective_call* calls,

@@ -15,8 +15,26 @@
 
 namespace bp::cpu {
 
+// What a message is for. Gloo's own collectives use the numbers below 0x40.
+enum class Topic : uint8_t {
+  kNotice = 0x40,  // A rank leaves, or its group has ended.
+  kProbe,          // Nobody sends it.
+  kMeet,           // The rank has connected to all others.
+  kSplit,
+  kSignature,
+  kPart,          // Of gather and scatter.
+  kAll,           // Elements that an all_reduce will reduce.
+  kResult,        // Elements that it has reduced.
+  kLetterHeader,  // Of a send, before its elements.
+  kLetter,
+};
+
+// Returns the slot of messages about a topic. Messages of one slot between two ranks arrive in
+// their order.
+uint64_t slot_of(Topic topic, uint64_t sequence);
+
 using ContextPointer = std::shared_ptr<gloo::Context>;
-using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+using BufferPointer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
 struct Job {
   const ContextPointer& context;
@@ -28,7 +46,7 @@ struct Job {
   int root() const { return static_cast<int>(call.root); }
   uint64_t item() const { return static_cast<uint64_t>(dtype_size_bytes(call.dtype)); }
   bool is_root() const { return call.rank == call.root; }
-  Buffer buffer(std::byte* bytes, uint64_t size_bytes) const {
+  BufferPointer buffer(std::byte* bytes, uint64_t size_bytes) const {
     return context->createUnboundBuffer(bytes, size_bytes);
   }
 };

@@ -65,18 +65,20 @@ class EndableBuffer final : public gloo::transport::UnboundBuffer {
   uint64_t slot_of(uint64_t slot, size_t offset, size_t size_bytes) const {
     return slot_by_size(slot, size_bytes == kUnspecifiedByteCount ? size - offset : size_bytes);
   }
+  // A closed connection is told by the next wait, since it may take a moment to find out why.
   template <typename Body>
   void post(const Body& body) {
     waits_.check();
     try {
       body();
     } catch (const std::exception& e) {
-      waits_.fail(e.what());
+      post_failure_ = e.what();
     }
   }
   template <typename Body>
   void wait(const Body& body) {
     waits_.check();
+    if (!post_failure_.empty()) waits_.fail(post_failure_);
     if (before_wait_) before_wait_();
     bool is_done = false;
     try {
@@ -90,6 +92,7 @@ class EndableBuffer final : public gloo::transport::UnboundBuffer {
   const std::unique_ptr<UnboundBuffer> inner_;
   Waits& waits_;
   const std::function<void()>& before_wait_;
+  std::string post_failure_;  // Why a send or a receive could not begin; else "".
 };
 
 namespace {

@@ -111,10 +111,24 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
   if (ended.status != BP_OK) return finish(call, ended);
   watch(call);
   const bool is_own_letter = is_between_peers(call->kind) && call->root == call->rank;
-  if (is_own_letter) return deliver(call);
+  if (!is_own_letter) begin(*call);
   const auto queue = std::make_shared<Queue>(threads_.host, threads_.calls, false);
   static_cast<void>(queue->submit_always(
-      [world = shared_from_this(), call](const Outcome&) { world->run(call); }, false));
+      [world = shared_from_this(), call, is_own_letter](const Outcome&) {
+        is_own_letter ? world->deliver(call) : world->run(call);
+      },
+      false));
+}
+
+// Lets the data of a short call leave while the thread that runs the call wakes up. That thread
+// begins again if this fails, and finds out why. In a longer call the thread would wait for the
+// thread of Gloo meanwhile: 64 KiB took 0.36 and not 0.27 ms.
+void World::begin(Running& call) {
+  if (call.body || !Agreement::has_all_data(call)) return;
+  const BlockedPipeSignal blocked;
+  static_cast<void>(outcome_of([&] {
+    call.begun = std::make_shared<BegunCall>(call.member->mesh(), call.waits, call, call.sequence);
+  }));
 }
 
 // Ends the group if the call does not end within its timeout.
@@ -143,8 +157,11 @@ void World::run(const std::shared_ptr<Running>& call) {
   const BlockedPipeSignal blocked;
   Outcome outcome = outcome_of([&] {
     const std::shared_ptr<gloo::Context>& mesh = call->member->mesh();
-    if (!call->body) return run_call(mesh, call->waits, *call, call->sequence);
-    call->body(*endable_context(mesh, call->waits));
+    if (call->body) return call->body(*endable_context(mesh, call->waits));
+    auto begun = std::exchange(call->begun, nullptr);
+    if (begun == nullptr)
+      begun = std::make_shared<BegunCall>(mesh, call->waits, *call, call->sequence);
+    begun->run();
   });
   if (outcome.status != BP_OK) {
     end(outcome);

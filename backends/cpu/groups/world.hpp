@@ -20,6 +20,8 @@
 
 namespace bp::cpu {
 
+class BegunCall;
+
 // The threads of all groups of an instance.
 struct GroupThreads {
   explicit GroupThreads(const bp_host& its_host) : host(its_host) {}
@@ -51,6 +53,7 @@ struct Running : RankCall {
   Member* member = nullptr;
   uint64_t sequence = 0;  // Among the collectives of its rank, or the letters to or from its peer.
   Waits waits;
+  std::shared_ptr<BegunCall> begun;  // Set if the call has begun on the thread where it arrived.
   bool has_deadline = false;
   Deadlines::Key deadline;
 };
@@ -106,6 +109,7 @@ class World : public std::enable_shared_from_this<World> {
 
   void watch(const std::shared_ptr<Running>& call);
   void expire(const std::shared_ptr<Running>& call, uint64_t timeout_ns);
+  static void begin(Running& call);
   void run(const std::shared_ptr<Running>& call);
   void deliver(const std::shared_ptr<Running>& call);
   void finish(const std::shared_ptr<Running>& call, const Outcome& outcome);
