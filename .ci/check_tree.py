@@ -15,11 +15,15 @@ from pathlib import Path
 MAY_USE = {
     "api": {"api"},
     "registry": {"api", "registry"},
-    "backends": {"api", "backends"},
+    "simulation": {"simulation"},
+    "backends": {"api", "simulation", "backends"},
     "conformance": {"api", "registry", "conformance"},
-    "runtime": {"api", "registry", "runtime"},
+    "runtime": {"api", "registry", "simulation", "runtime"},
     "examples": {"api", "registry", "runtime", "examples"},
 }
+# Modules that users do not see: all their headers are for the modules that may use them. They may
+# use the shared headers below, which need no library.
+INNER_MODULES = {"simulation"}
 # Sources that are compiled into the library of another module. They obey the rules of that module.
 COMPILED_INTO = {"ops_spec": "registry"}
 # Examples that are whole backends of a vendor. They obey the rules of backends.
@@ -77,6 +81,7 @@ ROOMS_OF_CASES = ("fixtures", "engine", "ops", "rules", "layouts", "abi")
 LIBRARY_MODULE = {
     "api": "api",
     "registry": "registry",
+    "simulation": "simulation",
     "shell": "backends",
     "conformance": "conformance",
     "runtime": "runtime",
@@ -169,9 +174,13 @@ def check_includes(path, text, headers):
                 yield f"{path}: knows no backend, and includes {header}"
         if used is None:
             yield f"{path}: includes {header}, which no module has"
+        elif module in INNER_MODULES and header in SHARED_HEADERS:
+            continue
         elif used and used not in MAY_USE[module]:
             yield f"{path}: {module} must not include {header} of {used}"
         elif header in SHARED_HEADERS | SHARED_SOURCES:
+            continue
+        elif used in INNER_MODULES:
             continue
         elif used and used != module and not header.startswith("backplane/"):
             yield f"{path}: {header} is private to {used}"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/simulate/plans.hpp"
+#include "simulation/plans.hpp"
 
 namespace bp::simulate {
 

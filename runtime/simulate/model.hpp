@@ -28,6 +28,8 @@
 #include <cstdint>
 #include <string>
 
+#include "simulation/network_file.hpp"
+
 namespace bp::simulate {
 
 struct Gpt {
@@ -37,13 +39,6 @@ struct Gpt {
   double embedding_parameters() const;
   double head_parameters() const;  // With the last norm.
   double parameters() const;
-};
-
-struct SimulatedDevice {
-  double flops = 0;             // Operations in a second of products, at best.
-  double efficiency = 1;        // The share of them that products reach; above 0, at most 1.
-  double memory_bandwidth = 0;  // Bytes in a second.
-  double memory_bytes = 0;      // 0: not stated; then everything fits.
 };
 
 enum class Recompute { kNone, kSelective, kFull };

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "backplane/runtime/error.hpp"
 #include "registry/files/whole_file.hpp"
-#include "runtime/simulate/network_file.hpp"
+#include "runtime/simulate/model.hpp"
 #include "runtime/simulate/recorded.hpp"
 #include "runtime/simulate/report.hpp"
 #include "runtime/simulate/steps.hpp"
 #include "runtime/simulate/sweep.hpp"
+#include "simulation/network_file.hpp"
 
 namespace bp::simulate {
 namespace {

@@ -99,7 +99,7 @@ class Parser {
     read.kind = RecordedEvent::Kind::kCall;
     try {
       read.call = call_kind(event.at("call").get<std::string>());
-    } catch (const Error& e) {
+    } catch (const NetworkError& e) {
       refuse(e.what());
     }
     if (read.call == CallKind::kSend) refuse("sends and receives cannot be replayed");

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/simulate/costs.hpp"
+#include "simulation/costs.hpp"
 
 namespace bp::simulate {
 

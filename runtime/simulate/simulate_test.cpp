@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "backplane/runtime/error.hpp"
 #include "runtime/simulate/report.hpp"
 #include "runtime/simulate/schedule.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backplane/runtime/error.hpp"
 #include "runtime/simulate/report.hpp"
 #include "runtime/simulate/stage_program.hpp"
 #include "runtime/simulate/sweep.hpp"

@@ -47,7 +47,7 @@ enum class CallKind : uint8_t {
 // Returns the name, such as "all_reduce".
 const char* call_name(CallKind kind);
 
-// Returns the kind of a name. Throws bp::Error for another text.
+// Returns the kind of a name. Throws NetworkError for another text.
 CallKind call_kind(std::string_view name);
 
 struct Message {

@@ -1,12 +1,12 @@
 // Links, routes, and how transfers share them.
-#include "runtime/simulate/network.hpp"
+#include "simulation/network.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "runtime/simulate/network_file.hpp"
-#include "runtime/simulate/transfers.hpp"
+#include "simulation/network_file.hpp"
+#include "simulation/transfers.hpp"
 
 namespace bp::simulate {
 namespace {
@@ -202,7 +202,7 @@ void expect_error(const std::string& from, const std::string& to, const std::str
   try {
     parse_cluster(text, "bad.yaml");
     ADD_FAILURE() << "no error for " << to;
-  } catch (const Error& e) {
+  } catch (const NetworkError& e) {
     EXPECT_EQ(std::string(e.what()).substr(0, error.size()), error);
   }
 }
@@ -234,7 +234,7 @@ TEST(NetworkFile, ErrorsNameTheLine) {
 }
 
 TEST(NetworkFile, NamesAFileThatIsMissing) {
-  EXPECT_THROW(read_cluster("no/such/file.yaml"), Error);
+  EXPECT_THROW(read_cluster("no/such/file.yaml"), NetworkError);
 }
 
 }  // namespace

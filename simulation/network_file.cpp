@@ -1,4 +1,4 @@
-#include "runtime/simulate/network_file.hpp"
+#include "simulation/network_file.hpp"
 
 #include <yaml-cpp/yaml.h>
 
@@ -46,7 +46,7 @@ class Reader {
   }
 
   [[noreturn]] void refuse(int line, const std::string& why) const {
-    throw Error(BP_INVALID_ARGUMENT, name_ + ":" + std::to_string(line) + ": " + why);
+    throw NetworkError("", name_ + ":" + std::to_string(line) + ": " + why);
   }
 
   // Returns the line of a key, or of the section that lacks it, or 1.
@@ -233,7 +233,7 @@ class Reader {
 Cluster parse_cluster(const std::string& text, const std::string& name,
                       std::optional<uint32_t> node_count) {
   if (const std::string defect = json_depth_defect(text); !defect.empty()) {
-    throw Error(BP_INVALID_ARGUMENT, name + ": " + defect);
+    throw NetworkError("", name + ": " + defect);
   }
   Reader reader(name);
   try {
@@ -253,7 +253,7 @@ Cluster read_cluster(const std::string& path, std::optional<uint32_t> node_count
   constexpr uint64_t kMostBytes = 1 << 20;
   std::string text;
   if (const std::string defect = read_file(path, kMostBytes, text); !defect.empty()) {
-    throw Error(BP_INVALID_ARGUMENT, path + ": " + defect);
+    throw NetworkError("", path + ": " + defect);
   }
   return parse_cluster(text, path, node_count);
 }

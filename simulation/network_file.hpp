@@ -20,17 +20,23 @@
 //   slow_ranks: [{rank: 3, factor: 1.5}]
 //   slow_links: [{node: 2, factor: 4}]   # Or with rank, or with node and to: see network.hpp.
 //
-// Errors: throws bp::Error, which names the file, the line, the key, what was given and what is
+// Errors: throws NetworkError, which names the file, the line, the key, what was given and what is
 // allowed. Unknown keys are errors.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "runtime/simulate/model.hpp"
-#include "runtime/simulate/network.hpp"
+#include "simulation/network.hpp"
 
 namespace bp::simulate {
+
+struct SimulatedDevice {
+  double flops = 0;             // Operations in a second of products, at best.
+  double efficiency = 1;        // The share of them that products reach; above 0, at most 1.
+  double memory_bandwidth = 0;  // Bytes in a second.
+  double memory_bytes = 0;      // 0: not stated; then everything fits.
+};
 
 struct Cluster {
   Network network;

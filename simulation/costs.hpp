@@ -25,9 +25,9 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/simulate/network.hpp"
-#include "runtime/simulate/plans.hpp"
-#include "runtime/simulate/transfers.hpp"
+#include "simulation/network.hpp"
+#include "simulation/plans.hpp"
+#include "simulation/transfers.hpp"
 
 namespace bp::simulate {
 

@@ -1,4 +1,4 @@
-#include "runtime/simulate/costs.hpp"
+#include "simulation/costs.hpp"
 
 #include <algorithm>
 

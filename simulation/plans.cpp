@@ -1,11 +1,11 @@
-#include "runtime/simulate/plans.hpp"
+#include "simulation/plans.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <numeric>
 
-#include "backplane/runtime/error.hpp"
+#include "simulation/network.hpp"
 
 namespace bp::simulate {
 namespace {
@@ -184,8 +184,7 @@ CallKind call_kind(std::string_view name) {
     if (!allowed.empty()) allowed += ", ";
     allowed += each;
   }
-  throw Error(BP_INVALID_ARGUMENT,
-              "the kind of a call is '" + std::string(name) + "'; allowed: " + allowed);
+  throw NetworkError("", "the kind of a call is '" + std::string(name) + "'; allowed: " + allowed);
 }
 
 std::vector<Plan> make_plans(const Call& call, const std::vector<uint32_t>& nodes) {

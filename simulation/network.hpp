@@ -20,15 +20,14 @@
 // Threads    A Network never changes, so any number of threads can use it.
 // Errors     The constructor throws NetworkError, which names the value and what is allowed.
 // route()
-//            throws bp::Error for ranks that do not exist.
+//            throws it for ranks that do not exist.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
-
-#include "backplane/runtime/error.hpp"
 
 namespace bp::simulate {
 
@@ -62,11 +61,13 @@ struct NetworkOptions {
   std::vector<SlowLink> slow_links;
 };
 
-class NetworkError : public Error {
+// A network, a file or a call is not valid.
+class NetworkError : public std::runtime_error {
  public:
   NetworkError(std::string key, const std::string& what)
-      : Error(BP_INVALID_ARGUMENT, what), key_(std::move(key)) {}
-  // The key of the value in a file, such as "network.bandwidth": see network_file.hpp.
+      : std::runtime_error(what), key_(std::move(key)) {}
+  // The key of the value in a file, such as "network.bandwidth": see network_file.hpp. "" if no
+  // value of a file is wrong.
   const std::string& key() const { return key_; }
 
  private:

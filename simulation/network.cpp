@@ -1,9 +1,7 @@
-#include "runtime/simulate/network.hpp"
+#include "simulation/network.hpp"
 
 #include <algorithm>
 #include <limits>
-
-#include "backplane/runtime/error.hpp"
 
 namespace bp::simulate {
 namespace {
@@ -221,10 +219,9 @@ void Network::route_on_grid(uint32_t node, uint32_t target, Route& route) const 
 
 void Network::route(uint32_t source, uint32_t target, Route& route) const {
   if (source >= rank_count() || target >= rank_count()) {
-    throw Error(BP_INVALID_ARGUMENT, "a message goes from rank " + std::to_string(source) +
-                                         " to rank " + std::to_string(target) +
-                                         ", and the network has " + std::to_string(rank_count()) +
-                                         " ranks");
+    throw NetworkError("", "a message goes from rank " + std::to_string(source) + " to rank " +
+                               std::to_string(target) + ", and the network has " +
+                               std::to_string(rank_count()) + " ranks");
   }
   route.links.clear();
   route.latency_s = 0;

@@ -1,4 +1,4 @@
-#include "runtime/simulate/transfers.hpp"
+#include "simulation/transfers.hpp"
 
 #include <algorithm>
 #include <cmath>
