@@ -41,7 +41,7 @@ bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_g
 // Makes a new world, and one group for each of its devices.
 std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_device*>& devices,
                                            uint64_t timeout_ns) {
-  const auto world = std::make_shared<World>(g.deadlines(), devices, timeout_ns);
+  const auto world = std::make_shared<World>(g.deadlines(), g.backend(), devices, timeout_ns);
   std::vector<bp_process_group*> made;
   for (uint32_t rank = 0; rank < devices.size(); ++rank) {
     made.push_back(face(new LocalGroup{.rank = rank,

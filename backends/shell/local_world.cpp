@@ -15,14 +15,6 @@ void complete_all(const std::vector<std::shared_ptr<RankCall>>& calls, const Out
   }
 }
 
-// Runs the collective of `calls`, and lets their streams go on.
-void run_and_complete(const std::vector<std::shared_ptr<RankCall>>& calls) {
-  std::vector<const RankCall*> plain;
-  plain.reserve(calls.size());
-  for (const std::shared_ptr<RankCall>& call : calls) plain.push_back(call.get());
-  complete_all(calls, outcome_of([&] { run_collective(plain); }));
-}
-
 }  // namespace
 
 Deadlines::~Deadlines() {
@@ -131,7 +123,7 @@ void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t se
     complete_all(complete, {BP_INVALID_ARGUMENT, problem});
     end({BP_INVALID_ARGUMENT, problem});
   } else if (!complete.empty()) {
-    run_and_complete(complete);
+    run(complete, call, sequence);
   } else {
     watch(call, sequence);
   }
@@ -163,11 +155,57 @@ void World::arrive_at_peer(const std::shared_ptr<RankCall>& call, uint64_t seque
     complete_all({send, receive}, {BP_INVALID_ARGUMENT, problem});
     return end({BP_INVALID_ARGUMENT, problem});
   }
-  run_and_complete({send, receive});
+  run({send, receive}, call, sequence);
+}
+
+// Runs the collective of `calls`, of which `last` has arrived last, while its data crosses the
+// wires. Their streams go on after both.
+void World::run(const Calls& calls, const std::shared_ptr<RankCall>& last, uint64_t sequence) {
+  std::vector<const RankCall*> plain;
+  std::vector<bp_device*> devices;
+  for (const std::shared_ptr<RankCall>& call : calls) {
+    plain.push_back(call.get());
+    devices.push_back(device(call->rank));
+  }
+  const auto flight = std::make_shared<Flight>();
+  const bool has_wires =
+      backend_.deliver(plain, devices, [world = shared_from_this(), calls, flight] {
+        if (world->has_ended(flight->has_crossed, flight->has_run)) world->land(calls);
+      });
+  if (!has_wires) flight->has_crossed = true;
+  Outcome outcome = outcome_of([&] { run_collective(plain); });
+  {
+    const std::lock_guard lock(mutex_);
+    if (outcome.status == BP_OK) outcome = status_;  // The group may have ended meanwhile.
+    if (outcome.status == BP_OK) flying_.insert(calls.begin(), calls.end());
+  }
+  if (outcome.status != BP_OK) return complete_all(calls, outcome);
+  if (has_ended(flight->has_run, flight->has_crossed)) return land(calls);
+  watch(last, sequence);
+}
+
+// Notes the end of one part of a flight. Returns whether the other one has ended before.
+bool World::has_ended(bool& part, const bool& other) {
+  const std::lock_guard lock(mutex_);
+  part = true;
+  return other;
+}
+
+// Lets the streams of `calls` go on, but for those of a group that has ended meanwhile.
+void World::land(const Calls& calls) {
+  Calls landed;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<RankCall>& call : calls) {
+      if (flying_.erase(call) != 0) landed.push_back(call);
+    }
+  }
+  complete_all(landed, {});
 }
 
 std::string World::awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
+  if (flying_.contains(call)) return " its data to cross the network";
   if (is_between_peers(call->kind)) {
     const bool waits = letters_.contains(letter_of(*call, sequence));
     return waits ? " rank " + std::to_string(call->root) : "";
@@ -192,7 +230,7 @@ void World::watch(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
                    const std::shared_ptr<RankCall> late = weak.lock();
                    if (late == nullptr || late->done->is_complete()) return;
                    const std::string who = awaited(late, sequence);
-                   if (who.empty()) return;  // All ranks have arrived.
+                   if (who.empty()) return;  // The call ends at this moment.
                    end({BP_TIMEOUT, std::string(kind_name(late->kind)) + ": rank " +
                                         std::to_string(late->rank) + " waited " +
                                         std::to_string(timeout_ns / 1'000'000) + " ms for" + who});
@@ -210,8 +248,10 @@ void World::end(const Outcome& why) {
       waiting.insert(waiting.end(), meeting.calls.begin(), meeting.calls.end());
     }
     for (auto& [letter, call] : letters_) waiting.push_back(call);
+    waiting.insert(waiting.end(), flying_.begin(), flying_.end());
     meetings_.clear();
     letters_.clear();
+    flying_.clear();
   }
   complete_all(waiting, first);
 }

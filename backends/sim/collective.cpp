@@ -1,10 +1,15 @@
 #include "backends/sim/collective.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "backends/sim/backend.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
 #include "backplane/shell/group_checks.hpp"
+#include "backplane/shell/shape.hpp"
+#include "simulation/network_file.hpp"
 
 namespace bp::sim {
 namespace {
@@ -23,10 +28,109 @@ class OpenedUse final : public GroupMemory {
   const Use use_;
 };
 
+// Reads the file of the option `network`. Returns NULL if the option is not given.
+std::unique_ptr<Wire> make_wire(const Instance& instance) {
+  const std::string& path = instance.options.network;
+  if (path.empty()) return nullptr;
+  try {
+    simulate::Network network = simulate::read_cluster(path).network;
+    if (!network.options().slow_ranks.empty()) {
+      const std::string text = "option network: the slow_ranks of " + path +
+                               " do not count, because simulated devices compute as fast as they "
+                               "can; slow_links do";
+      instance.host->log_line(instance.host->self, BP_LOG_WARNING, text.c_str());
+    }
+    return std::make_unique<Wire>(std::move(network));
+  } catch (const simulate::NetworkError& e) {
+    refuse(BP_INVALID_ARGUMENT, std::string("option network: ") + e.what());
+  }
+}
+
+simulate::CallKind kind_of(bp_collective_kind kind) {
+  using simulate::CallKind;
+  switch (kind) {
+    case BP_COLLECTIVE_ALL_REDUCE:
+      return CallKind::kAllReduce;
+    case BP_COLLECTIVE_REDUCE:
+      return CallKind::kReduce;
+    case BP_COLLECTIVE_BROADCAST:
+      return CallKind::kBroadcast;
+    case BP_COLLECTIVE_ALL_GATHER:
+      return CallKind::kAllGather;
+    case BP_COLLECTIVE_REDUCE_SCATTER:
+      return CallKind::kReduceScatter;
+    case BP_COLLECTIVE_ALL_TO_ALL:
+      return CallKind::kAllToAll;
+    case BP_COLLECTIVE_GATHER:
+      return CallKind::kGather;
+    case BP_COLLECTIVE_SCATTER:
+      return CallKind::kScatter;
+    case BP_COLLECTIVE_SEND:
+    case BP_COLLECTIVE_RECEIVE:
+      return CallKind::kSend;
+    default:
+      return CallKind::kBarrier;
+  }
+}
+
+// Returns the elements of the whole tensor of a call, as simulation/plans.hpp counts them. Parts
+// may be uneven; then the sum of all parts counts, and in all_to_all the rank that sends most.
+uint64_t elements_of(std::span<const RankCall* const> calls) {
+  const RankCall& first = *calls[0];
+  const auto sum = [](const std::vector<uint64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  };
+  switch (first.kind) {
+    case BP_COLLECTIVE_BARRIER:
+      return 0;
+    case BP_COLLECTIVE_ALL_TO_ALL: {
+      uint64_t most = 0;
+      for (const RankCall* call : calls) most = std::max(most, sum(call->send_counts));
+      return most;
+    }
+    case BP_COLLECTIVE_ALL_GATHER:
+    case BP_COLLECTIVE_REDUCE_SCATTER:
+    case BP_COLLECTIVE_GATHER:
+    case BP_COLLECTIVE_SCATTER:
+      return sum(first.send_counts);
+    default:
+      return first.count;
+  }
+}
+
 }  // namespace
 
+GroupAccess::GroupAccess(const Instance& instance)
+    : instance_(instance), wire_(make_wire(instance)) {}
+
 void GroupAccess::check_device(bp_device* device, const char* call) {
-  static_cast<void>(device_of(instance_, device, call));
+  const Device& d = device_of(instance_, device, call);
+  if (wire_ == nullptr || d.index() < wire_->rank_count()) return;
+  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device " + std::to_string(d.index()) +
+                                  " has no place in the network " + instance_.options.network +
+                                  ", which has " + std::to_string(wire_->rank_count()) +
+                                  " ranks; describe more of them, or use devices below " +
+                                  std::to_string(wire_->rank_count()));
+}
+
+bool GroupAccess::deliver(std::span<const RankCall* const> calls,
+                          std::span<bp_device* const> devices, std::function<void()> arrived) {
+  if (wire_ == nullptr) return false;
+  const RankCall& first = *calls[0];
+  simulate::Call call{.kind = kind_of(first.kind)};
+  call.bytes =
+      static_cast<double>(elements_of(calls)) * static_cast<double>(dtype_size_bytes(first.dtype));
+  if (call.kind == simulate::CallKind::kSend) {
+    call.target = 1;  // The sender comes first.
+  } else if (call.kind != simulate::CallKind::kBarrier) {
+    call.source = first.root;
+  }
+  std::vector<uint32_t> ranks;
+  for (bp_device* device : devices) {
+    ranks.push_back(Cards<Instance, Device>::any_device_of(instance_, device, "submit").index());
+  }
+  wire_->send(call, ranks, std::move(arrived));
+  return true;
 }
 
 uint64_t GroupAccess::generation(bp_device* device) {

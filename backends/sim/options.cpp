@@ -93,6 +93,7 @@ constexpr Row kRows[] = {
                 std::string_view v) { o.has_peers = read_yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,
                          std::string_view v) { o.has_whole_buffers = read_yes_or_no(k, v); }},
+    {"network", [](Options& o, std::string_view, std::string_view v) { o.network = v; }},
     {"queues", [](Options& o, std::string_view k,
                   std::string_view v) { o.has_shared_queue = is_shared(k, v); }},
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "backplane/base.h"
@@ -51,6 +52,7 @@ struct Options {
   bool has_native_streams = true;  // Streams have native handles.
   LayoutMode layouts = LayoutMode::kTiled;
   bool has_own_ops = false;  // The device describes ops of its own.
+  std::string network;       // The file of the network between the devices; "" if they have none.
   DelayOptions delays;
 };
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -85,8 +86,12 @@ inline uint32_t rank_of(const LocalGroup& group) { return group.rank; }
 // The ranks of one group, and where they meet.
 class World : public std::enable_shared_from_this<World> {
  public:
-  World(Deadlines& deadlines, std::vector<bp_device*> devices, uint64_t timeout_ns)
-      : deadlines_(deadlines), devices_(std::move(devices)), timeout_ns_(timeout_ns) {}
+  World(Deadlines& deadlines, GroupBackend& backend, std::vector<bp_device*> devices,
+        uint64_t timeout_ns)
+      : deadlines_(deadlines),
+        backend_(backend),
+        devices_(std::move(devices)),
+        timeout_ns_(timeout_ns) {}
 
   uint32_t size() const { return static_cast<uint32_t>(devices_.size()); }
   bp_device* device(uint32_t rank) const { return devices_[rank]; }
@@ -105,20 +110,32 @@ class World : public std::enable_shared_from_this<World> {
   void end(const Outcome& why);
 
  private:
+  using Calls = std::vector<std::shared_ptr<RankCall>>;
+
   // The ranks that have arrived at one collective.
   struct Meeting {
     std::vector<std::shared_ptr<RankCall>> calls;  // By rank; NULL if a rank has not arrived.
     uint32_t arrived = 0;
   };
 
+  // What has ended of a call to which all ranks have come.
+  struct Flight {
+    bool has_run = false;      // The data is where it belongs.
+    bool has_crossed = false;  // It may be there already.
+  };
+
   void arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence);
   void arrive_at_peer(const std::shared_ptr<RankCall>& call, uint64_t sequence);
+  void run(const Calls& calls, const std::shared_ptr<RankCall>& last, uint64_t sequence);
+  void land(const Calls& calls);
+  bool has_ended(bool& part, const bool& other);
   void watch(const std::shared_ptr<RankCall>& call, uint64_t sequence);
-  // Returns the ranks that a call which has arrived waits for, such as " rank 3"; "" if it does not
-  // wait any more.
+  // Returns what a call which has arrived waits for, such as " rank 3"; "" if it does not wait any
+  // more.
   std::string awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence);
 
   Deadlines& deadlines_;
+  GroupBackend& backend_;
   const std::vector<bp_device*> devices_;
   const uint64_t timeout_ns_;
 
@@ -129,6 +146,7 @@ class World : public std::enable_shared_from_this<World> {
   using Letter = std::tuple<uint32_t, uint32_t, uint64_t>;
   static Letter letter_of(const RankCall& call, uint64_t sequence);
   std::map<Letter, std::shared_ptr<RankCall>> letters_;
+  std::set<std::shared_ptr<RankCall>> flying_;  // Their data has not crossed the wires.
 };
 
 // The groups of one instance of a backend. It is the `self` of their table.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "backplane/collective.h"
@@ -43,6 +44,8 @@ class OpenedMemory {
   std::byte* const address_;
 };
 
+struct RankCall;
+
 // How groups reach the streams and the memory of their backend. The functions throw StatusError if
 // an argument is not of `device`, or if a range leaves its buffer; the error text contains `call`
 // and `what`.
@@ -56,6 +59,13 @@ class GroupBackend {
   virtual std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
                                               bool is_written, const char* call,
                                               const char* what) = 0;
+  // Lets `arrived` run when the data of a call has crossed the wires between its ranks, which all
+  // have come. `calls` has what each rank submitted, and `devices` where it lives. Returns false,
+  // and does not keep `arrived`, if that takes no time.
+  virtual bool deliver(std::span<const RankCall* const> /*calls*/,
+                       std::span<bp_device* const> /*devices*/, std::function<void()> /*arrived*/) {
+    return false;
+  }
 };
 
 // What one rank submitted.
