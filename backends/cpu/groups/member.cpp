@@ -72,7 +72,10 @@ class ListeningDevice final : public gloo::transport::Device {
 };
 
 Member::Member(World& world, uint32_t rank, bp_device* device)
-    : world_(world), rank_(rank), device_(device), store_(world.store(), world.prefix(), rank) {}
+    : world_(world),
+      rank_(rank),
+      device_(device),
+      store_(world.store(), world.prefix(), rank, world.size()) {}
 
 Member::~Member() { join(); }
 

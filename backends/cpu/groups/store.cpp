@@ -54,8 +54,12 @@ bp_status LocalStore::put(const char* key, const void* value, uint64_t size_byte
   return BP_OK;
 }
 
-GroupStore::GroupStore(const bp_store& store, std::string prefix, uint32_t rank)
-    : store_(store), prefix_(std::move(prefix)), address_key_(std::to_string(rank)) {}
+GroupStore::GroupStore(const bp_store& store, std::string prefix, uint32_t rank,
+                       uint32_t world_size)
+    : store_(store),
+      prefix_(std::move(prefix)),
+      address_key_(std::to_string(rank)),
+      world_size_(world_size) {}
 
 void GroupStore::check() const {
   const Outcome ended = this->ended();
@@ -69,10 +73,14 @@ void GroupStore::set(const std::string& key, const std::vector<char>& data) {
   }
   check();
   const std::string name = prefix_ + key;
-  const char* const bytes = data.empty() ? "" : data.data();
-  if (store_.put(store_.self, name.c_str(), bytes, data.size()) != BP_OK) {
-    refuse(BP_INTERNAL, "the store does not take \"" + name + "\"");
-  }
+  if (put(name, data) != BP_OK) refuse(BP_INTERNAL, "the store does not take \"" + name + "\"");
+}
+
+bp_status GroupStore::put(const std::string& name, const std::vector<char>& data) const {
+  std::vector<char> value(data.size() + sizeof(world_size_));
+  std::ranges::copy(data, value.begin());
+  std::memcpy(value.data() + data.size(), &world_size_, sizeof(world_size_));
+  return store_.put(store_.self, name.c_str(), value.data(), value.size());
 }
 
 std::vector<char> GroupStore::get(const std::string& key) {
@@ -92,8 +100,23 @@ std::vector<char> GroupStore::get(const std::string& key) {
     if (status != BP_OK) refuse(BP_INTERNAL, "the store gives no value for \"" + name + "\"");
     const bool is_whole = size_bytes <= value.size();
     value.resize(size_bytes);
-    if (is_whole) return value;
+    if (is_whole) return without_size(std::move(value));
   }
+}
+
+std::vector<char> GroupStore::without_size(std::vector<char> value) const {
+  uint32_t theirs = 0;
+  if (value.size() < sizeof(theirs)) {
+    refuse(BP_INTERNAL, "the value of" + awaited() + " in the store is cut");
+  }
+  value.resize(value.size() - sizeof(theirs));
+  std::memcpy(&theirs, value.data() + value.size(), sizeof(theirs));
+  if (theirs == world_size_) return value;
+  // The others may wait for the addresses of this rank, and learn why there are none.
+  static_cast<void>(put(prefix_ + address_key_, {}));
+  refuse(BP_INVALID_ARGUMENT, awaited().substr(1) + " says that the group has " +
+                                  std::to_string(theirs) + " ranks, and rank " + address_key_ +
+                                  " says that it has " + std::to_string(world_size_));
 }
 
 void GroupStore::wait(const std::vector<std::string>& keys) {

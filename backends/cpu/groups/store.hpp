@@ -35,11 +35,12 @@ class LocalStore {
 };
 
 // The keys of a bp_store that begin with a prefix. Functions throw StatusError. Any thread may end
-// the waits of the thread that connects a rank.
+// the waits of the thread that connects a rank. Each value ends with the number of ranks, so that
+// ranks which disagree about it are told: Gloo would fail at the size of their lists of addresses.
 class GroupStore final : public gloo::rendezvous::Store {
  public:
-  // `rank` is the rank that connects.
-  GroupStore(const bp_store& store, std::string prefix, uint32_t rank);
+  // `rank` is the rank that connects, of `world_size`.
+  GroupStore(const bp_store& store, std::string prefix, uint32_t rank, uint32_t world_size);
 
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
@@ -60,10 +61,14 @@ class GroupStore final : public gloo::rendezvous::Store {
  private:
   // Throws StatusError if the waits have ended.
   void check() const;
+  bp_status put(const std::string& name, const std::vector<char>& data) const;
+  // Returns what a rank has put without its number of ranks. Throws StatusError if that is another.
+  std::vector<char> without_size(std::vector<char> value) const;
 
   const bp_store& store_;
   const std::string prefix_;
   const std::string address_key_;  // Gloo puts the addresses of the rank there.
+  const uint32_t world_size_;
 
   mutable std::mutex mutex_;  // It guards the members below.
   Outcome ended_;

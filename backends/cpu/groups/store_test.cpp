@@ -34,7 +34,7 @@ TEST(LocalStore, GivesTheSizeOfAValueThatHasNoRoom) {
 
 TEST(GroupStore, PutsItsPrefixBeforeEveryKey) {
   const LocalStore local;
-  GroupStore store(*local.table(), "group 7/", 0);
+  GroupStore store(*local.table(), "group 7/", 0, 1);
   store.set("0", Bytes{'x'});
   const bp_store& table = *local.table();
   char value = 0;
@@ -45,7 +45,7 @@ TEST(GroupStore, PutsItsPrefixBeforeEveryKey) {
 
 TEST(GroupStore, ReadsValuesOfEverySize) {
   const LocalStore local;
-  GroupStore store(*local.table(), "", 0);
+  GroupStore store(*local.table(), "", 0, 1);
   const Bytes large(100'000, 'l');
   store.set("large", large);
   store.set("empty", {});
@@ -53,9 +53,22 @@ TEST(GroupStore, ReadsValuesOfEverySize) {
   EXPECT_EQ(store.get("empty"), Bytes());
 }
 
+TEST(GroupStore, SaysWhoGivesAnotherNumberOfRanks) {
+  const LocalStore local;
+  GroupStore one(*local.table(), "", 1, 4), two(*local.table(), "", 2, 3);
+  one.set("1", {});
+  try {
+    static_cast<void>(two.get("1"));
+    FAIL();
+  } catch (const StatusError& e) {
+    EXPECT_EQ(e.status(), BP_INVALID_ARGUMENT);
+    EXPECT_STREQ(e.what(), "rank 1 says that the group has 4 ranks, and rank 2 says that it has 3");
+  }
+}
+
 TEST(GroupStore, EndsTheWaitOfAnotherThread) {
   const LocalStore local;
-  GroupStore store(*local.table(), "", 0);
+  GroupStore store(*local.table(), "", 0, 1);
   Outcome outcome;
   std::thread waiter([&] {
     try {
@@ -74,7 +87,7 @@ TEST(GroupStore, EndsTheWaitOfAnotherThread) {
 
 TEST(GroupStore, KnowsWhenTheRankHasPublishedItsAddresses) {
   const LocalStore local;
-  GroupStore store(*local.table(), "", 2);
+  GroupStore store(*local.table(), "", 2, 3);
   store.set("rank_2", {});
   store.set("2", {});
   EXPECT_TRUE(store.end({BP_ABORTED, "end"}));
