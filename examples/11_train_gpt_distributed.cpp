@@ -252,6 +252,9 @@ class Training {
 
 int run(const Options& options, const Choices& choices) {
   refuse_what_is_lacking(options);
+  if (!choices.record.empty() && choices.strategy.name == "ps") {
+    fail("--record-schedule is for other strategies than ps, whose servers take no steps");
+  }
   const bd::Launch launch = bd::read_launch(std::getenv);
   const bp::Device device(with_rank(options.device, launch.slot));
   const bp::DeviceGuard guard(device);

@@ -10,13 +10,19 @@ namespace bd = bp::distributed;
 struct Kind {
   bp_collective_kind kind;
   const char* name;
+  const char* other = nullptr;  // What the line calls Collective::root, if it counts.
 };
-constexpr Kind kKinds[] = {
-    {BP_COLLECTIVE_ALL_REDUCE, "all_reduce"}, {BP_COLLECTIVE_REDUCE, "reduce"},
-    {BP_COLLECTIVE_BROADCAST, "broadcast"},   {BP_COLLECTIVE_ALL_GATHER, "all_gather"},
-    {BP_COLLECTIVE_GATHER, "gather"},         {BP_COLLECTIVE_REDUCE_SCATTER, "reduce_scatter"},
-    {BP_COLLECTIVE_SCATTER, "scatter"},       {BP_COLLECTIVE_ALL_TO_ALL, "all_to_all"},
-    {BP_COLLECTIVE_BARRIER, "barrier"}};
+constexpr Kind kKinds[] = {{BP_COLLECTIVE_ALL_REDUCE, "all_reduce"},
+                           {BP_COLLECTIVE_REDUCE, "reduce", "root"},
+                           {BP_COLLECTIVE_BROADCAST, "broadcast", "root"},
+                           {BP_COLLECTIVE_ALL_GATHER, "all_gather"},
+                           {BP_COLLECTIVE_GATHER, "gather", "root"},
+                           {BP_COLLECTIVE_REDUCE_SCATTER, "reduce_scatter"},
+                           {BP_COLLECTIVE_SCATTER, "scatter", "root"},
+                           {BP_COLLECTIVE_ALL_TO_ALL, "all_to_all"},
+                           {BP_COLLECTIVE_BARRIER, "barrier"},
+                           {BP_COLLECTIVE_SEND, "send", "peer"},
+                           {BP_COLLECTIVE_RECEIVE, "receive", "peer"}};
 
 // The size of the whole tensor: gathers and scatters have it on the root alone, but the part of
 // each rank tells it.
@@ -31,14 +37,16 @@ uint64_t bytes_of(const bd::Collective& call, uint32_t ranks) {
 
 ScheduleRecorder::ScheduleRecorder(const std::string& path, uint32_t rank, uint32_t ranks,
                                    bp::Device device)
-    : path_(path + "." + std::to_string(rank)), ranks_(ranks), device_(device), file_(path_) {
+    : path_(path + "." + std::to_string(rank)), device_(device), file_(path_) {
   file_ << R"({"event":"start","rank":)" << rank << R"(,"ranks":)" << ranks << "}\n" << std::flush;
   if (!file_) throw std::runtime_error("--record-schedule: " + path_ + " cannot be written");
 }
 
 std::shared_ptr<const bd::CallObserver> ScheduleRecorder::observer() {
   return std::make_shared<bd::CallObserver>(
-      bd::CallObserver{.on_submit = [this](const bd::ProcessGroup& group, uint64_t number,
+      bd::CallObserver{.on_group = [this](const bd::ProcessGroup& group,
+                                          auto members) { add_group(group, members); },
+                       .on_submit = [this](const bd::ProcessGroup& group, uint64_t number,
                                            auto calls) { add_calls(group, number, calls); },
                        .on_wait = [this](const std::string& group, uint64_t number,
                                          bool has_ended) { add_wait(group, number, has_ended); }});
@@ -68,29 +76,53 @@ void ScheduleRecorder::add_compute() {
   since_ = Clock::now();
 }
 
+void ScheduleRecorder::add_group(const bd::ProcessGroup& group, std::span<const uint32_t> members) {
+  groups_[group.name()] = {{members.begin(), members.end()}, group.stream().get()};
+  file_ << R"({"event":"group","group":")" << group.name() << R"(","ranks":[)";
+  for (size_t i = 0; i < members.size(); ++i) file_ << (i > 0 ? "," : "") << members[i];
+  file_ << "]}\n";
+}
+
+// Returns the group on whose stream this thread works, or null: it works on that of computing.
+const std::string* ScheduleRecorder::group_of_current_stream() const {
+  const bp_stream* const stream = bp::current_stream(device_.target());
+  if (stream == nullptr) return nullptr;
+  for (const auto& [name, group] : groups_) {
+    if (group.stream == stream) return &name;
+  }
+  return nullptr;
+}
+
+// A call behind the stream of a group does not wait for what is computed, so it ends no piece of
+// computing. The call with which the members of a new group tell who they are comes before
+// add_group().
 void ScheduleRecorder::add_calls(const bd::ProcessGroup& group, uint64_t number,
                                  std::span<const bd::Collective> calls) {
   if (!is_in_step_) return;
-  if (group.size() != ranks_) {
-    throw std::runtime_error("--record-schedule: the group '" + group.name() + "' has " +
-                             std::to_string(group.size()) + " of " + std::to_string(ranks_) +
-                             " ranks; allowed: strategies whose groups have all of them");
-  }
-  add_compute();
+  const auto known = groups_.find(group.name());
+  if (known == groups_.end()) return;
+  const std::string* const behind = group_of_current_stream();
+  if (behind == nullptr) add_compute();
   for (const bd::Collective& call : calls) {
     const auto* kind = std::ranges::find(kKinds, call.kind, &Kind::kind);
     if (kind == std::end(kKinds)) {
-      throw std::runtime_error("--record-schedule: sends and receives cannot be recorded");
+      throw std::runtime_error("--record-schedule: the group '" + group.name() +
+                               "' makes a call of kind " + std::to_string(call.kind) +
+                               ", which has no name in a recording");
     }
     file_ << R"({"event":"call","group":")" << group.name() << R"(","number":)" << number
-          << R"(,"call":")" << kind->name << R"(","bytes":)" << bytes_of(call, ranks_)
-          << R"(,"root":)" << call.root << "}\n";
+          << R"(,"call":")" << kind->name << R"(","bytes":)" << bytes_of(call, group.size());
+    if (kind->other != nullptr) {
+      file_ << ",\"" << kind->other << "\":" << known->second.ranks.at(call.root);
+    }
+    if (behind != nullptr) file_ << R"(,"behind":")" << *behind << '"';
+    file_ << "}\n";
   }
 }
 
 // What passes until the call has ended is no computing.
 void ScheduleRecorder::add_wait(const std::string& group, uint64_t number, bool has_ended) {
-  if (!is_in_step_) return;
+  if (!is_in_step_ || !groups_.contains(group) || group_of_current_stream() != nullptr) return;
   if (!has_ended) return add_compute();
   bp::synchronize_stream(device_);
   file_ << R"({"event":"wait","group":")" << group << R"(","number":)" << number << "}\n";

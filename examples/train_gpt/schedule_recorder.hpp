@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "backplane/runtime/runtime.hpp"
 
@@ -16,8 +19,8 @@ class ScheduleRecorder {
   // slower while they are recorded: the rank waits for its device at each line.
   ScheduleRecorder(const std::string& path, uint32_t rank, uint32_t ranks, bp::Device device);
 
-  // For GroupOptions. The recorder must outlive the groups. Calls of groups with fewer ranks than
-  // the job throw within a step: the simulator would not know their ranks.
+  // For GroupOptions of the group of all ranks. The recorder must outlive it, and the groups that
+  // are made from it.
   std::shared_ptr<const bp::distributed::CallObserver> observer();
 
   // What lies between these two is a step. end_step() throws if the lines cannot be written.
@@ -26,16 +29,22 @@ class ScheduleRecorder {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Group {
+    std::vector<uint32_t> ranks;  // In the job.
+    const bp_stream* stream;
+  };
 
+  const std::string* group_of_current_stream() const;
   void add_compute();
+  void add_group(const bp::distributed::ProcessGroup& group, std::span<const uint32_t> members);
   void add_calls(const bp::distributed::ProcessGroup& group, uint64_t number,
                  std::span<const bp::distributed::Collective> calls);
   void add_wait(const std::string& group, uint64_t number, bool has_ended);
 
   const std::string path_;
-  const uint32_t ranks_;
   const bp::Device device_;
   std::ofstream file_;
+  std::map<std::string, Group> groups_;
   bool is_in_step_ = false;
   Clock::time_point begin_;               // Of the step.
   Clock::time_point end_ = Clock::now();  // Of the step before, or of the constructor.

@@ -97,6 +97,7 @@ struct GroupState {
   bp_process_group* handle = nullptr;
   uint32_t rank = 0;
   uint32_t size = 0;
+  std::vector<uint32_t> members;  // For CallObserver::on_group. Empty if there is none.
   std::shared_ptr<LocalRanks> local;
   uint32_t local_index = 0;
   std::atomic<uint64_t> submit_count{0};

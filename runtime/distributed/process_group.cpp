@@ -1,6 +1,7 @@
 #include "backplane/runtime/distributed/process_group.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/staged.h"
@@ -126,6 +127,31 @@ std::shared_ptr<GroupState> derive(const GroupState& from, const LocalRanks::Par
   return state;
 }
 
+bool tells_of_groups(const GroupState& group) {
+  return group.observer != nullptr && group.observer->on_group;
+}
+
+// Tells the observer of a group that was not made from another one.
+void introduce(const ProcessGroup& group, GroupState& state) {
+  if (!tells_of_groups(state)) return;
+  state.members.resize(state.size);
+  std::iota(state.members.begin(), state.members.end(), 0U);
+  state.observer->on_group(group, state.members);
+}
+
+// Tells the observer of a group that was made from `from`. The members tell each other who they
+// are.
+void introduce(const ProcessGroup& group, GroupState& state, const GroupState& from) {
+  if (!tells_of_groups(state)) return;
+  const std::vector<int64_t> own{from.members.at(from.rank)};
+  const Tensor all = empty({state.size}, BP_I64, state.device);
+  group.all_gather(all, from_host(own, {1}, state.device)).wait();
+  for (const int64_t rank : all.to_vector<int64_t>()) {
+    state.members.push_back(static_cast<uint32_t>(rank));
+  }
+  state.observer->on_group(group, state.members);
+}
+
 }  // namespace
 
 GroupState::~GroupState() { static_cast<void>(ops.destroy(ops.self, handle)); }
@@ -141,6 +167,7 @@ ProcessGroup::ProcessGroup(Device device, uint32_t rank, uint32_t world_size,
       std::make_shared<GroupState>(device, table_of(device, options), options, std::move(store));
   create({&state, 1}, {&rank, 1}, world_size, options);
   state_ = std::move(state);
+  introduce(*this, *state_);
 }
 
 std::vector<ProcessGroup> ProcessGroup::make_local(std::span<const Device> devices,
@@ -159,7 +186,10 @@ std::vector<ProcessGroup> ProcessGroup::make_local(std::span<const Device> devic
   create(states, ranks, static_cast<uint32_t>(ranks.size()), options);
   std::vector<ProcessGroup> groups;
   groups.reserve(states.size());
-  for (auto& state : states) groups.push_back(ProcessGroup(std::move(state)));
+  for (auto& state : states) {
+    groups.push_back(ProcessGroup(state));
+    introduce(groups.back(), *state);
+  }
   return groups;
 }
 
@@ -256,7 +286,9 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<uint32_t> color, u
     throw Error(e.code(), state_->describe() + ": " + e.what());
   }
   if (!color) return std::nullopt;
-  return ProcessGroup(derive(*state_, made, name));
+  ProcessGroup part(derive(*state_, made, name));
+  introduce(part, *part.state_, *state_);
+  return part;
 }
 
 ProcessGroup ProcessGroup::shrink(std::span<const uint32_t> gone, const std::string& name) const {
@@ -271,14 +303,16 @@ ProcessGroup ProcessGroup::shrink(std::span<const uint32_t> gone, const std::str
                 state_->describe() + ": shrink: rank " + std::to_string(other) +
                     " is to be gone; allowed: other ranks, below the size of the group");
   }
+  LocalRanks::Part made;
   try {
-    return ProcessGroup(derive(*state_,
-                               state_->local->shrink(state_->ops, state_->local_index,
-                                                     state_->handle, ranks, state_->timeout),
-                               name));
+    made = state_->local->shrink(state_->ops, state_->local_index, state_->handle, ranks,
+                                 state_->timeout);
   } catch (const Error& e) {
     throw Error(e.code(), state_->describe() + ": " + e.what());
   }
+  ProcessGroup rest(derive(*state_, made, name));
+  introduce(rest, *rest.state_, *state_);
+  return rest;
 }
 
 void ProcessGroup::abort() const {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <mutex>
 
 #include "backplane/runtime/runtime.hpp"
@@ -207,6 +208,7 @@ TEST(ProcessGroup, TellsAnObserverOfCallsAndWaits) {
   };
   GroupOptions options;
   options.observer = std::make_shared<CallObserver>(CallObserver{
+      .on_group = {},
       .on_submit =
           [&](const ProcessGroup& group, uint64_t number, std::span<const Collective> calls) {
             if (group.rank() != 0) return;
@@ -232,6 +234,40 @@ TEST(ProcessGroup, TellsAnObserverOfCallsAndWaits) {
   EXPECT_EQ(seen,
             (std::vector<std::string>{"world submits 1: 12", "rank 0 submits 1: 8", "waits 1?",
                                       "waits 1.", "rank 0 submits 2: 16", "waits 2?", "waits 2."}));
+}
+
+TEST(ProcessGroup, TellsAnObserverWhoTheMembersOfAGroupAre) {
+  using Members = std::vector<uint32_t>;
+  std::mutex mutex;
+  std::map<std::string, Members> seen;  // By the name of the group and the rank in it.
+  GroupOptions options;
+  options.observer = std::make_shared<CallObserver>(CallObserver{
+      .on_group =
+          [&](const ProcessGroup& group, std::span<const uint32_t> members) {
+            const std::lock_guard lock(mutex);
+            seen[group.name() + std::to_string(group.rank())] = {members.begin(), members.end()};
+          },
+      .on_submit = {},
+      .on_wait = {}});
+  run_ranks(
+      4,
+      [](ProcessGroup& group) {
+        const uint32_t rank = group.rank(), parity = rank % 2;
+        // The keys turn the order round.
+        const auto part = group.split(parity, 4 - rank, parity == 0 ? "even" : "odd");
+        if (parity == 0) part->split(part->rank(), 0, "own");
+        const std::vector<uint32_t> gone{1};
+        if (parity == 1 && part->rank() == 0) part->shrink(gone, "left");
+      },
+      options);
+  const Members all{0, 1, 2, 3};
+  EXPECT_EQ(seen["world0"], all);
+  EXPECT_EQ(seen["world3"], all);
+  EXPECT_EQ(seen["even0"], (Members{2, 0}));
+  EXPECT_EQ(seen["even1"], (Members{2, 0}));
+  EXPECT_EQ(seen["odd0"], (Members{3, 1}));
+  EXPECT_EQ(seen["left0"], Members{3});
+  EXPECT_EQ(seen.size(), 4u + 4 + 1 + 1) << "two groups are named 'own', of one rank each";
 }
 
 TEST(ProcessGroup, TellsWhichLocalRankIsMissingInASplit) {

@@ -142,6 +142,11 @@ void run_recorded(const Choices& c, const Cluster& cluster) {
   const Timeline timeline = simulate(schedule, cluster.network);
   write_trace(c, schedule, timeline);
   Report report = report_of(schedule, timeline);
+  report.calls = calls_of(schedule, timeline);
+  for (CallSum& sum : report.calls) {
+    sum.count /= static_cast<double>(count);
+    sum.bytes /= static_cast<double>(count);
+  }
   report.measured_s = measured_seconds(ranks, first);
   for (double* seconds : {&report.step_s, &report.compute_s, &report.communication_s,
                           &report.exposed_s, &report.idle_s, &*report.measured_s}) {

@@ -109,6 +109,10 @@ std::string table_of(const Report& r) {
   add_line(table, "  exposed communication", seconds_text(r.exposed_s));
   add_line(table, "  waiting for other ranks", seconds_text(r.idle_s));
   add_line(table, "communication", seconds_text(r.communication_s));
+  for (const CallSum& sum : r.calls) {
+    add_line(table, ("  " + sum.kind).c_str(),
+             text_of("%.1f%s", sum.count, " calls of all ranks, ") + bytes_text(sum.bytes));
+  }
   add_line(table, "overlap", percent(r.overlap()) + " of communication is hidden");
   if (r.data_overlap) {
     add_line(table, "  of data-parallel calls", percent(*r.data_overlap) + " is hidden");
@@ -140,6 +144,9 @@ std::string json_of(const Report& r) {
             {"overlap", r.overlap()},
             {"bubble", r.bubble()}};
   if (r.measured_s) json["measured_s"] = *r.measured_s;
+  for (const CallSum& sum : r.calls) {
+    json["calls"][sum.kind] = {{"count", sum.count}, {"bytes", sum.bytes}};
+  }
   if (r.data_efficiency) json["data_efficiency"] = *r.data_efficiency;
   if (r.data_overlap) json["data_overlap"] = *r.data_overlap;
   if (r.bubble_formula) json["bubble_formula"] = *r.bubble_formula;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/simulate/model.hpp"
 #include "runtime/simulate/schedule.hpp"
@@ -18,6 +19,7 @@ struct Report {
   double communication_s = 0;        // A call of a rank runs.
   double exposed_s = 0;              // A call runs, and the rank does not compute.
   double idle_s = 0;                 // The rank waits for other ranks.
+  std::vector<CallSum> calls;        // Of a recorded step: the sums over the ranks.
   std::optional<double> measured_s;  // Of a recorded step: what it took.
   // Only for steps of a model:
   std::optional<double> data_efficiency;  // The step without data-parallel calls / the step.

@@ -42,6 +42,7 @@ struct Operation {
   double seconds = 0;                           // Of computing, on a rank without slowdown.
   double bytes = 0;                             // Of calls, sends and receives: see plans.hpp.
   std::vector<uint32_t> after;                  // Earlier operations of the program.
+  uint64_t line = 0;                            // Of a recorded call: its line in the file.
 };
 
 struct Program {
@@ -94,6 +95,16 @@ struct RankTimes {
 
 // Returns the times of each simulated rank.
 std::vector<RankTimes> times_of(const Schedule& schedule, const Timeline& timeline);
+
+// The calls of one kind.
+struct CallSum {
+  std::string kind;  // A send and its receive are two calls.
+  double count = 0;
+  double bytes = 0;  // As in plans.hpp.
+};
+
+// Returns the calls of all simulated ranks that the simulation has ended, by the name of the kind.
+std::vector<CallSum> calls_of(const Schedule& schedule, const Timeline& timeline);
 
 // Returns the share of the time of all calls on these axes that computing hides, over all simulated
 // ranks: 0 to 1, and 1 if there are none.

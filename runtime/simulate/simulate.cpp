@@ -214,8 +214,10 @@ class Simulation {
   }
 
   std::string describe(Place place) const {
+    const uint64_t line = at(place).line;
     return "operation " + std::to_string(place.operation) + " (" + name_of(s_, at(place)) +
-           ") of rank " + std::to_string(s_.ranks[place.rank].rank);
+           (line > 0 ? ", line " + std::to_string(line) + " of the recording" : "") + ") of rank " +
+           std::to_string(s_.ranks[place.rank].rank);
   }
 
   void check_agreement(const OpenCall& opened, const Call& call, Place place) const {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "runtime/simulate/schedule.hpp"
 
@@ -86,6 +87,24 @@ std::vector<RankTimes> times_of(const Schedule& schedule, const Timeline& timeli
     times.push_back(each);
   }
   return times;
+}
+
+std::vector<CallSum> calls_of(const Schedule& schedule, const Timeline& timeline) {
+  std::map<std::string, CallSum> sums;
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) {
+    const Program& program = schedule.programs[schedule.ranks[r].program];
+    for (size_t i = 0; i < program.operations.size(); ++i) {
+      const Operation& operation = program.operations[i];
+      if (operation.kind == OperationKind::kCompute || timeline.ranks[r][i].end < 0) continue;
+      const bool receives = operation.kind == OperationKind::kReceive;
+      CallSum& sum = sums[receives ? "receive" : call_name(operation.call)];
+      sum.count += 1;
+      sum.bytes += operation.bytes;
+    }
+  }
+  std::vector<CallSum> calls;
+  for (auto& [kind, sum] : sums) calls.push_back({kind, sum.count, sum.bytes});
+  return calls;
 }
 
 }  // namespace bp::simulate

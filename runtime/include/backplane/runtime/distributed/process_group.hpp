@@ -103,6 +103,10 @@ class Work {
 // Sees the calls of a group on this rank, on the threads that make them, such as for a recording.
 // Functions may be empty. They must not call the group, and what they throw comes out of the call.
 struct CallObserver {
+  // Runs when a group has been made. `members` are the ranks that its members had in the group that
+  // ProcessGroup's constructor or make_local() made: member i had the rank members[i]. With this
+  // function split() and shrink() make a call of the new group, so all ranks have it, or none.
+  std::function<void(const ProcessGroup& group, std::span<const uint32_t> members)> on_group;
   // Runs before calls are submitted together. `number` counts the submissions of the group, from 1.
   std::function<void(const ProcessGroup& group, uint64_t number, std::span<const Collective> calls)>
       on_submit;
