@@ -79,7 +79,7 @@ constexpr const char* kHelp = R"(
   --transport DEVICE   a device of the host, such as cpu, whose groups carry the calls through host
                        memory (default: the device's own groups, or cpu where it has none)
   --record-schedule FILE
-                       writes what rank R does in each step to FILE.R, for bp-simulate
+                       writes what rank R does in each step to FILE.R, for bp-simulate; not in ps
 )";
 
 struct Choices {
