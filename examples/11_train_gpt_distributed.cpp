@@ -49,14 +49,17 @@ constexpr const char* kHelp = R"(
                        tp: each rank has a part of each layer, and the whole batch
                        2d: fsdp over groups of ranks, each of which is tp
                        pp: each rank has some of the blocks, and micro-batches run through the ranks
-                       3d: ddp over groups of ranks, each of which is pp with ranks that are tp
+                       3d: ddp, or fsdp with --shard-stage, over groups of ranks, each of which is
+                       pp with ranks that are tp
                        cp: each rank has the whole model, and a part of each sequence
                        ep: another model, whose blocks have mixtures of experts: each rank has some
                        experts, and a part of each batch. One rank trains the same model
                        ps: the last ranks are parameter servers. The others have parts of each
                        batch, and do not wait for each other. The log has the losses of rank 0
-  --shard-stage N      what fsdp shards: 1: the state of the optimizer, 2: gradients as well,
-                       3: parameters as well (default: 3)
+  --shard-stage N      what fsdp and 2d shard: 1: the state of the optimizer, 2: gradients as well,
+                       3: parameters as well (default: 3). With it 3d is fsdp, and not ddp, over
+                       groups of ranks. 1 exchanges gradients once a step there, and 2 and 3 once
+                       for each micro-batch
   --tensor-ranks N     the ranks that share a layer in 2d and 3d (default: 2)
   --pipeline-ranks N   the ranks in a pipeline of 3d (default: 2)
   --schedule NAME      the order of micro-batches in pp and 3d: gpipe, 1f1b, interleaved (with two

@@ -58,6 +58,30 @@ def run_pipelines(scratch, curve):
     text = ranks(8, "--strategy", "3d", *few, str(log))
     assert "8 ranks of" in text, text
     expect_same(losses(log), curve[:6], "3d, 8 ranks")
+    for count, more in ((8, ("--shard-stage", "1")), (8, ("--shard-stage", "3")),
+                        (4, ("--shard-stage", "2", "--tensor-ranks", "1")),
+                        (4, ("--shard-stage", "1", "--tensor-ranks", "1", "--schedule", "zb"))):
+        ranks(count, "--strategy", "3d", *more, *few, str(log))
+        expect_same(losses(log), curve[:6], f"3d, {count} ranks, {' '.join(more)}")
+
+
+def run_sharded_pipelines(scratch, curve):
+    """Saves a 3d that is sharded, as a folder and as a file, and goes on in other layouts."""
+    for checkpoint in (f"{scratch / 'both'}/", scratch / "both.safetensors"):
+        log = scratch / "both.csv"
+        saved = ("--checkpoint", str(checkpoint), "--log", str(log))
+        flat = ("--strategy", "3d", "--tensor-ranks", "1")
+        ranks(4, *saved, "--stop", "3", *flat, "--shard-stage", "3")
+        ranks(4, *saved, "--stop", "5", *flat, "--shard-stage", "1", "--resume")
+        ranks(8, *saved, "--stop", "7", "--strategy", "3d", "--shard-stage", "2", "--resume")
+        ranks(2, *saved, "--stop", "8", "--strategy", "fsdp", "--resume")
+        ranks(8, *saved, "--stop", "10", "--strategy", "3d", "--shard-stage", "3", "--resume")
+        expect_same(losses(log), curve[:10], f"3d of several stages, fsdp: {checkpoint}")
+    clipped, log = scratch / "clipped3.csv", scratch / "clipped3d.csv"
+    few = ("--clip", "0.5", "--stop", "4", "--log")
+    run(ALONE, *TINY, "--sample", "0", *few, str(clipped))
+    ranks(8, "--strategy", "3d", "--shard-stage", "3", *few, str(log))
+    expect_same(losses(log), losses(clipped), "3d, sharded and clipped")
 
 
 def refuse_pipelines():
@@ -69,6 +93,11 @@ def refuse_pipelines():
     assert "the name is 'none'; allowed: gpipe, 1f1b, interleaved, zb" in text, text
     text = ranks(2, "--schedule", "zb", expect=1)
     assert "--schedule and --micro-batches are for --strategy pp and 3d" in text, text
+    sharded = ("--strategy", "3d", "--tensor-ranks", "1", "--shard-stage", "3", "--schedule")
+    text = ranks(4, *sharded, "zb", expect=1)
+    assert "--shard-stage 3 has given them back; allowed: --shard-stage 1 and 2" in text, text
+    text = ranks(4, *sharded, "interleaved", "--micro-batches", "4", expect=1)
+    assert "--shard-stage shards one; allowed: gpipe, 1f1b, zb" in text, text
     text = ranks(2, "--strategy", "3d", expect=1)
     assert "for 2 ranks; allowed: a product that divides their number" in text, text
 
@@ -272,6 +301,7 @@ def main():
             ranks(count, "--strategy", name, *more, "--log", str(log))
             expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
         run_pipelines(scratch, curve)
+        run_sharded_pipelines(scratch, curve)
         run_contexts(scratch, curve)
         run_mixtures(scratch)
         run_servers(scratch, curve)
@@ -303,7 +333,7 @@ def main():
     text = ranks(2, "--strategy", "fsdp", "--shard-stage", "4", expect=1)
     assert "--shard-stage is '4'; allowed: 1, 2, 3" in text, text
     text = ranks(2, "--shard-stage", "2", expect=1)
-    assert "--shard-stage is for --strategy fsdp and 2d" in text, text
+    assert "--shard-stage is for --strategy fsdp, 2d and 3d" in text, text
     text = ranks(4, "--strategy", "2d", "--tensor-ranks", "3", expect=1)
     assert "--tensor-ranks is '3', for 4 ranks; allowed: divisors of their number" in text, text
     refuse_pipelines()

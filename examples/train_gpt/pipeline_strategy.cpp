@@ -16,6 +16,7 @@ namespace bd = bp::distributed;
 // How many ranks lie along each axis, and the schedule of the pipeline.
 struct Plan {
   uint32_t data = 1, pipeline = 1, tensor = 1;
+  int shard_stage = 0;  // Of the axis "data", as in FsdpOptions. 0: it has replicas.
   bd::PipelineSchedule schedule;
 };
 
@@ -41,6 +42,17 @@ Plan make_plan(const StrategyChoice& choice, const Options& options, uint32_t wo
   }
   plan.schedule =
       bd::make_pipeline_schedule(name, plan.pipeline, count, name == "interleaved" ? 2 : 1);
+  if (!choice.shard_stage.empty()) plan.shard_stage = choice.shard_stage[0] - '0';
+  if (plan.shard_stage > 0 && name == "interleaved") {
+    fail(
+        "--schedule interleaved has two stages on each rank, and --shard-stage shards one; "
+        "allowed: gpipe, 1f1b, zb");
+  }
+  if (plan.shard_stage == 3 && name == "zb") {
+    fail(
+        "--schedule zb needs the parameters behind their backward, when --shard-stage 3 has given "
+        "them back; allowed: --shard-stage 1 and 2");
+  }
   if (plan.schedule.stage_count() > options.layers) {
     fail("--layers is " + std::to_string(options.layers) + ", for " +
          std::to_string(plan.schedule.stage_count()) +
@@ -64,7 +76,7 @@ Parts part_of(const Model& whole, const bd::PipelineSchedule& schedule, uint32_t
 }
 
 // Ranks of the axis "pipeline" have different stages, those of "tensor" parts of the same layers,
-// and those of "data" the same parameters and other windows.
+// and those of "data" other windows and the same parameters, or shards of them.
 class Staged : public Strategy {
  public:
   Staged(const Plan& plan, int64_t vocabulary, const Options& options, const bd::DeviceMesh& mesh)
@@ -75,8 +87,12 @@ class Staged : public Strategy {
                                 : part_of(ParallelGpt(vocabulary, options, tensor_), plan.schedule,
                                           ranks_.rank())),
         layout_(*parts_.stages, parts_.names, ranks_),
+        tensor_layout_(layout_of(plan, *parts_.stages, tensor_)),
+        fsdp_(shard(plan, parts_.stages, data_)),
+        sums_first_(plan.shard_stage == 1),
         pipeline_(
-            parts_.stages->stages(),
+            fsdp_ ? std::vector<std::shared_ptr<bp::nn::Module>>{parts_.stages}
+                  : parts_.stages->stages(),
             [vocabulary, group = tensor_](const bp::Tensor& logits, const bp::Tensor& targets) {
               const bp::Tensor flat = logits.flatten(0, 1);
               return group.size() == 1
@@ -84,12 +100,12 @@ class Staged : public Strategy {
                          : bd::parallel_cross_entropy(flat, targets, vocabulary, group);
             },
             ranks_,
-            {.schedule = plan.schedule, .activation_shape = {options.context, options.width}}) {
-    if (plan.tensor > 1) tensor_layout_.emplace(*parts_.stages, tensor_);
-  }
+            {.schedule = plan.schedule, .activation_shape = {options.context, options.width}}) {}
 
   bp::nn::Module& model() override { return *parts_.stages; }
-  std::vector<bp::Tensor> parameters() override { return parts_.stages->parameters(); }
+  std::vector<bp::Tensor> parameters() override {
+    return fsdp_ ? fsdp_->parameters() : parts_.stages->parameters();
+  }
   bp::Tensor loss(const Windows& windows) override {
     return pipeline_.forward(windows.inputs, windows.targets);
   }
@@ -97,13 +113,15 @@ class Staged : public Strategy {
     // Stages draw different numbers. Ranks of one stage draw the same ones.
     bp::Generator& generator = ranks_.device().generator();
     generator.set_seed(hashed(generator.state().seed, ranks_.rank()));
+    if (sums_first_) return loss_and_sums(windows);
     bp::Tensor loss = pipeline_.forward_backward(windows.inputs, windows.targets);
-    if (data_.size() > 1) bd::average_gradients(parameters(), data_);
+    if (!fsdp_ && data_.size() > 1) bd::average_gradients(parameters(), data_);
     return loss;
   }
   void clip(double most) override {
     const bp::Tensor squares = tensor_layout_ ? tensor_layout_->squared_grad_norm(parameters())
                                               : bp::squared_grad_norm(parameters());
+    if (fsdp_) data_.all_reduce(squares).join();
     ranks_.all_reduce(squares).join();
     bp::scale_grads_to_norm(parameters(), squares, most);
   }
@@ -111,18 +129,51 @@ class Staged : public Strategy {
   uint32_t data_rank() const override { return data_.rank(); }
   uint32_t data_size() const override { return data_.size(); }
   Checkpoint checkpoint(const bp::AdamW& optimizer, int64_t step) override {
-    return {whole(parts_.stages->state_dict()), whole(optimizer.state_dict()), step};
+    const bp::TensorMap state = optimizer.state_dict();
+    if (!fsdp_) return {whole(parts_.stages->state_dict()), whole(state), step};
+    const bp::Device where = data_.device();
+    return {whole(fsdp_->state(where)), whole(fsdp_->whole_optimizer_state(state, where)), step};
   }
   void load(const Checkpoint& checkpoint, bp::AdamW& optimizer) override {
-    parts_.stages->load_state_dict(part(checkpoint.weights));
-    optimizer.load_state_dict(part(checkpoint.state));
+    const bp::TensorMap weights = part(checkpoint.weights), state = part(checkpoint.state);
+    if (fsdp_) {
+      fsdp_->load_state(weights);
+    } else {
+      parts_.stages->load_state_dict(weights);
+    }
+    optimizer.load_state_dict(fsdp_ ? fsdp_->sharded_optimizer_state(state) : state);
   }
   std::vector<bd::Piece> pieces(const bp::TensorMap& state) override {
+    if (fsdp_)
+      return with_prefixes(placed(fsdp_->pieces()), placed(fsdp_->optimizer_pieces(state)));
     return with_prefixes(placed(bd::pieces_of(parts_.stages->state_dict())),
                          placed(bd::pieces_of(state)));
   }
 
  private:
+  static std::optional<bd::ParallelLayout> layout_of(const Plan& plan, const GptStages& stages,
+                                                     const bd::ProcessGroup& group) {
+    if (plan.tensor == 1) return std::nullopt;
+    return std::optional<bd::ParallelLayout>(std::in_place, stages, group);
+  }
+  static std::unique_ptr<bd::FullyShardedDataParallel> shard(
+      const Plan& plan, const std::shared_ptr<GptStages>& stages, const bd::ProcessGroup& group) {
+    if (plan.shard_stage == 0) return nullptr;
+    return std::make_unique<bd::FullyShardedDataParallel>(
+        stages, stages->blocks(), group, bd::FsdpOptions{.stage = plan.shard_stage});
+  }
+
+  // Adds up the gradients of all micro-batches here, and then averages them over the axis "data".
+  bp::Tensor loss_and_sums(const Windows& windows) {
+    bp::Tensor loss;
+    {
+      const auto no_sync = fsdp_->no_sync();
+      loss = pipeline_.forward_backward(windows.inputs, windows.targets);
+    }
+    fsdp_->average_gradients();
+    return loss;
+  }
+
   std::vector<bd::Piece> placed(const std::vector<bd::Piece>& pieces) const {
     return layout_.place(tensor_layout_ ? tensor_layout_->place(pieces) : pieces);
   }
@@ -137,7 +188,11 @@ class Staged : public Strategy {
   const bd::ProcessGroup data_, tensor_, ranks_;
   const Parts parts_;
   const bd::PipelineLayout layout_;
-  std::optional<bd::ParallelLayout> tensor_layout_;
+  const std::optional<bd::ParallelLayout> tensor_layout_;
+  const std::unique_ptr<bd::FullyShardedDataParallel> fsdp_;  // Null if "data" has replicas.
+  // At stage 1 gradients are whole anyhow, so one exchange a step is enough. Above it no rank keeps
+  // whole gradients, so each micro-batch is averaged while its backward runs.
+  const bool sums_first_;
   bd::PipelineParallel pipeline_;
 };
 

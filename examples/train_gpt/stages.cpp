@@ -41,6 +41,7 @@ GptStages::GptStages(const GptLayers& layers, const std::vector<uint32_t>& own,
     }
     for (size_t i = begin; i < end; ++i) {
       part.blocks.push_back(layers.blocks[i]);
+      blocks_.push_back(layers.blocks[i]);
       add_module("blocks." + std::to_string(i), layers.blocks[i]);
     }
     if (is_last) {

@@ -25,9 +25,12 @@ class GptStages : public bp::nn::Module {
 
   const std::vector<std::shared_ptr<bp::nn::Module>>& stages() const { return stages_; }
 
+  // Returns the transformer blocks of all stages of this rank.
+  const std::vector<std::shared_ptr<bp::nn::Module>>& blocks() const { return blocks_; }
+
   // Runs the stages of this rank one behind the other.
   bp::Tensor forward(const bp::Tensor& x) override;
 
  private:
-  std::vector<std::shared_ptr<bp::nn::Module>> stages_;
+  std::vector<std::shared_ptr<bp::nn::Module>> stages_, blocks_;
 };

@@ -131,12 +131,14 @@ class Cut : public Strategy {
 
 void check(const StrategyChoice& choice) {
   constexpr std::array kNames{"ddp", "fsdp", "tp", "2d", "pp", "3d", "cp", "ep", "ps"};
-  const bool is_sharded = choice.name == "fsdp" || choice.name == "2d";
+  const bool is_sharded = choice.name == "fsdp" || choice.name == "2d" || choice.name == "3d";
   if (std::ranges::find(kNames, choice.name) == kNames.end()) {
     fail("--strategy is '" + choice.name + "'; allowed: ddp, fsdp, tp, 2d, pp, 3d, cp, ep, ps");
   }
   const std::string& stage = choice.shard_stage;
-  if (!stage.empty() && !is_sharded) fail("--shard-stage is for --strategy fsdp and 2d");
+  if (!stage.empty() && !is_sharded) {
+    fail("--shard-stage is for --strategy fsdp, 2d and 3d");
+  }
   if (!stage.empty() && stage != "1" && stage != "2" && stage != "3") {
     fail("--shard-stage is '" + stage + "'; allowed: 1, 2, 3");
   }

@@ -11,7 +11,7 @@
 
 struct StrategyChoice {
   std::string name = "ddp";
-  std::string shard_stage;     // For fsdp and 2d; "" stands for 3.
+  std::string shard_stage;     // For fsdp and 2d, where "" stands for 3, and for 3d: none.
   std::string tensor_ranks;    // For 2d and 3d; "" stands for 2.
   std::string pipeline_ranks;  // For 3d; "" stands for 2.
   std::string schedule;        // For pp and 3d; "" stands for 1f1b.

@@ -17,7 +17,7 @@ namespace {
 using Modules = std::vector<std::shared_ptr<nn::Module>>;
 using NamedModules = std::vector<std::pair<std::string, std::shared_ptr<nn::Module>>>;
 
-constexpr const char* kName = "FullyShardedDataParallel";
+constexpr const char* kName = Sharder::kHookName;
 
 [[noreturn]] void fail(const std::string& what) {
   throw Error(BP_INVALID_ARGUMENT, std::string(kName) + ": " + what);
@@ -240,6 +240,8 @@ std::vector<std::vector<std::string>> FullyShardedDataParallel::unit_names() con
   }
   return names;
 }
+
+void FullyShardedDataParallel::average_gradients() { sharder_->average_sums(); }
 
 FullyShardedDataParallel::NoSync::NoSync(FullyShardedDataParallel& fsdp)
     : fsdp_(fsdp), before_(fsdp.sharder_->set_syncing(false)) {}

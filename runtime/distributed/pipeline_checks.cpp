@@ -5,8 +5,34 @@
 
 #include "registry/tensors/floats.hpp"
 #include "runtime/distributed/agreement.hpp"
+#include "runtime/distributed/sharder.hpp"
 
 namespace bp::distributed {
+namespace {
+
+// Returns what a sharded stage cannot do, or "".
+std::string problem_of_sharding(const nn::Module& stage, const PipelineOptions& options) {
+  if (std::ranges::count(stage.hook_names(), Sharder::kHookName) == 0) return "";
+  if (!options.shared_weights.empty()) {
+    return "a stage is sharded by FullyShardedDataParallel, and there are shared weights; "
+           "allowed: one of both, since the shards have the gradients";
+  }
+  const auto is_absent = [](const Tensor& parameter) {
+    return parameter.get()->buffer == nullptr && parameter.numel() > 0;
+  };
+  const auto is_half = [](const PipelineAction& action) {
+    return action.work == PipelineWork::kBackwardWeight;
+  };
+  const bool has_halves = std::ranges::any_of(options.schedule.ranks, [&](const auto& of_rank) {
+    return std::ranges::any_of(of_rank, is_half);
+  });
+  if (!has_halves || std::ranges::none_of(stage.parameters(), is_absent)) return "";
+  return "the schedule '" + options.schedule.name +
+         "' has backwards in halves, and a stage is sharded at stage 3, whose parameters have no "
+         "memory at the second half; allowed: FsdpOptions::stage of 1 and 2, or whole backwards";
+}
+
+}  // namespace
 
 std::string describe_kind(bp_dtype dtype, IntList shape) {
   return dtype_text(dtype) + " " + to_string(shape);
@@ -41,6 +67,11 @@ std::string problem_of_arguments(const std::vector<std::shared_ptr<nn::Module>>&
   if (std::ranges::any_of(options.activation_shape, [](int64_t extent) { return extent < 0; })) {
     return "activation_shape is " + to_string(options.activation_shape) +
            "; allowed: extents of 0 and above";
+  }
+  for (const auto& stage : stages) {
+    if (std::string problem = problem_of_sharding(*stage, options); !problem.empty()) {
+      return problem;
+    }
   }
   return "";
 }

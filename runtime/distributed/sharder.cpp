@@ -37,8 +37,7 @@ Sharder::Sharder(const std::vector<Unit>& units, const ProcessGroup& group, bp_d
       grad_hooks_.emplace_back(parameter, [this, i, p](const Tensor&) { take_gradient(i, p); });
     }
     forward_hooks_.emplace_back(
-        units[i].module, "FullyShardedDataParallel",
-        [this, i](const Tensor& x) { return before_forward(i, x); },
+        units[i].module, kHookName, [this, i](const Tensor& x) { return before_forward(i, x); },
         [this, i](const Tensor& y) { return after_forward(i, y); });
   }
   reset_backward();
@@ -184,14 +183,29 @@ void Sharder::submit_complete() {
   }
 }
 
+// Sends what was not sent, also of units that lack gradients, and waits for all of it.
+void Sharder::reduce_all() {
+  std::fill(missing_.begin(), missing_.end(), size_t{0});
+  submit_complete();
+  for (const size_t unit : reduce_order_) units_[unit]->finish_reduce();
+  settings_.gradients.clear();
+}
+
+void Sharder::average_sums() {
+  if (is_in_backward_ || !is_forward_known_) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "FullyShardedDataParallel: " + describe(settings_.group) +
+                    ": average_gradients() is called " +
+                    (is_in_backward_ ? "while backward() runs" : "before the first forward()") +
+                    "; allowed: behind a backward() within no_sync()");
+  }
+  reduce_all();
+  reset_backward();
+}
+
 void Sharder::end_backward(bool is_complete) {
   if (is_complete) {
-    if (is_syncing_ && has_gradients_) {
-      std::fill(missing_.begin(), missing_.end(), size_t{0});
-      submit_complete();
-      for (const size_t unit : reduce_order_) units_[unit]->finish_reduce();
-      settings_.gradients.clear();
-    }
+    if (is_syncing_ && has_gradients_) reduce_all();
     for (const auto& unit : units_) unit->reshard();
     settings_.flats.clear();
     is_backward_known_ = !backward_order_.empty();

@@ -13,6 +13,9 @@ namespace bp::distributed {
 
 class Sharder {
  public:
+  // The name of the hooks of units, by which a module shows that it is sharded.
+  static constexpr const char* kHookName = "FullyShardedDataParallel";
+
   struct Unit {
     std::string name;  // "" for the root unit, which is the first one.
     std::shared_ptr<nn::Module> module;
@@ -31,6 +34,9 @@ class Sharder {
   // Sets whether backward() exchanges gradients, and returns whether it did before.
   bool set_syncing(bool is_syncing) { return std::exchange(is_syncing_, is_syncing); }
 
+  // Exchanges the gradients that were added up on this rank alone.
+  void average_sums();
+
  private:
   static constexpr size_t kRoot = 0;
 
@@ -48,6 +54,7 @@ class Sharder {
   void before_backward(size_t unit);
   void take_gradient(size_t unit, size_t parameter);
   void submit_complete();
+  void reduce_all();
   void end_backward(bool is_complete);
   void reset_backward();
   std::string describe_unit(size_t unit) const;

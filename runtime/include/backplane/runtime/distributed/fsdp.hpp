@@ -116,6 +116,11 @@ class FullyShardedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
+  // Averages the sums of no_sync() at once, for steps whose last backward() is not known, such as
+  // those of a pipeline (pipeline.hpp). Every rank calls it, behind a forward() and outside of
+  // backward(). A rank without sums counts as zeros.
+  void average_gradients();
+
   // Scales all gradients by one factor, so that their norm over all ranks is at most `most`.
   // Returns the norm before, as clip_grad_norm_on_device() does. Every rank calls it.
   Tensor clip_grad_norm(double most) const;
