@@ -69,6 +69,9 @@ constexpr const char* kHelp = R"(
                        each rank has some heads, whose number the ranks divide (default: ring)
   --experts N          the experts of each block in ep, on all ranks (default: 8)
   --top-k-experts K    the experts that each token chooses in ep (default: 2)
+  --expert-exchange NAME
+                       what ranks of ep send: padded: all slots of the experts, or packed: the
+                       tokens, behind their number, for which the host waits (default: padded)
   --servers N          the ranks that serve in ps (default: 1)
   --staleness N        the steps that a worker of ps may be ahead of the slowest one; 0: they take
                        each step together (default: 0)
@@ -325,6 +328,7 @@ int main(int argc, char** argv) {
                                        {"--context-kind", &choices.strategy.context_kind},
                                        {"--experts", &choices.strategy.experts},
                                        {"--top-k-experts", &choices.strategy.top_k_experts},
+                                       {"--expert-exchange", &choices.strategy.expert_exchange},
                                        {"--servers", &choices.strategy.servers},
                                        {"--staleness", &choices.strategy.staleness},
                                        {"--keep", &choices.saves.keep},

@@ -129,7 +129,7 @@ def run_mixtures(scratch):
     ranks(1, *common, "--stop", "6", "--log", str(alone))
     for checkpoint, counts in ((f"{saves}/", (4, 2)), (f"{saves}.safetensors", (2, 1))):
         saved = (*common, "--checkpoint", checkpoint, "--log", str(log))
-        ranks(counts[0], *saved, "--stop", "3")
+        ranks(counts[0], *saved, "--stop", "3", "--expert-exchange", "packed")
         ranks(counts[1], *saved, "--stop", "6", "--resume")
         expect_same(losses(log), losses(alone), f"ep with {counts[0]} ranks, then {counts[1]}")
     text = ranks(1, *saved, "--top-k-experts", "1", "--resume", expect=1)
@@ -141,8 +141,10 @@ def refuse_mixtures():
     assert "--experts is 3, for 2 ranks; allowed: multiples of their number" in text, text
     text = ranks(2, "--strategy", "ep", "--top-k-experts", "9", expect=1)
     assert "--top-k-experts is 9; allowed: 1 to 8, the number of experts" in text, text
+    text = ranks(2, "--strategy", "ep", "--expert-exchange", "some", expect=1)
+    assert "--expert-exchange is 'some'; allowed: padded, packed" in text, text
     text = ranks(2, "--experts", "4", expect=1)
-    assert "--experts and --top-k-experts are for --strategy ep" in text, text
+    assert "--experts, --top-k-experts and --expert-exchange are for --strategy ep" in text, text
 
 
 def run_servers(scratch, curve):

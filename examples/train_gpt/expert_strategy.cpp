@@ -21,6 +21,12 @@ std::shared_ptr<Gpt> make_model(int64_t vocabulary, const Options& o, const bd::
   });
 }
 
+bd::MixtureExchange exchange_of(const std::string& name) {
+  if (name.empty() || name == "padded") return bd::MixtureExchange::kPadded;
+  if (name == "packed") return bd::MixtureExchange::kPacked;
+  throw std::runtime_error("--expert-exchange is '" + name + "'; allowed: padded, packed");
+}
+
 std::vector<std::string> names_of(const bp::nn::Module& model) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model.named_parameters()) names.push_back(name);
@@ -91,7 +97,8 @@ std::unique_ptr<Strategy> make_expert_strategy(const StrategyChoice& choice, int
     throw std::runtime_error("--top-k-experts is " + std::to_string(top_k) + "; allowed: 1 to " +
                              std::to_string(experts) + ", the number of experts");
   }
+  const bd::MixtureOptions mixture{
+      .expert_count = experts, .top_k = top_k, .exchange = exchange_of(choice.expert_exchange)};
   const bd::DeviceMesh mesh(group, {{"expert", group.size()}, {"alone", 1}});
-  return std::make_unique<Experts>(vocabulary, options, mesh,
-                                   bd::MixtureOptions{.expert_count = experts, .top_k = top_k});
+  return std::make_unique<Experts>(vocabulary, options, mesh, mixture);
 }

@@ -155,8 +155,9 @@ void check(const StrategyChoice& choice) {
   if (!choice.context_kind.empty() && choice.name != "cp") {
     fail("--context-kind is for --strategy cp");
   }
-  if (choice.name != "ep" && !(choice.experts.empty() && choice.top_k_experts.empty())) {
-    fail("--experts and --top-k-experts are for --strategy ep");
+  if (choice.name != "ep" &&
+      !(choice.experts.empty() && choice.top_k_experts.empty() && choice.expert_exchange.empty())) {
+    fail("--experts, --top-k-experts and --expert-exchange are for --strategy ep");
   }
   if (choice.name != "ps" && !(choice.servers.empty() && choice.staleness.empty())) {
     fail("--servers and --staleness are for --strategy ps");

@@ -11,16 +11,17 @@
 
 struct StrategyChoice {
   std::string name = "ddp";
-  std::string shard_stage;     // For fsdp and 2d, where "" stands for 3, and for 3d: none.
-  std::string tensor_ranks;    // For 2d and 3d; "" stands for 2.
-  std::string pipeline_ranks;  // For 3d; "" stands for 2.
-  std::string schedule;        // For pp and 3d; "" stands for 1f1b.
-  std::string micro_batches;   // For pp and 3d; "" stands for the number of ranks in a pipeline.
-  std::string context_kind;    // For cp; "" stands for ring.
-  std::string experts;         // For ep; "" stands for 8.
-  std::string top_k_experts;   // For ep; "" stands for 2.
-  std::string servers;         // For ps; "" stands for 1.
-  std::string staleness;       // For ps; "" stands for 0.
+  std::string shard_stage;      // For fsdp and 2d, where "" stands for 3, and for 3d: none.
+  std::string tensor_ranks;     // For 2d and 3d; "" stands for 2.
+  std::string pipeline_ranks;   // For 3d; "" stands for 2.
+  std::string schedule;         // For pp and 3d; "" stands for 1f1b.
+  std::string micro_batches;    // For pp and 3d; "" stands for the number of ranks in a pipeline.
+  std::string context_kind;     // For cp; "" stands for ring.
+  std::string experts;          // For ep; "" stands for 8.
+  std::string top_k_experts;    // For ep; "" stands for 2.
+  std::string expert_exchange;  // For ep; "" stands for padded.
+  std::string servers;          // For ps; "" stands for 1.
+  std::string staleness;        // For ps; "" stands for 0.
 };
 
 // Returns the number in `text`, which is at least `least`, or `otherwise` for "". Throws for other

@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "backplane/runtime/runtime.hpp"
 #include "runtime/distributed/test_models.hpp"
 #include "runtime/distributed/test_ranks.hpp"
+#include "runtime/distributed/token_exchange.hpp"
 
 namespace bp::distributed {
 namespace {
@@ -99,6 +103,7 @@ struct Case {
   double capacity_factor;
   int64_t capacity;  // ceil(capacity_factor * top_k * 10 / 4), and at most 10.
   bool drops;
+  MixtureExchange exchange = MixtureExchange::kPadded;
 };
 
 // Compares the result, the statistics and all gradients with those of one device.
@@ -107,9 +112,11 @@ void expect_same(const Case& c, const ProcessGroup& group) {
   current_device().generator().set_seed(5);
   Dense dense;
   current_device().generator().set_seed(5);
-  MixtureOfExperts mixture(
-      kWidth, make_expert, group,
-      {.expert_count = kExperts, .top_k = c.top_k, .capacity_factor = c.capacity_factor});
+  MixtureOfExperts mixture(kWidth, make_expert, group,
+                           {.expert_count = kExperts,
+                            .top_k = c.top_k,
+                            .capacity_factor = c.capacity_factor,
+                            .exchange = c.exchange});
   const Tensor x = (input(kBatch * kLength, kWidth, 3) * 4).view({kBatch, kLength, kWidth});
   const Tensor own = x.narrow(0, begin, own_rows).clone();
   x.set_requires_grad();
@@ -162,9 +169,119 @@ TEST(ExpertParallel, ComputesWhatOneDeviceComputes) {
   };
   for (const uint32_t ranks : {1u, 2u, 4u}) {
     run_ranks(ranks, [&](ProcessGroup& group) {
-      for (const Case& c : kCases) expect_same(c, group);
+      for (Case c : kCases) {
+        expect_same(c, group);
+        c.exchange = MixtureExchange::kPacked;
+        SCOPED_TRACE("packed");
+        expect_same(c, group);
+      }
     });
   }
+}
+
+// Returns what all ranks send to each other in a forward and a backward, in bytes.
+uint64_t bytes_of_step(const MixtureOptions& options, const std::function<Tensor()>& make_x,
+                       const std::function<void(const MixtureOfExperts&)>& prepare) {
+  std::atomic<uint64_t> bytes = 0;
+  const auto count = [&](const ProcessGroup&, uint64_t, std::span<const Collective> calls) {
+    for (const Collective& call : calls) {
+      if (call.kind == BP_COLLECTIVE_ALL_TO_ALL) bytes += call.send.size_bytes();
+    }
+  };
+  const GroupOptions observed{
+      .observer = std::make_shared<CallObserver>(CallObserver{.on_submit = count, .on_wait = {}})};
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        current_device().generator().set_seed(5);
+        MixtureOfExperts mixture(kWidth, make_expert, group, options);
+        prepare(mixture);
+        const Tensor x = make_x();
+        x.set_requires_grad();
+        loss_of(mixture(x)).backward();
+        EXPECT_TRUE(x.grad());
+      },
+      observed);
+  return bytes;
+}
+
+TEST(ExpertParallel, SendsTheTokensThatFoundRoomAndTheirCounts) {
+  MixtureOptions options{.expert_count = kExperts, .top_k = 1, .capacity_factor = 2};
+  const auto make_x = [] { return input(kBatch * kLength, kWidth, 3).view({4, kLength, kWidth}); };
+  // All tokens choose expert 2, which has room for 5 in each row.
+  const auto prepare = [](const MixtureOfExperts& mixture) {
+    const Tensor weight = mixture.named_parameters()[0].second.detach();
+    weight.fill(0);
+    weight.narrow(0, 2, 1).fill(1);
+  };
+  const auto make_ones = [] { return ones({4, kLength, kWidth}, BP_F32); };
+  // Two exchanges forward and two backward, of two ranks.
+  constexpr uint64_t kToken = kWidth * sizeof(float), kExchanges = 4 * 2;
+  EXPECT_EQ(bytes_of_step(options, make_ones, prepare), kExchanges * kExperts * 4 * 5 * kToken);
+  options.exchange = MixtureExchange::kPacked;
+  // Rank 0 gets nothing, and so sends nothing back: 20 tokens of each rank go to rank 1.
+  constexpr uint64_t kCounts = 2 * kExperts * sizeof(int64_t);
+  EXPECT_EQ(bytes_of_step(options, make_ones, prepare), kExchanges * 4 * 5 * kToken + kCounts);
+  options.exchange = MixtureExchange::kPadded;
+  const uint64_t padded = bytes_of_step(options, make_x, [](const MixtureOfExperts&) {});
+  options.exchange = MixtureExchange::kPacked;
+  const uint64_t packed = bytes_of_step(options, make_x, [](const MixtureOfExperts&) {});
+  EXPECT_LE(packed, padded / 2 + kCounts);  // There are twice as many slots as tokens.
+}
+
+// Rank 0 has experts that no token chooses, also in a group of one rank for each expert.
+TEST(ExpertParallel, GivesZerosToExpertsWithoutTokens) {
+  for (const uint32_t ranks : {1u, 2u, 4u}) {
+    run_ranks(ranks, [](ProcessGroup& group) {
+      const auto run = [&](MixtureExchange exchange, const Tensor& x) {
+        current_device().generator().set_seed(5);
+        auto mixture = std::make_shared<MixtureOfExperts>(
+            kWidth, make_expert, group,
+            MixtureOptions{.expert_count = kExperts, .capacity_factor = 1.5, .exchange = exchange});
+        const Tensor weight = mixture->named_parameters()[0].second.detach();
+        weight.fill(0);
+        weight.narrow(0, 3, 1).fill(0.2);
+        x.set_requires_grad();
+        loss_of((*mixture)(x)).backward();
+        return mixture;
+      };
+      const Tensor x = ones({2, kLength, kWidth}, BP_F32), same = x.clone();
+      const auto packed = run(MixtureExchange::kPacked, x);
+      const auto padded = run(MixtureExchange::kPadded, same);
+      EXPECT_EQ(packed->statistics().chosen.to_vector<int64_t>()[3], 2 * kLength);
+      EXPECT_LT(difference(x.grad(), same.grad()), 1e-6);
+      const auto want = padded->named_parameters(), got = packed->named_parameters();
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_TRUE(got[i].second.grad()) << got[i].first;
+        EXPECT_LT(difference(got[i].second.grad(), want[i].second.grad()), 1e-6) << got[i].first;
+        const bool is_idle = got[i].first.starts_with("experts.") && got[i].first[8] != '3';
+        const float largest = amax(abs(got[i].second.grad())).item<float>();
+        EXPECT_EQ(largest == 0, is_idle) << got[i].first;
+      }
+    });
+  }
+}
+
+TEST(ExpertParallel, OrdersTokensByExpert) {
+  // Rank 0 sends a token to each expert, and rank 1 two to the first one.
+  const ExpertOrder order = order_by_expert({1, 1, 2, 0}, 2);
+  EXPECT_EQ(order.counts, (std::vector<int64_t>{3, 1}));
+  EXPECT_EQ(order.sorted, (std::vector<int64_t>{0, 2, 3, 1}));
+  EXPECT_EQ(order.back, (std::vector<int64_t>{0, 3, 1, 2}));
+}
+
+TEST(ExpertParallel, RefusesPackedTokensInACapture) {
+  run_ranks(1, [](ProcessGroup& group) {
+    MixtureOfExperts mixture(kWidth, make_expert, group,
+                             {.expert_count = kExperts, .exchange = MixtureExchange::kPacked});
+    const Tensor x = ones({1, kLength, kWidth}, BP_F32);
+    mixture(x);
+    Capture capture;
+    EXPECT_EQ(thrown_by([&] { mixture(x); }),
+              "MixtureOfExperts: kPacked reads counts of tokens, and other steps have others, so a "
+              "capture cannot have it; allowed in a capture: kPadded");
+  });
 }
 
 // If all tokens are equally probable to go anywhere, the loss is 1; if they all go to one expert of

@@ -24,7 +24,8 @@
 //
 // Rules for everything here:
 //   Threads    As for modules and groups: one thread at a time on each rank.
-//   Blocking   Nothing waits for other ranks or for the device on the host, unless it says so.
+//   Blocking   Nothing waits for other ranks or for the device on the host but forward() with
+//              MixtureExchange::kPacked.
 //   Errors     Throws bp::Error, which names the layer, what was given and what is allowed.
 //   Ownership  A layer shares the group and its experts.
 //   Order      All ranks run the same layers in the same order with x of one shape, forward and
@@ -32,6 +33,7 @@
 //   Gradients  Of the first order only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,10 +45,23 @@
 
 namespace bp::distributed {
 
+// What travels between ranks.
+enum class MixtureExchange {
+  // The slots of all experts, also those that no token has: capacity_factor * top_k times the
+  // tokens. The host does not wait, and a capture (capture.hpp) can have it.
+  kPadded,
+  // The tokens that have found room. Ranks exchange their numbers first, and the host waits for
+  // these in each forward(), so captures refuse it. It sends less, and experts compute less, if
+  // rooms are large or choices uneven.
+  kPacked,
+};
+
 struct MixtureOptions {
   int64_t expert_count = 0;       // Of all ranks: a multiple of their number.
   int64_t top_k = 1;              // The experts that each token chooses: 1 to expert_count.
   double capacity_factor = 1.25;  // Above 0. With 1 there is just enough room if choices are even.
+  // All ranks give the same. The results are equal, but for the order of sums within experts.
+  MixtureExchange exchange = MixtureExchange::kPadded;
 };
 
 // What the latest forward() of a mixture did with the tokens of this rank.
@@ -79,7 +94,13 @@ class MixtureOfExperts : public nn::Module {
   const std::vector<std::shared_ptr<nn::Module>>& experts() const { return experts_; }
 
  private:
+  struct Plan;
+  static Plan make_plan(const Tensor& chosen, int64_t expert_count, int64_t capacity);
+  Tensor run_padded(const Tensor& x, const Plan& plan, int64_t capacity) const;
+  Tensor run_packed(const Tensor& x, const Plan& plan, int64_t capacity) const;
   Tensor run_experts(const Tensor& dispatched) const;
+  Tensor run_received(const Tensor& received, const std::vector<int64_t>& counts) const;
+  Tensor run_expert(size_t own_index, const Tensor& tokens) const;
 
   int64_t width_;
   ProcessGroup group_;
