@@ -102,6 +102,38 @@ def refuse_pipelines():
     assert "for 2 ranks; allowed: a product that divides their number" in text, text
 
 
+def run_tied(scratch, curve):
+    """The head has the weight of the embedding, in each strategy and from one to the next."""
+    alone, log = scratch / "tied_alone.csv", scratch / "tied.csv"
+    common = ("--tie-weights", "--clip", "0.5", "--layers", "4")
+    run(ALONE, *TINY, *common, "--sample", "0", "--stop", "22", "--log", str(alone))
+    tied = losses(alone)
+    assert abs(tied[0] - curve[0]) > 1e-3, "the weights are not tied"
+    for checkpoint in (f"{scratch / 'tied'}/", str(scratch / "tied.safetensors")):
+        end, saved = 0, (*common, "--checkpoint", checkpoint, "--log", str(log))
+        for name, count, more in (("ddp", 2, ()), ("fsdp", 2, ()), ("tp", 2, ()), ("2d", 4, ()),
+                                  ("pp", 2, ()), ("cp", 2, ()), ("3d", 8, ()),
+                                  ("pp", 2, ("--schedule", "interleaved")),
+                                  ("3d", 4, ("--tensor-ranks", "1", "--schedule", "zb")),
+                                  ("fsdp", 2, ("--shard-stage", "1")), ("pp", 4, ())):
+            end += 2
+            more = (*more, "--resume") if end > 2 else more
+            ranks(count, *saved, "--strategy", name, *more, "--stop", str(end))
+        expect_same(losses(log), tied, f"tied weights in all strategies, {checkpoint}")
+    ranks(2, *common, "--strategy", "ps", "--stop", "4", "--log", str(log))
+    expect_same(losses(log), tied[:4], "tied weights, ps with one worker")
+    experts, few = scratch / "tied_experts.csv", ("--strategy", "ep", "--stop", "4", "--log")
+    ranks(1, *common, *few, str(experts))
+    ranks(2, *common, *few, str(log))
+    expect_same(losses(log), losses(experts), "tied weights, ep with 2 ranks")
+    text = ranks(2, "--layers", "4", "--clip", "0.5", "--checkpoint", checkpoint, "--resume",
+                 expect=1)
+    assert "head.weight' is missing" in text, text
+    sharded = ("--strategy", "3d", "--tensor-ranks", "1", "--shard-stage", "1", "--tie-weights")
+    text = ranks(4, *sharded, expect=1)
+    assert "--shard-stage shards it on each; allowed: 3d without --shard-stage" in text, text
+
+
 def run_contexts(scratch, curve):
     """Goes from fsdp to both kinds of cp."""
     saved = ("--checkpoint", str(scratch / "context") + "/", "--log", str(scratch / "context.csv"))
@@ -304,6 +336,7 @@ def main():
             expect_same(losses(log), curve, f"{name} {' '.join(more)}, {count} ranks")
         run_pipelines(scratch, curve)
         run_sharded_pipelines(scratch, curve)
+        run_tied(scratch, curve)
         run_contexts(scratch, curve)
         run_mixtures(scratch)
         run_servers(scratch, curve)

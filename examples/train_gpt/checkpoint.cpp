@@ -15,6 +15,7 @@ bp::Metadata description(const Options& o, const Text& text) {
       {"batch", number(o.batch)},      {"steps", number(o.steps)},
       {"warmup", number(o.warmup)},    {"lr, weight decay, dropout, clip", rates.str()},
       {"vocabulary", text.vocabulary}, {"characters", number(text.training.size())}};
+  if (o.ties_weights) metadata["head"] = "the token embedding";
   if (!o.variant.empty()) metadata["model"] = o.variant;
   return metadata;
 }

@@ -12,7 +12,8 @@ Gpt::Gpt(int64_t vocabulary, const Options& o)
                                             .dropout = o.dropout});
       }) {}
 
-Gpt::Gpt(int64_t vocabulary, const Options& o, const BlockMaker& make_block) {
+Gpt::Gpt(int64_t vocabulary, const Options& o, const BlockMaker& make_block)
+    : is_tied_(o.ties_weights) {
   namespace nn = bp::nn;
   add_module("token", token_ = std::make_shared<nn::Embedding>(vocabulary, o.width, 0.1));
   add_module("position", position_ = std::make_shared<nn::Embedding>(o.context, o.width, 0.1));
@@ -21,7 +22,11 @@ Gpt::Gpt(int64_t vocabulary, const Options& o, const BlockMaker& make_block) {
     add_module("blocks." + std::to_string(i), blocks_.back());
   }
   add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
-  add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
+  if (o.ties_weights) {
+    head_ = std::make_shared<TiedHead>(*token_);
+  } else {
+    add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
+  }
 }
 
 bp::Tensor Gpt::forward(const bp::Tensor& tokens) {

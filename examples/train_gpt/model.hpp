@@ -27,13 +27,14 @@ class Gpt : public bp::nn::Module {
   // Returns the transformer blocks, from the first to the last.
   const std::vector<std::shared_ptr<bp::nn::Module>>& blocks() const { return blocks_; }
 
-  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_}; }
+  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_, is_tied_}; }
 
  private:
   std::shared_ptr<bp::nn::Embedding> token_, position_;
   std::vector<std::shared_ptr<bp::nn::Module>> blocks_;
   std::shared_ptr<bp::nn::LayerNorm> norm_;
-  std::shared_ptr<bp::nn::Linear> head_;
+  std::shared_ptr<bp::nn::Module> head_;
+  const bool is_tied_;
 };
 
 // Returns the mean loss of windows that are spread evenly over the text's last tenth. `loss` runs

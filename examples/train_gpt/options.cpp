@@ -21,6 +21,7 @@ constexpr const char* kHelp = R"(
   --width N            of each position (default: 256)
   --heads N            of attention; a divisor of the width (default: 4)
   --context N          characters that the model sees at once (default: 128)
+  --tie-weights        the head has the weight of the token embedding, and none of its own
 
   --steps N            of training; the schedule ends there (default: 2000)
   --stop N             ends after this step, as an interruption would (default: the last step)
@@ -115,8 +116,10 @@ Options parse(int argc, char** argv, const MoreOptions& more) {
       {"--top-k", &o.top_k},
   };
   for (const auto& [name, target] : more.texts) table.push_back({name, target});
-  std::vector<Flag> flags = {
-      {"--resume", &o.resume}, {"--explain", &o.explain}, {"--capture", &o.capture}};
+  std::vector<Flag> flags = {{"--resume", &o.resume},
+                             {"--explain", &o.explain},
+                             {"--capture", &o.capture},
+                             {"--tie-weights", &o.ties_weights}};
   for (const auto& [name, target] : more.flags) flags.push_back({name, target});
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];

@@ -10,6 +10,7 @@ struct Options {
   std::string program = "04_train_gpt";
   std::string device = "cpu", data = BACKPLANE_GPT_TEXT, checkpoint, log, prompt = "\n";
   bool resume = false, explain = false, capture = false;
+  bool ties_weights = false;  // The head has the weight of the token embedding.
   int64_t seed = 1, steps = 2000, stop = 0, layers = 4, width = 256, heads = 4, context = 128;
   int64_t batch = 8, warmup = 100, eval_every = 250, eval_batches = 10, save_every = 500;
   int64_t sample = 500, top_k = 20;

@@ -5,7 +5,8 @@
 namespace bd = bp::distributed;
 
 // Layers are made in the order of Gpt, so that both draw the same first values.
-ParallelGpt::ParallelGpt(int64_t vocabulary, const Options& o, const bd::ProcessGroup& ranks) {
+ParallelGpt::ParallelGpt(int64_t vocabulary, const Options& o, const bd::ProcessGroup& ranks)
+    : is_tied_(o.ties_weights) {
   namespace nn = bp::nn;
   token_ = std::make_shared<bd::VocabularyParallelEmbedding>(vocabulary, o.width, ranks, 0.1);
   add_module("token", token_);
@@ -18,6 +19,10 @@ ParallelGpt::ParallelGpt(int64_t vocabulary, const Options& o, const bd::Process
     add_module("blocks." + std::to_string(i), blocks_.back());
   }
   add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
+  if (is_tied_) {
+    head_ = std::make_shared<TiedHead>(*token_, ranks);
+    return;
+  }
   head_ = std::make_shared<bd::ColumnParallelLinear>(o.width, vocabulary, ranks,
                                                      bd::ColumnParallelOptions{.has_bias = false});
   add_module("head", head_);

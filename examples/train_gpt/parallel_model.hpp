@@ -20,12 +20,13 @@ class ParallelGpt : public bp::nn::Module {
     return {blocks_.begin(), blocks_.end()};
   }
 
-  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_}; }
+  GptLayers layers() const { return {token_, position_, blocks(), norm_, head_, is_tied_}; }
 
  private:
   std::shared_ptr<bp::distributed::VocabularyParallelEmbedding> token_;
   std::shared_ptr<bp::nn::Embedding> position_;
   std::vector<std::shared_ptr<bp::distributed::ParallelTransformerBlock>> blocks_;
   std::shared_ptr<bp::nn::LayerNorm> norm_;
-  std::shared_ptr<bp::distributed::ColumnParallelLinear> head_;
+  std::shared_ptr<bp::nn::Module> head_;
+  const bool is_tied_;
 };

@@ -48,6 +48,11 @@ Plan make_plan(const StrategyChoice& choice, const Options& options, uint32_t wo
         "--schedule interleaved has two stages on each rank, and --shard-stage shards one; "
         "allowed: gpipe, 1f1b, zb");
   }
+  if (plan.shard_stage > 0 && options.ties_weights && plan.pipeline > 1) {
+    fail(
+        "--tie-weights needs the same weight on two ranks of a pipeline, and --shard-stage shards "
+        "it on each; allowed: 3d without --shard-stage");
+  }
   if (plan.shard_stage == 3 && name == "zb") {
     fail(
         "--schedule zb needs the parameters behind their backward, when --shard-stage 3 has given "
@@ -86,7 +91,7 @@ class Staged : public Strategy {
         parts_(plan.tensor == 1 ? part_of(Gpt(vocabulary, options), plan.schedule, ranks_.rank())
                                 : part_of(ParallelGpt(vocabulary, options, tensor_), plan.schedule,
                                           ranks_.rank())),
-        layout_(*parts_.stages, parts_.names, ranks_),
+        layout_(*parts_.stages, parts_.names, ranks_, options.ties_weights),
         tensor_layout_(layout_of(plan, *parts_.stages, tensor_)),
         fsdp_(shard(plan, parts_.stages, data_)),
         sums_first_(plan.shard_stage == 1),
@@ -100,7 +105,9 @@ class Staged : public Strategy {
                          : bd::parallel_cross_entropy(flat, targets, vocabulary, group);
             },
             ranks_,
-            {.schedule = plan.schedule, .activation_shape = {options.context, options.width}}) {}
+            {.schedule = plan.schedule,
+             .activation_shape = {options.context, options.width},
+             .shared_weights = parts_.stages->shared_weights()}) {}
 
   bp::nn::Module& model() override { return *parts_.stages; }
   std::vector<bp::Tensor> parameters() override {
@@ -119,8 +126,13 @@ class Staged : public Strategy {
     return loss;
   }
   void clip(double most) override {
-    const bp::Tensor squares = tensor_layout_ ? tensor_layout_->squared_grad_norm(parameters())
-                                              : bp::squared_grad_norm(parameters());
+    // A weight of two ranks counts on the first one. What has no gradient does not count.
+    std::vector<bp::Tensor> counted = parameters();
+    for (bp::Tensor& tensor : counted) {
+      if (pipeline_.is_copy(tensor)) tensor = tensor.detach();
+    }
+    const bp::Tensor squares = tensor_layout_ ? tensor_layout_->squared_grad_norm(counted)
+                                              : bp::squared_grad_norm(counted);
     if (fsdp_) data_.all_reduce(squares).join();
     ranks_.all_reduce(squares).join();
     bp::scale_grads_to_norm(parameters(), squares, most);

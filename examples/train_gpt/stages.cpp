@@ -4,11 +4,14 @@
 
 namespace {
 
-// One stage. Its layers belong to GptStages.
+// One stage. Its layers belong to GptStages, and the token embedding to both: the pipeline looks
+// for weights that it shares in the stages.
 class Stage : public bp::nn::Module {
  public:
   Stage(GptLayers layers, bool is_first, bool is_last)
-      : layers_(std::move(layers)), is_first_(is_first), is_last_(is_last) {}
+      : layers_(std::move(layers)), is_first_(is_first), is_last_(is_last) {
+    if (layers_.token) add_module("token", layers_.token);
+  }
 
   bp::Tensor forward(const bp::Tensor& x) override {
     bp::Tensor y = x;
@@ -26,6 +29,14 @@ class Stage : public bp::nn::Module {
 };
 
 }  // namespace
+
+TiedHead::TiedHead(const bp::nn::Module& embedding,
+                   std::optional<bp::distributed::ProcessGroup> ranks)
+    : weight_(embedding.parameters().front()), ranks_(std::move(ranks)) {}
+
+bp::Tensor TiedHead::forward(const bp::Tensor& x) {
+  return bp::linear(ranks_ ? bp::distributed::share_with_ranks(x, *ranks_) : x, weight_);
+}
 
 GptStages::GptStages(const GptLayers& layers, const std::vector<uint32_t>& own,
                      uint32_t stage_count) {
@@ -45,10 +56,16 @@ GptStages::GptStages(const GptLayers& layers, const std::vector<uint32_t>& own,
       add_module("blocks." + std::to_string(i), layers.blocks[i]);
     }
     if (is_last) {
+      if (layers.is_tied && own.front() != 0) add_module("token", part.token = layers.token);
       add_module("norm", part.norm = layers.norm);
-      add_module("head", part.head = layers.head);
+      part.head = layers.head;
+      if (!layers.is_tied) add_module("head", layers.head);
     }
     stages_.push_back(std::make_shared<Stage>(std::move(part), is_first, is_last));
+  }
+  const bool has_first = own.front() == 0, has_last = own.back() + 1 == stage_count;
+  if (layers.is_tied && has_first != has_last) {
+    shared_weights_.emplace_back("token.weight", layers.token->parameters().front());
   }
 }
 
