@@ -191,8 +191,8 @@ Tensor MixtureOfExperts::run_packed(const Tensor& x, const Plan& plan, int64_t c
   const Device device = x.device();
   if (is_capturing(device)) {
     fail(
-        "kPacked reads counts of tokens, and other steps have others, so a capture cannot have "
-        "it; allowed in a capture: kPadded");
+        "kPacked reads counts of tokens on the host, which a capture cannot do; allowed: "
+        "kPacked outside of captures");
   }
   const int64_t rows = x.shape(0), length = x.shape(1), experts = options_.expert_count;
   const TokenRoutes routes = make_routes(plan.counts, capacity, group_);

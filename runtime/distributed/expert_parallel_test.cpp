@@ -278,9 +278,10 @@ TEST(ExpertParallel, RefusesPackedTokensInACapture) {
     const Tensor x = ones({1, kLength, kWidth}, BP_F32);
     mixture(x);
     Capture capture;
-    EXPECT_EQ(thrown_by([&] { mixture(x); }),
-              "MixtureOfExperts: kPacked reads counts of tokens, and other steps have others, so a "
-              "capture cannot have it; allowed in a capture: kPadded");
+    EXPECT_EQ(
+        thrown_by([&] { mixture(x); }),
+        "MixtureOfExperts: kPacked reads counts of tokens on the host, which a capture cannot "
+        "do; allowed: kPacked outside of captures");
   });
 }
 

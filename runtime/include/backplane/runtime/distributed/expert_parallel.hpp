@@ -48,7 +48,7 @@ namespace bp::distributed {
 // What travels between ranks.
 enum class MixtureExchange {
   // The slots of all experts, also those that no token has: capacity_factor * top_k times the
-  // tokens. The host does not wait, and a capture (capture.hpp) can have it.
+  // tokens. The host does not wait.
   kPadded,
   // The tokens that have found room. Ranks exchange their numbers first, and the host waits for
   // these in each forward(), so captures refuse it. It sends less, and experts compute less, if
