@@ -124,9 +124,7 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
   const Device& device = *group.member->device;
   Lane& lane = lane_of(theirs.stream, "submit");
   check_same_device(&lane.device(), &device, "submit", "stream");
-  if (c.instance().captures->is_capturing(theirs.stream)) {
-    refuse(BP_UNSUPPORTED, name + "the stream captures, and collectives are not recorded");
-  }
+  c.instance().captures->refuse_collective(theirs.stream, name);
   checked.lane = lane.shared_from_this();
   call.send = range_of(theirs.send, device, sent_elements(call), call.dtype, name, "send");
   call.receive =

@@ -308,6 +308,11 @@ bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
                     "of the capture");
 }
 
+void Captures::refuse_collective(bp_stream* stream, const std::string& name) const {
+  if (!is_capturing(stream)) return;
+  bp::refuse(BP_UNSUPPORTED, name + "the stream captures, and collectives are not recorded");
+}
+
 // ---- Launches -----------------------------------------------------------------------------------
 
 bool is_capturing(const Captures& captures, bp_stream* stream) {

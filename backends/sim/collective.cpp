@@ -7,6 +7,7 @@
 #include "backends/sim/device.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
+#include "backplane/shell/capture.hpp"
 #include "backplane/shell/group_checks.hpp"
 #include "backplane/shell/shape.hpp"
 #include "simulation/network_file.hpp"
@@ -140,6 +141,7 @@ uint64_t GroupAccess::generation(bp_device* device) {
 std::shared_ptr<Queue> GroupAccess::queue(bp_stream* stream, bp_device* device, const char* call) {
   const Stream& s = stream_of(stream, call);
   check_same_device(s.device, &device_of(instance_, device, call), call, "stream");
+  instance_.captures->refuse_collective(stream, std::string(call) + ": ");
   return s.queue;
 }
 

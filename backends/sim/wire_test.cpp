@@ -122,7 +122,9 @@ class Pair {
   Sim& sim() { return sim_; }
   bp_process_group* group() const { return groups_[0]; }
 
-  void all_reduce(uint64_t timeout_ns = 0) {
+  // Lets both ranks sum up their memory.
+  void all_reduce(uint64_t timeout_ns = 0) { ASSERT_EQ(submit(timeout_ns), BP_OK) << sim_.b.text; }
+  bp_status submit(uint64_t timeout_ns) {
     bp_collective_call calls[2];
     for (size_t i = 0; i < 2; ++i) {
       calls[i] = {.struct_size = sizeof(bp_collective_call),
@@ -137,8 +139,9 @@ class Pair {
                   .dtype = BP_I32};
       calls[i].timeout_ns = timeout_ns;
     }
-    ASSERT_EQ(ops().submit(ops().self, 2, calls, sizeof(calls[0])), BP_OK) << sim_.b.text;
+    return ops().submit(ops().self, 2, calls, sizeof(calls[0]));
   }
+  bp_stream* stream(size_t i) const { return streams_[i]; }
   bp_status outcome(size_t i) { return sim_.synchronize(streams_[i]); }
 
  private:
@@ -187,6 +190,21 @@ TEST(Wire, AnInstanceEndsWithCallsOnTheWay) {
   two.all_reduce();
   two.destroy();
   two.sim().b.shutdown();
+}
+
+// A graph would not have the call, which would have run at once.
+TEST(Wire, ACallInACaptureIsRefused) {
+  Pair two("");
+  const bp_graph_ops& graphs = *two.sim().b.graphs;
+  ASSERT_EQ(graphs.begin_capture(graphs.self, two.stream(1), nullptr), BP_OK) << two.sim().b.text;
+  EXPECT_EQ(two.submit(0), BP_UNSUPPORTED);
+  EXPECT_NE(two.sim().b.text.find("collectives are not recorded"), std::string::npos)
+      << two.sim().b.text;
+  bp_graph* graph = nullptr;
+  ASSERT_EQ(graphs.end_capture(graphs.self, two.stream(1), &graph), BP_OK) << two.sim().b.text;
+  graphs.destroy(graphs.self, graph);
+  two.all_reduce();
+  EXPECT_EQ(two.outcome(0), BP_OK) << two.sim().b.text;
 }
 
 std::string error_of(const std::string& network) {

@@ -216,6 +216,8 @@ TEST_P(BrokenNetwork, EndsAnAllReduceOnEveryRank) {
       run_ranks_over(relay, row.ranks, [&](Device device, uint32_t rank, const auto& store) {
         {
           const ProcessGroup group = make_group(device, rank, row.ranks, store, kTimeout);
+          // The network breaks in the first call, when each rank has its group.
+          store->barrier("made", rank, row.ranks, kStoreLimit);
           const Tensor x = filled(kLarge, rank);
           const Error error = error_of([&] { group.all_reduce(x).wait(); });
           expect_lost(error);

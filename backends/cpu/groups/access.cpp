@@ -28,10 +28,7 @@ void GroupAccess::check_device(bp_device* device, const char* call) {
 std::shared_ptr<Queue> GroupAccess::queue(bp_stream* stream, bp_device* device, const char* call) {
   const Stream& s = stream_of(stream, call);
   check_same_device(s.device, &device_of(instance_, device, call), call, "stream");
-  if (instance_.captures->is_capturing(stream)) {
-    refuse(BP_UNSUPPORTED,
-           std::string(call) + ": the stream captures, and collectives are not recorded");
-  }
+  instance_.captures->refuse_collective(stream, std::string(call) + ": ");
   return s.queue;
 }
 

@@ -79,6 +79,9 @@ class Captures {
   bool is_capturing(bp_stream* stream) const {
     return backend_.hooks->is_capture_open() && has_seat(stream);
   }
+  // Throws StatusError of BP_UNSUPPORTED if a call of a process group, whose texts begin with
+  // `name`, is for a stream that captures: a graph would not have it.
+  void refuse_collective(bp_stream* stream, const std::string& name) const;
 
   // Returns whether the latest record of `event` was captured.
   bool is_captured(bp_event* event) const {
