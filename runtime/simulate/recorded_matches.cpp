@@ -102,7 +102,7 @@ void check_matches(const std::vector<RecordedRank>& ranks, size_t first) {
   for (const auto& [key, by_rank] : lists_of(ranks, first)) {
     const bool is_pair = key.source != kNone;
     const std::vector<uint32_t> sides = is_pair ? std::vector{key.source, key.target} : key.ranks;
-    const auto list_of = [&](uint32_t rank) {
+    const auto list_of = [&by_rank = by_rank](uint32_t rank) {
       const auto place = by_rank.find(rank);
       return place == by_rank.end() ? std::vector<Seen>{} : place->second;
     };

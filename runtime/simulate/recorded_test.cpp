@@ -118,7 +118,7 @@ TEST(Recorded, PartGroupsOfOneNameAreApart) {
   std::vector<RecordedRank> ranks{first(0, 1, kGiga, "0,2"), first(1, 2, 3 * kGiga, "3,1"),
                                   second(2, kGiga, "0,2"), second(3, 3 * kGiga, "1,3")};
   EXPECT_THROW(schedule_of(ranks, 0), Error) << "ranks 0 and 1 make no barrier";
-  for (const uint32_t rank : {0, 1}) {
+  for (const uint32_t rank : {0u, 1u}) {
     ranks[rank].groups.push_back({"world", {0, 1, 2, 3}});
     ranks[rank].steps[0].events.push_back(
         {.kind = RecordedEvent::Kind::kCall, .group = 1, .number = 1, .call = CallKind::kBarrier});
