@@ -115,7 +115,8 @@ void GroupAccess::check_device(bp_device* device, const char* call) {
 }
 
 bool GroupAccess::deliver(std::span<const RankCall* const> calls,
-                          std::span<bp_device* const> devices, std::function<void()> arrived) {
+                          std::span<bp_device* const> devices,
+                          const std::function<void()>& arrived) {
   if (wire_ == nullptr) return false;
   const RankCall& first = *calls[0];
   simulate::Call call{.kind = kind_of(first.kind)};
@@ -130,7 +131,7 @@ bool GroupAccess::deliver(std::span<const RankCall* const> calls,
   for (bp_device* device : devices) {
     ranks.push_back(Cards<Instance, Device>::any_device_of(instance_, device, "submit").index());
   }
-  wire_->send(call, ranks, std::move(arrived));
+  wire_->send(call, ranks, arrived);
   return true;
 }
 

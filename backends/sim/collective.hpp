@@ -19,7 +19,7 @@ class GroupAccess final : public GroupBackend {
   std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
                                       bool is_written, const char* call, const char* what) override;
   bool deliver(std::span<const RankCall* const> calls, std::span<bp_device* const> devices,
-               std::function<void()> arrived) override;
+               const std::function<void()>& arrived) override;
 
  private:
   const Instance& instance_;

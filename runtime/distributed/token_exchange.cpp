@@ -21,7 +21,7 @@ Tensor exchanged(const Tensor& x, const ProcessGroup& group, const Counts& sent,
   if (!received.empty()) {
     shape[0] = static_cast<int64_t>(std::accumulate(received.begin(), received.end(), uint64_t{0}));
   }
-  const Tensor output = empty(shape, input.dtype(), input.device());
+  Tensor output = empty(shape, input.dtype(), input.device());
   Collective call = Collective::all_to_all(output, input);
   for (const uint64_t count : sent) call.counts.push_back(count * row);
   for (const uint64_t count : received) call.receive_counts.push_back(count * row);
@@ -92,7 +92,8 @@ ExpertOrder order_by_expert(const std::vector<int64_t>& counts, size_t own_exper
   for (size_t i = 0; i < counts.size(); ++i) order.counts[i % own_experts] += counts[i];
   std::vector<int64_t> next(own_experts);
   std::exclusive_scan(order.counts.begin(), order.counts.end(), next.begin(), int64_t{0});
-  order.sorted.resize(std::accumulate(counts.begin(), counts.end(), size_t{0}));
+  order.sorted.resize(
+      static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0})));
   for (size_t i = 0; i < counts.size(); ++i) {
     for (int64_t token = 0; token < counts[i]; ++token) {
       const int64_t place = next[i % own_experts]++;

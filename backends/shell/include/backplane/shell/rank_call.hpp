@@ -63,7 +63,8 @@ class GroupBackend {
   // have come. `calls` has what each rank submitted, and `devices` where it lives. Returns false,
   // and does not keep `arrived`, if that takes no time.
   virtual bool deliver(std::span<const RankCall* const> /*calls*/,
-                       std::span<bp_device* const> /*devices*/, std::function<void()> /*arrived*/) {
+                       std::span<bp_device* const> /*devices*/,
+                       const std::function<void()>& /*arrived*/) {
     return false;
   }
 };
