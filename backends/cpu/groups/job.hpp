@@ -70,7 +70,7 @@ inline bp_reduction after_scaling(bp_reduction reduction) {
   return reduction == BP_REDUCTION_SCALED_SUM ? bp_reduction{BP_REDUCTION_SUM} : reduction;
 }
 
-// Reduces the elements of all ranks into those of all ranks, or of the part of each rank.
+// Runs an all_reduce. all_reduce.cpp says which ways it takes.
 void all_reduce(const Job& job);
 
 }  // namespace bp::cpu
