@@ -4,7 +4,8 @@ run continues bit for bit, also after a kill, what it writes, what it says if a 
 and that it refuses wrong options. If it is given the name of a device, the test compares the losses
 on it with the losses on the default device instead, and those of a captured step with those of
 eager steps. With "same" and options for the device's backend, the test compares the device with
-itself without the options: eager steps and a captured one give the same losses, bit for bit."""
+itself without the options: eager steps and a captured one give the same losses, bit for bit, or
+nearly the same where tensors lie in tiles."""
 import os
 import pathlib
 import re
@@ -192,8 +193,14 @@ def check_same(scratch, device, options):
         assert ("with conversions to layouts" in done) == is_tiled, done
         assert ("as programs of one op" in done) == ("kernels=no" in given), done
     assert logs["plain"].count(b"\n") == 1 + 5, logs
-    assert logs["plain"] == logs["other"], "the losses are other ones"
-    assert logs["plain"] == logs["captured"], "the losses of the captured step are other ones"
+    if is_tiled:
+        # Kernels get contiguous copies of tiles, also where the plain run gives them a transposed
+        # view. oneDNN may sum in another order then, which depends on the processor.
+        plain, other = (losses(scratch / f"{name}.csv") for name in ("plain", "other"))
+        assert all(abs(a / b - 1) <= 1e-6 for a, b in zip(plain, other, strict=True)), logs
+    else:
+        assert logs["plain"] == logs["other"], "the losses are other ones"
+    assert logs["other"] == logs["captured"], "the losses of the captured step are other ones"
 
 
 with tempfile.TemporaryDirectory() as folder:
