@@ -1,9 +1,10 @@
-// Cases for the groups that split() and shrink() of api/include/backplane/collective.h make, and
-// for the timeouts of calls.
+// Cases for the groups that split() and shrink() of api/include/backplane/collective.h make, for
+// the timeouts of calls, and for calls on streams that capture.
 #include <chrono>
 
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
+#include "conformance/cases/fixtures/graph_fixtures.hpp"
 #include "conformance/cases/fixtures/rank_group.hpp"
 
 namespace bp::conformance {
@@ -181,6 +182,32 @@ void timeout_of_a_call_replaces_that_of_the_group(Context& t) {
                              std::to_string(longer) + " s");
 }
 
+// A call that ran during the capture would be missing in each replay of the graph.
+void captures_record_calls_or_refuse_them(Context& t) {
+  graph_table(t);
+  RankGroup g(t, 1);
+  bp_collective_call call = g.call(0, BP_COLLECTIVE_ALL_GATHER, BP_F32, kCount);
+  call.send = g.allocate(0, kCount * 4);
+  call.receive = g.allocate(0, kCount * 4);
+  g.store(0, call.send, BP_F32, placed);
+  const std::vector<uint8_t> before = g.bytes(0, call.receive);
+
+  Capturing capture(t, g.stream(0));
+  const bp_status status = g.submit({call});
+  if (status != BP_OK) t.expect_refused(status, BP_UNSUPPORTED, "submit on a stream that captures");
+  const bp_capture_info info = capture.info();
+  t.expect_eq(info.is_valid, 1u, "is_valid of the capture after submit");
+  t.expect_eq(info.node_count > 0, status == BP_OK, "whether the capture has nodes of the call");
+  const OwnedGraph graph = capture.end();
+  t.expect(g.bytes(0, call.receive) == before, "the call does not write during the capture");
+  if (status != BP_OK) return;
+  const OwnedInstance instance = instantiate(t, graph);
+  replay(t, instance, g.stream(0));
+  compare(
+      t, g.load(0, call.receive, BP_F32), [](uint64_t e) { return placed(0, e); },
+      "what the replay gathered");
+}
+
 }  // namespace
 
 void add_collective_group_cases(std::vector<Case>& cases) {
@@ -194,6 +221,9 @@ void add_collective_group_cases(std::vector<Case>& cases) {
           {"timeout_of_a_call_replaces_that_of_the_group",
            {"COLLECTIVE-3"},
            timeout_of_a_call_replaces_that_of_the_group},
+          {"captures_record_calls_or_refuse_them",
+           {"GRAPH-1", "COLLECTIVE-1"},
+           captures_record_calls_or_refuse_them},
       });
 }
 
