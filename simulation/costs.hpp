@@ -52,11 +52,15 @@ class Costs {
   // `network` must live as long as this object.
   explicit Costs(const Network& network) : network_(network), bytes_of_(bandwidth_count()) {}
 
-  // Returns the plan that the group takes. The reference is valid as long as this object.
+  // Returns the plan that the group takes. The reference is valid until forget_plans().
   const Plan& plan(const Call& call, const Group& group);
 
   // Returns what the plan costs, with the messages of the groups beside it.
   CallCost cost(const Call& call, const Group& group);
+
+  // There is a plan for each size, kind and group that was asked for.
+  size_t plan_count() const { return plans_.size(); }
+  void forget_plans() { plans_.clear(); }
 
  private:
   size_t bandwidth_count() const { return network_.bandwidths().size(); }

@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace bp::sim {
+namespace {
+
+// A program whose calls have ever other sizes must not take ever more memory.
+constexpr size_t kMostPlans = 4096;
+
+}  // namespace
 
 void Crossings::add(double now, simulate::Call call, const std::vector<uint32_t>& ranks,
                     uint64_t tag) {
@@ -18,6 +24,7 @@ void Crossings::add(double now, simulate::Call call, const std::vector<uint32_t>
   };
   call.source = place_of(call.source);
   call.target = place_of(call.target);
+  if (costs_.plan_count() >= kMostPlans) costs_.forget_plans();
   const simulate::CallCost cost = costs_.cost(call, group);
   simulate::Transfer transfer{.tag = tag};
   if (cost.transfer_s > 0) {
