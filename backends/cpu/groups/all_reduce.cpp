@@ -78,9 +78,8 @@ class PartwiseAllReduce {
         from_(contributed(job, job.receive)),
         contributions_(job.buffer(from_, total_bytes())),
         results_(job.buffer(job.receive, total_bytes())),
-        own_(part(rank_)) {
-    windows_.reset(new std::byte[kWindow * (world_size_ - 1) * kPieceBytes]);
-  }
+        own_(part(rank_)),
+        windows_(new std::byte[kWindow * (world_size_ - 1) * kPieceBytes]) {}
 
   void run() {
     ask_for_results();
@@ -88,7 +87,7 @@ class PartwiseAllReduce {
     send_contributions();
     for (uint64_t piece = 0; piece < own_.pieces(); ++piece) {
       reduce(piece);
-      for (uint32_t step = 1; step < world_size_; ++step) send(*results_, next(step), own_, piece);
+      send_result(piece);
       if (piece + kWindow < own_.pieces()) ask(piece + kWindow);
     }
     wait_for_results();
@@ -154,9 +153,11 @@ class PartwiseAllReduce {
     }
   }
 
-  void send(gloo::transport::UnboundBuffer& from, uint32_t to, const Part& part, uint64_t piece) {
-    from.send(static_cast<int>(to), slot_of(Topic::kResult, job_.sequence), part.offset(piece),
-              part.size(piece));
+  void send_result(uint64_t piece) {
+    for (uint32_t step = 1; step < world_size_; ++step) {
+      results_->send(static_cast<int>(next(step)), slot_of(Topic::kResult, job_.sequence),
+                     own_.offset(piece), own_.size(piece));
+    }
   }
 
   void reduce(uint64_t piece) {
@@ -177,8 +178,8 @@ class PartwiseAllReduce {
   std::byte* const from_;
   const BufferPointer contributions_, results_;  // That this rank sends.
   const Part own_;
+  const std::unique_ptr<std::byte[]> windows_;  // For the contributions of others.
   uint64_t contributions_sent_ = 0;
-  std::unique_ptr<std::byte[]> windows_;
   std::vector<BufferPointer> asked_[kWindow];  // For the pieces under way, by step.
   std::vector<BufferPointer> asked_results_;   // By step.
 };
