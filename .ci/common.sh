@@ -43,6 +43,22 @@ turn() {
   say $((16#$commit % $1))
 }
 
+# Prints which of the work runs that takes longest. It is a word of BACKPLANE_CI_PART, or in CI
+# (CI=true) one that the hash of the commit chooses, because a run of all takes more than an hour on
+# two cores:
+#   cuda     the cuda backend is built with its device code, also for the emulated device, and tested
+#   suites   the tests that start the suite many times or over a slow device
+#   asan     the tests of the gate asan
+#   all      everything; the default outside CI
+ci_part() {
+  local parts=(cuda suites asan) part=${BACKPLANE_CI_PART:-}
+  if [[ -z $part && ${CI:-} == true ]]; then part=${parts[$(turn 3)]}; fi
+  part=${part:-all}
+  [[ " all ${parts[*]} " == *" $part "* ]] ||
+    die "BACKPLANE_CI_PART is '$part'; allowed: all ${parts[*]}"
+  say "$part"
+}
+
 # Checks the number given to --jobs.
 check_jobs() {
   [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage_error "--jobs takes a number from 1, not '${1:-}'"

@@ -14,7 +14,9 @@ SELF_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)
 
 def outcome(case):
     """Returns passed, failed or skipped. A test that did not start, such as without its program, is
-    failed."""
+    failed, except for those that the build disables."""
+    if case.get("status") == "disabled":
+        return "skipped"
     skipped = case.find("skipped")
     if skipped is not None:
         return "skipped" if skipped.get("message", "").startswith("SKIP_") else "failed"
@@ -23,6 +25,8 @@ def outcome(case):
 
 def reason(case):
     """Returns the last line that a skipped test printed, else what CTest knows about it."""
+    if case.get("status") == "disabled":
+        return "the build has BACKPLANE_LONG_TESTS=OFF"
     lines = [line.strip() for line in (case.findtext("system-out") or "").splitlines()]
     lines = [line for line in lines if line]
     return lines[-1] if lines else case.find("skipped").get("message") or "no reason given"

@@ -23,6 +23,7 @@ no timer
 
 [  SKIPPED ] X.Y (0 ms)
 </system-out></testcase>
+<testcase name="f" status="disabled"><system-out>Disabled</system-out></testcase>
 </testsuite>"""
 
 
@@ -42,9 +43,10 @@ class CtestSummary(unittest.TestCase):
     def test_counts_and_gives_reasons(self):
         status, lines = summary(REPORT)
         self.assertEqual(status, 1)
-        self.assertEqual(lines[-1], "2 passed, 2 failed, 1 skipped")
+        self.assertEqual(lines[-1], "2 passed, 2 failed, 2 skipped")
         self.assertIn("skipped: c: no accelerator", lines)
         self.assertIn("skipped inside e: no timer", lines)
+        self.assertIn("skipped: f: the build has BACKPLANE_LONG_TESTS=OFF", lines)
 
     def test_a_test_that_could_not_start_is_failed(self):
         self.assertIn("failed: d", summary(REPORT)[1])

@@ -25,10 +25,12 @@ class Tree(unittest.TestCase):
     SETTINGS = (".clang-format", ".clang-tidy", "CMakePresets.json")
 
     def setUp(self):
-        # The gates of this tree may run with a base commit, which the small trees do not have.
-        base = os.environ.pop("BACKPLANE_CI_BASE", None)
-        if base is not None:
-            self.addCleanup(os.environ.__setitem__, "BACKPLANE_CI_BASE", base)
+        # The gates of this tree may run with a base commit, which the small trees do not have, and
+        # with a part of the work.
+        for name in ("BACKPLANE_CI_BASE", "BACKPLANE_CI_PART"):
+            given = os.environ.pop(name, None)
+            if given is not None:
+                self.addCleanup(os.environ.__setitem__, name, given)
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.root = pathlib.Path(scratch.name)
@@ -56,10 +58,14 @@ class Tree(unittest.TestCase):
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", "test: change")
 
-    def gate(self, name):
-        environment = {"BACKPLANE_ASAN_PART": "all", **os.environ, "BACKPLANE_CI_JOBS": "1"}
-        done = subprocess.run([self.root / ".ci/gates" / name], cwd=self.root, env=environment,
+    def run_gate(self, name):
+        environment = {"BACKPLANE_ASAN_PART": "all", "BACKPLANE_CI_PART": "all", **os.environ,
+                       "BACKPLANE_CI_JOBS": "1"}
+        return subprocess.run([self.root / ".ci/gates" / name], cwd=self.root, env=environment,
                               capture_output=True, text=True, check=False)
+
+    def gate(self, name):
+        done = self.run_gate(name)
         if done.returncode == 77:
             self.skipTest(done.stdout.strip())
         return done
@@ -288,6 +294,18 @@ add_test(NAME conformance.mutants COMMAND false)
         self.assert_fails("asan", "Modules: conformance", "No tests were found")
         os.environ["BACKPLANE_ASAN_PART"] = "none"
         self.assert_fails("asan", "allowed: all, host, suite")
+
+    def test_is_skipped_where_other_long_work_was_chosen(self):
+        self.build("return argc - 1;")
+        self.addCleanup(os.environ.pop, "BACKPLANE_CI_PART", None)
+        os.environ["BACKPLANE_CI_PART"] = "cuda"
+        done = self.run_gate("asan")
+        self.assertEqual(done.returncode, 77, done.stdout)
+        self.assertIn("this run does cuda", done.stdout)
+        os.environ["BACKPLANE_CI_PART"] = "asan"
+        self.assertIn("1 passed, 0 failed", self.assert_passes("asan"))
+        os.environ["BACKPLANE_CI_PART"] = "some"
+        self.assert_fails("asan", "allowed: all cuda suites asan")
 
     def test_sees_a_build_that_breaks(self):
         self.build("return nothing;")

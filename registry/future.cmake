@@ -107,6 +107,7 @@ const size_t kStaticBackendCount = 0;
     "${shared_objects}")
   add_dependencies(backplane_future backplane_registry_objects)
   backplane_library_of_future(backplane_future ${future})
+  backplane_precompile(backplane_future)
   set(BACKPLANE_UNITE_SOURCES ON)
   backplane_unite(backplane_future layers_record "^layers/record")
   backplane_unite(backplane_future layers_validate "^layers/validate")
