@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
 namespace bp::cuda {
 namespace {
 
@@ -34,7 +36,43 @@ void look_up(void* library, const char* symbol, int (*&entry)(Args...)) {
   entry = found == nullptr ? absent_in_nvml<Args...> : reinterpret_cast<int (*)(Args...)>(found);
 }
 
+std::atomic<decltype(Driver::cuThreadExchangeStreamCaptureMode)> exchange_mode = nullptr;
+
+// A function of the table that runs in the relaxed mode. The mode is of the thread, and the
+// driver's function makes no context, unlike that of the runtime.
+template <auto kEntry, typename Function>
+struct Relaxed;
+template <auto kEntry, typename... Args>
+struct Relaxed<kEntry, cudaError_t (*)(Args...)> {
+  static inline std::atomic<cudaError_t (*)(Args...)> plain = nullptr;
+
+  static cudaError_t call(Args... args) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const auto exchange = exchange_mode.load();
+    const bool is_relaxed = exchange(&mode) == CUDA_SUCCESS;
+    const cudaError_t error = plain.load()(args...);
+    if (is_relaxed) exchange(&mode);
+    return error;
+  }
+};
+
+template <auto kEntry>
+void relax(Driver& driver) {
+  using Call = Relaxed<kEntry, std::remove_reference_t<decltype(driver.*kEntry)>>;
+  Call::plain = driver.*kEntry;
+  driver.*kEntry = &Call::call;
+}
+
 }  // namespace
+
+void relax_captures(Driver& driver) {
+  exchange_mode = driver.cuThreadExchangeStreamCaptureMode;
+#define BP_RUNTIME(name, parameters)
+#define BP_RELAXED(name, parameters) relax<&Driver::name>(driver);
+#define BP_DRIVER(name, symbol, parameters)
+#define BP_NVML(name, symbol, parameters)
+#include "backends/cuda/driver.def"
+}
 
 Driver real_driver() {
   Driver driver;
@@ -55,6 +93,7 @@ Driver real_driver() {
 #define BP_DRIVER(name, symbol, parameters) look_up(library, symbol, driver.name, driver.missing);
 #define BP_NVML(name, symbol, parameters) look_up(nvml, symbol, driver.name);
 #include "backends/cuda/driver.def"
+  relax_captures(driver);
   return driver;
 }
 

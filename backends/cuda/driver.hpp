@@ -44,6 +44,11 @@ struct Driver {
 // Returns the functions of the CUDA that is installed on this machine.
 Driver real_driver();
 
+// Lets the functions of BP_RELAXED change the mode of the calling thread while they run, so that
+// they neither fail nor break a capture of another library in global mode, such as one of PyTorch.
+// All tables of a process have the same functions.
+void relax_captures(Driver& driver);
+
 // The meaning of a CUDA failure for a host.
 enum class Failure {
   kSubmission,  // The call did nothing, and the device goes on.

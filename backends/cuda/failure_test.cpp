@@ -43,10 +43,11 @@ const std::set<std::string> kEnds = {"cudaFree", "cudaFreeAsync", "cudaFreeHost"
                                      "cuCtxGetCurrent", "cuCtxSetCurrent"};
 
 // Functions that the backend can do without, at least in some of its calls.
-const std::set<std::string> kOptional = {"cudaMemPoolTrimTo",      "cudaPointerGetAttributes",
-                                         "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId",
-                                         "cudaEventQuery",         "cudaEventCreateWithFlags",
-                                         "cudaEventRecord"};
+const std::set<std::string> kOptional = {
+    "cudaMemPoolTrimTo",      "cudaPointerGetAttributes",
+    "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId",
+    "cudaEventQuery",         "cudaEventCreateWithFlags",
+    "cudaEventRecord",        "cuThreadExchangeStreamCaptureMode"};
 
 // What happened in one tour in which one call failed.
 struct Outcome {
@@ -369,6 +370,36 @@ TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {
   EXPECT_EQ(backend.streams->create(backend.streams->self, backend.device, nullptr, &stream),
             BP_UNSUPPORTED);
   EXPECT_NE(backend.text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << backend.text;
+}
+
+// Another library of the process, such as PyTorch, captures meanwhile. CUDA would refuse calls that
+// allocate, wait or ask, and end its capture.
+TEST(Graphs, OfOthersAreNotDisturbed) {
+  reset();
+  {
+    TestBackend backend(enter_fake);
+    const Driver other = driver();
+    CUcontext context = nullptr;
+    ASSERT_EQ(other.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    ASSERT_EQ(other.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(other.cudaStreamCreateWithPriority(&stream, 0, 0), cudaSuccess);
+    ASSERT_EQ(other.cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    {
+      Tour tour(backend);
+      EXPECT_TRUE(tour.run());
+      tour.end();
+      EXPECT_TRUE(tour.refusals().empty()) << joined(tour.refusals());
+      EXPECT_TRUE(tour.refused_ends().empty()) << joined(tour.refused_ends());
+    }
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(other.cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(other.cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(other.cudaStreamDestroy(stream), cudaSuccess);
+    EXPECT_EQ(other.cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(other.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+  }
+  EXPECT_TRUE(violations().empty()) << joined(violations());
 }
 
 TEST(Graphs, AreLaunchedByOneCallAndUpdatedInPlace) {

@@ -124,6 +124,11 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  std::swap(capture_mode(), *mode);
+  return CUDA_SUCCESS;
+}
+
 // ---- NVML ---------------------------------------------------------------------------------------
 
 int nvmlInit() {
@@ -200,9 +205,12 @@ template <typename Function>
 struct Entry;
 template <typename Result, typename... Args>
 struct Entry<Result (*)(Args...)> {
-  template <Result (*kFunction)(Args...), Name kName>
+  template <Result (*kFunction)(Args...), Name kName, bool kIsRelaxed = false>
   static Result call(Args... args) {
     const std::string_view name = kName.value;
+    if (kIsRelaxed && !state().may_call_beside_captures(kName.value)) {
+      return static_cast<Result>(cudaErrorStreamCaptureUnsupported);
+    }
     // The other functions may be called on any thread, before there is a context.
     const bool needs_context = name.starts_with("cuda") && !is_free(name);
     const int error = state().enter(kName.value, needs_context);
@@ -222,6 +230,8 @@ Driver driver() {
   Driver table;
 #define BP_RUNTIME(function, parameters) \
   table.function = Entry<decltype(table.function)>::call<entries::function, #function>;
+#define BP_RELAXED(function, parameters) \
+  table.function = Entry<decltype(table.function)>::call<entries::function, #function, true>;
 #define BP_DRIVER(function, symbol, parameters) \
   table.function = Entry<decltype(table.function)>::call<entries::function, #function>;
 #define BP_NVML(function, symbol, parameters) \
@@ -229,6 +239,7 @@ Driver driver() {
 #include "backends/cuda/driver.def"
   table.cudaGetErrorName = &::cudaGetErrorName;
   table.cudaGetErrorString = &::cudaGetErrorString;
+  relax_captures(table);
   return table;
 }
 

@@ -7,6 +7,7 @@ namespace {
 
 thread_local Context* current_context = nullptr;
 thread_local bool in_callback = false;
+thread_local CUstreamCaptureMode mode_of_captures = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool is_sticky(int error) { return failure_of(static_cast<cudaError_t>(error)) == Failure::kLoss; }
 
@@ -14,6 +15,7 @@ bool is_sticky(int error) { return failure_of(static_cast<cudaError_t>(error)) =
 
 Context*& current() { return current_context; }
 bool& is_in_callback() { return in_callback; }
+CUstreamCaptureMode& capture_mode() { return mode_of_captures; }
 
 State& state() {
   static State only;
@@ -41,6 +43,12 @@ int State::enter(const char* name, bool needs_context) {
     return error;
   }
   return needs_context ? sticky.load() : 0;
+}
+
+bool State::may_call_beside_captures(const char* name) {
+  if (forbidding_captures == 0 || mode_of_captures != CU_STREAM_CAPTURE_MODE_GLOBAL) return true;
+  break_rule(std::string(name) + " was called while a stream captured in global mode");
+  return false;
 }
 
 void State::break_rule(const std::string& text) {
@@ -105,6 +113,7 @@ void reset(const Setup& setup) {
   s.violations.clear();
   s.failing.clear();
   s.sticky = 0;
+  s.forbidding_captures = 0;
   s.nvml_uses = 0;
 }
 

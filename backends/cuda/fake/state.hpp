@@ -35,6 +35,7 @@ struct GraphNode {
 };
 struct FakeGraph {
   std::vector<GraphNode> nodes;
+  bool forbids_others = false;  // The stream captures in global mode.
 };
 
 struct FakeStream {
@@ -59,6 +60,9 @@ struct State {
 
   // Counts a call of `name`. Returns the error with which it must fail, or 0.
   int enter(const char* name, bool needs_context);
+  // Returns whether a call that captures in global mode forbid may be made on this thread. If not,
+  // it breaks a rule.
+  bool may_call_beside_captures(const char* name);
   void break_rule(const std::string& text);
 
   // Submits work to a stream, or adds it to the graph that the stream captures.
@@ -80,6 +84,7 @@ struct State {
   std::string failing;
   uint64_t failing_nth = 0;
   int error = 0;
+  std::atomic<int> forbidding_captures = 0;
   std::atomic<int> sticky = 0;  // The error from which CUDA does not recover, or 0.
 
   std::atomic<int> nvml_uses = 0;
@@ -91,6 +96,9 @@ State& state();
 
 // Returns the context of the calling thread.
 Context*& current();
+
+// Returns how captures limit the calls of the calling thread.
+CUstreamCaptureMode& capture_mode();
 
 // Returns the flag of the calling thread that is true while it runs a callback.
 bool& is_in_callback();

@@ -142,10 +142,12 @@ cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return c
 
 // ---- Graphs -------------------------------------------------------------------------------------
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   FakeStream* const s = state().find(stream);
   if (s == nullptr || s->capture != nullptr) return cudaErrorIllegalState;
   s->capture = std::make_unique<FakeGraph>();
+  s->capture->forbids_others = mode == cudaStreamCaptureModeGlobal;
+  if (s->capture->forbids_others) ++state().forbidding_captures;
   return cudaSuccess;
 }
 
@@ -154,6 +156,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (s == nullptr || s->capture == nullptr) return cudaErrorIllegalState;
   FakeGraph* const key = s->capture.get();
   *graph = reinterpret_cast<cudaGraph_t>(key);
+  if (key->forbids_others) --state().forbidding_captures;
   const std::lock_guard lock(state().mutex);
   state().graphs[key] = std::move(s->capture);
   return cudaSuccess;
