@@ -293,8 +293,8 @@ TEST_F(CudnnTest, FailsInWords) {
   try {
     engine.run(*plan, {}, nullptr);
     FAIL() << "nothing was thrown";
-  } catch (const StatusError& e) {
-    EXPECT_EQ(e.status(), BP_DEVICE_LOST);
+  } catch (const ExecutionFailed& e) {
+    EXPECT_EQ(e.status(), BP_INTERNAL);
     EXPECT_STREQ(e.what(), "cudnnBackendExecute failed: CUDNN_STATUS_OF_THE_TEST");
   }
   state_.operation_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;

@@ -9,7 +9,9 @@
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/fake/tour.hpp"
+#include "backends/cuda/kernel_env.hpp"
 #include "backends/cuda/lane.hpp"
+#include "backends/cuda/library_tables.hpp"
 #include "backends/cuda/stream.hpp"
 
 namespace bp::cuda::fake {
@@ -360,6 +362,39 @@ TEST(Failures, AStreamOfTheCallerIsNotUsedAfterItsHandle) {
   const uint64_t before = call_counts()["cudaEventRecord"];
   lent.reset();
   EXPECT_EQ(call_counts()["cudaEventRecord"], before);
+}
+
+bp_status run_library(const bp_kernel&, const void*, Launch& launch) {
+  if (!launch.only_checks()) throw ExecutionFailed("cublasLtMatmul failed: IN_THE_TEST");
+  return BP_OK;
+}
+
+// Launches a kernel whose library cannot run it, while CUDA says `error` of the stream.
+void launch_of_a_library(cudaError_t error, bp_status want, const std::string& text) {
+  reset();
+  TestBackend backend(enter_fake);
+  bp_stream* const stream = backend.make_stream();
+  const Device& device = lane_of(stream, "the test").device();
+  const bp_kernel kernel{.struct_size = sizeof(bp_kernel),
+                         .struct_type = BP_STRUCT_KERNEL,
+                         .state = &lane_of(stream, "the test").device().owner(),
+                         .name = "of.the.test"};
+  const bp_launch launch{.device = backend.device, .stream = stream};
+  if (error != cudaSuccess) fail_call("cudaStreamQuery", 1, error);
+  EXPECT_EQ(run_launch(&kernel, &launch, &launch, run_library), want);
+  EXPECT_EQ(backend.text, text);
+  EXPECT_EQ(device.is_lost(), want == BP_DEVICE_LOST);
+  fail_call("", 0, cudaSuccess);
+  EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
+}
+
+TEST(Failures, OfLibrariesAreLossesIfCudaSaysSo) {
+  launch_of_a_library(cudaSuccess, BP_INTERNAL, "cublasLtMatmul failed: IN_THE_TEST");
+  launch_of_a_library(cudaErrorNotReady, BP_INTERNAL, "cublasLtMatmul failed: IN_THE_TEST");
+  launch_of_a_library(cudaErrorIllegalAddress, BP_DEVICE_LOST,
+                      "fake accelerator 0 is lost: cublasLtMatmul failed: IN_THE_TEST: "
+                      "cudaErrorIllegalAddress (an illegal memory access was encountered); CUDA "
+                      "serves this process no more: end it and start another");
 }
 
 TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "backends/cuda/kernel_env.hpp"
+#include "backends/cuda/library_tables.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/plan.hpp"
 #include "backplane/shell/work.hpp"
@@ -23,6 +24,22 @@ struct PlanUse {
   PlanBase* plan;
 };
 
+// Submits the work of a launch, with the context. If a library could not run a kernel, the stream
+// says whether the device is lost.
+bp_status run_body(LaunchBody body, Lane& lane, const bp_kernel& kernel, const void* args,
+                   Launch& launch) {
+  try {
+    return body(kernel, args, launch);
+  } catch (const ExecutionFailed& e) {
+    const Driver& driver = lane.device().driver();
+    const cudaError_t error = driver.cudaStreamQuery(lane.native());
+    driver.cudaGetLastError();
+    if (failure_of(error) != Failure::kLoss) throw;
+    lane.device().note(CudaError(driver, error, e.what()));
+    throw StatusError(BP_DEVICE_LOST, lane.device().loss());
+  }
+}
+
 // Keeps the launch until its stream goes on. A launch that would be refused then is refused now.
 bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
                const void* args, LaunchBody body) {
@@ -34,7 +51,7 @@ bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch
   auto plan = std::make_shared<PlanUse>(launch.plan);
   return lane.hold([&i, &lane, work, plan, body] {
     Launch late(i, lane, *work->kernel, work->launch_data, Launch::Mode::kHeld);
-    const bp_status outcome = body(*work->kernel, work->frame.data(), late);
+    const bp_status outcome = run_body(body, lane, *work->kernel, work->frame.data(), late);
     if (outcome != BP_OK) throw StatusError(outcome, late.refusal());
   });
 }
@@ -92,7 +109,7 @@ bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const voi
     if (const bp_status status = lane.admit(); status != BP_OK) return status;
     const Current current(lane.device());
     Launch now(i, lane, *kernel, *launch, Launch::Mode::kNow);
-    return body(*kernel, args, now);
+    return run_body(body, lane, *kernel, args, now);
   });
 }
 

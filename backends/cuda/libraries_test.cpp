@@ -238,14 +238,14 @@ TEST(LibraryErrors, AreClassedAndNamed) {
   EXPECT_EQ(thrown(lt, CUBLAS_STATUS_ALLOC_FAILED, text), BP_OUT_OF_MEMORY);
   EXPECT_EQ(text, "theCall failed: CUBLAS_NAME");
   EXPECT_EQ(thrown(lt, CUBLAS_STATUS_NOT_SUPPORTED, text), BP_UNSUPPORTED);
-  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_EXECUTION_FAILED, text), BP_DEVICE_LOST);
+  EXPECT_THROW(check(lt, CUBLAS_STATUS_EXECUTION_FAILED, "theCall"), ExecutionFailed);
   EXPECT_EQ(thrown(lt, CUBLAS_STATUS_INVALID_VALUE, text), BP_INTERNAL);
   EXPECT_EQ(thrown(dnn, CUDNN_STATUS_SUCCESS, text), BP_OK);
   EXPECT_EQ(thrown(dnn, CUDNN_STATUS_NOT_SUPPORTED_SHAPE, text), BP_UNSUPPORTED);
   EXPECT_EQ(text, "theCall failed: CUDNN_NAME");
   EXPECT_EQ(thrown(dnn, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, text),
             BP_OUT_OF_MEMORY);
-  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_EXECUTION_FAILED_CUDART, text), BP_DEVICE_LOST);
+  EXPECT_THROW(check(dnn, CUDNN_STATUS_EXECUTION_FAILED_CUDART, "theCall"), ExecutionFailed);
   EXPECT_EQ(thrown(dnn, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, text), BP_INTERNAL);
   EXPECT_EQ(thrown(nccl, ncclInProgress, text), BP_OK);
   EXPECT_EQ(thrown(nccl, ncclRemoteError, text), BP_ABORTED);

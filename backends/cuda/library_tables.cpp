@@ -1,12 +1,18 @@
 #include "backends/cuda/library_tables.hpp"
 
-#include <string>
-
 namespace bp::cuda {
 namespace {
 
-[[noreturn]] void fail(bp_status status, const char* call, const char* name) {
-  throw StatusError(status, std::string(call) + " failed: " + (name == nullptr ? "?" : name));
+std::string failure_text(const char* call, const char* name) {
+  return std::string(call) + " failed: " + (name == nullptr ? "?" : name);
+}
+
+bool could_not_execute(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_MAPPING_ERROR;
+}
+
+bool could_not_execute(cudnnStatus_t status) {
+  return CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 }  // namespace
@@ -20,9 +26,6 @@ bp_status status_of(cublasStatus_t status) {
     case CUBLAS_STATUS_NOT_SUPPORTED:
     case CUBLAS_STATUS_ARCH_MISMATCH:
       return BP_UNSUPPORTED;
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-    case CUBLAS_STATUS_MAPPING_ERROR:
-      return BP_DEVICE_LOST;
     default:
       return BP_INTERNAL;
   }
@@ -34,14 +37,9 @@ bp_status status_of(cudnnStatus_t status) {
       status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
     return BP_OUT_OF_MEMORY;
   }
-  switch (CUDNN_STATUS_CATEGORY(static_cast<int>(status))) {
-    case CUDNN_STATUS_NOT_SUPPORTED:
-      return BP_UNSUPPORTED;
-    case CUDNN_STATUS_EXECUTION_FAILED:
-      return BP_DEVICE_LOST;
-    default:
-      return BP_INTERNAL;
-  }
+  const bool is_unsupported =
+      CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED;
+  return is_unsupported ? BP_UNSUPPORTED : BP_INTERNAL;
 }
 
 bp_status status_of(ncclResult_t result) {
@@ -59,16 +57,22 @@ bp_status status_of(ncclResult_t result) {
 }
 
 void check(const CublasLt& library, cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(status_of(status), call, library.status_name(status));
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string text = failure_text(call, library.status_name(status));
+  if (could_not_execute(status)) throw ExecutionFailed(text);
+  throw StatusError(status_of(status), text);
 }
 
 void check(const Cudnn& library, cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) fail(status_of(status), call, library.error_string(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string text = failure_text(call, library.error_string(status));
+  if (could_not_execute(status)) throw ExecutionFailed(text);
+  throw StatusError(status_of(status), text);
 }
 
 void check(const Nccl& library, ncclResult_t result, const char* call) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  fail(status_of(result), call, library.error_string(result));
+  throw StatusError(status_of(result), failure_text(call, library.error_string(result)));
 }
 
 }  // namespace bp::cuda

@@ -7,6 +7,8 @@
 #include <cudnn_graph.h>
 #include <nccl.h>
 
+#include <string>
+
 #include "backplane/shell/boundary.hpp"
 
 namespace bp::cuda {
@@ -74,6 +76,13 @@ bp_status status_of(cudnnStatus_t status);
 bp_status status_of(ncclResult_t result);
 
 // Throw StatusError unless the call succeeded; `call` is the function's name.
+// A library could not run a kernel. It does not say whether the launch was wrong or the device is
+// lost, so who submits work asks CUDA (run_launch()).
+class ExecutionFailed : public StatusError {
+ public:
+  explicit ExecutionFailed(const std::string& text) : StatusError(BP_INTERNAL, text) {}
+};
+
 void check(const CublasLt& library, cublasStatus_t status, const char* call);
 void check(const Cudnn& library, cudnnStatus_t status, const char* call);
 // Throws StatusError unless the call succeeded, or goes on in the background.
