@@ -46,7 +46,7 @@ turn() {
 # Prints which of the work runs that takes longest. It is a word of BACKPLANE_CI_PART, or in CI
 # (CI=true) one that the hash of the commit chooses, because a run of all takes more than an hour on
 # two cores:
-#   cuda     the cuda backend is built with its device code, also for the emulated device, and tested
+#   cuda     the cuda backend is built with its device code and for the emulated device, and tested
 #   suites   the tests that start the suite many times or over a slow device
 #   asan     the tests of the gate asan
 #   all      everything; the default outside CI

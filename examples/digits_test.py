@@ -4,9 +4,9 @@ that take no bytes, and wrong options. If it is given the name of a device, the 
 device with the default one instead; most ops that the device lacks run on the default one. If it is
 also given options for the device's backend, the device must have run every op as programs of its
 compiler; with "tiled" behind the options it must have converted tensors to layouts, and its losses
-must be those of the device without the options, but for the rounding of sums. With "learns" in place of the options
-the sums of the device may differ in their last bits: its losses must follow those of the default
-device for an epoch, and it must reach 97 % by itself."""
+must be those of the device without the options, but for the rounding of sums. With "learns" in
+place of the options the sums of the device may differ in their last bits: its losses must follow
+those of the default device for an epoch, and it must reach 97 % by itself."""
 import json
 import os
 import re
@@ -81,8 +81,9 @@ def numbers_of(log):
 
 
 def check_conversions(device, options):
-    """Compares the device with itself without the options. Kernels get contiguous copies of tiles,
-    also where the plain run gives them a transposed view, and a library may round otherwise then."""
+    """Compares the device with itself without the options. Kernels get contiguous copies of
+    tiles, also where the plain run gives them a transposed view, and a library may round otherwise
+    then."""
     with tempfile.TemporaryDirectory() as scratch:
         out = ("--out", f"{scratch}/w.safetensors", "--device", device, "--epochs", "1", "--log")
         run(*out, f"{scratch}/plain.csv")
