@@ -10,6 +10,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/read_desc.hpp"
 #include "registry/groups/staged_groups.hpp"
+#include "registry/services/capturing.hpp"
 
 namespace bp::core {
 namespace {
@@ -27,6 +28,10 @@ bp_status make_calls(StagedGroups& groups, const bp_collective_call* at, uint64_
   if (status != BP_OK) return status;
   StagedGroup* const group = find_staged(theirs.group, name + "group");
   if (group == nullptr) return BP_INVALID_ARGUMENT;
+  if (theirs.stream != nullptr && services::is_capturing(*group->target, theirs.stream)) {
+    return fail(BP_UNSUPPORTED,
+                name + "the stream captures, and collectives through the host are not recorded");
+  }
   const StagedSizes sizes = staged_sizes(theirs, group->rank, group->world_size);
   for (const bp_collective_call& chunk : chunks_of(theirs, sizes)) {
     std::unique_ptr<StagedCall> made;
