@@ -231,8 +231,12 @@ class FaultRun {
     const Answer answer =
         still_runs ? Answer{BP_INTERNAL, "the work still runs: " + waited.text} : waited;
     say("stream", answer, start);
-    // Work that went on would use memory of calls that are over.
-    if (still_runs) static_cast<void>(ops_.abort(ops_.self, group_.get()));
+    // Work that went on would use memory of calls that are over. The stream fails when the work
+    // ends, so its failure is not cleared before that.
+    if (still_runs) {
+      static_cast<void>(ops_.abort(ops_.self, group_.get()));
+      static_cast<void>(seat_.synchronize(patience_ns_));
+    }
     if (!waited.is_ok()) return;
     for (Call* const call : calls) {
       const Call::Found found = call->look();
