@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <type_traits>
 
 namespace bp::cuda {
 namespace {
