@@ -6,7 +6,8 @@
 //   Blocking   start() and unite() wait for other processes. No other function waits.
 //   Errors     A function that returns a number returns 0, or an error that text() describes.
 //   Ownership  Memory that an operation names, and its arrays, must live until test() or cancel()
-//              says that the operation is over, or until abandon() takes it.
+//              says that the operation is over, or until abandon() takes it. After kFinalized, MPI
+//              may still use it, so it must never be freed.
 #pragma once
 
 #include <cstddef>
@@ -83,11 +84,18 @@ struct Api {
   // Sets *out_is_done, and then the request is over, also after an error.
   int (*test)(Request* request, bool* out_is_done);
 
-  // Ends a receive that no message has met.
-  void (*cancel)(Request* request);
+  // Ends a receive that no message has met. Returns 0 or kFinalized.
+  int (*cancel)(Request* request);
 
   // Leaves a request to the module, which frees `memory` of std::malloc() when it is over.
   void (*abandon)(Request* request, void* memory);
+
+  // Calls leave(context) when the process exits, before MPI ends. MPI must not end while another
+  // thread is in one of its functions, so leave() stops the threads that call these functions.
+  void (*on_exit)(void (*leave)(void* context), void* context);
+
+  // Takes on_exit() back. If leave() is running, this waits for it.
+  void (*not_on_exit)(void* context);
 
   // Writes what an error is, with a zero at the end.
   void (*text)(int error, char* out_text, size_t capacity);

@@ -150,10 +150,17 @@ class InTime {
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
+// What is called before MPI ends.
+struct Leaver {
+  void (*leave)(void* context);
+  void* context;
+};
+
 // What this module knows of MPI in this process. Its destructor ends MPI when the process exits.
 class Process {
  public:
   ~Process() {
+    leave_all();
     if (!is_ours_ || is_finalized() || is_stuck() || !starting_->wait(0)) return;
     // MPI_Finalize() waits for other processes, which may hang, and this one must exit.
     InTime(MPI_Finalize).wait(kExitNs);
@@ -170,6 +177,15 @@ class Process {
     if (level < MPI_THREAD_MULTIPLE) return kOneThread;
     if (const int error = MPI_Comm_rank(MPI_COMM_WORLD, &out_place.process)) return error;
     return MPI_Comm_size(MPI_COMM_WORLD, &out_place.process_count);
+  }
+
+  void add(const Leaver& leaver) {
+    const std::lock_guard lock(leaving_);
+    leavers_.push_back(leaver);
+  }
+  void remove(const void* context) {
+    const std::lock_guard lock(leaving_);
+    std::erase_if(leavers_, [&](const Leaver& leaver) { return leaver.context == context; });
   }
 
   bool is_stuck() {
@@ -201,6 +217,12 @@ class Process {
   }
 
  private:
+  void leave_all() {
+    const std::lock_guard lock(leaving_);
+    for (const Leaver& leaver : leavers_) leaver.leave(leaver.context);
+    leavers_.clear();
+  }
+
   int initialize(uint64_t timeout_ns) {
     std::shared_ptr<InTime> starting;
     {
@@ -219,6 +241,9 @@ class Process {
     }
     return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
+
+  std::mutex leaving_;  // It guards the next member.
+  std::vector<Leaver> leavers_;
 
   std::mutex mutex_;  // It guards the members below.
   std::shared_ptr<InTime> starting_;
@@ -331,18 +356,24 @@ int test(Request* request, bool* out_is_done) {
   return error;
 }
 
-void cancel(Request* request) {
-  if (!is_finalized()) {
+int cancel(Request* request) {
+  const int error = is_finalized() ? kFinalized : MPI_SUCCESS;
+  if (error == MPI_SUCCESS) {
     MPI_Cancel(&request->request);
     MPI_Wait(&request->request, MPI_STATUS_IGNORE);
   }
   delete request;
+  return error;
 }
 
 void abandon(Request* request, void* memory) {
   process().abandon({request, memory});
   if (!is_finalized()) process().collect();
 }
+
+void on_exit(void (*leave)(void* context), void* context) { process().add({leave, context}); }
+
+void not_on_exit(void* context) { process().remove(context); }
 
 void text(int error, char* out_text, size_t capacity) {
   char words[MPI_MAX_ERROR_STRING + 1] = "";
@@ -364,6 +395,8 @@ constexpr Api kApi = {.size_bytes = sizeof(Api),
                       .test = test,
                       .cancel = cancel,
                       .abandon = abandon,
+                      .on_exit = on_exit,
+                      .not_on_exit = not_on_exit,
                       .text = text};
 
 }  // namespace

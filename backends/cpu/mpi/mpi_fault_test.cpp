@@ -259,6 +259,20 @@ TEST(MpiFault, LeavesNoDescriptorAndNoThreadBehindAGroup) {
   });
 }
 
+// The backend lives until the process exits, as in a program that shuts nothing down. Notices of
+// the other rank come when MPI is about to end, and must not meet memory that is free again.
+TEST(MpiFault, EndsItsThreadBeforeMpiEnds) {
+  in_processes_alone(2, [](Ranks&, uint32_t rank) {
+    auto& r = *new Ranks("mpi");
+    for (int i = 0; i < 32; ++i) {
+      const cpu::FileStore store(std::getenv(kFolder), std::to_string(i) + "/");
+      expect(r.create({rank}, 2, store.table()) == BP_OK, r.text());
+    }
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(100));
+    for (int i = 0; i < 32; ++i) r.destroy_last();
+  });
+}
+
 // mpirun ends all processes when one dies, and removes what they share.
 TEST(MpiFault, LeavesNothingBehindARankThatIsKilled) {
   BP_SKIP_WITHOUT_MPIRUN();

@@ -54,12 +54,14 @@ bool Pending::is_done() {
   bool is_over = false;
   const int error = api_->test(request_, &is_over);
   if (is_over) request_ = nullptr;
+  if (error == kFinalized) block_.release();  // MPI may still write to it.
   check(*api_, error, BP_ABORTED, "an operation has failed");
   return is_over;
 }
 
 void Pending::cancel() {
-  if (request_ != nullptr) api_->cancel(std::exchange(request_, nullptr));
+  if (request_ == nullptr) return;
+  if (api_->cancel(std::exchange(request_, nullptr)) == kFinalized) block_.release();
 }
 
 }  // namespace bp::mpi

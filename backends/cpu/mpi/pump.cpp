@@ -26,6 +26,12 @@ std::chrono::nanoseconds pause_after(std::chrono::nanoseconds idle, bool has_cal
 }  // namespace
 
 Pump::~Pump() {
+  if (api_ != nullptr) api_->not_on_exit(this);
+  stop();
+}
+
+// It is called a second time if the process exits before the backend is shut down.
+void Pump::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -35,10 +41,17 @@ Pump::~Pump() {
 }
 
 void Pump::add(std::shared_ptr<World> world) {
+  const Api* const api = world->api();
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     added_.push_back(std::move(world));
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    is_first = api != nullptr && api_ == nullptr;
+    if (is_first) api_ = api;
+  }
+  if (is_first) {
+    api->on_exit([](void* context) { static_cast<Pump*>(context)->stop(); }, this);
   }
   alarm_->ring();
 }

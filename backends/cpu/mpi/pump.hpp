@@ -19,7 +19,8 @@ class Pump {
   // Ends the groups that the host has not destroyed, and tells the other ranks.
   ~Pump();
 
-  // Goes on with a new group until it is over. The thread starts with the first group.
+  // Goes on with a new group until it is over. The thread starts with the first group. If the
+  // process exits before that, the thread ends before MPI does.
   void add(std::shared_ptr<World> world);
 
   const std::shared_ptr<Alarm>& alarm() const { return alarm_; }
@@ -27,6 +28,7 @@ class Pump {
  private:
   using Worlds = std::vector<std::shared_ptr<World>>;
 
+  void stop();
   void run();
   bool is_stopping();
   Worlds take_added();
@@ -37,6 +39,7 @@ class Pump {
   std::mutex mutex_;  // It guards the members below.
   Worlds added_;
   bool is_stopping_ = false;
+  const Api* api_ = nullptr;  // Of the first group that needs MPI.
 
   Worlds worlds_;  // The thread alone uses them.
   std::thread thread_;

@@ -61,6 +61,7 @@ class World {
   uint32_t rank() const { return plan_.rank; }
   uint32_t size() const { return plan_.size; }
   const WorldPlan& plan() const { return plan_; }
+  const Api* api() const { return channel_ ? &channel_->api : nullptr; }  // NULL without MPI.
   Outcome status() const;
 
   // Returns the number of the next split or shrink, which all processes count alike.
