@@ -47,7 +47,8 @@ turn() {
 # (CI=true) one that the hash of the commit chooses, because a run of all takes more than an hour on
 # two cores:
 #   cuda     the cuda backend is built with its device code and for the emulated device, and tested
-#   suites   the tests that start the suite many times or over a slow device
+#   suites   the tests that start the suite many times or over a slow device, and those that build
+#            libraries of other versions
 #   asan     the tests of the gate asan
 #   all      everything; the default outside CI
 ci_part() {

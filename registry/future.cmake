@@ -60,7 +60,8 @@ endfunction()
 # The tests do the same with two minors of the next major: x.0 has the operators of now, and x.1
 # those that have grown.
 #
-# What knows no operator is not compiled again, and the layers are united.
+# What knows no operator is not compiled again, and the layers are united. Without
+# BACKPLANE_LONG_TESTS nothing is compiled for these tests, and they are skipped.
 function(backplane_add_future)
   set(future ${CMAKE_CURRENT_BINARY_DIR}/future)
   set(api ${PROJECT_SOURCE_DIR}/api)
@@ -137,4 +138,9 @@ const size_t kStaticBackendCount = 0;
       ${arguments})
   add_test(NAME api.growth_test
     COMMAND ${BACKPLANE_PYTHON} -B ${compat}/growth_test.py ${arguments})
+  backplane_long_test(api.growth api.growth_test)
+  if(NOT BACKPLANE_LONG_TESTS)
+    set_target_properties(backplane_future backplane_${major}.0 backplane_${major}.1 PROPERTIES
+      EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
