@@ -17,10 +17,16 @@ import primitives
 ROWS = {
     "neg": "(-{0})", "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})",
     "div": "({0} / {1})", "ratio": "({0} / {1})", "fma": "({0} * {1} + {2})", "lt": "({0} < {1})",
-    "le": "({0} < {1} || {0} == {1})", "eq": "({0} == {1})", "select": "({0} ? {1} : {2})",
+    "le": "({0} < {1} || {0} == {1})", "eq": "({0} == {1})", "ne": "(!({0} == {1}))",
+    "both": "({0} && {1})", "either": "({0} || {1})", "differ": "({0} != {1})",
+    "select": "({0} ? {1} : {2})",
     **{name: f"primitive::{name}({{0}})"
-       for name in ("abs", "signbit", "sqrt", "exp", "log", "tanh", "erfinv")},
-    **{name: f"primitive::{name}({{0}}, {{1}})" for name in ("max", "min")},
+       for name in ("abs", "signbit", "isnan", "isinf", "isfinite", "floor", "ceil", "trunc",
+                    "round", "bit_not", "sqrt", "exp", "log", "tanh", "erfinv",
+                    *primitives.FUNCTIONS)},
+    **{name: f"primitive::{name}({{0}}, {{1}})"
+       for name in ("max", "min", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right",
+                    "pow", "atan2", "hypot", "fmod", "modulo", "floor_quotient")},
 }
 primitives.check_rows(ROWS, "emit_elementwise.py")
 
@@ -59,7 +65,8 @@ def dtypes(op):
     """Returns the name of the dtypes with which the op is tested."""
     found = op.inputs[0].dtypes
     small = "kOrdered" if "bool" in found else "kSmall"
-    return elementwise.pick(op, "kFloats", small if "u8" in found else "kNumbers", "kAny")
+    return elementwise.pick(op, "kFloats", small if "u8" in found else "kNumbers",
+                            "kBits" if "bool" in found else "kIntegers", "kAny")
 
 
 def row(op):
@@ -67,27 +74,29 @@ def row(op):
     out = op.outputs[0]
     kind = dtypes(op)
     operand = elementwise.operand(op)
+    kinds = {node.kind for node in op.formula.result.walk()}
+    uses_library = kinds & {*primitives.FUNCTIONS, "pow", "atan2", "hypot"}
     is_either = op.formula.result.kind in ("max", "min")
     return [f'    {{BP_OP_{op.c_name.upper()}, "{elementwise.family(op)}", {{{inputs}}}, '
             f'{len(op.inputs)}, "{out.name}", "{operand.name if operand else ""}",',
             f"     Dtypes::{kind}, \"{primitive(op)}\", {str(is_either).lower()}, "
-            f'{str(bool(out.may_alias)).lower()}, "{op.samples}"}},']
+            f'{str(bool(out.may_alias)).lower()}, "{op.samples}", '
+            f"{str(bool(uses_library)).lower()}}},"]
 
 
 def dispatch(ops):
     lines = ["// The oracle of `op` on one element of each input.", "template <typename N>",
              "N value_of(uint32_t op, const N* x) {"]
-    for integers in (True, False):
-        lines += ["  switch (op) {"] if integers else [
-            "  if constexpr (!std::is_same_v<N, Integer>) {", "    switch (op) {"]
-        indent = "    " if integers else "      "
+    for guard, floats, integers in (("std::is_same_v<N, Integer>", False, True),
+                                    ("!std::is_same_v<N, Integer>", True, False),
+                                    ("true", True, True)):
+        lines += [f"  if constexpr ({guard}) {{", "    switch (op) {"]
         for op in ops:
-            if elementwise.takes_integers(op) == integers:
+            if (elementwise.takes_floats(op), elementwise.takes_integers(op)) == (floats, integers):
                 args = ", ".join(f"x[{i}]" for i in range(len(op.inputs)))
-                lines += [f"{indent}case BP_OP_{op.c_name.upper()}:",
-                          f"{indent}  return elementwise::{op.c_name}({args});"]
-        lines += [f"{indent}default:", f"{indent}  break;", indent[2:] + "}"]
-        lines += [] if integers else ["  }"]
+                lines += [f"      case BP_OP_{op.c_name.upper()}:",
+                          f"        return elementwise::{op.c_name}({args});"]
+        lines += ["      default:", "        break;", "    }", "  }"]
     return lines + ['  throw std::out_of_range("an op without an oracle on elements");', "}", ""]
 
 

@@ -9,6 +9,7 @@ what the entry says.
 from dataclasses import dataclass
 
 import compute
+import primitives
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,13 @@ CLASSES = {
     "R6": ErrorClass("kAttention"),
 }
 # Primitives that round nothing.
-EXACT = {"input", "number", "neg", "abs", "max", "min", "lt", "le", "eq", "signbit", "select"}
-ROUNDED_ONCE = {"add", "sub", "mul"}
+EXACT = {"input", "number", "neg", "abs", "max", "min", "lt", "le", "eq", "ne", "signbit", "isnan",
+         "isinf", "isfinite", "both", "either", "differ", "select", "floor", "ceil", "trunc",
+         "round", "bit_not", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "fmod"}
+ROUNDED_ONCE = {"add", "sub", "mul", "modulo"}
 # Primitives whose result at exact arguments has a bound of its own, and their class.
-BOUNDED = {"div": "E1d", "sqrt": "E1d", "exp": "E2", "log": "E2", "tanh": "E2", "erfinv": "E2"}
+BOUNDED = {"div": "E1d", "sqrt": "E1d", "exp": "E2", "log": "E2", "tanh": "E2", "erfinv": "E2",
+           "pow": "E2", "atan2": "E2", "hypot": "E2", **dict.fromkeys(primitives.FUNCTIONS, "E2")}
 COMBINED = {"add": "R1", "max": "R3"}
 SEVERAL_STEPS = ("E2c", "P")  # What a formula leaves open: a function, or a gradient.
 # Only a formula can have one of these classes.

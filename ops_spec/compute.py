@@ -18,8 +18,13 @@ from primitives import CONDITION, CONTEXT, NUMBER, PRIMITIVES
 
 OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 COMPARISONS = {ast.Lt: ("lt", False), ast.Gt: ("lt", True), ast.LtE: ("le", False),
-               ast.GtE: ("le", True), ast.Eq: ("eq", False)}  # Whether the sides change places.
-WITHOUT_NAME = {"neg", "add", "sub", "mul", "div", "lt", "le", "eq"}  # Written as operators.
+               ast.GtE: ("le", True), ast.Eq: ("eq", False),
+               ast.NotEq: ("ne", False)}  # Whether the sides change places.
+JOINED = {ast.And: "both", ast.Or: "either"}
+# Written as operators.
+WITHOUT_NAME = {"neg", "add", "sub", "mul", "div", "lt", "le", "eq", "ne", "both", "either"}
+# Functions that are exact of inputs and numbers alone.
+OF_GIVEN = ("signbit", "isnan", "isinf", "isfinite")
 WIDEST_SIGNIFICAND = 24  # The bits of the compute type of f32 and narrower dtypes.
 refuse = expressions.refuse
 
@@ -108,9 +113,10 @@ def number(value):
 
 
 class _Parser:
-    def __init__(self, inputs, has_integers, optional=()):
+    def __init__(self, inputs, has_integers, has_floats, optional):
         self.scope = {name: Node("input", name=name) for name in [*inputs, *optional]}
-        self.inputs, self.has_integers, self.names = list(inputs), has_integers, {}
+        self.inputs, self.names = list(inputs), {}
+        self.has_integers, self.has_floats = has_integers, has_floats
 
     def parse(self, text):
         *lines, last = expressions.parse(text, "exec").body or [None]
@@ -157,6 +163,11 @@ class _Parser:
                               [self.node(tree.left), self.node(tree.right)])
         if isinstance(tree, ast.Compare):
             return self.comparison(tree)
+        if isinstance(tree, ast.BoolOp):
+            joined = self.node(tree.values[0])
+            for value in tree.values[1:]:
+                joined = self.apply(tree, JOINED[type(tree.op)], [joined, self.node(value)])
+            return joined
         if isinstance(tree, ast.Call):
             return self.call(tree)
         return refuse(tree, "formulas have nothing like this")
@@ -171,7 +182,7 @@ class _Parser:
 
     def comparison(self, tree):
         if len(tree.ops) != 1 or type(tree.ops[0]) not in COMPARISONS:
-            refuse(tree, "a condition is one comparison: < <= == >= or >")
+            refuse(tree, "a condition is one comparison: < <= == != >= or >")
         kind, is_swapped = COMPARISONS[type(tree.ops[0])]
         sides = [self.node(tree.left), self.node(tree.comparators[0])]
         for side in sides:
@@ -190,8 +201,8 @@ class _Parser:
 
     def apply(self, tree, kind, args):
         primitive = PRIMITIVES[kind]
-        if kind == "signbit" and not args[0].is_given:
-            refuse(tree, "the sign of an input or a number alone is exact")
+        if kind in OF_GIVEN and not args[0].is_given:
+            refuse(tree, f"{kind} of an input or a number alone is exact")
         if len(args) != len(primitive.takes):
             refuse(tree, f"{kind} takes {len(primitive.takes)} arguments")
         for arg, wanted in zip(args, primitive.takes):
@@ -199,13 +210,15 @@ class _Parser:
                 refuse(tree, f"{kind} takes a {wanted} where a {arg.type} stands")
         if self.has_integers and not primitive.for_integers:
             refuse(tree, f"the op takes integers, and {kind} is for floats alone")
+        if self.has_floats and not primitive.for_floats:
+            refuse(tree, f"the op takes floats, and {kind} is for integers alone")
         return Node(kind, tuple(args))
 
 
-def parse_formula(text, inputs, has_integers, optional=()):
+def parse_formula(text, inputs, has_integers, optional=(), has_floats=True):
     """Returns the Compute of a text over `inputs`, all of which the text must use. It may also use
     `optional`. Raises ExpressionError."""
-    return _Parser(inputs, has_integers, optional).parse(text)
+    return _Parser(inputs, has_integers, has_floats, optional).parse(text)
 
 
 def is_representable(value):
@@ -230,13 +243,12 @@ def parse_compute(op):
             raise expressions.ExpressionError(f"{arg.name} needs the dtype like({first.name})")
     floats = {"f16", "bf16", "f32", "f64"}
     made = parse_formula(op.compute, [a.name for a in op.inputs],
-                         not floats.issuperset(first.dtypes))
+                         not floats.issuperset(first.dtypes),
+                         has_floats=not floats.isdisjoint(first.dtypes))
     wanted = CONDITION if out.dtype == "bool" else NUMBER
     if made.result.type != wanted:
         raise expressions.ExpressionError(
             f"the result is a {made.result.type}, and {out.name} is {out.dtype}")
     if wanted == NUMBER and out.dtype != f"like({first.name})":
         raise expressions.ExpressionError(f"{out.name} needs the dtype like({first.name})")
-    if wanted == CONDITION and any(not a.is_given for a in made.result.args):
-        raise expressions.ExpressionError("a condition compares inputs and numbers")
     return made

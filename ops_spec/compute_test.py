@@ -30,11 +30,11 @@ def first_difference(op, result, lines):
 
 
 class FormulaTest(unittest.TestCase):
-    """The formulas of ops/*.yaml."""
+    """The formulas of ops/*.yaml and next/*.yaml."""
 
     @classmethod
     def setUpClass(cls):
-        cls.ops = [op for op in spec.load() if op.formula]
+        cls.ops = [op for op in [*spec.load(), *spec.load_next()] if op.formula]
         cls.goldens = read_goldens("elementwise.txt", lambda line: (line[:-2], line[-2:]))
 
     def test_every_op_has_goldens_and_equals_them(self):
@@ -79,7 +79,7 @@ class RefusalTest(Folder):
 
     def test_refusals_name_file_line_and_part(self):
         cases = {
-            "sqr(x)": "'sqr(x)': no such function; there are abs, erfinv",
+            "sqr(x)": "'sqr(x)': no such function; there are abs, acos",
             "x + z": "'z': no such name here; there are x",
             "x ** 2": "'x ** 2': formulas have nothing like this",
             "exp(x, x)": "'exp(x, x)': exp takes 1 arguments",
@@ -88,8 +88,12 @@ class RefusalTest(Folder):
             "select(exp(x) < 1, x, 0)":
                 "'exp(x) < 1': a condition compares inputs and numbers, which are exact",
             "select(x < 0.1, x, 0)": "'x < 0.1': a number of a condition is one of f32",
+            "select(isnan(x + 1), x, 0)":
+                "'isnan(x + 1)': isnan of an input or a number alone is exact",
+            "select(x < 0 and x, x, 0)":
+                "'x < 0 and x': both takes a condition where a number stands",
             "select(0 < x < 1, x, 0)":
-                "'0 < x < 1': a condition is one comparison: < <= == >= or >",
+                "'0 < x < 1': a condition is one comparison: < <= == != >= or >",
             "1 + 1": "the result does not depend on 'x'",
             "e = exp(x)\\nx": "the result does not depend on 'e'",
             "x = exp(x)\\nx": "'x = exp(x)': 'x' has a value already",
@@ -97,7 +101,7 @@ class RefusalTest(Folder):
             "x + True": "'True': is not a number",
             "exp = -x\\nexp": "'exp = -x': 'exp' is a function",
             "select(signbit(exp(x)), x, 0)":
-                "'signbit(exp(x))': the sign of an input or a number alone is exact",
+                "'signbit(exp(x))': signbit of an input or a number alone is exact",
         }
         for text, message in cases.items():
             with self.subTest(text):
@@ -107,6 +111,8 @@ class RefusalTest(Folder):
         integers = ("dtypes: float", "dtypes: [float, int]")
         self.assertIn("'exp(x)': the op takes integers, and exp is for floats alone",
                       self.refusal(self.entry("exp(x)", *integers)))
+        self.assertIn("'bit_not(x)': the op takes floats, and bit_not is for integers alone",
+                      self.refusal(self.entry("bit_not(x)")))
         self.assertIn("'0.5': is no integer, and the op takes integers",
                       self.refusal(self.entry("x * 0.5", *integers)))
 
@@ -174,6 +180,24 @@ class DeviceTest(unittest.TestCase):
                       "\n".join(emit_glsl.case(self.ops["relu_backward"], "f32")))
         self.assertIn("return VALUE((a < b) ? 1 : 0);",
                       "\n".join(emit_glsl.case(self.ops["lt"], "integers")))
+
+
+class NextTest(unittest.TestCase):
+    """The operators of the next minor can be appended as they are."""
+
+    def test_every_language_has_a_kernel_of_each(self):
+        for op in spec.load_next():
+            with self.subTest(op.name):
+                self.assertIn(f"struct {emit_cuda.pascal(op.c_name)} {{", emit_cuda.functor(op))
+                self.assertIn(f"struct {emit_cuda.pascal(op.c_name)} {{", emit_highway.functor(op))
+                kind = "f32" if elementwise.takes_floats(op) else "integers"
+                self.assertIn(f"    case {emit_glsl.map_name(op)}: {{", emit_glsl.case(op, kind))
+
+    def test_their_ids_and_names_are_free(self):
+        now, later = spec.load(), spec.load_next()
+        self.assertFalse({op.id for op in now} & {op.id for op in later})
+        self.assertFalse({op.name for op in now} & {op.name for op in later})
+        self.assertTrue(all(op.since > spec.FIRST_REVISION for op in later))
 
 
 class PrimitiveTest(unittest.TestCase):

@@ -4,12 +4,14 @@ emit_glsl.py)."""
 
 import pathlib
 
+import primitives
 import spec
 from signatures import pascal
 
 FAMILIES = ("unary", "binary")  # The files of ops_spec/ops that have such ops.
 # Functions that take as long as tens of additions.
-LONG = {"exp", "log", "tanh", "erfinv"}
+LONG = {"exp", "log", "tanh", "erfinv", "pow", "atan2", "hypot", "fmod", "modulo",
+        *primitives.FUNCTIONS}
 
 
 def family(op):
@@ -33,6 +35,10 @@ def takes_integers(op):
     return "i32" in op.inputs[0].dtypes
 
 
+def takes_floats(op):
+    return "f32" in op.inputs[0].dtypes
+
+
 def operand(op):
     """Returns the argument that may be a value in the call, or None. It is the last input."""
     own = next((a for a in op.inputs if a.has_scalar), None)
@@ -42,11 +48,15 @@ def operand(op):
     return own
 
 
-def pick(op, floats, numbers, every):
-    """Returns what belongs to the dtypes of the kernels of an op: floats, floats and integers, or
-    those of a comparison, which are bool and small integers too. Where another op takes small
-    integers, the host runs it in i32."""
-    return every if is_condition(op) else numbers if takes_integers(op) else floats
+def pick(op, floats, numbers, integers, every):
+    """Returns what belongs to the dtypes of the kernels of an op: floats, floats and integers,
+    integers, or those of a comparison, which are bool and small integers too. Where another op
+    takes small integers, the host runs it in i32."""
+    if is_condition(op):
+        return every
+    if not takes_floats(op):
+        return integers
+    return numbers if takes_integers(op) else floats
 
 
 def scalar_of_call(op):

@@ -20,9 +20,20 @@ ROWS = {
     "mul": "primitive::mul({0}, {1})", "div": "({0} / {1})", "ratio": "({0} / {1})",
     "fma": "fma({0}, {1}, {2})", "max": "primitive::max({0}, {1})",
     "min": "primitive::min({0}, {1})", "lt": "({0} < {1})", "le": "({0} <= {1})",
-    "eq": "({0} == {1})", "signbit": "primitive::signbit({0})", "select": "({0} ? {1} : {2})",
+    "eq": "({0} == {1})", "ne": "({0} != {1})", "isnan": "is_nan({0})",
+    "isinf": "primitive::isinf({0})", "isfinite": "primitive::isfinite({0})",
+    "both": "({0} && {1})", "either": "({0} || {1})", "differ": "({0} != {1})",
+    "floor": "floor({0})", "ceil": "ceil({0})", "trunc": "trunc({0})", "round": "rint({0})",
+    "bit_not": "(~{0})", "bit_and": "({0} & {1})", "bit_or": "({0} | {1})",
+    "bit_xor": "({0} ^ {1})", "shift_left": "primitive::shift_left({0}, {1})",
+    "shift_right": "primitive::shift_right({0}, {1})", "signbit": "primitive::signbit({0})",
+    "select": "({0} ? {1} : {2})",
     "sqrt": "sqrt({0})", "exp": "exp({0})", "log": "log({0})", "tanh": "tanh({0})",
     "erfinv": "erfinv({0})",
+    **{name: f"{name}({{0}})" for name in primitives.FUNCTIONS},
+    "pow": "pow({0}, {1})", "atan2": "atan2({0}, {1})", "hypot": "hypot({0}, {1})",
+    "fmod": "primitive::fmod({0}, {1})", "modulo": "primitive::modulo({0}, {1})",
+    "floor_quotient": "primitive::floor_quotient({0}, {1})",
 }
 primitives.check_rows(ROWS, "emit_cuda.py")
 
@@ -69,7 +80,8 @@ def submit(op, functor_text, inputs, last=""):
 
 def launch(op):
     name, first, own = pascal(op.c_name), op.inputs[0], elementwise.operand(op)
-    dispatch = elementwise.pick(op, "with_float", "with_number", "with_any")
+    dispatch = elementwise.pick(op, "with_float", "with_number", "with_integer",
+                                "with_any")
     lines = [f"return {submit(op, name, op.inputs)};"]
     if own:
         bound = submit(op, f"WithOperand<{name}>", op.inputs[:-1], f"{name}(), value")
@@ -84,7 +96,8 @@ def launch(op):
 
 
 def kernel(op):
-    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kIntegerDtypes",
+                              "kAnyDtypes")
     return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
             f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '

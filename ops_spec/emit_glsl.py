@@ -22,9 +22,19 @@ ROWS = {
     "ratio": "({0} / {1})",
     "fma": "({0} * {1} + {2})", "max": "larger_of({0}, {1})", "min": "smaller_of({0}, {1})",
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})", "signbit": "has_sign({0})",
+    "ne": "({0} != {1})", "isnan": "is_nan({0})", "isinf": "is_infinite({0})",
+    "isfinite": "is_finite({0})", "both": "({0} && {1})", "either": "({0} || {1})",
+    "differ": "({0} != {1})", "floor": "floor_of({0})", "ceil": "ceil_of({0})",
+    "trunc": "trunc_of({0})", "round": "round_of({0})", "bit_not": "(~{0})",
+    "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
+    "shift_left": "shift_left({0}, {1})", "shift_right": "shift_right({0}, {1})",
     "select": "({0} ? {1} : {2})", "sqrt": "root_of({0})", "exp": "exp_of({0})",
     "log": "log_of({0})", "tanh": "tanh_of({0})",
     "erfinv": "erfinv_of({0})",
+    **{name: f"{name}_of({{0}})" for name in primitives.FUNCTIONS},
+    "pow": "pow_of({0}, {1})", "atan2": "atan2_of({0}, {1})", "hypot": "hypot_of({0}, {1})",
+    "fmod": "remainder_of({0}, {1})", "modulo": "modulo_of({0}, {1})",
+    "floor_quotient": "floor_quotient_of({0}, {1})",
 }
 primitives.check_rows(ROWS, "emit_glsl.py")
 FIRST_NUMBER = 100  # The number of the first op. map_ops.def has the numbers below.
@@ -84,7 +94,8 @@ def numbers(ops):
 def kernel(op):
     scalar = elementwise.scalar_of_call(op)
     tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
-    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kIntegerDtypes",
+                              "kAnyDtypes")
     launch = [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
               *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
               f"  return submit_map(launch, {map_name(op)}, {{{tensors}}}"
@@ -116,8 +127,8 @@ def main(target):
         return
     lines = {
         "elementwise_ops.def": lambda: numbers(ops),
-        "elementwise_f32.glsl": lambda: cases(ops, "f32"),
-        "elementwise_f64.glsl": lambda: cases(ops, "f64"),
+        "elementwise_f32.glsl": lambda: cases(filter(elementwise.takes_floats, ops), "f32"),
+        "elementwise_f64.glsl": lambda: cases(filter(elementwise.takes_floats, ops), "f64"),
         "elementwise_integers.glsl": lambda: cases(
             filter(elementwise.takes_integers, ops), "integers"),
         "elementwise_kernels.cpp": lambda: kernels(ops),

@@ -20,14 +20,28 @@ ROWS = {
     "sub": "hn::Sub({0}, {1})", "mul": "hn::Mul({0}, {1})", "div": "hn::Div({0}, {1})",
     "ratio": "quotient(d, {0}, {1})", "fma": "hn::MulAdd({0}, {1}, {2})",
     "max": "larger_of(d, {0}, {1})", "min": "smaller_of(d, {0}, {1})", "lt": "hn::Lt({0}, {1})",
-    "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})",
+    "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})", "ne": "hn::Ne({0}, {1})",
+    "isnan": "hn::IsNaN({0})", "isinf": "hn::IsInf({0})", "isfinite": "hn::IsFinite({0})",
+    "both": "hn::And({0}, {1})", "either": "hn::Or({0}, {1})", "differ": "hn::Xor({0}, {1})",
+    "floor": "hn::Floor({0})", "ceil": "hn::Ceil({0})", "trunc": "hn::Trunc({0})",
+    "round": "hn::Round({0})", "bit_not": "hn::Not({0})", "bit_and": "hn::And({0}, {1})",
+    "bit_or": "hn::Or({0}, {1})", "bit_xor": "hn::Xor({0}, {1})",
+    "shift_left": "shift_left(d, {0}, {1})", "shift_right": "shift_right(d, {0}, {1})",
     "signbit": "{0}",
     "select": "hn::IfThenElse({0}, {1}, {2})", "sqrt": "hn::Sqrt({0})", "exp": "exp(d, {0})",
     "log": "log(d, {0})", "tanh": "tanh(d, {0})", "erfinv": "erfinv(d, {0})",
+    **{name: f"{name}(d, {{0}})" for name in primitives.FUNCTIONS},
+    "pow": "pow(d, {0}, {1})", "atan2": "atan2(d, {0}, {1})", "hypot": "hypot(d, {0}, {1})",
+    "fmod": "rest_of(d, {0}, {1})", "modulo": "modulo_of(d, {0}, {1})",
+    "floor_quotient": "floor_quotient(d, {0}, {1})",
 }
 primitives.check_rows(ROWS, "emit_highway.py")
 # Comparisons of scalars. The compiler turns them into vectors.
-SCALAR_ROWS = {"lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}"}
+SCALAR_ROWS = {
+    "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})", "ne": "({0} != {1})",
+    "isnan": "is_nan({0})", "isinf": "is_infinite({0})", "isfinite": "is_finite({0})",
+    "both": "({0} && {1})", "either": "({0} || {1})", "differ": "({0} != {1})",
+}
 
 # Functions of math-inl.hpp that compute a whole op with no more accuracy than a result of 16 bits
 # needs.
@@ -91,9 +105,11 @@ def write_vector(part, args, kept_nan=frozenset()):
 def write_scalar(part, args):
     if part.kind == "input":
         return part.name
+    if part.kind == "number":
+        return f"T({part.value.numerator})"
     if part.kind not in SCALAR_ROWS:
-        sys.exit(f"emit_highway.py: a condition is one of {', '.join(SCALAR_ROWS)} of two inputs, "
-                 f"and not of {part.kind}")
+        sys.exit(f"emit_highway.py: a condition is one of {', '.join(SCALAR_ROWS)} of inputs, and "
+                 f"not of {part.kind}")
     return SCALAR_ROWS[part.kind].format(*args)
 
 
@@ -132,8 +148,10 @@ def row(op):
     """Returns the row function of the op for `dtype`."""
     name = pascal(op.c_name)
     if elementwise.is_condition(op):
+        if len(op.inputs) == 1:
+            return f"condition_row<{name}>(dtype)"
         return f"comparison_row<{name}>(dtype, is_acc)"
-    kind = "number" if elementwise.takes_integers(op) else "floating"
+    kind = elementwise.pick(op, "floating", "number", "integer", "")
     if elementwise.operand(op):
         return f"{kind}_operand_row<{name}, {len(op.inputs)}>(dtype, is_acc)"
     return f"{kind}_row<{name}, {len(op.inputs)}>(dtype)"
@@ -159,7 +177,8 @@ def launch(op):
 
 
 def kernel(op):
-    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kIntegerDtypes",
+                              "kAnyDtypes")
     return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
             f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '

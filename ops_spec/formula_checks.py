@@ -46,8 +46,23 @@ def fits(got, wanted):
 MISTAKEN = {"add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "div": ("mul",),
             "ratio": ("mul",), "max": ("min",), "min": ("max",), "lt": ("eq",), "le": ("lt",),
             "eq": ("le",), "exp": ("tanh",), "log": ("sqrt",), "sqrt": ("exp",), "tanh": ("exp",),
-            "erfinv": ("tanh",)}
-ORDERED = ("sub", "div", "ratio", "lt", "le")  # Primitives whose two sides differ.
+            "erfinv": ("tanh",), "ne": ("eq",), "isnan": ("isinf", "isfinite"),
+            "isinf": ("isnan",), "isfinite": ("isnan",), "both": ("either", "differ"),
+            "either": ("both", "differ"), "differ": ("both", "either"),
+            "floor": ("trunc", "round"), "ceil": ("trunc", "round"), "trunc": ("floor", "ceil"),
+            "round": ("floor", "ceil", "trunc"), "bit_and": ("bit_or", "bit_xor"),
+            "bit_or": ("bit_and", "bit_xor"), "bit_xor": ("bit_and", "bit_or"),
+            "bit_not": ("neg",), "shift_left": ("shift_right",), "shift_right": ("shift_left",),
+            "exp2": ("exp", "expm1"), "expm1": ("exp", "sinh"), "log2": ("log", "log10"),
+            "log10": ("log", "log2"), "log1p": ("log", "asinh"), "sin": ("cos", "tan"),
+            "cos": ("sin",), "tan": ("sin", "tanh"), "asin": ("acos", "atan"), "acos": ("asin",),
+            "atan": ("asin", "tanh"), "sinh": ("cosh", "asinh"), "cosh": ("sinh",),
+            "asinh": ("sinh", "acosh"), "acosh": ("asinh",), "atanh": ("tanh",),
+            "erf": ("erfc", "tanh"), "erfc": ("erf",), "pow": ("hypot",), "atan2": ("hypot",),
+            "hypot": ("atan2",), "fmod": ("modulo",), "modulo": ("fmod",),
+            "floor_quotient": ("div", "modulo")}
+ORDERED = ("sub", "div", "ratio", "lt", "le", "shift_left", "shift_right", "pow", "atan2",
+           "fmod", "modulo", "floor_quotient")  # Primitives whose two sides differ.
 
 
 def mistakes(node):

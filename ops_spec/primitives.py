@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 from typing import Callable
 
+import functions
+
 NUMBER, CONDITION = "number", "condition"
 
 # The rules of IEEE 754: an invalid operation is NaN, and a division by zero is infinite.
@@ -28,6 +30,7 @@ class Primitive:
     evaluate: Callable             # Works on Decimals in CONTEXT, and on bools for conditions.
     says: str                      # A text for people.
     for_integers: bool = False     # Whether it exists for integers too, where it wraps.
+    for_floats: bool = True        # Whether it exists for floats.
 
 
 def _tanh(x):
@@ -72,7 +75,39 @@ def _extreme(choose):
     return lambda a, b: a if a.is_nan() else b if b.is_nan() else choose(a, b)
 
 
+def _whole(rounding):
+    return lambda x: x.to_integral_value(rounding=rounding)
+
+
+def _bits(choose):
+    """Returns a function of whole numbers as one of Decimals."""
+    return lambda *args: decimal.Decimal(choose(*map(int, args)))
+
+
 _TWO, _COMPARED = (NUMBER, NUMBER), ((NUMBER, NUMBER), CONDITION)
+_OF_ONE, _OF_CONDITIONS = ((NUMBER,), CONDITION), ((CONDITION, CONDITION), CONDITION)
+
+# Functions of one number, with the names that they have in C, and a text for each.
+FUNCTIONS = {
+    "exp2": "2^x",
+    "expm1": "exp(x) - 1 without cancellation",
+    "log2": "the logarithm to base 2",
+    "log10": "the logarithm to base 10",
+    "log1p": "log(1 + x) without cancellation",
+    "sin": "the sine",
+    "cos": "the cosine",
+    "tan": "the tangent",
+    "asin": "the inverse of the sine",
+    "acos": "the inverse of the cosine",
+    "atan": "the inverse of the tangent",
+    "sinh": "the hyperbolic sine",
+    "cosh": "the hyperbolic cosine",
+    "asinh": "the inverse of sinh",
+    "acosh": "the inverse of cosh",
+    "atanh": "the inverse of tanh",
+    "erf": "the error function",
+    "erfc": "1 - erf(x) without cancellation",
+}
 
 PRIMITIVES = {
     "neg": Primitive((NUMBER,), NUMBER, lambda x: x.copy_negate(), "-x", True),
@@ -92,10 +127,40 @@ PRIMITIVES = {
     "lt": Primitive(*_COMPARED, lambda a, b: a < b, "a < b", True),
     "le": Primitive(*_COMPARED, lambda a, b: a <= b, "a <= b", True),
     "eq": Primitive(*_COMPARED, lambda a, b: a == b, "a == b", True),
+    "ne": Primitive(*_COMPARED, lambda a, b: a != b, "a != b; true where either is NaN", True),
+    "isnan": Primitive(*_OF_ONE, lambda x: x.is_nan(), "whether x is NaN", True),
+    "isinf": Primitive(*_OF_ONE, lambda x: x.is_infinite(), "whether x is infinite", True),
+    "isfinite": Primitive(*_OF_ONE, lambda x: x.is_finite(), "whether x is a number and finite",
+                          True),
+    "both": Primitive(*_OF_CONDITIONS, lambda a, b: a and b, "whether a and b hold", True),
+    "either": Primitive(*_OF_CONDITIONS, lambda a, b: a or b, "whether a or b or both hold", True),
+    "differ": Primitive(*_OF_CONDITIONS, lambda a, b: a != b, "whether one of a and b holds",
+                        True),
     "signbit": Primitive((NUMBER,), CONDITION, lambda x: x.is_signed(),
                          "whether the sign is -, also of -0; of NaN it is open"),
     "select": Primitive((CONDITION, NUMBER, NUMBER), NUMBER, lambda c, a, b: a if c else b,
                         "a where the condition holds, else b", True),
+    "floor": Primitive((NUMBER,), NUMBER, _whole(decimal.ROUND_FLOOR),
+                       "the next whole number below"),
+    "ceil": Primitive((NUMBER,), NUMBER, _whole(decimal.ROUND_CEILING),
+                      "the next whole number above"),
+    "trunc": Primitive((NUMBER,), NUMBER, _whole(decimal.ROUND_DOWN),
+                       "the next whole number towards 0"),
+    "round": Primitive((NUMBER,), NUMBER, _whole(decimal.ROUND_HALF_EVEN),
+                       "the nearest whole number, the even one of two"),
+    "bit_not": Primitive((NUMBER,), NUMBER, _bits(lambda x: ~x), "all bits of x turned", True,
+                         False),
+    "bit_and": Primitive(_TWO, NUMBER, _bits(lambda a, b: a & b), "the bits of both", True, False),
+    "bit_or": Primitive(_TWO, NUMBER, _bits(lambda a, b: a | b), "the bits of either", True,
+                        False),
+    "bit_xor": Primitive(_TWO, NUMBER, _bits(lambda a, b: a ^ b), "the bits of one of both", True,
+                         False),
+    "shift_left": Primitive(_TWO, NUMBER, _bits(lambda a, b: a << b if 0 <= b < 64 else 0),
+                            "a * 2^b, which wraps; 0 if the type has not more than b bits, or b is "
+                            "below 0", True, False),
+    "shift_right": Primitive(_TWO, NUMBER, _bits(lambda a, b: a >> (b if 0 <= b < 64 else 63)),
+                             "a / 2^b rounded down; 0 or -1, as a is, if the type has not more "
+                             "than b bits, or b is below 0", True, False),
     "sqrt": Primitive((NUMBER,), NUMBER, CONTEXT.sqrt,
                       "the square root, correctly rounded"),
     "exp": Primitive((NUMBER,), NUMBER, CONTEXT.exp, "the exponential"),
@@ -103,6 +168,20 @@ PRIMITIVES = {
     "tanh": Primitive((NUMBER,), NUMBER, _tanh, "the hyperbolic tangent"),
     "erfinv": Primitive((NUMBER,), NUMBER, _erfinv,
                         "the inverse of erf; infinite at -1 and 1, NaN beyond"),
+    **{name: Primitive((NUMBER,), NUMBER, functions.of_one(name), text)
+       for name, text in FUNCTIONS.items()},
+    "pow": Primitive(_TWO, NUMBER, functions.pow, "a to the power b"),
+    "atan2": Primitive(_TWO, NUMBER, functions.atan2, "the angle of the point (b, a)"),
+    "hypot": Primitive(_TWO, NUMBER, functions.hypot, "the root of a^2 + b^2 without overflow"),
+    "fmod": Primitive(_TWO, NUMBER, functions.fmod,
+                      "the rest of a / b with the sign of a, exact; of integers 0 where b is 0",
+                      True),
+    "modulo": Primitive(_TWO, NUMBER, functions.modulo,
+                        "the rest of a / b with the sign of b, of fmod and a sum that is rounded; "
+                        "of integers 0 where b is 0", True),
+    "floor_quotient": Primitive(_TWO, NUMBER, functions.floor_quotient,
+                                "the rounded quotient a / b, rounded down; of integers 0 where b "
+                                "is 0", True),
 }
 
 

@@ -36,4 +36,5 @@ def dtypes(op):
     """Returns the rows of a kernel's dtypes: the dtypes of x, or pairs of x and y if both may be
     chosen."""
     is_pair = op.outputs[0].is_free
-    return "kSumPairs" if is_pair else elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "")
+    return "kSumPairs" if is_pair else elementwise.pick(
+        op, "kFloatDtypes", "kNumberDtypes", "", "")

@@ -15,6 +15,12 @@ auto with_float(bp_dtype dtype, const Fn& fn) {
   return Elements<Float16, BFloat16>::with_float(dtype, fn);
 }
 
+// Calls fn(T{}) in the same way for a dtype of kIntegerDtypes.
+template <typename Fn>
+auto with_integer(bp_dtype dtype, const Fn& fn) {
+  return Elements<Float16, BFloat16>::with_integer(dtype, fn);
+}
+
 // Calls fn(T{}) in the same way for a dtype of kNumberDtypes.
 template <typename Fn>
 auto with_number(bp_dtype dtype, const Fn& fn) {

@@ -97,7 +97,11 @@ double tanh_bound(bp_dtype dtype, double r) {
   return (dtype == BP_F64 ? 4 : 5) * ulp(compute_type(dtype), r);
 }
 
-double erfinv_bound(bp_dtype dtype, double r) { return kErfinvUlps * ulp(compute_type(dtype), r); }
+double erfinv_bound(bp_dtype dtype, double r) { return function_bound(dtype, r, kErfinvUlps); }
+
+double function_bound(bp_dtype dtype, double r, double ulps) {
+  return ulps * ulp(compute_type(dtype), r);
+}
 
 // A kernel may use erfc, and compute it by exp(-x^2 / 2). A rounding of the argument becomes an
 // error of the result that grows with x^2, and so does the error of a relaxed exp.

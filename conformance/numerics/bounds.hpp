@@ -42,6 +42,8 @@ double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 // Return the bounds of E2: tanh and erfinv.
 double tanh_bound(bp_dtype dtype, double r);
 double erfinv_bound(bp_dtype dtype, double r);
+// Returns the bound of E2 of another function, with an error of `ulps` in any dtype.
+double function_bound(bp_dtype dtype, double r, double ulps);
 // Returns the bound of gelu by the error function. The other functions of several steps have the
 // bound that propagation gives.
 double gelu_bound(bp_dtype dtype, double x, const Numerics& numerics = {});

@@ -81,6 +81,36 @@ def extreme(a, b, choose):
     return NAN if math.isnan(a) or math.isnan(b) else choose(a, b)
 
 
+def whole(choose):
+    """Returns a function that makes floats whole, and keeps the sign of zeros."""
+    def call(x):
+        return math.copysign(float(choose(x)), x) if math.isfinite(x) else x
+    return call
+
+
+def fraction(x):
+    return NAN if math.isinf(x) else mpf(x) - mpf(math.trunc(x))
+
+
+def part_of_six(x):
+    """Returns min(max(x + 3, 0), 6) / 6 of a float."""
+    return mpf(min(max(mpf(x) + 3, mpf(0)), mpf(6))) / 6
+
+
+def other_than_nan(a, b, choose):
+    return b if math.isnan(a) else a if math.isnan(b) else choose(a, b)
+
+
+def shifted(a, b):
+    """Returns a * 2^b of i64, which wraps."""
+    value = int(a) << int(b) if 0 <= b < 64 else 0
+    return float((value + 2**63) % 2**64 - 2**63)
+
+
+FRACTIONS = [sign * x for x in (0.25, 0.75, 2.5, 3.5, 3.75, 4.25, 1e15 + 0.5, 2.0**52 - 0.5)
+             for sign in (1, -1)]
+SIXES = [sign * x for x in (2.5, 2.9375, 3.0, 3.0625, 5.0, 5.9375, 6.0, 6.0625, 7.0)
+         for sign in (1, -1)]
 # Each op on floats. Its value is an mpf, or a float where a zero has a sign to keep.
 UNARY = {
     "neg": (lambda x: -x, BOTH_SIGNS),
@@ -100,7 +130,84 @@ UNARY = {
              [x for x in BOTH_SIGNS if x != -INF] + spread(60, -60, 9.5, 8)),
     "erfinv": (erfinv, BOTH_SIGNS + spread(60, -60, 0, 9) +
                [sign * (1 - 2.0**-n) for n in range(2, 54, 3) for sign in (1, -1)]),
+    "sign": (lambda x: x if x == 0 else math.copysign(1.0, x), BOTH_SIGNS),
+    "square": (lambda x: x * x, BOTH_SIGNS + spread(40, -400, 400, 18)),
+    "rsqrt": (lambda x: math.copysign(INF, x) if x == 0 else 1 / sqrt(mpf(x)),
+              BOTH_SIGNS + [abs(x) for x in spread(40, -800, 800, 19)]),
+    "reciprocal": (lambda x: quotient(1.0, x), BOTH_SIGNS + spread(40, -1000, 1000, 20)),
+    "floor": (whole(math.floor), BOTH_SIGNS + FRACTIONS),
+    "ceil": (whole(math.ceil), BOTH_SIGNS + FRACTIONS),
+    "trunc": (whole(math.trunc), BOTH_SIGNS + FRACTIONS),
+    "round": (whole(round), BOTH_SIGNS + FRACTIONS),
+    "frac": (fraction, BOTH_SIGNS + FRACTIONS),
+    "relu6": (lambda x: min(max(x, 0.0), 6.0), BOTH_SIGNS + SIXES),
+    "softsign": (lambda x: mpf(x) / (1 + abs(mpf(x))),
+                 [x for x in BOTH_SIGNS if not math.isinf(x)] + spread(40, -30, 30, 21)),
+    "hardsigmoid": (part_of_six, BOTH_SIGNS + SIXES),
+    "hardswish": (lambda x: mpf(x) * part_of_six(x), [x for x in BOTH_SIGNS if x != -INF] + SIXES),
+    "logical_not": (lambda x: float(x == 0), BOTH_SIGNS),
+    "isnan": (lambda x: float(math.isnan(x)), BOTH_SIGNS),
+    "isinf": (lambda x: float(math.isinf(x)), BOTH_SIGNS),
+    "isfinite": (lambda x: float(math.isfinite(x)), BOTH_SIGNS),
+    "bitwise_not": (lambda x: float(~int(x)), [float(x) for x in range(-25, 25)]),
 }
+def real(function, low=-INF, high=INF):
+    """Returns a function of floats, which is NaN outside of an interval, and keeps the sign of a
+    zero where it is 0 there."""
+    def call(x):
+        if not low <= x <= high:
+            return NAN
+        value = function(mpf(x))
+        return x if value == 0 and x == 0 else value
+    return call
+
+
+def pole(function, at):
+    """Returns a function that is infinite at -at and at."""
+    return lambda x: mpf(math.copysign(INF, x)) if abs(x) == at else function(x)
+
+
+def angle_function(function):
+    return lambda x: mpf("nan") if mpmath.isinf(x) else function(x)
+
+
+HALVES = [sign * x for x in (0.25, 0.75, 0.9, 0.999) for sign in (1, -1)]
+WIDE = BOTH_SIGNS + spread(60, -60, 9, 22)
+UNIT = BOTH_SIGNS + HALVES + spread(40, -60, 0, 23)
+UNARY |= {
+    "exp2": (lambda x: mpmath.power(2, mpf(x)), WIDE + HALVES + [1023.5, 1024.0, -1074.0, -1080.0]),
+    "expm1": (real(lambda x: x + x * x / 2 if abs(x) < mpf(2)**-300 else mpmath.expm1(x)),
+              WIDE + HALVES),
+    "log2": (lambda x: log(mpf(x)) / mpmath.log(2), WIDE + HALVES),
+    "log10": (lambda x: log(mpf(x)) / mpmath.log(10), WIDE + HALVES),
+    "log1p": (lambda x: x if x == 0 else mpf("-inf") if x == -1 else
+              real(mpmath.log1p, -1)(x), WIDE + HALVES),
+    "sin": (real(angle_function(mpmath.sin)), WIDE + HALVES),
+    "cos": (real(angle_function(mpmath.cos)), WIDE + HALVES),
+    "tan": (real(angle_function(mpmath.tan)), WIDE + HALVES),
+    "asin": (real(mpmath.asin, -1, 1), UNIT),
+    "acos": (lambda x: 0.0 if x == 1 else mpmath.acos(mpf(x)) if abs(x) <= 1 else NAN, UNIT),
+    "atan": (real(mpmath.atan), WIDE + HALVES),
+    "sinh": (real(mpmath.sinh), WIDE + HALVES),
+    "cosh": (real(mpmath.cosh), WIDE + HALVES),
+    "asinh": (real(lambda x: x if mpmath.isinf(x) else mpmath.asinh(x)), WIDE + HALVES),
+    "acosh": (lambda x: 0.0 if x == 1 else real(mpmath.acosh, 1)(x),
+              WIDE + [1 + abs(x) for x in spread(20, -50, 3, 24)]),
+    "atanh": (real(pole(mpmath.atanh, 1), -1, 1), UNIT),
+    "erf": (real(mpmath.erf), WIDE + HALVES),
+    "erfc": (lambda x: mpf(0 if x > 0 else 2) if abs(x) > 1e6 else mpmath.erfc(mpf(x)),
+             WIDE + HALVES + [5.5, 20.0, 26.0]),
+    "log_sigmoid": (lambda x: mpf("-inf") if x == -INF else mpmath.log(sigmoid(mpf(x))) if x < 40
+                    else -mpmath.log1p(mpmath.exp(-mpf(x))), WIDE + HALVES),
+    "softplus": (lambda x: mpf(INF) if x == INF else mpf(x) + mpmath.log1p(mpmath.exp(-mpf(x)))
+                 if x > 0 else mpmath.log1p(mpmath.exp(mpf(x))), WIDE + HALVES),
+    # The digits are those of the entry; the paper has more.
+    "selu": (lambda x: mpf("1.0507009873554805") * mpf(x) if x > 0 else
+             mpf("1.7580993408473768") * mpmath.expm1(mpf(x)), WIDE + HALVES),
+}
+CONDITIONS = ("logical_not", "isnan", "isinf", "isfinite")
+INTEGERS = [(float(a), float(b)) for a in (-2**40 - 5, -77, -2, -1, 0, 1, 6, 77, 2**40 + 5)
+            for b in (-300, -1, 0, 1, 2, 5, 12, 63, 64, 300)]
 COMBINED = [(a, b) for a in PAIRS for b in PAIRS]
 BINARY = {
     "add": (lambda a, b: a + b, COMBINED),
@@ -111,6 +218,58 @@ BINARY = {
     "minimum": (lambda a, b: extreme(a, b, min), COMBINED),
     "eq": (lambda a, b: float(a == b), COMBINED),
     "lt": (lambda a, b: float(a < b), COMBINED),
+    "ne": (lambda a, b: float(a != b), COMBINED),
+    "le": (lambda a, b: float(a <= b), COMBINED),
+    "gt": (lambda a, b: float(a > b), COMBINED),
+    "ge": (lambda a, b: float(a >= b), COMBINED),
+    "logical_and": (lambda a, b: float(a != 0 and b != 0), COMBINED),
+    "logical_or": (lambda a, b: float(a != 0 or b != 0), COMBINED),
+    "logical_xor": (lambda a, b: float((a != 0) != (b != 0)), COMBINED),
+    "fmax": (lambda a, b: other_than_nan(a, b, max), COMBINED),
+    "fmin": (lambda a, b: other_than_nan(a, b, min), COMBINED),
+    "leaky_relu": (lambda x, slope: mpf(x) * mpf(slope) if x < 0 else x,
+                   [(x, s) for x, s in COMBINED if math.isfinite(s) and s != 0]),
+    "bitwise_and": (lambda a, b: float(int(a) & int(b)), INTEGERS),
+    "bitwise_or": (lambda a, b: float(int(a) | int(b)), INTEGERS),
+    "bitwise_xor": (lambda a, b: float(int(a) ^ int(b)), INTEGERS),
+    "shift_left": (shifted, [(a, b) for a, b in INTEGERS if not 12 < b < 64]),
+    "shift_right": (lambda a, b: float(math.floor(mpf(a) / mpf(2)**(b if 0 <= b < 64 else 64))),
+                    INTEGERS),
+}
+NOT_ZERO = [(a, b) for a, b in COMBINED if all(math.isfinite(x) and x != 0 for x in (a, b))]
+PIECES = [(x, a) for x in (-INF, -20.0, -2.0, -0.3, -1e-9, -0.0, 0.0, 1e-9, 0.4, 3.0, INF)
+          for a in (1.0, 0.25, 3.0, 1.5)]
+POINTS = list(zip(spread(60, -8, 8, 25), spread(60, -8, 8, 26)))
+
+
+def power(a, b):
+    value = mpmath.power(mpf(a), mpf(b))
+    return NAN if isinstance(value, mpmath.mpc) else value
+
+
+def rest(a, b):
+    return math.fmod(a, b) if math.isfinite(a) and b != 0 and not math.isnan(b) else NAN
+
+
+def rest_down(a, b):
+    found = rest(a, b)
+    is_other = found != 0 and (found < 0) != (b < 0)
+    return mpf(found) + mpf(b) if is_other else found
+
+
+BINARY |= {
+    "pow": (power, [(abs(a), b) for a, b in POINTS] + [(a, float(n)) for a in (-1.5, 2.0, -0.25)
+                                                       for n in range(-3, 4)]),
+    "atan2": (lambda a, b: mpmath.atan2(mpf(a), mpf(b)), POINTS),
+    "hypot": (lambda a, b: mpmath.sqrt(mpf(a)**2 + mpf(b)**2),
+              [p for p in NOT_ZERO if max(map(abs, p)) < 1e300] + POINTS),
+    "fmod": (rest, COMBINED + POINTS),
+    "remainder": (rest_down, [(a, b) for a, b in COMBINED if not math.isinf(b)] + POINTS),
+    "floor_divide": (lambda a, b: mpmath.floor(mpf(a) / mpf(b)),
+                     [(a, b) for a, b in NOT_ZERO + POINTS if 1e-300 < abs(a / b) < 1e300]),
+    "elu": (lambda x, alpha: x if x > 0 else mpf(alpha) * mpmath.expm1(mpf(x)), PIECES),
+    "celu": (lambda x, alpha: x if x > 0 else mpf(alpha) * mpmath.expm1(mpf(x) / mpf(alpha)),
+             PIECES),
 }
 ORDINARY_PAIRS = list(zip(spread(60, -20, 20, 11), spread(60, -20, 20, 12)))
 
@@ -137,6 +296,13 @@ GRADIENTS = {
     "silu_backward": (lambda g, x: mpf(g) * (sigmoid(mpf(x)) + mpf(x) * sigmoid(mpf(x)) *
                                              sigmoid(-mpf(x))), WIDE_SLOPES),
     "mish_backward": (lambda g, x: mpf(g) * mish_slope(mpf(x)), WIDE_SLOPES),
+    "relu6_backward": (lambda g, y: 0.0 if y <= 0 or y >= 6 else g,
+                       COMBINED + [(1.5, x) for x in SIXES]),
+    "hardsigmoid_backward": (lambda g, x: mpf(g) / 6 if -3 < x < 3 else 0.0,
+                             [(g, x) for g in (1.5, -2.0, 1e-5) for x in SIXES]),
+    "hardswish_backward": (
+        lambda g, x: mpf(g) * (mpf(x) / 3 + mpf(0.5)) if -3 < x < 3 else 0.0 if x <= -3 else g,
+        [(g, x) for g in (1.5, -2.0, 1e-5) for x in SIXES] + SLOPES),
 }
 WEIGHTS = [0.0, 1.0, 0.5, 0.25, -3.0, 7.5]
 TERNARY = {
@@ -145,6 +311,15 @@ TERNARY = {
              [(a, b, abs(w)) for (a, b), w in zip(ORDINARY_PAIRS, spread(60, -12, 2, 17))] +
              # At the ends of lerp the other end is so large that the difference forgets this one.
              [(1.0, 1e-80, 1.0), (1e-80, 1.0, 0.0)]),
+    "leaky_relu_backward": (lambda g, x, slope: g if x > 0 else mpf(g) * mpf(slope),
+                            [(g, x, s) for g in (1.5, -2.0) for s in (0.25, -3.0)
+                             for x in (-INF, -2.0, -0.5, -5e-324, -0.0, 0.0, 5e-324, 0.5, 2.0, INF,
+                                       NAN)]),
+    "elu_backward": (lambda g, x, alpha: g if x > 0 else mpf(g) * mpf(alpha) * mpmath.exp(mpf(x)),
+                     [(g, x, alpha) for g in (1.5, -2.0) for x, alpha in PIECES]),
+    "clamp": (lambda x, low, high: extreme(extreme(x, low, max), high, min),
+              [(x, low, high) for x in (-INF, -2.0, 0.5, 1.5, 7.0, INF, NAN)
+               for low in (-1.0, 1.0, 2.0, NAN) for high in (1.5, 3.0)]),
 }
 
 
@@ -160,14 +335,14 @@ def split(value):
 def lines():
     for table in (UNARY, BINARY, GRADIENTS, TERNARY):
         for op, (function, inputs) in table.items():
-            arithmetic = op in ("add", "sub", "mul")
+            arithmetic = op in ("add", "sub", "mul", "square")
             if arithmetic:
                 function = exact(function)
-            if arithmetic or op == "div":
+            if op in BINARY and (arithmetic or op == "div"):
                 inputs = inputs + ORDINARY_PAIRS
             for args in inputs:
                 args = args if isinstance(args, tuple) else (args,)
-                if op in UNARY and math.isnan(args[0]):
+                if op in UNARY and op not in CONDITIONS and math.isnan(args[0]):
                     result = (NAN, 0.0)
                 else:
                     result = split(function(*args))

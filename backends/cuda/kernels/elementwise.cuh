@@ -84,4 +84,60 @@ __host__ __device__ __forceinline__ bool signbit(C x) {
   return copysign(C{1}, x) < 0;
 }
 
+template <typename C>
+__host__ __device__ __forceinline__ bool isfinite(C x) {
+  if constexpr (std::is_integral_v<C>) {
+    return true;
+  } else {
+    return fabs(x) < C{INFINITY};
+  }
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ bool isinf(C x) {
+  return !isfinite(x) && !is_nan(x);
+}
+
+// Returns x * 2^bits, which wraps; 0 if C has not more bits than that, or `bits` is negative.
+template <typename C>
+__host__ __device__ __forceinline__ C shift_left(C x, C bits) {
+  return in_ring(bits) < 8 * sizeof(C) ? static_cast<C>(in_ring(x) << bits) : C{0};
+}
+
+// Returns x / 2^bits, rounded down; 0 or -1, as x is, if C has not more bits than that, or `bits`
+// is negative.
+template <typename C>
+__host__ __device__ __forceinline__ C shift_right(C x, C bits) {
+  return x >> (in_ring(bits) < 8 * sizeof(C) ? bits : C{8 * sizeof(C) - 1});
+}
+
+// Returns the rest of a / b with the sign of a, without an error; of integers 0 where b is 0.
+template <typename C>
+__host__ __device__ __forceinline__ C fmod(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    return b == 0 || b == -1 ? C{0} : a % b;
+  } else {
+    return std::fmod(a, b);
+  }
+}
+
+// Returns the rest of a / b with the sign of b, that of a where it is 0.
+template <typename C>
+__host__ __device__ __forceinline__ C modulo(C a, C b) {
+  const C rest = primitive::fmod(a, b);
+  return rest != 0 && !is_nan(rest) && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+// Returns a / b, rounded, and then rounded down; of integers 0 where b is 0.
+template <typename C>
+__host__ __device__ __forceinline__ C floor_quotient(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    if (b == 0) return 0;
+    if (b == -1) return neg(a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  } else {
+    return floor(a / b);
+  }
+}
+
 }  // namespace bp::cuda::primitive

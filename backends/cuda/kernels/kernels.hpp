@@ -64,6 +64,12 @@ bp_status with_float(bp_dtype dtype, const Fn& fn) {
   return DeviceElements::with_float(dtype, fn);
 }
 
+// Calls fn(T{}) in the same way for the dtypes of kIntegerDtypes.
+template <typename Fn>
+bp_status with_integer(bp_dtype dtype, const Fn& fn) {
+  return DeviceElements::with_integer(dtype, fn);
+}
+
 // Calls fn(T{}) in the same way for the dtypes of kNumberDtypes.
 template <typename Fn>
 bp_status with_number(bp_dtype dtype, const Fn& fn) {

@@ -8,9 +8,9 @@ namespace bp::conformance::elementwise {
 
 constexpr uint32_t kMostInputs = 3;
 
-// kNumbers has i32 and i64 too, kSmall also u8, i8 and i16, and kOrdered bool. Comparisons take
-// kAny.
-enum class Dtypes { kFloats, kNumbers, kSmall, kOrdered, kAny };
+// kNumbers has i32 and i64 too, kSmall also u8, i8 and i16, and kOrdered bool. Conditions take
+// kAny. kIntegers has the integers of kSmall alone, and kBits those and bool.
+enum class Dtypes { kFloats, kNumbers, kSmall, kOrdered, kAny, kIntegers, kBits };
 
 struct Row {
   uint32_t op;
@@ -24,6 +24,7 @@ struct Row {
   bool is_either;         // Of zeros of both signs the result may be either.
   bool may_alias;         // The output may lie in an input.
   const char* samples;
+  bool uses_library;  // The oracle in two doubles has functions of long double.
 };
 
 }  // namespace bp::conformance::elementwise

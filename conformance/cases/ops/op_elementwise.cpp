@@ -12,6 +12,7 @@
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/reference/elementwise.hpp"
+#include "conformance/reference/library.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -77,6 +78,8 @@ double primitive_bound(std::string_view primitive, bp_dtype dtype, double x, dou
   if (primitive == "log") return log_bound(dtype, x, r, numerics);
   if (primitive == "tanh") return tanh_bound(dtype, r);
   if (primitive == "erfinv") return erfinv_bound(dtype, r);
+  const double ulps = library_ulps(primitive);
+  if (ulps != 0) return function_bound(dtype, r, ulps);
   throw std::out_of_range("no bound of the primitive " + std::string(primitive));
 }
 
@@ -216,11 +219,18 @@ const std::map<std::string_view, Samples>& samples() {
       {"unary_wide", {{kWide}}},
       {"unary_rectified", {{{FillKind::kUniform, -1, 2}}}},
       {"unary_unit", {{{FillKind::kUniform, -1, 1}}}},
+      {"unary_six", {{{FillKind::kUniform, -8, 8}}}},
+      {"unary_above_one", {{{FillKind::kUniform, 1, 100}}}},
+      {"unary_above_minus_one", {{{FillKind::kUniform, -0.99, 100}}}},
+      {"gradient_six", {{kRandom, {FillKind::kUniform, -8, 8}}}},
+      {"celu", {{kRandom, {FillKind::kUniform, 0.5, 2}}}},
+      {"power", {{{FillKind::kUniform, 0.01, 10}, {FillKind::kUniform, -5, 5}}}},
       {"binary", {{kRandom, kRandom}}},
       {"binary_repeat", {{kRepeat, kRepeat}, "repeat"}},
       {"gradient_mask", {{kRandom, kRandom}}},
       {"gradient_of_result", {{kRandom, kRandom}}},
       {"gradient_wide", {{kRandom, kWide}}},
+      {"shift", {{kRandom, {FillKind::kUniform, -3, 70}}}},
       {"ternary", {{kRandom, kRandom, {FillKind::kUniform, -0.5, 1.5}}}},
   };
   return all;
@@ -515,12 +525,16 @@ class Rows {
 void add_family(OpCases& cases, std::string_view family) {
   for (const Op& op : elementwise::kRows) {
     if (op.family != family) continue;
-    for (const bp_dtype dtype : kFloats) Rows(cases, op, dtype).add_all();
+    const bool is_of_integers = op.dtypes == Dtypes::kIntegers || op.dtypes == Dtypes::kBits;
+    if (!is_of_integers) {
+      for (const bp_dtype dtype : kFloats) Rows(cases, op, dtype).add_all();
+    }
     if (op.dtypes == Dtypes::kFloats) continue;
     for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, dtype).add_all();
     if (op.dtypes == Dtypes::kNumbers) continue;
     for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) Rows(cases, op, dtype).add_all();
-    if (op.dtypes != Dtypes::kSmall) Rows(cases, op, BP_BOOL).add_all();
+    if (op.dtypes == Dtypes::kSmall || op.dtypes == Dtypes::kIntegers) continue;
+    Rows(cases, op, BP_BOOL).add_all();
   }
 }
 

@@ -15,6 +15,7 @@ namespace bp {
 
 constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr bp_dtype kNumberDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
+constexpr bp_dtype kIntegerDtypes[] = {BP_I32, BP_I64};
 // All dtypes whose elements kernels can move.
 constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
                                    BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
@@ -84,6 +85,14 @@ struct Elements {
       default:
         refuse_dtype(dtype);
     }
+  }
+
+  // Calls fn(T{}) as with_float() does, for the dtypes of kIntegerDtypes.
+  template <typename Fn>
+  static auto with_integer(bp_dtype dtype, const Fn& fn) {
+    if (dtype == BP_I32) return fn(int32_t{});
+    if (dtype == BP_I64) return fn(int64_t{});
+    refuse_dtype(dtype);
   }
 
   // Calls fn(T{}) as with_float() does, for the dtypes of kNumberDtypes.
