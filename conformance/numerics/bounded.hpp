@@ -17,14 +17,14 @@ namespace bp::conformance {
 // of precise math.
 class RelaxedMath {
  public:
-  explicit RelaxedMath(bool is_relaxed) : before_(std::exchange(is_on_, is_relaxed)) {}
-  ~RelaxedMath() { is_on_ = before_; }
+  explicit RelaxedMath(bool is_relaxed) : before_(std::exchange(current, is_relaxed)) {}
+  ~RelaxedMath() { current = before_; }
   RelaxedMath(const RelaxedMath&) = delete;
 
-  static bool is_on() { return is_on_; }
+  static bool is_on() { return current; }
 
  private:
-  static inline thread_local bool is_on_ = false;
+  static inline thread_local bool current = false;
   const bool before_;
 };
 

@@ -32,7 +32,7 @@ inline std::map<std::string, std::vector<std::vector<double>>> read_goldens(cons
 
 inline std::string name_of(uint32_t op) {
 #define BP_OP(id, name, since, profile, form, numerics) \
-  if (op == id) return #name;
+  if (op == (id)) return #name;
 #define BP_ARG(op, member, kind, dtype)
 #include "backplane/ops.def"
 #undef BP_OP
