@@ -132,7 +132,7 @@ inline Job job_of(uint32_t processes, uint32_t size, const Body& body) {
   }
   std::string folder = testing::TempDir() + "/mpi.XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  const Job job = run_mpirun(processes, folder);
+  Job job = run_mpirun(processes, folder);
   std::filesystem::remove_all(folder);
   return job;
 }
