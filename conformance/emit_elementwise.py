@@ -77,7 +77,7 @@ def row(op):
     kinds = {node.kind for node in op.formula.result.walk()}
     uses_library = kinds & {*primitives.FUNCTIONS, "pow", "atan2", "hypot"}
     is_either = op.formula.result.kind in ("max", "min")
-    return [f'    {{BP_OP_{op.c_name.upper()}, "{elementwise.family(op)}", {{{inputs}}}, '
+    return [f'    {{BP_OP_{op.c_name.upper()}, {{{inputs}}}, '
             f'{len(op.inputs)}, "{out.name}", "{operand.name if operand else ""}",',
             f"     Dtypes::{kind}, \"{primitive(op)}\", {str(is_either).lower()}, "
             f'{str(bool(out.may_alias)).lower()}, "{op.samples}", '

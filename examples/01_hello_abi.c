@@ -2,7 +2,7 @@
  *
  * The program is plain C over backplane/host.h. It builds alone against an installed package:
  *
- *   find_package(Backplane 0.3 REQUIRED)
+ *   find_package(Backplane 0.4 REQUIRED)
  *   add_executable(01_hello_abi 01_hello_abi.c)
  *   target_link_libraries(01_hello_abi PRIVATE backplane::registry)
  *

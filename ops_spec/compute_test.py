@@ -30,11 +30,11 @@ def first_difference(op, result, lines):
 
 
 class FormulaTest(unittest.TestCase):
-    """The formulas of ops/*.yaml and next/*.yaml."""
+    """The formulas of ops/*.yaml."""
 
     @classmethod
     def setUpClass(cls):
-        cls.ops = [op for op in [*spec.load(), *spec.load_next()] if op.formula]
+        cls.ops = [op for op in spec.load() if op.formula]
         cls.goldens = read_goldens("elementwise.txt", lambda line: (line[:-2], line[-2:]))
 
     def test_every_op_has_goldens_and_equals_them(self):
@@ -180,24 +180,6 @@ class DeviceTest(unittest.TestCase):
                       "\n".join(emit_glsl.case(self.ops["relu_backward"], "f32")))
         self.assertIn("return VALUE((a < b) ? 1 : 0);",
                       "\n".join(emit_glsl.case(self.ops["lt"], "integers")))
-
-
-class NextTest(unittest.TestCase):
-    """The operators of the next minor can be appended as they are."""
-
-    def test_every_language_has_a_kernel_of_each(self):
-        for op in spec.load_next():
-            with self.subTest(op.name):
-                self.assertIn(f"struct {emit_cuda.pascal(op.c_name)} {{", emit_cuda.functor(op))
-                self.assertIn(f"struct {emit_cuda.pascal(op.c_name)} {{", emit_highway.functor(op))
-                kind = "f32" if elementwise.takes_floats(op) else "integers"
-                self.assertIn(f"    case {emit_glsl.map_name(op)}: {{", emit_glsl.case(op, kind))
-
-    def test_their_ids_and_names_are_free(self):
-        now, later = spec.load(), spec.load_next()
-        self.assertFalse({op.id for op in now} & {op.id for op in later})
-        self.assertFalse({op.name for op in now} & {op.name for op in later})
-        self.assertTrue(all(op.since > spec.FIRST_REVISION for op in later))
 
 
 class PrimitiveTest(unittest.TestCase):

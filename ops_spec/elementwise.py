@@ -8,7 +8,8 @@ import primitives
 import spec
 from signatures import pascal
 
-FAMILIES = ("unary", "binary")  # The files of ops_spec/ops that have such ops.
+# The files of ops_spec/ops that have such ops. host_kernels/sources.cmake has a source for each.
+FAMILIES = ("unary", "function", "activation", "rectifier", "binary", "comparison", "bits")
 # Functions that take as long as tens of additions.
 LONG = {"exp", "log", "tanh", "erfinv", "pow", "atan2", "hypot", "fmod", "modulo",
         *primitives.FUNCTIONS}

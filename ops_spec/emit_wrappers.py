@@ -98,7 +98,7 @@ class Body:
                      f'{"kDivide" if divides else "kPromote"}, a, b);')
             self.members |= {"a": "in.a()", "b": "in.b()"}
         elif broadcasts(op):
-            self.three_inputs([a.name for a in op.inputs])
+            self.tensors_and_operand([a.name for a in op.inputs])
         else:
             device = ", device" if not self.is_out and given_shape(op) else ""
             self.add(f'detail::Call in("{op.name}"{device});')
@@ -107,12 +107,13 @@ class Body:
                 continue
             self.tensor(arg)
 
-    def three_inputs(self, names):
-        """Returns the code for two tensors and an operand. The first may be a condition."""
+    def tensors_and_operand(self, names):
+        """Adds the code for one or two tensors and an operand. The first may be a condition."""
         first = "Condition" if self.op.inputs[0].dtype == "bool" else "Value"
         listed = ", ".join(f'"{name}"' for name in names)
-        self.add(f'const detail::ThreeInputs in("{self.op.name}", {{{listed}}}, '
-                 f'detail::ThreeInputs::First::k{first}, {", ".join(names)});')
+        given = ", ".join(f"&{name}" for name in names[:-1])
+        self.add(f'const detail::TensorsAndOperand in("{self.op.name}", {{{listed}}}, '
+                 f'detail::TensorsAndOperand::First::k{first}, {{{given}}}, {names[-1]});')
         self.members |= {name: f"in.tensor({i})" for i, name in enumerate(names)}
 
     def tensor(self, arg):

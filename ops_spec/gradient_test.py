@@ -13,7 +13,7 @@ import spec
 
 # The gradient of z may be absent, and the formula reads it without asking whether it is given.
 CARELESS = """\
-square:
+squared:
   id: 99
   lifecycle: [[stable, "0.1"]]
   profile: infer
@@ -30,7 +30,7 @@ square:
 # Revisions 4 and 5 brought an argument of each kind and a value. The gradient knows no more than
 # its own revision has.
 GROWN = """\
-square:
+squared:
   id: 99
   lifecycle: [[stable, "0.1"]]
   profile: infer
@@ -38,7 +38,7 @@ square:
   args:
     x: {kind: tensor, dtypes: float}
     y: {kind: out, dtype: like(x), shape: "x.shape"}
-    mode: {kind: "enum(square_mode: plain, hard)", values_since: {hard: 4}}
+    mode: {kind: "enum(squared_mode: plain, hard)", values_since: {hard: 4}}
     n: {kind: i32, since: 4}
     t: {kind: "tensor?", dtype: like(x), shape: "x.shape", since: 5}
     s: {kind: "scalar|tensor", dtype: f32, since: 5}
@@ -104,13 +104,13 @@ class GradientTest(unittest.TestCase):
             wanted = dict(list(later.items())[known:])
             self.assertEqual(dict(signatures.given_later(op)), wanted)
             lines = emit_wrappers.Body(op, False, []).build()
-            launch = lines.index("  detail::launch(in.target(), BP_OP_SQUARE, &frame);")
+            launch = lines.index("  detail::launch(in.target(), BP_OP_SQUARED, &frame);")
             found = [at for at, line in enumerate(lines) if "fail_later_gradient" in line]
             self.assertEqual(len(found), len(wanted))
             for at, (what, condition) in zip(found, wanted.items()):
                 self.assertLess(at, launch)
                 self.assertEqual(lines[at - 1], f"  if (({condition}) && detail::is_recorded(x))")
-                self.assertIn(f'"square", "{what}", {op.backward_revision}', lines[at])
+                self.assertIn(f'"squared", "{what}", {op.backward_revision}', lines[at])
         for name in ("softmax", "sdpa", "linear"):
             self.assertNotIn("fail_later_gradient", self.wrapper(name))
 
@@ -149,7 +149,7 @@ class GradientTest(unittest.TestCase):
         where = self.ops["where"]
         self.assertTrue(signatures.broadcasts(where))
         self.assertFalse(signatures.is_elementwise(where))
-        self.assertIn("detail::ThreeInputs in(", self.wrapper("where"))
+        self.assertIn("detail::TensorsAndOperand in(", self.wrapper("where"))
         self.assertIn("reduce_to(", self.node("where"))
         for op in self.ops.values():
             wanted = {a.name for a in op.inputs} == {"a", "b"} and op.arg("b").kind == "operand"

@@ -542,11 +542,6 @@ def _parse_expressions(op, ops):
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 
 
-def load_next():
-    """Returns the operators that the next minor appends. No header has them yet."""
-    return load(HERE / "next", load())
-
-
 def load(folder=HERE / "ops", others=()):
     """Returns the ops of all *.yaml files in `folder`, by id. Raises SpecError. `others` are ops
     that are loaded already and that formulas may call: a vendor's own ops may call the public

@@ -12,7 +12,7 @@
 # The ABI that this package's headers define; .ci/check_tree.py compares it with base.h.
 set(BACKPLANE_ABI_MAJOR 0)
 set(BACKPLANE_ABI_MINOR_MIN 3)
-set(BACKPLANE_ABI_MINOR 3)
+set(BACKPLANE_ABI_MINOR 4)
 
 function(backplane_add_backend name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "MANIFEST" "SOURCES;LINK")

@@ -19,7 +19,7 @@ POINTER = re.compile(r"\(\*(\w+)\)\((.*)\)$")
 FROZEN = re.compile(r"The list of frozen structs is:(.*?)\n \*\n", re.S)
 BASE = pathlib.Path(__file__).resolve().parent.parent / "include" / "backplane" / "base.h"
 # Constants that each minor changes by their meaning.
-VERSIONS = {"BP_ABI_MAJOR", "BP_ABI_MINOR", "BP_ABI_MINOR_MIN"}
+VERSIONS = {"BP_ABI_MAJOR", "BP_ABI_MINOR", "BP_ABI_MINOR_MIN", "BP_OPS_REVISION"}
 
 
 @dataclasses.dataclass

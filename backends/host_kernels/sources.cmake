@@ -46,7 +46,16 @@ set(kernel_sources
   where.cpp
 )
 # The sources that ops_spec/emit_highway.py and emit_reductions.py write to the build tree.
-set(emitted_kernel_sources elementwise_binary.cpp elementwise_list.hpp elementwise_unary.cpp)
+set(emitted_kernel_sources
+  elementwise_activation.cpp
+  elementwise_binary.cpp
+  elementwise_bits.cpp
+  elementwise_comparison.cpp
+  elementwise_function.cpp
+  elementwise_list.hpp
+  elementwise_rectifier.cpp
+  elementwise_unary.cpp
+)
 set(emitted_reduction_sources reductions-inl.hpp reductions.def)
 set(library_kernel_sources
   convolution.cpp

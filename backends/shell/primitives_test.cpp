@@ -79,6 +79,13 @@ void exact_of(Exact& y, double x) {
   kFunction(y.value, argument.value, MPFR_RNDN);
 }
 
+// Computes 1 / sqrt(x), which has the sign of a zero. mpfr_rec_sqrt() gives +inf for -0.
+void exact_rsqrt(Exact& y, double x) {
+  mpfr_set_d(y.value, x, MPFR_RNDN);
+  mpfr_sqrt(y.value, y.value, MPFR_RNDN);
+  mpfr_ui_div(y.value, 1, y.value, MPFR_RNDN);
+}
+
 // Calls mpfr_sqrt(), which may be a macro.
 int root(mpfr_t y, const mpfr_t x, mpfr_rnd_t mode) { return mpfr_sqrt(y, x, mode); }
 
@@ -102,6 +109,28 @@ const Function kFunctions[] = {
     {"tanh", BP_OP_TANH, exact_of<mpfr_tanh>, 5, 4, -30, 4, -60, 5, true},
     {"erfinv", BP_OP_ERFINV, exact_erfinv, 8, 8, -1, 1, -1, 1, false},
     {"erfinv near 0", BP_OP_ERFINV, exact_erfinv, 8, 8, -100, 0, -900, 0, true},
+    {"rsqrt", BP_OP_RSQRT, exact_rsqrt, 4, 2, -126, 128, -1022, 1024, true},
+    {"exp2", BP_OP_EXP2, exact_of<mpfr_exp2>, 3, 3, -126, 128, -1022, 1024, false},
+    {"expm1", BP_OP_EXPM1, exact_of<mpfr_expm1>, 3, 3, -30, 6, -60, 9, true},
+    {"log2", BP_OP_LOG2, exact_of<mpfr_log2>, 3, 3, -126, 128, -1022, 1024, true},
+    {"log2 near 1", BP_OP_LOG2, exact_of<mpfr_log2>, 3, 3, 0.5, 2, 0.5, 2, false},
+    {"log10", BP_OP_LOG10, exact_of<mpfr_log10>, 3, 3, -126, 128, -1022, 1024, true},
+    {"log10 near 1", BP_OP_LOG10, exact_of<mpfr_log10>, 3, 3, 0.5, 2, 0.5, 2, false},
+    {"log1p", BP_OP_LOG1P, exact_of<mpfr_log1p>, 2, 2, -1, 9, -1, 9, false},
+    {"log1p near 0", BP_OP_LOG1P, exact_of<mpfr_log1p>, 2, 2, -30, -1, -60, -1, true},
+    {"sin", BP_OP_SIN, exact_of<mpfr_sin>, 4, 4, -30, 100, -60, 1000, true},
+    {"cos", BP_OP_COS, exact_of<mpfr_cos>, 4, 4, -30, 100, -60, 1000, true},
+    {"tan", BP_OP_TAN, exact_of<mpfr_tan>, 5, 5, -30, 100, -60, 1000, true},
+    {"asin", BP_OP_ASIN, exact_of<mpfr_asin>, 4, 4, -1, 1, -1, 1, false},
+    {"acos", BP_OP_ACOS, exact_of<mpfr_acos>, 4, 4, -1, 1, -1, 1, false},
+    {"atan", BP_OP_ATAN, exact_of<mpfr_atan>, 5, 5, -30, 30, -60, 60, true},
+    {"sinh", BP_OP_SINH, exact_of<mpfr_sinh>, 4, 4, -30, 6, -60, 9, true},
+    {"cosh", BP_OP_COSH, exact_of<mpfr_cosh>, 4, 4, -30, 6, -60, 9, true},
+    {"asinh", BP_OP_ASINH, exact_of<mpfr_asinh>, 4, 4, -30, 128, -60, 1024, true},
+    {"acosh", BP_OP_ACOSH, exact_of<mpfr_acosh>, 4, 4, 1, 9, 1, 9, false},
+    {"atanh", BP_OP_ATANH, exact_of<mpfr_atanh>, 5, 5, -1, 1, -1, 1, false},
+    {"erf", BP_OP_ERF, exact_of<mpfr_erf>, 16, 16, -30, 3, -60, 3, true},
+    {"erfc", BP_OP_ERFC, exact_of<mpfr_erfc>, 16, 16, -5, 10, -5, 27, false},
 };
 
 // Returns the distance of neighbours of the size of x. Below `smallest`, digits may be lost.

@@ -21,6 +21,7 @@ struct GradientCase {
 
 // Return the cases of one family of ops; gradient_cases() returns all.
 std::vector<GradientCase> elementwise_gradient_cases();
+std::vector<GradientCase> function_gradient_cases();
 std::vector<GradientCase> movement_gradient_cases();
 std::vector<GradientCase> matrix_gradient_cases();
 std::vector<GradientCase> window_gradient_cases();

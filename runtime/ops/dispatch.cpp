@@ -98,41 +98,45 @@ bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* stri
   return view;
 }
 
-ThreeInputs::ThreeInputs(const char* op, const char* const (&names)[3], First first,
-                         const Tensor& x, const Tensor& y, const Operand& z)
-    : operand_(z) {
+TensorsAndOperand::TensorsAndOperand(const char* op, std::initializer_list<const char*> names,
+                                     First first, std::initializer_list<const Tensor*> tensors,
+                                     const Operand& operand)
+    : operand_(operand), count_(names.size()) {
   Call call(op);
-  const bp_tensor* inputs[3] = {call.tensor(names[0], x), call.tensor(names[1], y),
-                                call.operand(names[2], z)};
+  const Tensor* given[kMost] = {};
+  const bp_tensor* inputs[kMost] = {};
+  std::copy(tensors.begin(), tensors.end(), given);
+  for (size_t i = 0; i < tensors.size(); ++i) inputs[i] = call.tensor(names.begin()[i], *given[i]);
+  given[count_ - 1] = operand.tensor();
+  inputs[count_ - 1] = call.operand(names.begin()[count_ - 1], operand);
   target_ = &call.target();
-  const Tensor* const given[3] = {&x, &y, z.tensor()};
   cast(inputs, first == First::kCondition ? 1 : 0, given, op);
-  broadcast(inputs, names, op);
+  broadcast(inputs, names.begin(), op);
 }
 
 // Casts the inputs from `begin` on to one dtype.
-void ThreeInputs::cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given,
-                       const char* op) {
+void TensorsAndOperand::cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given,
+                             const char* op) {
   bp_dtype dtype = inputs[begin]->dtype;
-  for (size_t i = begin + 1; i < 3; ++i) {
+  for (size_t i = begin + 1; i < count_; ++i) {
     const bp_dtype before = dtype;
     dtype =
         inputs[i] == nullptr ? promote_scalar(dtype, scalar()) : promote(dtype, inputs[i]->dtype);
     if (dtype == 0) fail_promotion(op, before, inputs[i]->dtype);
   }
   const NoGradGuard guard;  // The gradient has its own casts.
-  for (size_t i = begin; i < 3; ++i) {
+  for (size_t i = begin; i < count_; ++i) {
     if (inputs[i] == nullptr || inputs[i]->dtype == dtype) continue;
     held_[i] = given[i]->to(dtype);
     inputs[i] = held_[i].get();
   }
 }
 
-void ThreeInputs::broadcast(const bp_tensor* const* inputs, const char* const* names,
-                            const char* op) {
+void TensorsAndOperand::broadcast(const bp_tensor* const* inputs, const char* const* names,
+                                  const char* op) {
   dims::Dims shape(dims::shape(*inputs[0]));
   std::string earlier = names[0];
-  for (size_t i = 1; i < 3; ++i) {
+  for (size_t i = 1; i < count_; ++i) {
     if (inputs[i] == nullptr) continue;
     const dims::Dims common = dims::broadcast(shape, dims::shape(*inputs[i]));
     if (common.count == dims::kNone) {
@@ -144,7 +148,7 @@ void ThreeInputs::broadcast(const bp_tensor* const* inputs, const char* const* n
     earlier += std::string(" and ") + names[i];
   }
   std::copy_n(shape.data, shape.count, shape_);
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < count_; ++i) {
     if (inputs[i] == nullptr) continue;
     views_[i] = broadcast_view(*inputs[i], {shape_, shape.count}, strides_[i]);
   }

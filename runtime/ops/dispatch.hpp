@@ -2,6 +2,7 @@
 // see them. The common case is inline and allocates nothing but outputs.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -94,35 +95,39 @@ class Elementwise {
   int64_t strides_[2][BP_MAX_RANK];
 };
 
-// The inputs of an op that takes two tensors and an operand, such as where() and lerp(). They are
-// broadcast to one shape, and cast to one dtype unless the first is a condition. A ThreeInputs
-// refers to its tensors and its operand, which must outlive it.
-class ThreeInputs {
+// The inputs of an op that takes one or two tensors and then an operand, such as elu(), where() and
+// lerp(). They are broadcast to one shape, and cast to one dtype unless the first is a condition. A
+// TensorsAndOperand refers to its tensors and its operand, which must outlive it.
+class TensorsAndOperand {
  public:
   enum class First { kCondition, kValue };
 
-  ThreeInputs(const char* op, const char* const (&names)[3], First first, const Tensor& x,
-              const Tensor& y, const Operand& z);
-  ThreeInputs(const ThreeInputs&) = delete;
-  ThreeInputs& operator=(const ThreeInputs&) = delete;
+  // `names` has a name for each tensor, and one for the operand.
+  TensorsAndOperand(const char* op, std::initializer_list<const char*> names, First first,
+                    std::initializer_list<const Tensor*> tensors, const Operand& operand);
+  TensorsAndOperand(const TensorsAndOperand&) = delete;
+  TensorsAndOperand& operator=(const TensorsAndOperand&) = delete;
 
   // Returns NULL if the operand is a number.
   const bp_tensor* tensor(size_t i) const {
-    return i == 2 && operand_.tensor() == nullptr ? nullptr : &views_[i];
+    return i + 1 == count_ && operand_.tensor() == nullptr ? nullptr : &views_[i];
   }
   const bp_scalar& scalar() const { return operand_.scalar(); }
   const bp_target& target() const { return *target_; }
 
  private:
+  static constexpr size_t kMost = 3;
+
   void cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given, const char* op);
   void broadcast(const bp_tensor* const* inputs, const char* const* names, const char* op);
 
   const Operand& operand_;
+  const size_t count_;
   const bp_target* target_ = nullptr;
-  Tensor held_[3];  // Casts.
-  bp_tensor views_[3];
+  Tensor held_[kMost];  // Casts.
+  bp_tensor views_[kMost];
   int64_t shape_[BP_MAX_RANK];
-  int64_t strides_[3][BP_MAX_RANK];
+  int64_t strides_[kMost][BP_MAX_RANK];
 };
 
 // output() returns the given output `y` as kernels see it, for inputs on `target`.

@@ -72,7 +72,7 @@
  * freeze the major is 0, and a host does not serve a minor newer than its own. The promise is in
  * api/docs/versioning.md. */
 #define BP_ABI_MAJOR 0
-#define BP_ABI_MINOR 3
+#define BP_ABI_MINOR 4
 #define BP_ABI_MINOR_MIN 3
 
 /* No struct is ever larger, and no `next` chain longer; SIZE-1 says what readers do with more. */

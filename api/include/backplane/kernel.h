@@ -192,7 +192,7 @@ typedef struct bp_kernel {
                                ignores the second one. */
   uint32_t op;              /* A BP_OP_* id from backplane/ops.h, or 0: op_name names the op. */
   uint32_t spec_revision;   /* The revision of the operators for which the kernel was written, as a
-                               literal: 3 for ABI 0.3. That of the description for an op with a
+                               literal: 4 for ABI 0.4. That of the description for an op with a
                                name. What came later is outside the claims, also where these are
                                NULL, 0 or ANY. */
   uint32_t args_size_bytes; /* The size of the frame in that revision, by its constant, such as

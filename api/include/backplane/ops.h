@@ -48,7 +48,7 @@ extern "C" {
 
 /* The newest revision of the operators that these headers have. Kernels name the one for which
  * they were written, and never this constant. */
-#define BP_OPS_REVISION 3
+#define BP_OPS_REVISION 4
 
 /* clang-format off */
 
@@ -318,7 +318,7 @@ typedef struct bp_sqrt_args {
 } bp_sqrt_args;
 
 /* relu: The larger of x and 0. NaN stays NaN.
- * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_RELU = 104, BP_RELU_ARGS_SIZE_R3 = 24 };
 typedef struct bp_relu_args {
   uint32_t struct_size;
@@ -329,7 +329,7 @@ typedef struct bp_relu_args {
 
 /* relu_backward: 0 where y is 0 or below, else grad_y, also where y is NaN. y is the result of
  * relu.
- * ops_spec/ops/unary.yaml; profile train; numerics E0; stable since 0.1. */
+ * ops_spec/ops/rectifier.yaml; profile train; numerics E0; stable since 0.1. */
 enum { BP_OP_RELU_BACKWARD = 105, BP_RELU_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_relu_backward_args {
   uint32_t struct_size;
@@ -371,7 +371,7 @@ typedef struct bp_tanh_backward_args {
 } bp_tanh_backward_args;
 
 /* sigmoid: 1 / (1 + exp(-x)), without overflow.
- * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; stable since 0.1. */
 enum { BP_OP_SIGMOID = 109, BP_SIGMOID_ARGS_SIZE_R3 = 24 };
 typedef struct bp_sigmoid_args {
   uint32_t struct_size;
@@ -381,7 +381,7 @@ typedef struct bp_sigmoid_args {
 } bp_sigmoid_args;
 
 /* sigmoid_backward: grad_y * y * (1 - y). y is the result of sigmoid.
- * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_SIGMOID_BACKWARD = 110, BP_SIGMOID_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_sigmoid_backward_args {
   uint32_t struct_size;
@@ -394,7 +394,7 @@ typedef struct bp_sigmoid_backward_args {
 /* gelu: x * (1 + erf(x / sqrt(2))) / 2; with the approximation tanh, x * (1 + tanh(sqrt(2 / pi) *
  * (x + 0.044715 * x^3))) / 2. With erf the error is relative to the result, also far below 0, where
  * the sum of the formula cancels: there y is x * erfc(-x / sqrt(2)) / 2.
- * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; stable since 0.1. */
 enum { BP_OP_GELU = 111, BP_GELU_ARGS_SIZE_R3 = 32 };
 enum {
   BP_GELU_APPROXIMATION_NONE = 1,
@@ -412,7 +412,7 @@ typedef struct bp_gelu_args {
 /* gelu_backward: grad_y times the derivative of gelu at x: P(x) + x * p(x) with the distribution
  * function P and the density p of the standard normal distribution; with the approximation tanh, (1
  * + t) / 2 + x * (1 - t^2) * u' / 2 where t = tanh(u) and u = sqrt(2 / pi) * (x + 0.044715 * x^3).
- * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_GELU_BACKWARD = 112, BP_GELU_BACKWARD_ARGS_SIZE_R3 = 40 };
 enum {
   BP_GELU_BACKWARD_APPROXIMATION_NONE = 1,
@@ -429,7 +429,7 @@ typedef struct bp_gelu_backward_args {
 } bp_gelu_backward_args;
 
 /* silu: x * sigmoid(x), also called swish.
- * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; stable since 0.1. */
 enum { BP_OP_SILU = 113, BP_SILU_ARGS_SIZE_R3 = 24 };
 typedef struct bp_silu_args {
   uint32_t struct_size;
@@ -439,7 +439,7 @@ typedef struct bp_silu_args {
 } bp_silu_args;
 
 /* silu_backward: grad_y * s * (1 + x * (1 - s)) with s = sigmoid(x).
- * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+ * ops_spec/ops/activation.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_SILU_BACKWARD = 114, BP_SILU_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_silu_backward_args {
   uint32_t struct_size;
@@ -450,7 +450,7 @@ typedef struct bp_silu_backward_args {
 } bp_silu_backward_args;
 
 /* mish: x * tanh(log(1 + exp(x))), without overflow.
- * ops_spec/ops/unary.yaml; profile infer; numerics E2c; experimental since 0.3. */
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; experimental since 0.3. */
 enum { BP_OP_MISH = 115, BP_MISH_ARGS_SIZE_R3 = 24 };
 typedef struct bp_mish_args {
   uint32_t struct_size;
@@ -460,7 +460,7 @@ typedef struct bp_mish_args {
 } bp_mish_args;
 
 /* mish_backward: grad_y * (t + x * (1 - t^2) * sigmoid(x)) with t = tanh(log(1 + exp(x))).
- * ops_spec/ops/unary.yaml; profile train; numerics P; experimental since 0.3. */
+ * ops_spec/ops/activation.yaml; profile train; numerics P; experimental since 0.3. */
 enum { BP_OP_MISH_BACKWARD = 116, BP_MISH_BACKWARD_ARGS_SIZE_R3 = 32 };
 typedef struct bp_mish_backward_args {
   uint32_t struct_size;
@@ -471,7 +471,7 @@ typedef struct bp_mish_backward_args {
 } bp_mish_backward_args;
 
 /* erfinv: The inverse of the error function; infinite at -1 and 1, and NaN beyond.
- * ops_spec/ops/unary.yaml; profile infer; numerics E2; experimental since 0.3. */
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.3. */
 enum { BP_OP_ERFINV = 117, BP_ERFINV_ARGS_SIZE_R3 = 24 };
 typedef struct bp_erfinv_args {
   uint32_t struct_size;
@@ -479,6 +479,498 @@ typedef struct bp_erfinv_args {
   const bp_tensor* x; /* Float. */
   const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
 } bp_erfinv_args;
+
+/* sign: 1 above 0, -1 below 0, and x itself where it is 0 or NaN.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_SIGN = 118, BP_SIGN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_sign_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_sign_args;
+
+/* square: x * x. Integers wrap.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E1; experimental since 0.4. */
+enum { BP_OP_SQUARE = 119, BP_SQUARE_ARGS_SIZE_R4 = 24 };
+typedef struct bp_square_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_square_args;
+
+/* rsqrt: 1 / sqrt(x); infinite at 0 with the sign of x, and NaN below.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_RSQRT = 120, BP_RSQRT_ARGS_SIZE_R4 = 24 };
+typedef struct bp_rsqrt_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_rsqrt_args;
+
+/* reciprocal: 1 / x.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E1d; experimental since 0.4. */
+enum { BP_OP_RECIPROCAL = 121, BP_RECIPROCAL_ARGS_SIZE_R4 = 24 };
+typedef struct bp_reciprocal_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_reciprocal_args;
+
+/* floor: The largest whole number that is not above x. -0 and infinities stay. The gradient is 0.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_FLOOR = 122, BP_FLOOR_ARGS_SIZE_R4 = 24 };
+typedef struct bp_floor_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_floor_args;
+
+/* ceil: The smallest whole number that is not below x, -0 between -1 and 0. -0 and infinities stay.
+ * The gradient is 0.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_CEIL = 123, BP_CEIL_ARGS_SIZE_R4 = 24 };
+typedef struct bp_ceil_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_ceil_args;
+
+/* trunc: x without its fraction, with the sign of x. The gradient is 0.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_TRUNC = 124, BP_TRUNC_ARGS_SIZE_R4 = 24 };
+typedef struct bp_trunc_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_trunc_args;
+
+/* round: The nearest whole number to x, the even one of two, with the sign of x. The gradient is 0.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ROUND = 125, BP_ROUND_ARGS_SIZE_R4 = 24 };
+typedef struct bp_round_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_round_args;
+
+/* frac: The fraction of x, x - trunc(x), with the sign of x; 0 for whole numbers, and NaN for
+ * infinities.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E1; experimental since 0.4. */
+enum { BP_OP_FRAC = 126, BP_FRAC_ARGS_SIZE_R4 = 24 };
+typedef struct bp_frac_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_frac_args;
+
+/* relu6: The larger of x and 0, and at most 6. NaN stays NaN.
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_RELU6 = 127, BP_RELU6_ARGS_SIZE_R4 = 24 };
+typedef struct bp_relu6_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_relu6_args;
+
+/* relu6_backward: 0 where y is 0 or below, or 6 or above, else grad_y, also where y is NaN. y is
+ * the result of relu6.
+ * ops_spec/ops/rectifier.yaml; profile train; numerics E0; experimental since 0.4. */
+enum { BP_OP_RELU6_BACKWARD = 128, BP_RELU6_BACKWARD_ARGS_SIZE_R4 = 32 };
+typedef struct bp_relu6_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
+} bp_relu6_backward_args;
+
+/* leaky_relu: x where it is 0 or above or NaN, else x * slope. With a tensor of slopes it is PReLU.
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_LEAKY_RELU = 129, BP_LEAKY_RELU_ARGS_SIZE_R4 = 56 };
+typedef struct bp_leaky_relu_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float. */
+  const bp_tensor* slope; /* NULL or a tensor, like(x), shape x.shape. */
+  bp_scalar slope_scalar; /* The value where slope is NULL. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x or slope. */
+} bp_leaky_relu_args;
+
+/* leaky_relu_backward: grad_y where x is above 0, else grad_y * slope.
+ * ops_spec/ops/rectifier.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_LEAKY_RELU_BACKWARD = 130, BP_LEAKY_RELU_BACKWARD_ARGS_SIZE_R4 = 64 };
+typedef struct bp_leaky_relu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* slope;  /* NULL or a tensor, like(grad_y), shape grad_y.shape. */
+  bp_scalar slope_scalar;  /* The value where slope is NULL. */
+  /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x or slope. */
+  const bp_tensor* grad_x;
+} bp_leaky_relu_backward_args;
+
+/* softsign: x / (1 + |x|).
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_SOFTSIGN = 131, BP_SOFTSIGN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_softsign_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_softsign_args;
+
+/* hardsigmoid: min(max(x + 3, 0), 6) / 6.
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_HARDSIGMOID = 132, BP_HARDSIGMOID_ARGS_SIZE_R4 = 24 };
+typedef struct bp_hardsigmoid_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_hardsigmoid_args;
+
+/* hardsigmoid_backward: grad_y / 6 where x lies between -3 and 3, else 0.
+ * ops_spec/ops/rectifier.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_HARDSIGMOID_BACKWARD = 133, BP_HARDSIGMOID_BACKWARD_ARGS_SIZE_R4 = 32 };
+typedef struct bp_hardsigmoid_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
+} bp_hardsigmoid_backward_args;
+
+/* hardswish: x * min(max(x + 3, 0), 6) / 6.
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_HARDSWISH = 134, BP_HARDSWISH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_hardswish_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_hardswish_args;
+
+/* hardswish_backward: grad_y * (x / 3 + 1 / 2) where x lies between -3 and 3; 0 below, and grad_y
+ * above.
+ * ops_spec/ops/rectifier.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_HARDSWISH_BACKWARD = 135, BP_HARDSWISH_BACKWARD_ARGS_SIZE_R4 = 32 };
+typedef struct bp_hardswish_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
+} bp_hardswish_backward_args;
+
+/* logical_not: Whether x is 0, or false. NaN is not.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_LOGICAL_NOT = 136, BP_LOGICAL_NOT_ARGS_SIZE_R4 = 24 };
+typedef struct bp_logical_not_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any. */
+  const bp_tensor* y; /* Out, bool, shape x.shape. */
+} bp_logical_not_args;
+
+/* isnan: Whether x is NaN; false for integers.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ISNAN = 137, BP_ISNAN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_isnan_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any. */
+  const bp_tensor* y; /* Out, bool, shape x.shape. */
+} bp_isnan_args;
+
+/* isinf: Whether x is infinite; false for integers.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ISINF = 138, BP_ISINF_ARGS_SIZE_R4 = 24 };
+typedef struct bp_isinf_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any. */
+  const bp_tensor* y; /* Out, bool, shape x.shape. */
+} bp_isinf_args;
+
+/* isfinite: Whether x is neither infinite nor NaN; true for integers.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ISFINITE = 139, BP_ISFINITE_ARGS_SIZE_R4 = 24 };
+typedef struct bp_isfinite_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any. */
+  const bp_tensor* y; /* Out, bool, shape x.shape. */
+} bp_isfinite_args;
+
+/* bitwise_not: x with each bit turned. For bool there is logical_not.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_BITWISE_NOT = 140, BP_BITWISE_NOT_ARGS_SIZE_R4 = 24 };
+typedef struct bp_bitwise_not_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* I32, i64, u8, i8 or i16. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_bitwise_not_args;
+
+/* exp2: 2 to the power x.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_EXP2 = 141, BP_EXP2_ARGS_SIZE_R4 = 24 };
+typedef struct bp_exp2_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_exp2_args;
+
+/* expm1: exp(x) - 1, without cancellation near 0.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_EXPM1 = 142, BP_EXPM1_ARGS_SIZE_R4 = 24 };
+typedef struct bp_expm1_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_expm1_args;
+
+/* log2: The logarithm of x to base 2; -inf at 0 and NaN below.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_LOG2 = 143, BP_LOG2_ARGS_SIZE_R4 = 24 };
+typedef struct bp_log2_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_log2_args;
+
+/* log10: The logarithm of x to base 10; -inf at 0 and NaN below.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_LOG10 = 144, BP_LOG10_ARGS_SIZE_R4 = 24 };
+typedef struct bp_log10_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_log10_args;
+
+/* log1p: log(1 + x), without cancellation near 0; -inf at -1 and NaN below.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_LOG1P = 145, BP_LOG1P_ARGS_SIZE_R4 = 24 };
+typedef struct bp_log1p_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_log1p_args;
+
+/* sin: The sine of x radians; NaN for infinities.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_SIN = 146, BP_SIN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_sin_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_sin_args;
+
+/* cos: The cosine of x radians; NaN for infinities.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_COS = 147, BP_COS_ARGS_SIZE_R4 = 24 };
+typedef struct bp_cos_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_cos_args;
+
+/* tan: The tangent of x radians; NaN for infinities.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_TAN = 148, BP_TAN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_tan_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_tan_args;
+
+/* asin: The angle from -pi / 2 to pi / 2 whose sine is x; NaN beyond -1 and 1.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ASIN = 149, BP_ASIN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_asin_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_asin_args;
+
+/* acos: The angle from 0 to pi whose cosine is x; NaN beyond -1 and 1.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ACOS = 150, BP_ACOS_ARGS_SIZE_R4 = 24 };
+typedef struct bp_acos_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_acos_args;
+
+/* atan: The angle from -pi / 2 to pi / 2 whose tangent is x.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ATAN = 151, BP_ATAN_ARGS_SIZE_R4 = 24 };
+typedef struct bp_atan_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_atan_args;
+
+/* sinh: The hyperbolic sine of x.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_SINH = 152, BP_SINH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_sinh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_sinh_args;
+
+/* cosh: The hyperbolic cosine of x.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_COSH = 153, BP_COSH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_cosh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_cosh_args;
+
+/* asinh: The inverse of the hyperbolic sine.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ASINH = 154, BP_ASINH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_asinh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_asinh_args;
+
+/* acosh: The inverse of the hyperbolic cosine, 0 or above; NaN below 1.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ACOSH = 155, BP_ACOSH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_acosh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_acosh_args;
+
+/* atanh: The inverse of the hyperbolic tangent; infinite at -1 and 1, and NaN beyond.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ATANH = 156, BP_ATANH_ARGS_SIZE_R4 = 24 };
+typedef struct bp_atanh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_atanh_args;
+
+/* erf: The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ERF = 157, BP_ERF_ARGS_SIZE_R4 = 24 };
+typedef struct bp_erf_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_erf_args;
+
+/* erfc: 1 - erf(x), without cancellation where x is large.
+ * ops_spec/ops/function.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ERFC = 158, BP_ERFC_ARGS_SIZE_R4 = 24 };
+typedef struct bp_erfc_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_erfc_args;
+
+/* log_sigmoid: log(1 / (1 + exp(-x))), without overflow.
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_LOG_SIGMOID = 159, BP_LOG_SIGMOID_ARGS_SIZE_R4 = 24 };
+typedef struct bp_log_sigmoid_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_log_sigmoid_args;
+
+/* softplus: log(1 + exp(x)), without overflow.
+ * ops_spec/ops/activation.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_SOFTPLUS = 160, BP_SOFTPLUS_ARGS_SIZE_R4 = 24 };
+typedef struct bp_softplus_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_softplus_args;
+
+/* elu: x where it is above 0, else alpha * (exp(x) - 1).
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_ELU = 161, BP_ELU_ARGS_SIZE_R4 = 56 };
+typedef struct bp_elu_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float. */
+  const bp_tensor* alpha; /* NULL or a tensor, like(x), shape x.shape. */
+  bp_scalar alpha_scalar; /* The value where alpha is NULL. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x or alpha. */
+} bp_elu_args;
+
+/* elu_backward: grad_y where x is above 0, else grad_y * alpha * exp(x).
+ * ops_spec/ops/rectifier.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_ELU_BACKWARD = 162, BP_ELU_BACKWARD_ARGS_SIZE_R4 = 64 };
+typedef struct bp_elu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* alpha;  /* NULL or a tensor, like(grad_y), shape grad_y.shape. */
+  bp_scalar alpha_scalar;  /* The value where alpha is NULL. */
+  /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x or alpha. */
+  const bp_tensor* grad_x;
+} bp_elu_backward_args;
+
+/* selu: 1.0507 * x above 0, else 1.0507 * 1.6733 * (exp(x) - 1), with the digits that keep mean 0
+ * and variance 1.
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_SELU = 163, BP_SELU_ARGS_SIZE_R4 = 24 };
+typedef struct bp_selu_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_selu_args;
+
+/* celu: x where it is above 0, else alpha * (exp(x / alpha) - 1).
+ * ops_spec/ops/rectifier.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_CELU = 164, BP_CELU_ARGS_SIZE_R4 = 56 };
+typedef struct bp_celu_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float. */
+  const bp_tensor* alpha; /* NULL or a tensor, like(x), shape x.shape. */
+  bp_scalar alpha_scalar; /* The value where alpha is NULL. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x or alpha. */
+} bp_celu_args;
 
 /* add: a + b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
@@ -542,7 +1034,7 @@ typedef struct bp_maximum_args {
 } bp_maximum_args;
 
 /* eq: Whether a equals b. NaN equals nothing, and -0 equals 0.
- * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_EQ = 205, BP_EQ_ARGS_SIZE_R3 = 56 };
 typedef struct bp_eq_args {
   uint32_t struct_size;
@@ -567,7 +1059,7 @@ typedef struct bp_minimum_args {
 } bp_minimum_args;
 
 /* lt: Whether a is less than b; false where either is NaN. -0 is not less than 0.
- * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_LT = 207, BP_LT_ARGS_SIZE_R3 = 56 };
 typedef struct bp_lt_args {
   uint32_t struct_size;
@@ -591,6 +1083,268 @@ typedef struct bp_lerp_args {
   bp_scalar weight_scalar; /* The value where weight is NULL. */
   const bp_tensor* y;      /* Out, like(a), shape a.shape; may alias a or b or weight. */
 } bp_lerp_args;
+
+/* ne: Whether a differs from b. NaN differs from everything, and -0 equals 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_NE = 209, BP_NE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_ne_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_ne_args;
+
+/* le: Whether a is less than or equal to b; false where either is NaN. -0 equals 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_LE = 210, BP_LE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_le_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_le_args;
+
+/* gt: Whether a is greater than b; false where either is NaN. 0 is not greater than -0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_GT = 211, BP_GT_ARGS_SIZE_R4 = 56 };
+typedef struct bp_gt_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_gt_args;
+
+/* ge: Whether a is greater than or equal to b; false where either is NaN. -0 equals 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_GE = 212, BP_GE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_ge_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_ge_args;
+
+/* logical_and: Whether neither a nor b is 0 or false. NaN is not 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_LOGICAL_AND = 213, BP_LOGICAL_AND_ARGS_SIZE_R4 = 56 };
+typedef struct bp_logical_and_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_logical_and_args;
+
+/* logical_or: Whether a or b or both are other than 0 and false. NaN is not 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_LOGICAL_OR = 214, BP_LOGICAL_OR_ARGS_SIZE_R4 = 56 };
+typedef struct bp_logical_or_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_logical_or_args;
+
+/* logical_xor: Whether exactly one of a and b is 0 or false. NaN is not 0.
+ * ops_spec/ops/comparison.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_LOGICAL_XOR = 215, BP_LOGICAL_XOR_ARGS_SIZE_R4 = 56 };
+typedef struct bp_logical_xor_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_logical_xor_args;
+
+/* fmax: The larger of a and b. Where one is NaN, it is the other one. Where both are equal, the
+ * gradient is shared between them.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_FMAX = 216, BP_FMAX_ARGS_SIZE_R4 = 56 };
+typedef struct bp_fmax_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_fmax_args;
+
+/* fmin: The smaller of a and b. Where one is NaN, it is the other one. Where both are equal, the
+ * gradient is shared between them.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_FMIN = 217, BP_FMIN_ARGS_SIZE_R4 = 56 };
+typedef struct bp_fmin_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_fmin_args;
+
+/* bitwise_and: The bits that a and b have both. It is a and b for bool.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_BITWISE_AND = 218, BP_BITWISE_AND_ARGS_SIZE_R4 = 56 };
+typedef struct bp_bitwise_and_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* I32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_bitwise_and_args;
+
+/* bitwise_or: The bits that a or b or both have. It is a or b for bool.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_BITWISE_OR = 219, BP_BITWISE_OR_ARGS_SIZE_R4 = 56 };
+typedef struct bp_bitwise_or_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* I32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_bitwise_or_args;
+
+/* bitwise_xor: The bits that exactly one of a and b has.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_BITWISE_XOR = 220, BP_BITWISE_XOR_ARGS_SIZE_R4 = 56 };
+typedef struct bp_bitwise_xor_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* I32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_bitwise_xor_args;
+
+/* shift_left: a * 2^b, which wraps. It is 0 where b is negative or not below the bits of a.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_SHIFT_LEFT = 221, BP_SHIFT_LEFT_ARGS_SIZE_R4 = 56 };
+typedef struct bp_shift_left_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* I32, i64, u8, i8 or i16. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_shift_left_args;
+
+/* shift_right: a / 2^b, rounded down. Where b is negative or not below the bits of a, it is -1 for
+ * a negative a, else 0.
+ * ops_spec/ops/bits.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_SHIFT_RIGHT = 222, BP_SHIFT_RIGHT_ARGS_SIZE_R4 = 56 };
+typedef struct bp_shift_right_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* I32, i64, u8, i8 or i16. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_shift_right_args;
+
+/* pow: a to the power b. It is 1 where b is 0 or a is 1, also for NaN, and NaN where a is negative
+ * and b has a fraction.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_POW = 223, BP_POW_ARGS_SIZE_R4 = 56 };
+typedef struct bp_pow_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_pow_args;
+
+/* atan2: The angle of the point (b, a), from -pi to pi, in its quadrant.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_ATAN2 = 224, BP_ATAN2_ARGS_SIZE_R4 = 56 };
+typedef struct bp_atan2_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_atan2_args;
+
+/* hypot: sqrt(a^2 + b^2), without overflow of the squares. It is infinite where a or b is, even if
+ * the other is NaN.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2; experimental since 0.4. */
+enum { BP_OP_HYPOT = 225, BP_HYPOT_ARGS_SIZE_R4 = 56 };
+typedef struct bp_hypot_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_hypot_args;
+
+/* fmod: The rest of a / b with the sign of a: a minus b times the quotient without its fraction,
+ * without an error. Floats give NaN where b is 0 or a is infinite; integers give 0 where b is 0.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_FMOD = 226, BP_FMOD_ARGS_SIZE_R4 = 56 };
+typedef struct bp_fmod_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_fmod_args;
+
+/* remainder: The rest of a / b with the sign of b: fmod(a, b), plus b if that is not 0 and has the
+ * other sign. Floats give NaN where b is 0 or a is infinite; integers give 0 where b is 0.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E1; experimental since 0.4. */
+enum { BP_OP_REMAINDER = 227, BP_REMAINDER_ARGS_SIZE_R4 = 56 };
+typedef struct bp_remainder_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_remainder_args;
+
+/* floor_divide: a / b, rounded, and then rounded down to a whole number. Integers give 0 where b is
+ * 0, and the smallest integer over -1 wraps.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_FLOOR_DIVIDE = 228, BP_FLOOR_DIVIDE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_floor_divide_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_floor_divide_args;
+
+/* clamp: x, but at least low and at most high; high where low is above it. NaN where any of them is
+ * NaN.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_CLAMP = 229, BP_CLAMP_ARGS_SIZE_R4 = 64 };
+typedef struct bp_clamp_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  const bp_tensor* x;    /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16. */
+  const bp_tensor* low;  /* Like(x), shape x.shape. */
+  const bp_tensor* high; /* NULL or a tensor, like(x), shape x.shape. */
+  bp_scalar high_scalar; /* The value where high is NULL. */
+  const bp_tensor* y;    /* Out, like(x), shape x.shape; may alias x or low or high. */
+} bp_clamp_args;
 
 /* sum: The sum over axes. Without axes y is x itself, converted, so that -0 stays -0; the sum over
  * an axis of no elements is 0. Integers are added in i64 and wrap. The error of a sum of n floats

@@ -32,19 +32,39 @@
 namespace bp::cuda {
 
 // The C functions of these names take doubles. The functions of std take the type of the argument.
+using std::acos;
+using std::acosh;
+using std::asin;
+using std::asinh;
+using std::atan;
+using std::atan2;
+using std::atanh;
+using std::ceil;
 using std::copysign;
 using std::cos;
+using std::cosh;
+using std::erf;
 using std::erfc;
 using std::exp;
+using std::exp2;
+using std::expm1;
 using std::fabs;
+using std::floor;
 using std::fma;
+using std::hypot;
 using std::isfinite;
 using std::log;
+using std::log10;
+using std::log1p;
+using std::log2;
 using std::pow;
 using std::rint;
 using std::sin;
+using std::sinh;
 using std::sqrt;
+using std::tan;
 using std::tanh;
+using std::trunc;
 // These functions are in CUDA, but not on the host of the emulation.
 #ifdef BACKPLANE_CUDA_EMULATED
 using emulation::erfinv;

@@ -14,7 +14,6 @@ enum class Dtypes { kFloats, kNumbers, kSmall, kOrdered, kAny, kIntegers, kBits 
 
 struct Row {
   uint32_t op;
-  const char* family;               // The file of the spec that has the op.
   const char* inputs[kMostInputs];  // The inputs in the order of the frame.
   uint32_t input_count;
   const char* output;

@@ -13,7 +13,7 @@
 namespace bp {
 
 // The revision for which the kernels that link this library are written.
-inline constexpr uint32_t kSpecRevision = 3;
+inline constexpr uint32_t kSpecRevision = 4;
 
 // A frame has the size of the last revision that changed it.
 template <typename Args, uint32_t Revision>
