@@ -37,6 +37,8 @@ ROWS = {
     "floor_quotient": "floor_quotient_of({0}, {1})",
 }
 primitives.check_rows(ROWS, "emit_glsl.py")
+# Functions of so many steps that a shader has one copy of the op for eight elements.
+LONG = {*primitives.FUNCTIONS, "pow", "atan2", "hypot", "fmod", "modulo"}
 FIRST_NUMBER = 100  # The number of the first op. map_ops.def has the numbers below.
 
 
@@ -83,12 +85,16 @@ def cases(ops, type_name):
     return [line for op in ops for line in case(op, type_name)]
 
 
+def is_long(op):
+    return any(node.kind in LONG for node in op.formula.result.walk())
+
+
 def numbers(ops):
     for op in ops:
         if op.id < FIRST_NUMBER:
             raise op.error(f"emit_glsl.py: ids below {FIRST_NUMBER} are numbers of map_ops.def",
                            "id")
-    return [f"BP_MAP_OP({map_name(op)}, {op.id})" for op in ops]
+    return [f"BP_MAP_{'LONG_' if is_long(op) else ''}OP({map_name(op)}, {op.id})" for op in ops]
 
 
 def kernel(op):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/vulkan/cache_file.hpp"
+#include "backends/vulkan/specialize.hpp"
 #include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
@@ -83,9 +84,6 @@ Pipelines::~Pipelines() {
   for (const auto& [hash, entry] : entries_) {
     vk.DestroyPipeline(context_->device, entry.pipeline, nullptr);
   }
-  for (const auto& [module, shader] : shaders_) {
-    vk.DestroyShaderModule(context_->device, shader, nullptr);
-  }
   vk.DestroyPipelineCache(context_->device, cache_, nullptr);
   vk.DestroyPipelineLayout(context_->device, layout_, nullptr);
   vk.DestroyDescriptorSetLayout(context_->device, set_layout_, nullptr);
@@ -135,15 +133,14 @@ VkPipeline Pipelines::get(const Module& module, std::span<const uint32_t> consta
 // The caller holds the mutex.
 VkPipeline Pipelines::create(const Module& module, std::span<const uint32_t> constants) {
   const DeviceFunctions& vk = context_->vk;
-  VkShaderModule& shader = shaders_[&module];
-  if (shader == nullptr) {
-    const std::vector<uint32_t> words =
-        keep_subnormals({module.words, module.word_count}, context_->physical.preserved_widths);
-    const VkShaderModuleCreateInfo info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                        .codeSize = words.size() * sizeof(uint32_t),
-                                        .pCode = words.data()};
-    check(vk.CreateShaderModule(context_->device, &info, nullptr, &shader), "vkCreateShaderModule");
-  }
+  const std::vector<uint32_t> words =
+      keep_subnormals(specialize({module.words, module.word_count}, constants),
+                      context_->physical.preserved_widths);
+  const VkShaderModuleCreateInfo code{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                      .codeSize = words.size() * sizeof(uint32_t),
+                                      .pCode = words.data()};
+  VkShaderModule shader = nullptr;
+  check(vk.CreateShaderModule(context_->device, &code, nullptr, &shader), "vkCreateShaderModule");
   std::vector<VkSpecializationMapEntry> map;
   for (uint32_t k = 0; k < constants.size(); ++k) {
     map.push_back(
@@ -162,8 +159,10 @@ VkPipeline Pipelines::create(const Module& module, std::span<const uint32_t> con
                 .pSpecializationInfo = &specialization},
       .layout = layout_};
   VkPipeline pipeline = nullptr;
-  check(vk.CreateComputePipelines(context_->device, cache_, 1, &info, nullptr, &pipeline),
-        ("vkCreateComputePipelines of module " + std::string(module.name)).c_str());
+  const VkResult result =
+      vk.CreateComputePipelines(context_->device, cache_, 1, &info, nullptr, &pipeline);
+  vk.DestroyShaderModule(context_->device, shader, nullptr);
+  check(result, ("vkCreateComputePipelines of module " + std::string(module.name)).c_str());
   context_->options.log(BP_LOG_DEBUG, "compiled " + std::string(module.name));
   return pipeline;
 }

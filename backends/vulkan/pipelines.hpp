@@ -57,7 +57,6 @@ class Pipelines {
   VkPipelineCache cache_ = nullptr;
   std::mutex mutex_;  // It guards the members below.
   std::unordered_multimap<uint64_t, Entry> entries_;
-  std::unordered_map<const Module*, VkShaderModule> shaders_;
 };
 
 }  // namespace bp::vulkan

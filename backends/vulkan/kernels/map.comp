@@ -110,7 +110,11 @@ void run_dense() {
     load_group(1u, first, a);
     if (kOperands > 2u) load_group(2u, first, b);
     if (kOperands > 3u) load_group(3u, first, c);
-    [[unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+    if (kIsLong) {
+      [[dont_unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+    } else {
+      [[unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+    }
     store_group(first, y);
     return;
   }

@@ -7,8 +7,11 @@
 #endif
 
 #define BP_MAP_OP(name, number) const uint name = number;
+#define BP_MAP_LONG_OP(name, number) const uint name = number;
 #include "map_ops.def"
 #include "elementwise_ops.def"
+#undef BP_MAP_OP
+#undef BP_MAP_LONG_OP
 
 layout(constant_id = 1) const uint kOp = 0;
 layout(constant_id = 2) const uint kOperands = 2;  // Includes the result, operand 0.
@@ -19,6 +22,13 @@ layout(constant_id = 5) const uint kType0 = 14;
 layout(constant_id = 6) const uint kType1 = 14;
 layout(constant_id = 7) const uint kType2 = 14;
 layout(constant_id = 8) const uint kType3 = 14;
+
+// Whether the code of the op is long, so that eight copies of it would take the driver long.
+#define BP_MAP_OP(name, number)
+#define BP_MAP_LONG_OP(name, number) || kOp == number
+const bool kIsLong = false
+#include "elementwise_ops.def"
+    ;
 
 const uint kGroup = 8u;  // The elements of an invocation if all operands are dense.
 

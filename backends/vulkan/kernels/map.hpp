@@ -10,8 +10,10 @@ namespace bp::vulkan {
 
 enum MapOp : uint32_t {
 #define BP_MAP_OP(name, number) name = (number),
+#define BP_MAP_LONG_OP(name, number) name = (number),
 #include "backends/vulkan/kernels/map_ops.def"
 #include "elementwise_ops.def"
+#undef BP_MAP_LONG_OP
 #undef BP_MAP_OP
 };
 

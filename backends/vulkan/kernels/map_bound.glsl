@@ -153,7 +153,11 @@ void run_group(uint at[4]) {
   load_group(1u, at[1], a);
   if (kOperands > 2u) load_group(2u, at[2], b);
   if (kOperands > 3u) load_group(3u, at[3], c);
-  [[unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+  if (kIsLong) {
+    [[dont_unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+  } else {
+    [[unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
+  }
   store_group(at[0], y);
 }
 
