@@ -8,6 +8,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import emit_coverage
 import emit_decompositions
 import emit_infer
 import emit_reference
@@ -450,16 +451,19 @@ class EmitTest(Folder):
             self.assertIn(part, text)
 
     def test_emission_is_deterministic(self):
-        for emit in (emit_infer.source, emit_reference.reference):
+        for emit in (emit_infer.source, emit_reference.pages):
             self.assertEqual(emit(spec.load()), emit(spec.load()))
 
     def test_the_reference_has_every_op_and_argument(self):
         ops = spec.load()
-        text = emit_reference.reference(ops)
+        pages = emit_reference.pages(ops)
         for op in ops:
+            text = pages[pathlib.Path(op.path).stem]
             self.assertIn(f"\n### {op.name}\n", text)
             for arg in op.args:
                 self.assertIn(f"\n| `{arg.name}` | ", text[text.index(f"\n### {op.name}\n"):])
+        self.assertIn("| [sin](function.md#sin) | `sin` | `Sin` | `sine` | `SIN` |\n",
+                      pages["README"])
 
 
 class InventoryTest(unittest.TestCase):
@@ -488,6 +492,21 @@ class InventoryTest(unittest.TestCase):
             starts = [first[block] for block in shared.get(family, [family])]
             self.assertTrue(any(start <= op.id < min(e for e in ends if e > start)
                                 for start in starts), op.name)
+
+
+class CoreAtenTest(unittest.TestCase):
+    def test_operators_exist_and_few_are_missing(self):
+        found = emit_coverage.load(spec.load())
+        self.assertGreaterEqual(emit_coverage.share(found), 0.95)
+        self.assertIn("| `_fft_r2c` | not reachable: spectral operators |",
+                      emit_coverage.page(found))
+
+    def test_a_name_that_the_spec_lacks_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "aten.yaml")
+            path.write_text("abs: abs\nsin: [sine]\n", encoding="utf-8")
+            with self.assertRaisesRegex(spec.SpecError, "sin: there is no operator 'sine'"):
+                emit_coverage.load(spec.load(), path)
 
 
 class Output(Folder):

@@ -205,6 +205,8 @@ class Op:
     numerics: str                  # A key of classes.CLASSES; the formula may decide it.
     samples: str                   # The data of the cases of an element-wise op, else "".
     flops: str                     # Of a product: multiplications and additions, else "".
+    # What others call it: {"aten": [names], "onnx": ..., "stablehlo": ..., "ggml": ...}.
+    names: dict = field(default_factory=dict)
     since: int = FIRST_REVISION    # The revision that brought the op.
     # The line of each path of keys in the entry.
     lines: dict = field(default_factory=dict, repr=False)
@@ -357,6 +359,8 @@ def _make_op(name, entry, path, lines):
               backward=entry["backward"], backward_revision=entry.get("backward_revision", since),
               numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
+              names={where: [given] if isinstance(given, str) else given
+                     for where, given in entry.get("names", {}).items()},
               since=since, lines=own)
 
 
