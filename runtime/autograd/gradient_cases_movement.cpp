@@ -74,6 +74,21 @@ std::vector<GradientCase> movement_gradient_cases() {
        }},
       {"topk", {{2, 5}}, [](Inputs x) { return topk(x[0], 2, 1); }},
       {"sort", {{4, 2}}, [](Inputs x) { return sort(x[0], 0, true); }},
+      {"flip", {{2, 3}}, [](Inputs x) { return flip(x[0], 1); }},
+      {"roll", {{2, 5}}, [](Inputs x) { return roll(x[0], -7, 1); }},
+      {"tril", {{2, 3, 4}}, [](Inputs x) { return tril(x[0], -1); }},
+      {"triu", {{2, 3, 4}}, [](Inputs x) { return triu(x[0], 1); }},
+      {"pad", {{3, 2}}, [](Inputs x) { return pad(x[0], 2, 0, 1, 2); }},
+      {"pad, reflect", {{2, 4}}, [](Inputs x) { return pad(x[0], 0, 1, 3, 2, PadMode::kReflect); }},
+      {"pad, replicate",
+       {{3, 2}},
+       [](Inputs x) { return pad(x[0], 0, 0, 2, 4, PadMode::kReplicate); }},
+      {"masked_fill",
+       {{2, 3}},
+       [](Inputs x) {
+         return masked_fill(x[0], indices({1, 0, 0, 1, 0, 1}, {2, 3}) == 1, 2);
+       }},
+      {"tile", {{2, 3, 2}}, [](Inputs x) { return tile(x[0], 3, 1); }},
       {"views",
        {{4, 6}},
        [](Inputs x) {

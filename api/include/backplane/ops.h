@@ -277,6 +277,132 @@ typedef struct bp_sort_args {
   int32_t is_descending;    /* At least 0, at most 1. */
 } bp_sort_args;
 
+/* flip: x with its elements along axis in the opposite order. PyTorch and NumPy take several axes
+ * at once, for which there is one call for each axis here. ONNX has no such op.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_FLIP = 14, BP_FLIP_ARGS_SIZE_R4 = 32 };
+typedef struct bp_flip_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* Every, 1-D to 8-D. */
+  const bp_tensor* y;  /* Out, like(x), shape x.shape. */
+  int32_t axis;        /* At least 0, below x.ndim. */
+  uint32_t reserved_0; /* 0. */
+} bp_flip_args;
+
+/* roll: x with its elements moved by shift places along axis. Those that leave at one end come in
+ * again at the other one. A negative shift moves them towards the front. PyTorch and NumPy take
+ * several axes at once, for which there is one call for each axis here, and roll the flat tensor if
+ * no axis is given. ONNX has no such op.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ROLL = 15, BP_ROLL_ARGS_SIZE_R4 = 40 };
+typedef struct bp_roll_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* Every, 1-D to 8-D. */
+  const bp_tensor* y;  /* Out, like(x), shape x.shape. */
+  int64_t shift;       /* At least -4611686018427387904, at most 4611686018427387904. */
+  int32_t axis;        /* At least 0, below x.ndim. */
+  uint32_t reserved_0; /* 0. */
+} bp_roll_args;
+
+/* tril: The lower triangle of the matrices in the last two axes of x: element [i, j] is x[i, j]
+ * where j - i <= diagonal, and 0 elsewhere. ONNX has it as Trilu with upper = 0.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_TRIL = 16, BP_TRIL_ARGS_SIZE_R4 = 32 };
+typedef struct bp_tril_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Every, 2-D to 8-D. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+  int64_t diagonal;
+} bp_tril_args;
+
+/* triu: The upper triangle of the matrices in the last two axes of x: element [i, j] is x[i, j]
+ * where j - i >= diagonal, and 0 elsewhere. ONNX has it as Trilu with upper = 1.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_TRIU = 17, BP_TRIU_ARGS_SIZE_R4 = 32 };
+typedef struct bp_triu_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Every, 2-D to 8-D. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+  int64_t diagonal;
+} bp_triu_args;
+
+/* pad: x with before elements in front of it along axis and after elements behind it: value for
+ * constant, the nearest element of x for replicate, and for reflect the elements of x in the
+ * opposite order, without the one at the edge. Other libraries pad several axes at once, for which
+ * there is one call for each axis here. ONNX and NumPy call replicate edge, and NumPy reflects
+ * again at the other edge where a pad is longer than x.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_PAD = 18, BP_PAD_ARGS_SIZE_R4 = 88 };
+enum {
+  BP_PAD_MODE_CONSTANT = 1,
+  BP_PAD_MODE_REFLECT = 2,
+  BP_PAD_MODE_REPLICATE = 3,
+};
+typedef struct bp_pad_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Every, 1-D to 8-D. */
+  /* Out, like(x), shape x.shape[:axis] + [before + x.shape[axis] + after] + x.shape[axis + 1:]. */
+  const bp_tensor* y;
+  int32_t axis;           /* At least 0, below x.ndim. */
+  uint32_t reserved_0;    /* 0. */
+  int64_t before;         /* At least 0. */
+  int64_t after;          /* At least 0. */
+  uint32_t mode;          /* One of the constants above. */
+  uint32_t reserved_1;    /* 0. */
+  const bp_tensor* value; /* NULL or one element, like(x). */
+  bp_scalar value_scalar; /* The value where value is NULL. */
+} bp_pad_args;
+
+/* one_hot: Element y[i, ..., j] is 1 where indices[i, ...] is j, and 0 elsewhere. The last axis has
+ * num_classes elements. An index below 0 or not below num_classes gives zeros alone. PyTorch
+ * refuses such an index, and ONNX counts a negative one from the end.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ONE_HOT = 19, BP_ONE_HOT_ARGS_SIZE_R4 = 32 };
+typedef struct bp_one_hot_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* indices; /* Index, 0-D to 7-D. */
+  /* Out, f32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool, shape indices.shape +
+   * [num_classes]. */
+  const bp_tensor* y;
+  int64_t num_classes; /* At least 0. */
+} bp_one_hot_args;
+
+/* masked_fill: value where mask is true, else the element of x. ONNX has no such op; its Where does
+ * the same.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_MASKED_FILL = 20, BP_MASKED_FILL_ARGS_SIZE_R4 = 64 };
+typedef struct bp_masked_fill_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Every. */
+  const bp_tensor* mask;  /* Bool, shape x.shape. */
+  const bp_tensor* value; /* NULL or one element, like(x). */
+  bp_scalar value_scalar; /* The value where value is NULL. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+} bp_masked_fill_args;
+
+/* tile: x as often as count says behind itself along axis. NumPy and ONNX call it tile too, and
+ * take a count for each axis; PyTorch also has it as repeat, which in NumPy repeats single
+ * elements.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_TILE = 21, BP_TILE_ARGS_SIZE_R4 = 40 };
+typedef struct bp_tile_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Every, 1-D to 8-D. */
+  /* Out, like(x), shape x.shape[:axis] + [x.shape[axis] * count] + x.shape[axis + 1:]. */
+  const bp_tensor* y;
+  int64_t count;       /* At least 0. */
+  int32_t axis;        /* At least 0, below x.ndim. */
+  uint32_t reserved_0; /* 0. */
+} bp_tile_args;
+
 /* neg: The negative of x. Integers wrap.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_NEG = 100, BP_NEG_ARGS_SIZE_R3 = 24 };

@@ -160,8 +160,17 @@ inline std::string moved_part(bp_dtype dtype) {
   return is_rare ? dtype_text(dtype) : "";
 }
 
-// Rows of f32 and f64 are smoke rows.
+// Dtypes whose elements each backend moves.
+constexpr bp_dtype kMovedDtypes[] = {BP_F32, BP_F64,  BP_I64, BP_F16, BP_BF16,
+                                     BP_I32, BP_BOOL, BP_U8,  BP_I8,  BP_I16};
+// Dtypes that the host can move as integers of their width.
+constexpr bp_dtype kRareMovedDtypes[] = {BP_U64, BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU};
+
+// Rows of f32 and f64 are smoke rows, and those of i64 too where elements are moved.
 inline bool is_smoke_dtype(bp_dtype dtype) { return dtype == BP_F32 || dtype == BP_F64; }
+inline bool is_moved_smoke_dtype(bp_dtype dtype) {
+  return is_smoke_dtype(dtype) || dtype == BP_I64;
+}
 
 constexpr bp_dtype kFloats[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
 

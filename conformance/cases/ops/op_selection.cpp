@@ -7,18 +7,11 @@
 namespace bp::conformance {
 namespace {
 
-constexpr bp_dtype kAllDtypes[] = {BP_F32, BP_F64,  BP_I64, BP_F16, BP_BF16,
-                                   BP_I32, BP_BOOL, BP_U8,  BP_I8,  BP_I16};
-// Dtypes that the host can move as integers of their width.
-constexpr bp_dtype kRareDtypes[] = {BP_U64, BP_F8E4M3FN, BP_F8E5M2, BP_F8E8M0FNU};
-
 // Calls `work` with a number that holds each value of the dtype.
 template <typename Work>
 auto with_moved(bp_dtype dtype, Work work) {
   return is_coded(dtype) ? work(double()) : with_number(dtype, work);
 }
-
-bool is_smoke_of(bp_dtype dtype) { return is_smoke_dtype(dtype) || dtype == BP_I64; }
 
 size_t axis_of(const CallData& data) { return static_cast<size_t>(data.integer("axis")); }
 
@@ -95,7 +88,7 @@ void add_cat(OpCases& cases, bp_dtype dtype) {
       made.input("xs", dtype, shape, moved_fill(dtype));
     }
     made.output("y", dtype, joined).set("axis", row.axis).reference = expected_cat;
-    made.is_smoke = is_smoke_of(dtype);
+    made.is_smoke = is_moved_smoke_dtype(dtype);
     made.varies = element_count(joined) > 8 && dtype != BP_BOOL && !is_packed(dtype);
     made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
@@ -131,7 +124,7 @@ void add_where(OpCases& cases, bp_dtype dtype) {
     made.input("condition", BP_BOOL, shape, kExactDense);
     made.input("a", dtype, shape, a).input("b", dtype, shape, b).output("y", dtype, shape);
     made.reference = expected_where;
-    made.is_smoke = is_smoke_of(dtype);
+    made.is_smoke = is_moved_smoke_dtype(dtype);
     made.varies = element_count(shape) > 8 && fill == "coord" && dtype != BP_BOOL;
     made.optional_part = moved_part(dtype);
     cases.push_back(std::move(made));
@@ -213,7 +206,7 @@ OpCase start(uint32_t op, bp_dtype dtype, const std::string& fill, const Row& ro
              const Reference& reference) {
   OpCase made = make_case(op, dtype, fill, detail_of(row), "dense");
   made.set("axis", row.axis).reference = reference;
-  made.is_smoke = is_smoke_of(dtype);
+  made.is_smoke = is_moved_smoke_dtype(dtype);
   made.varies = false;
   made.optional_part = moved_part(dtype);
   return made;
@@ -400,8 +393,8 @@ void add_selection(OpCases& cases) {
     add_index_select(cases, dtype);
     add_scatter(cases, BP_OP_SCATTER, dtype, "coord", kCoord);
   };
-  for (const bp_dtype dtype : kAllDtypes) add_moves(dtype);
-  for (const bp_dtype dtype : kRareDtypes) add_moves(dtype);
+  for (const bp_dtype dtype : kMovedDtypes) add_moves(dtype);
+  for (const bp_dtype dtype : kRareMovedDtypes) add_moves(dtype);
   for (const bp_dtype dtype : kPackedDtypes) {
     add_cat(cases, dtype);
     add_index_select(cases, dtype);
