@@ -12,13 +12,15 @@ import compute
 import elementwise
 import emit_elementwise
 import output
+import primitives
 import reductions
 
 
 def row(op):
     """Returns the initializers of the op's Row."""
     kind = emit_elementwise.dtypes(op)
-    facts = {"gives_i64": op.outputs[0].default_dtype == f"sum({op.inputs[0].name})"}
+    out = op.outputs[0]
+    facts = {"gives_i64": out.dtype == "i64" or out.default_dtype == f"sum({op.inputs[0].name})"}
     for name, holds in reductions.facts(op).items():
         facts[re.sub("(?<!^)([A-Z])", r"_\1", name.removeprefix("k")).lower()] = holds
     return [f".op = BP_OP_{op.c_name.upper()}", f".dtypes = Dtypes::{kind}",
@@ -28,7 +30,8 @@ def row(op):
 def function(name, parameters, formula):
     lines, result = compute.written(formula, emit_elementwise.write, emit_elementwise.declare)
     listed = ", ".join(f"N {p}" if p in formula.inputs else f"N /* {p} */" for p in parameters)
-    return ["  template <typename N>", f"  static N {name}({listed}) {{",
+    gives = "N" if formula.result.type == primitives.NUMBER else "bool"
+    return ["  template <typename N>", f"  static {gives} {name}({listed}) {{",
             *(f"    {line}" for line in lines), f"    return {result};", "  }"]
 
 

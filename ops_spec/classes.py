@@ -28,6 +28,7 @@ CLASSES = {
     "P": ErrorClass("kPropagated"),
     "X": ErrorClass("kPropagated"),
     "R1": ErrorClass("kSum", checks_bias=True),
+    "R2": ErrorClass("kProduct", checks_bias=True),
     "R3": ErrorClass("kChosen", checks_zero=True),
     "R4": ErrorClass("kSoftmax"),
     "R4L": ErrorClass("kLogSoftmax"),
@@ -42,7 +43,10 @@ ROUNDED_ONCE = {"add", "sub", "mul", "modulo"}
 # Primitives whose result at exact arguments has a bound of its own, and their class.
 BOUNDED = {"div": "E1d", "sqrt": "E1d", "exp": "E2", "log": "E2", "tanh": "E2", "erfinv": "E2",
            "pow": "E2", "atan2": "E2", "hypot": "E2", **dict.fromkeys(primitives.FUNCTIONS, "E2")}
-COMBINED = {"add": "R1", "max": "R3"}
+COMBINED = {"add": "R1", "mul": "R2", "max": "R3", "min": "R3"}
+# What stands against primitives that round in a formula which combines in this way.
+OF_EXACT = {"max": "the largest result is exact", "min": "the smallest result is exact",
+            "mul": "the bound of a product is that of exact factors"}
 SEVERAL_STEPS = ("E2c", "P")  # What a formula leaves open: a function, or a gradient.
 # Only a formula can have one of these classes.
 OF_PRIMITIVES = ("E1d", "E2")
@@ -69,11 +73,12 @@ def of_formula(formula):
 
 def of_reduction(op):
     """Returns the class of an op with `reduce`."""
-    rounding = sorted(op.reduction.kinds - EXACT)
-    if op.reduction.combine == "max" and rounding:
-        raise op.error(f"reduce: the largest result is exact, and {', '.join(rounding)} is not",
+    made = op.reduction
+    rounding = sorted(made.kinds - EXACT)
+    if made.combine in OF_EXACT and rounding:
+        raise op.error(f"reduce: {OF_EXACT[made.combine]}, and {', '.join(rounding)} is not",
                        "reduce")
-    return COMBINED[op.reduction.combine]
+    return "E0" if made.counts else COMBINED[made.combine]
 
 
 def _check_decomposition(op):

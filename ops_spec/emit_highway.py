@@ -20,7 +20,7 @@ ROWS = {
     "sub": "hn::Sub({0}, {1})", "mul": "hn::Mul({0}, {1})", "div": "hn::Div({0}, {1})",
     "ratio": "quotient(d, {0}, {1})", "fma": "hn::MulAdd({0}, {1}, {2})",
     "max": "larger_of(d, {0}, {1})", "min": "smaller_of(d, {0}, {1})", "lt": "hn::Lt({0}, {1})",
-    "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})", "ne": "hn::Ne({0}, {1})",
+    "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})", "ne": "hn::Not(hn::Eq({0}, {1}))",
     "isnan": "hn::IsNaN({0})", "isinf": "hn::IsInf({0})", "isfinite": "hn::IsFinite({0})",
     "both": "hn::And({0}, {1})", "either": "hn::Or({0}, {1})", "differ": "hn::Xor({0}, {1})",
     "floor": "hn::Floor({0})", "ceil": "hn::Ceil({0})", "trunc": "hn::Trunc({0})",

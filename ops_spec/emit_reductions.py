@@ -7,9 +7,10 @@ The .def lists the ops:
   BP_REDUCTION(name, Name, BP_OP_NAME, dtypes)   `dtypes` are the rows of the kernel's claim
 Each op becomes a struct NameFormula of vectors in Highway and of elements in CUDA. It has the
 functions map(x, shift) and finish(total, count, shift), and constants that say which of them the
-formula has (reductions.py). A shader has both functions for all ops, and asks which op it is; its
-host side asks by the id of the op what holds of the formula (the .hpp). The walk over a tensor is
-written by hand: reduction.cpp, reduce.cuh, reduce.glsl.
+formula has (reductions.py). A map that is a condition gives a mask in Highway. A shader has both
+functions for all ops, and asks which op it is; its host side asks by the id of the op what holds of
+the formula (the .hpp). The walk over a tensor is written by hand: reduction.cpp, reduce.cuh,
+reduce.glsl.
 """
 
 import fractions
@@ -28,8 +29,8 @@ from signatures import pascal
 
 def constants(op):
     lines = [f"{name} = {str(holds).lower()}" for name, holds in reductions.facts(op).items()]
-    return [f"  static constexpr bool {', '.join(lines[:3])};",
-            f"  static constexpr bool {', '.join(lines[3:])};"]
+    return [f"  static constexpr bool {', '.join(lines[i:i + 4])};"
+            for i in range(0, len(lines), 4)]
 
 
 def definitions(ops):
@@ -37,14 +38,16 @@ def definitions(ops):
             f"{reductions.dtypes(op)})" for op in ops] + ["#undef BP_REDUCTION"]
 
 
-def structs(op, template, qualifier, value, first, write, declare):
-    """Returns the struct of an op. `first` is a parameter before the values, or nothing."""
+def structs(op, template, qualifier, value, condition, first, write, declare):
+    """Returns the struct of an op. Its functions give a `value`, or a `condition`. `first` is a
+    parameter before the values, or nothing."""
     out = [f"struct {reductions.formula_name(op)} {{", *constants(op)]
     for name, parameters, formula in reductions.formulas(op):
         lines, result = compute.written(formula, write, declare)
         listed = [*first, *(value + " " + (p if p in formula.inputs else f"/* {p} */")
                             for p in parameters)]
-        out += [f"  template <{template}>", f"  {qualifier} {value} {name}({', '.join(listed)}) {{",
+        gives = value if formula.result.type == primitives.NUMBER else condition
+        out += [f"  template <{template}>", f"  {qualifier} {gives} {name}({', '.join(listed)}) {{",
                 *(f"    {line}" for line in lines), f"    return {result};", "  }"]
     return [*out, "};", ""]
 
@@ -57,7 +60,8 @@ def highway(ops):
            "HWY_BEFORE_NAMESPACE();", "namespace bp::kernels {", "namespace HWY_NAMESPACE {", ""]
     for op in ops:
         out += structs(op, "class D, class V = hn::Vec<D>", "static HWY_INLINE", "V",
-                       ["[[maybe_unused]] D d"], emit_highway.write_vector, emit_highway.declare)
+                       "hn::Mask<D>", ["[[maybe_unused]] D d"], emit_highway.write_vector,
+                       emit_highway.declare)
     return [*out, "}  // namespace HWY_NAMESPACE", "}  // namespace bp::kernels",
             "HWY_AFTER_NAMESPACE();", "", f"#endif  // {guard}"]
 
@@ -66,8 +70,8 @@ def cuda(ops):
     out = ["#pragma once", "", '#include "backends/cuda/kernels/elementwise.cuh"', "",
            "namespace bp::cuda {", ""]
     for op in ops:
-        out += structs(op, "typename C", "__host__ __device__ static", "C", [], emit_cuda.write,
-                       emit_cuda.declare)
+        out += structs(op, "typename C", "__host__ __device__ static", "C", "bool", [],
+                       emit_cuda.write, emit_cuda.declare)
     return [*out, "}  // namespace bp::cuda"]
 
 
@@ -92,9 +96,19 @@ def is_one_of(ops, fact, name):
     return " || ".join(f"{name} == {op.id}u" for op in ops if reductions.facts(op)[fact]) or "false"
 
 
+def conditions(ops, type_name):
+    """Returns holds(), the maps that are conditions."""
+    out = ["bool holds(VALUE x) {", "  switch (kOp) {"]
+    for op in ops:
+        lines, result = emit_glsl.body(op.reduction.map, {}, type_name)
+        out += [f"    case {op.id}u: {{", *(f"      {line}" for line in lines),
+                f"      return {result};", "    }"]
+    return [*out, "    default:", "      return false;", "  }", "}", ""]
+
+
 def glsl(ops, type_name):
-    """Returns map_of(), finish_of() and result_of_none(), which ask kOp, and the facts about an
-    op."""
+    """Returns map_of(), finish_of(), holds() and result_of_none(), which ask kOp, and the facts
+    about an op."""
     taken = ops if type_name != "integers" else [o for o in ops if elementwise.takes_integers(o)]
     out = []
     for name, default in DEFAULTS.items():
@@ -102,17 +116,20 @@ def glsl(ops, type_name):
         out += [f"VALUE {name}_of({listed}) {{", "  switch (kOp) {"]
         for op in taken:
             for own, _, formula in reductions.formulas(op):
-                if own == name:
+                if own == name and formula.result.type == primitives.NUMBER:
                     lines, result = emit_glsl.body(formula, {}, type_name)
                     out += [f"    case {op.id}u: {{", *(f"      {line}" for line in lines),
                             f"      return {result};", "    }"]
         out += ["    default:", f"      return {default};", "  }", "}", ""]
+    out += conditions(filter(lambda op: op.reduction.counts, taken), type_name)
     out += ["VALUE result_of_none(VALUE total) {", "  switch (kOp) {"]
     for op in taken:
         if op.reduction.finish:
             out += [f"    case {op.id}u:", f"      return {of_none(op, type_name)};"]
     out += ["    default:", "      return total;", "  }", "}", ""]
-    for fact, function in (("kAdds", "adds"), ("kHasShift", "has_shift")):
+    for fact, function in (("kAdds", "adds"), ("kMultiplies", "multiplies"),
+                           ("kIsSmallest", "is_smallest"), ("kHasShift", "has_shift"),
+                           ("kCounts", "counts"), ("kIsAny", "is_any"), ("kIsAll", "is_all")):
         out += [f"bool {function}() {{ return {is_one_of(ops, fact, 'kOp')}; }}"]
     return out
 
@@ -120,7 +137,8 @@ def glsl(ops, type_name):
 def hosts(ops):
     out = ["#pragma once", "", "#include <cstdint>", "", "namespace bp::vulkan {", "",
            "// What holds of the formula of a reduction, by the id of the op."]
-    for fact, function in (("kHasShift", "has_shift"), ("kCopiesOne", "copies_one")):
+    for fact, function in (("kHasShift", "has_shift"), ("kCopiesOne", "copies_one"),
+                           ("kCounts", "counts")):
         out += [f"constexpr bool {function}(uint32_t op) {{",
                 f"  return {is_one_of(ops, fact, 'op')};", "}"]
     return [*out, "", "}  // namespace bp::vulkan"]

@@ -80,7 +80,8 @@ def reduction_mutations(made):
             yield f"no {key}", dataclasses.replace(made, **{key: None})
             for what, result in formula_mutations(formula):
                 yield f"{key}: {what}", dataclasses.replace(made, **{key: compute.Compute(result)})
-    for other in reduce.COMBINES.keys() - {made.combine}:
+    combines = reduce.COUNTED if made.counts else reduce.COMBINES
+    for other in combines.keys() - {made.combine}:
         yield f"{made.combine} as {other}", dataclasses.replace(made, combine=other)
     if made.has_shift:
         for what, shift in SHIFTS.items():
@@ -114,12 +115,19 @@ class FormulaTest(unittest.TestCase):
                 with self.subTest(op.name, mutation=what):
                     self.assertIsNotNone(first_difference(mutant, self.goldens[op.name]),
                                          f"{op.name}: {what}: no golden tells")
-        self.assertGreater(count, 20)
+        self.assertGreater(count, 50)
 
     def test_what_copies_one_element_is_known(self):
         copies = {op.name: op.reduction.copies_one for op in self.ops}
-        self.assertTrue(copies["sum"] and copies["mean"] and copies["amax"])
-        self.assertFalse(copies["logsumexp"])
+        self.assertTrue(all(copies[name] for name in ("sum", "mean", "amax", "amin", "prod")))
+        self.assertFalse(any(copies[name] for name in ("logsumexp", "any", "all",
+                                                       "count_nonzero")))
+
+    def test_no_elements_have_the_result_of_their_combination(self):
+        results = {op.name: op.reduction.evaluate([]) for op in self.ops}
+        for name, value in {"sum": 0, "prod": 1, "amax": "-Infinity", "amin": "Infinity", "any": 0,
+                            "all": 1, "count_nonzero": 0}.items():
+            self.assertEqual(results[name], decimal.Decimal(value), name)
 
 
 class RefusalTest(Folder):
@@ -140,7 +148,21 @@ class RefusalTest(Folder):
         cases = {
             'combine: add, map: "x"': "map is 'x' itself: leave it out",
             'combine: add, finish: "total"': "finish is 'total' itself: leave it out",
-            'combine: add, map: "x < 0"': "map is a condition, and a number is needed",
+            'combine: add, finish: "total < 0"': "finish is a condition, and a number is needed",
+            'combine: add, map: "x < 0"':
+                "map is a condition, from which add makes i64, and y is like(x)",
+            'combine: max, map: "x < 0"':
+                "map is a condition, from which max makes bool, and y is like(x)",
+            'combine: mul, map: "x < 0"':
+                "map is a condition, which add or max or min combines, and not mul",
+            'combine: max, map: "x < 0", finish: "total + 1"':
+                "map is a condition: it has neither shift nor finish",
+            'combine: max, shift: max, map: "x < shift"':
+                "map is a condition: it has neither shift nor finish",
+            'combine: min, map: "x * x"':
+                "reduce: the smallest result is exact, and mul is not",
+            'combine: mul, map: "x + 1"':
+                "reduce: the bound of a product is that of exact factors, and add is not",
             'combine: add, map: "x - shift"': "'shift': no such name here; there are x",
             'combine: add, map: "x * count"': "'count': no such name here; there are x",
             'combine: add, map: "sqr(x)"': "'sqr(x)': no such function",
@@ -157,11 +179,24 @@ class RefusalTest(Folder):
 
     def test_refusals_of_the_schema_name_the_key(self):
         for formula, message in {
-                "combine: mul": "length.reduce.combine: 'mul' is not one of ['add', 'max']",
+                "combine: sub": "length.reduce.combine: 'sub' is not one of ['add', 'mul', 'max', "
+                                "'min']",
                 "combine: add, shift: min": "length.reduce.shift: 'min' is not one of ['max']",
                 'map: "x * x"': "length.reduce: 'combine' is a required property"}.items():
             with self.subTest(formula):
                 self.assertEqual(self.refusal(self.entry(formula)), f"small.yaml:11: {message}")
+
+    def test_conditions_become_bools_and_counts(self):
+        for combine, dtype, value in (("max", "bool", 1), ("min", "bool", 0), ("add", "i64", 2)):
+            op = self.load(self.entry(f'combine: {combine}, map: "x < 0"', "dtype: like(x)",
+                                      f"dtype: {dtype}"))[0]
+            self.assertEqual(op.reduction.evaluate([-1.0, 2.0, -3.0]), value)
+            self.assertEqual(op.numerics, "E0")
+            facts = reductions.facts(op)
+            self.assertTrue(facts["kCounts"])
+            self.assertFalse(facts["kAdds"] or facts["kIsLargest"] or facts["kIsSmallest"])
+        self.assertIn("the result is a number, and y is bool", self.refusal(self.entry(
+            FORMULA, "dtype: like(x)", "dtype: bool")))
 
     def test_integers_have_few_primitives_and_no_shift(self):
         integers = ("dtypes: float", "dtypes: [float, int]")

@@ -21,11 +21,18 @@ def formulas(op):
 
 
 def facts(op):
-    """Returns what a formula says besides its functions: {name of a constant: whether it holds}."""
+    """Returns what a formula says besides its functions: {name of a constant: whether it holds}. A
+    formula whose map is a condition counts, and says nothing of how numbers are combined: any() and
+    all() ask the count."""
     made = op.reduction
-    return {"kAdds": made.combine == "add", "kHasShift": made.has_shift,
-            "kHasMap": made.map is not None, "kHasFinish": made.finish is not None,
-            "kCopiesOne": made.copies_one, "kIsLong": bool(elementwise.LONG & made.kinds)}
+    numbers = None if made.counts else made.combine
+    counted = made.combine if made.counts else None
+    return {"kAdds": numbers == "add", "kMultiplies": numbers == "mul",
+            "kIsSmallest": numbers == "min", "kIsLargest": numbers == "max",
+            "kCounts": made.counts, "kIsAny": counted == "max", "kIsAll": counted == "min",
+            "kHasShift": made.has_shift, "kHasMap": made.map is not None,
+            "kHasFinish": made.finish is not None, "kCopiesOne": made.copies_one,
+            "kIsLong": bool(elementwise.LONG & made.kinds)}
 
 
 def formula_name(op):
@@ -35,6 +42,8 @@ def formula_name(op):
 def dtypes(op):
     """Returns the rows of a kernel's dtypes: the dtypes of x, or pairs of x and y if both may be
     chosen."""
+    if op.reduction.counts:
+        return "kAnyDtypes"
     is_pair = op.outputs[0].is_free
     return "kSumPairs" if is_pair else elementwise.pick(
         op, "kFloatDtypes", "kNumberDtypes", "", "")

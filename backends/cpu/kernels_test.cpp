@@ -188,6 +188,46 @@ TEST_F(Kernels, ReduceAnyAxes) {
   }
 }
 
+TEST_F(Kernels, CountMultiplyAndFindTheSmallestAlongAndAcross) {
+  TestTensor x(b, BP_F32, {37, 300});
+  for (int64_t i = 0; i < x.size(); ++i) x.at<float>(i) = i % 7 == 0 ? 0 : i % 2 == 0 ? -1 : 0.5f;
+  for (int64_t i = 0; i < 300; ++i) x.at<float>(36 * 300 + i) = i == 17 ? kNan : -2;
+  for (const int64_t axis : {0, 1}) {
+    const int64_t kept = axis == 0 ? 300 : 37, count = axis == 0 ? 37 : 300;
+    TestTensor number(b, BP_I64, {kept}), any(b, BP_BOOL, {kept}), all(b, BP_BOOL, {kept});
+    TestTensor smallest(b, BP_F32, {kept}), product(b, BP_F64, {kept});
+    const auto run = [&](uint32_t op, auto args, const TestTensor& y) {
+      args.x = &x, args.y = &y, args.axes_count = 1, args.axes = &axis;
+      ASSERT_EQ(b.launch(op, args), BP_OK) << b.text;
+    };
+    run(BP_OP_COUNT_NONZERO, bp_count_nonzero_args{}, number);
+    run(BP_OP_ANY, bp_any_args{}, any);
+    run(BP_OP_ALL, bp_all_args{}, all);
+    run(BP_OP_AMIN, bp_amin_args{}, smallest);
+    run(BP_OP_PROD, bp_prod_args{}, product);
+    for (int64_t i = 0; i < kept; ++i) {
+      int64_t holding = 0;
+      float least = std::numeric_limits<float>::infinity();
+      double factors = 1;
+      for (int64_t k = 0; k < count; ++k) {
+        const float value = x.at<float>(axis == 0 ? k * 300 + i : i * 300 + k);
+        holding += value != 0 ? 1 : 0;
+        factors *= value;
+        least = value != value || value < least ? value : least;
+      }
+      ASSERT_EQ(number.at<int64_t>(i), holding) << i;
+      ASSERT_EQ(any.at<bool>(i), holding > 0) << i;
+      ASSERT_EQ(all.at<bool>(i), holding == count) << i;
+      if (least != least) {
+        ASSERT_TRUE(std::isnan(smallest.at<float>(i)) && std::isnan(product.at<double>(i))) << i;
+        continue;
+      }
+      ASSERT_EQ(smallest.at<float>(i), least) << i;
+      ASSERT_EQ(product.at<double>(i), factors) << i;
+    }
+  }
+}
+
 // Sums of groups of elements overflow f32, but the mean does not, along rows and across rows.
 TEST_F(Kernels, MeanOfNumbersWhoseSumOverflowsIsFinite) {
   TestTensor x(b, BP_F32, {64, 200}), along(b, BP_F32, {64}), across(b, BP_F32, {200});

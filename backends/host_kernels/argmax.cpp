@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "backends/host_kernels/dtypes.hpp"
+#include "backends/host_kernels/extreme-inl.hpp"
 #include "backends/host_kernels/indices.hpp"
-#include "backends/host_kernels/larger-inl.hpp"
 #include "backends/host_kernels/reduce.hpp"
 
 #ifndef BACKPLANE_CPU_ARGMAX_FUNCTIONS
@@ -74,7 +74,7 @@ int64_t argmax_of_dense(const T* x, int64_t n) {
   int64_t index = 0;
   for (int64_t i = 0; i < n && best == best; i += kBlock) {
     const int64_t count = std::min(kBlock, n - i);
-    const Compute<T> largest = largest_of_row(x + i, count, best);
+    const Compute<T> largest = best_of_row<Extreme::kLargest>(x + i, count, best);
     if (is_match(largest, best)) continue;  // No element is larger than the earlier ones.
     best = largest;
     index = i + find_in_row(x + i, count, best);
@@ -115,13 +115,13 @@ struct Best {
       auto index = hn::LoadU(index_d, indices + i);
       for (int r = 0; r < kRows; ++r) {
         const auto v = load_lanes(d, at(r) + i);
-        auto is_better = is_larger(d, best, v);
+        auto is_beyond = is_better<Extreme::kLargest>(d, best, v);
         if constexpr (std::is_floating_point_v<Value>) {
-          is_better = hn::And(is_better, hn::Eq(best, best));  // The first NaN stays.
+          is_beyond = hn::And(is_beyond, hn::Eq(best, best));  // The first NaN stays.
         }
         const auto here = hn::Set(index_d, static_cast<Index>(row + r));
-        best = hn::IfThenElse(is_better, v, best);
-        index = hn::IfThenElse(hn::RebindMask(index_d, is_better), here, index);
+        best = hn::IfThenElse(is_beyond, v, best);
+        index = hn::IfThenElse(hn::RebindMask(index_d, is_beyond), here, index);
       }
       hn::StoreU(best, d, values + i);
       hn::StoreU(index, index_d, indices + i);

@@ -5,7 +5,8 @@
 // Sums of floats are kept in f64, so that the error does not grow with the number of elements. If
 // the result is not f64, eight vectors are added in f32 first, as a tree. To widen each vector took
 // 1.6 times as long with data in a last-level cache. If the tree overflows, the f64 sum is used
-// instead. Integers are added in 64 bits and wrap.
+// instead. Integers are added in 64 bits and wrap. Products of floats are kept in f64 as well, and
+// products of integers in 64 bits. A formula whose map is a condition counts (counts-inl.hpp).
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/reduction.cpp"
@@ -16,8 +17,10 @@
 #include <string>
 #include <type_traits>
 
-#include "backends/host_kernels/larger-inl.hpp"
+#include "backends/host_kernels/counts-inl.hpp"
+#include "backends/host_kernels/extreme-inl.hpp"
 #include "backends/host_kernels/reduce.hpp"
+#include "backends/host_kernels/wide_products-inl.hpp"
 #include "backends/host_kernels/wide_sums-inl.hpp"
 #include "reductions-inl.hpp"
 
@@ -91,23 +94,54 @@ struct Sum {
 };
 
 template <typename T>
-struct Largest {
+struct Product {
+  using Accumulator = SumOf<T>;
+  static constexpr Accumulator kStart = 1;
+  static constexpr bool kHasVectors = !std::is_integral_v<T>, kHasGroups = false;
+  static Accumulator take(Accumulator product, Compute<T> x) {
+    return product * static_cast<Accumulator>(x);
+  }
+  template <class Map>
+  static Accumulator take_row(Accumulator product, const T* x, int64_t n, const Map& map) {
+    return product * product_of_row(x, n, map);
+  }
+  template <class D, class Map>
+  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> product, const T* x, const Map& map) {
+    return hn::Mul(product, load_wide(d, x, map));
+  }
+  static Accumulator combine(Accumulator product, Accumulator later) { return product * later; }
+};
+
+// Returns the result of no elements, which is the least extreme value.
+template <Extreme kWanted, typename C>
+constexpr C least_extreme() {
+  using Limits = std::numeric_limits<C>;
+  const bool is_lowest = kWanted == Extreme::kLargest;
+  if constexpr (Limits::has_infinity) {
+    return is_lowest ? -Limits::infinity() : Limits::infinity();
+  } else {
+    return is_lowest ? Limits::lowest() : Limits::max();
+  }
+}
+
+template <typename T, Extreme kWanted = Extreme::kLargest>
+struct Best {
   using Accumulator = Compute<T>;
-  static constexpr Accumulator kStart = std::numeric_limits<Accumulator>::has_infinity
-                                            ? -std::numeric_limits<Accumulator>::infinity()
-                                            : std::numeric_limits<Accumulator>::lowest();
+  static constexpr Accumulator kStart = least_extreme<kWanted, Accumulator>();
   static constexpr bool kHasVectors = true, kHasGroups = false;
-  static Accumulator take(Accumulator best, Compute<T> x) { return larger(best, x); }
+  static Accumulator take(Accumulator best, Compute<T> x) { return better<kWanted>(best, x); }
   template <class Map>
   static Accumulator take_row(Accumulator best, const T* x, int64_t n, const Map& map) {
-    return largest_of_row(x, n, best, map);
+    return best_of_row<kWanted>(x, n, best, map);
   }
   template <class D, class Map>
   static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> best, const T* x, const Map& map) {
     const auto v = map(d, load_lanes(d, x));
-    return hn::IfThenElse(is_larger(d, best, v), v, best);
+    return hn::IfThenElse(is_better<kWanted>(d, best, v), v, best);
   }
-  static Accumulator combine(Accumulator best, Accumulator later) { return larger(best, later); }
+  static Accumulator combine(Accumulator best, Accumulator later) {
+    return better<kWanted>(best, later);
+  }
 };
 
 template <class Op>
@@ -242,7 +276,7 @@ struct LargestFormula {
 
 template <typename T>
 const Reducer* shift_reducer() {
-  using Op = Largest<T>;
+  using Op = Best<T>;
   static constexpr Reducer kReducer{sizeof(typename Op::Accumulator),
                                     start<Op>,
                                     start<Op>,
@@ -259,8 +293,14 @@ constexpr bool kIsGrouped = (std::is_same_v<Compute<T>, float> &&
                              std::is_same_v<Compute<Y>, float>);
 
 template <class Formula, typename T, typename Y>
+using CombinationOf = std::conditional_t<
+    Formula::kAdds, Sum<T, kIsGrouped<T, Y>>,
+    std::conditional_t<Formula::kMultiplies, Product<T>,
+                       Best<T, Formula::kIsSmallest ? Extreme::kSmallest : Extreme::kLargest>>>;
+
+template <class Formula, typename T, typename Y>
 Reducer reducer() {
-  using Op = std::conditional_t<Formula::kAdds, Sum<T, kIsGrouped<T, Y>>, Largest<T>>;
+  using Op = CombinationOf<Formula, T, Y>;
   Reducer made{sizeof(typename Op::Accumulator),
                start<Op>,
                start<Op>,
@@ -277,8 +317,15 @@ Reducer reducer() {
   return made;
 }
 
-// Finds reducers for the rows of dtypes of a kernel: floats or numbers with y of the same dtype, or
-// pairs of dtypes.
+// Returns the reducer of a formula whose map is a condition. It counts.
+template <class Formula, typename T>
+Reducer counter() {
+  return {sizeof(uint64_t),         start<Count>,   start<Count>,          count_along<Formula, T>,
+          count_across<Formula, T>, combine<Count>, finish_counts<Formula>};
+}
+
+// Finds reducers for the rows of dtypes of a kernel: floats or numbers with y of the same dtype,
+// all dtypes for a formula that counts, or pairs of dtypes.
 template <class Formula>
 Reducer find_in(decltype((kFloatDtypes)), bp_dtype x, bp_dtype) {
   return with_float(x, []<typename T>(T) { return reducer<Formula, T, T>(); });
@@ -286,6 +333,10 @@ Reducer find_in(decltype((kFloatDtypes)), bp_dtype x, bp_dtype) {
 template <class Formula>
 Reducer find_in(decltype((kNumberDtypes)), bp_dtype x, bp_dtype) {
   return with_number(x, []<typename T>(T) { return reducer<Formula, T, T>(); });
+}
+template <class Formula>
+Reducer find_in(decltype((kAnyDtypes)), bp_dtype x, bp_dtype) {
+  return with_any(x, []<typename T>(T) { return counter<Formula, T>(); });
 }
 template <class Formula>
 Reducer find_in(const DtypeRows&, bp_dtype x, bp_dtype y) {

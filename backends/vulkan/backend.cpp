@@ -51,10 +51,10 @@ constexpr bp_numerics kFlushing = {.struct_size = sizeof(bp_numerics),
 // Returns whether the kernels of an op handle the bits of elements and no floats, so that every
 // device keeps subnormal numbers.
 bool handles_bits(uint32_t op) {
-  constexpr uint32_t kOps[] = {BP_OP_FILL,         BP_OP_WHERE,     BP_OP_CAT,     BP_OP_GATHER,
-                               BP_OP_INDEX_SELECT, BP_OP_EMBEDDING, BP_OP_SORT,    BP_OP_TOPK,
-                               BP_OP_NEG,          BP_OP_ABS,       BP_OP_RELU,    BP_OP_MAXIMUM,
-                               BP_OP_COPY,         BP_OP_AMAX,      BP_OP_MINIMUM, BP_OP_MAX_POOL};
+  constexpr uint32_t kOps[] = {
+      BP_OP_FILL, BP_OP_WHERE, BP_OP_CAT,  BP_OP_GATHER,  BP_OP_INDEX_SELECT, BP_OP_EMBEDDING,
+      BP_OP_SORT, BP_OP_TOPK,  BP_OP_NEG,  BP_OP_ABS,     BP_OP_RELU,         BP_OP_MAXIMUM,
+      BP_OP_COPY, BP_OP_AMAX,  BP_OP_AMIN, BP_OP_MINIMUM, BP_OP_MAX_POOL};
   return std::ranges::find(kOps, op) != std::end(kOps);
 }
 

@@ -46,11 +46,15 @@ Numerics resolve_numerics(const bp_numerics* declared, bp_dtype dtype) {
   if (dtype == BP_F64) {
     numerics.unit = numerics.accumulator = 0x1p-53;
     numerics.underflow = 0x1p-1074;
+    numerics.smallest_normal = smallest_normal(BP_F64);
+    numerics.largest = float_format(BP_F64)->largest();
   }
   if (declared == nullptr) return numerics;
   if (const FloatFormat* format = float_format(declared->accumulator)) {
     numerics.accumulator = format->unit_roundoff();
     numerics.underflow = format->smallest_subnormal();
+    numerics.smallest_normal = format->smallest_normal();
+    numerics.largest = format->largest();
   }
   if (declared->accumulator_bits != 0) {
     numerics.accumulator = std::ldexp(1.0, -static_cast<int>(declared->accumulator_bits));
@@ -126,6 +130,14 @@ double sum_bound(double magnitude, double count, const Numerics& numerics) {
 double linear_sum_bound(double magnitude, double count, const Numerics& numerics) {
   return magnitude * (numerics.product + (count + 2) * numerics.accumulator) +
          count * numerics.underflow;
+}
+
+double product_bound(double magnitude, double count, const Numerics& numerics) {
+  const double n = std::max(count - 1, 0.0), u = numerics.accumulator;
+  const double certain = std::expm1(n * std::log1p(u));
+  if (numerics.linear_growth) return magnitude * certain;
+  const double likely = std::expm1(kLambda * std::sqrt(n) * u + n * u * u / (1 - u));
+  return magnitude * std::min(certain, likely);
 }
 
 double collective_bound(bp_dtype dtype, uint32_t ranks, double magnitude) {

@@ -54,6 +54,9 @@ double sum_bound(double magnitude, double count, const Numerics& numerics);
 // it.
 double linear_sum_bound(double magnitude, double count, const Numerics& numerics);
 
+// Returns the bound of R2 without underflow: a product of `count` factors with this magnitude.
+double product_bound(double magnitude, double count, const Numerics& numerics);
+
 // Returns the bound of a reduction of floats over `ranks` that rounds after each step, as
 // collective.h allows. `magnitude` is the sum of the magnitudes of the terms, or the magnitude of a
 // product.

@@ -14,6 +14,7 @@ enum class BoundRule {
   kFunction,    // A function of several steps, which may lose subnormals.
   kPropagated,  // The errors of the steps are carried to the result.
   kSum,         // A sum of terms.
+  kProduct,     // A product of factors.
   kSoftmax,
   kLogSoftmax,
   kNorm,

@@ -6,12 +6,14 @@
 namespace bp::conformance {
 
 struct Numerics {
-  double unit = 0x1p-24;         // u: the unit roundoff of the compute type.
-  double accumulator = 0x1p-24;  // u_acc: the unit roundoff of sums.
-  double product = 0;            // m: the relative error of one product's operands.
-  double underflow = 0x1p-149;   // eta: the most that one step may lose to underflow.
-  bool linear_growth = false;    // Sums err in proportion to K, not to its square root.
-  bool faithful = false;         // A result may be either neighbour of the exact value.
+  double unit = 0x1p-24;              // u: the unit roundoff of the compute type.
+  double accumulator = 0x1p-24;       // u_acc: the unit roundoff of sums.
+  double product = 0;                 // m: the relative error of one product's operands.
+  double underflow = 0x1p-149;        // eta: the most that one step may lose to underflow.
+  double smallest_normal = 0x1p-126;  // The smallest normal number of the accumulator.
+  double largest = 0x1.fffffep+127;   // The largest number of the accumulator.
+  bool linear_growth = false;         // Sums err in proportion to K, not to its square root.
+  bool faithful = false;              // A result may be either neighbour of the exact value.
   bool flush_inputs = false;
   bool flush_outputs = false;
   bool saturates = false;  // Overflow gives the largest finite value.

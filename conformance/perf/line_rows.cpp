@@ -8,22 +8,29 @@ namespace {
 const std::vector<bp_dtype> kF32 = {BP_F32};
 const std::vector<bp_dtype> kAll = {BP_F32, BP_F16, BP_BF16, BP_F64};
 const std::vector<bp_dtype> kThree = {BP_F32, BP_F16, BP_BF16};
+const std::vector<bp_dtype> kCounted = {BP_F32, BP_BOOL};
 
 const Shape kLine = {1 << 20}, kSquare = {1024, 1024}, kCube = {64, 256, 64};
 
 void add_reduction_rows(std::vector<PerfRow>& rows) {
-  rows.insert(rows.end(),
-              {
-                  {BP_OP_SUM, "axis0", "random.5x7_axes0.dense", kF32, {{"x", kSquare}}},
-                  {BP_OP_SUM, "axis1", "random.5x7_axes1.dense", kAll, {{"x", kSquare}}},
-                  {BP_OP_SUM, "middle", "random.3x4x5_axes1.dense", kF32, {{"x", kCube}}},
-                  {BP_OP_SUM, "all", "random.5x7_axes01.dense", kF32, {{"x", kSquare}}},
-                  {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
-                  {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kThree, {{"x", kSquare}}},
-                  {BP_OP_LOGSUMEXP, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
-                  {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
-                  {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
-              });
+  rows.insert(
+      rows.end(),
+      {
+          {BP_OP_SUM, "axis0", "random.5x7_axes0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_SUM, "axis1", "random.5x7_axes1.dense", kAll, {{"x", kSquare}}},
+          {BP_OP_SUM, "middle", "random.3x4x5_axes1.dense", kF32, {{"x", kCube}}},
+          {BP_OP_SUM, "all", "random.5x7_axes01.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_AMIN, "axis1", "repeat.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_PROD, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_ANY, "axis1", "few_zeros.5x7_axes1.dense", kCounted, {{"x", kSquare}}},
+          {BP_OP_ALL, "axis1", "few_zeros.5x7_axes1.dense", kCounted, {{"x", kSquare}}},
+          {BP_OP_COUNT_NONZERO, "axis1", "few_zeros.5x7_axes1.dense", kCounted, {{"x", kSquare}}},
+          {BP_OP_LOGSUMEXP, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+      });
 }
 
 void add_norm_rows(std::vector<PerfRow>& rows) {

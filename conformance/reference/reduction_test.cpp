@@ -18,8 +18,9 @@
 namespace bp::conformance::reference {
 namespace {
 
-using reductions::AmaxFormula, reductions::LogsumexpFormula, reductions::MeanFormula,
-    reductions::SumFormula;
+using reductions::AllFormula, reductions::AmaxFormula, reductions::AminFormula,
+    reductions::AnyFormula, reductions::CountNonzeroFormula, reductions::LogsumexpFormula,
+    reductions::MeanFormula, reductions::ProdFormula, reductions::SumFormula;
 
 template <typename N>
 Array<N> tensor(Shape shape, std::vector<N> values) {
@@ -75,6 +76,28 @@ TEST(Reduction, OfIntegersWraps) {
   EXPECT_EQ(reduced_by<SumFormula>(x, {0}, false)[0].value, INT64_MIN);
   const Array<Integer> least = tensor<Integer>({2}, {Integer(INT64_MIN), Integer(INT64_MIN)});
   EXPECT_EQ(reduced_by<AmaxFormula>(least, {0}, false)[0].value, INT64_MIN);
+  const Array<Integer> largest = tensor<Integer>({2}, {Integer(INT64_MAX), Integer(INT64_MAX)});
+  EXPECT_EQ(reduced_by<AminFormula>(largest, {0}, false)[0].value, INT64_MAX);
+  EXPECT_EQ(reduced_by<ProdFormula>(largest, {0}, false)[0].value, 1);
+}
+
+TEST(Reduction, OfConditionsCounts) {
+  const Array<double> x = tensor<double>({3, 3}, {0, -0.0, 0, 1, 0, std::nan(""), -1, 5e-324, 2});
+  EXPECT_EQ(reduced_by<AnyFormula>(x, {1}, false).data, (std::vector<double>{0, 1, 1}));
+  EXPECT_EQ(reduced_by<AllFormula>(x, {1}, false).data, (std::vector<double>{0, 0, 1}));
+  EXPECT_EQ(reduced_by<CountNonzeroFormula>(x, {1}, false).data, (std::vector<double>{0, 2, 3}));
+  EXPECT_EQ(reduced_by<CountNonzeroFormula>(x, {1, 0}, true).data, (std::vector<double>{5}));
+  EXPECT_EQ(reduced_by<AnyFormula>(line<double>({}), {0}, false)[0], 0);
+  EXPECT_EQ(reduced_by<AllFormula>(line<double>({}), {0}, false)[0], 1);
+  EXPECT_EQ(reduced_by<AllFormula>(tensor<Integer>({2}, {Integer(1), Integer(0)}), {}, false)[1],
+            Integer(0));
+}
+
+TEST(Reduction, OfFactorsNeitherOverflowsNorVanishesOnTheWay) {
+  const std::vector<double> x = {1e300, 1e300, 1e-300, 1e-300};
+  EXPECT_NEAR(reduced_by<ProdFormula>(line<double>(x), {0}, false)[0], 1, 1e-14);
+  EXPECT_EQ(reduced_by<ProdFormula>(line<double>({}), {0}, false)[0], 1);
+  EXPECT_TRUE(std::signbit(reduced_by<ProdFormula>(line<double>({-0.0, 3}), {0}, false)[0]));
 }
 
 // ---- Goldens --------------------------------------------------------------------------------- //
@@ -133,6 +156,89 @@ TEST(Reduction, BoundsCoverTheErrorOfTheSameStepsInDoubles) {
       }
     }
   });
+}
+
+// ---- Bounds of products ---------------------------------------------------------------------- //
+
+// Returns whether the suite takes y as the product of x.
+bool takes_product(double y, const std::vector<double>& x, bp_dtype dtype,
+                   const Numerics& numerics) {
+  const Array<DoubleDouble> factors = line<DoubleDouble>(x);
+  const ProductBounds found = product_bounds<ProdFormula>(factors, {0}, numerics);
+  const DoubleDouble exact = reduced_by<ProdFormula>(factors, {0}, false)[0];
+  return found.is_lost[0] || accept(dtype, y, {exact, found.bounds[0]}, numerics);
+}
+
+// Multiplies in the dtype, in `lanes` products that are joined in the end.
+double multiply(const std::vector<double>& x, bp_dtype dtype, size_t lanes) {
+  std::vector<double> made(lanes, 1.0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    double& lane = made[i % lanes];
+    lane = round_to(dtype, lane * x[i]);
+  }
+  double product = 1;
+  for (const double lane : made) product = round_to(dtype, product * lane);
+  return product;
+}
+
+TEST(ProductBounds, TakeEveryOrder) {
+  for (const bp_dtype dtype : {BP_F32, BP_F64}) {
+    const Numerics numerics = resolve_numerics(nullptr, dtype);
+    for (Golden& golden : goldens_of(BP_OP_PROD)) {
+      for (double& x : golden.elements) x = round_to(dtype, x);
+      for (const size_t lanes : {1u, 2u, 3u}) {
+        const double y = multiply(golden.elements, dtype, lanes);
+        EXPECT_TRUE(takes_product(y, golden.elements, dtype, numerics))
+            << y << testing::PrintToString(golden.elements);
+      }
+    }
+    for (const double range : {0.1, 0.5, 3.0, 40.0}) {
+      for (const size_t count : {1u, 2u, 7u, 300u, 1031u}) {
+        std::vector<double> x;
+        for (uint64_t i = 0; i < count; ++i) {
+          x.push_back(
+              fill_element({FillKind::kLogUniform, -range, range}, dtype, count, 0, {i}).hi);
+        }
+        for (const size_t lanes : {1u, 4u, 64u}) {
+          EXPECT_TRUE(takes_product(multiply(x, dtype, lanes), x, dtype, numerics))
+              << count << " factors to 2^" << range << " in " << lanes << " lanes";
+        }
+      }
+    }
+  }
+}
+
+TEST(ProductBounds, RefuseWhatIsOffAndNarrowProducts) {
+  for (const size_t count : {2u, 7u, 33u, 300u, 1031u}) {
+    std::vector<double> x;
+    for (uint64_t i = 0; i < count; ++i) {
+      x.push_back(fill_element({FillKind::kLogUniform, -0.25, 0.25}, BP_F32, 3, 0, {i}).hi);
+    }
+    const double y = multiply(x, BP_F32, 1);
+    for (const double factor : {1 - 0x1p-14, 1 + 0x1p-14}) {
+      EXPECT_FALSE(takes_product(round_to(BP_F32, y * factor), x, BP_F32, Numerics{})) << count;
+    }
+    EXPECT_FALSE(takes_product(multiply(x, BP_F16, 16), x, BP_F32, Numerics{})) << count;
+    x.pop_back();
+    EXPECT_FALSE(takes_product(y, x, BP_F32, Numerics{})) << count;
+  }
+}
+
+TEST(ProductBounds, TakeAnythingOnlyIfTheOrderDecides) {
+  const auto is_lost = [](const std::vector<double>& x) {
+    return static_cast<bool>(
+        product_bounds<ProdFormula>(line<double>(x), {0}, Numerics{}).is_lost[0]);
+  };
+  const double infinity = HUGE_VAL;
+  EXPECT_TRUE(is_lost({1e30, 1e30, 1e-30}));
+  EXPECT_TRUE(is_lost({1e30, 1e30, 0}));           // Infinity times 0 is NaN.
+  EXPECT_TRUE(is_lost({infinity, 1e-30, 1e-30}));  // So is 0 times infinity.
+  EXPECT_FALSE(is_lost({1e30, 1e30, 2}));          // It is infinite in every order.
+  EXPECT_FALSE(is_lost({1e-30, 1e-30, 0.5}));      // It vanishes in every order.
+  EXPECT_FALSE(is_lost({infinity, 1e-30, 2}));
+  EXPECT_FALSE(is_lost({infinity, 0x1p-149}));
+  EXPECT_FALSE(is_lost({3e38}));
+  EXPECT_FALSE(is_lost({0, 0, 1e38}));
 }
 
 // ---- Bounds ---------------------------------------------------------------------------------- //

@@ -39,6 +39,13 @@ FAR = [[sign * x + step for step in steps] for x in LARGE[:7] for sign in (1, -1
 FARTHEST = [[1e10, 1e10], [-1e10, -1e10, -1e10], [LARGEST, 0.0], [-LARGEST, 0.0]]
 SAME = [[LARGEST] * 2, [-LARGEST] * 3]  # Their sum overflows.
 APART = [[1e300, -1e300], [-1e300, 1e300, 1e300]]  # A plain sum would lose their digits.
+# Zeros stand among other elements.
+ZEROS = [[0.0, 0.0], [-0.0, 0.0, -0.0], [1.0, 0.0], [0.0, -1.0], [5e-324, 0.0], [0.0, NAN],
+         [NAN, 5e-324], [2.0, 0.0, 1.0, 0.0, -3.0], [1.0, 1.0, 2.0], [INF, 0.0], [0.0, -INF, 2.0],
+         [-1.0, -1.0], [1.0] * 7, [0.0] * 9]
+# Their product is ordinary, and products of some of them are not.
+BALANCED = [[1e200, 1e200, 1e-200, 1e-200], [1e-200, 1e-200, 1e200, 1e200], [LARGEST, 2.0, 0.25],
+            [5e-324, 0.5, 1e300], [-1e250, 1e250, -1e-250, -1e-250]]
 
 
 def total(xs):
@@ -51,6 +58,31 @@ def mean(xs):
 
 def amax(xs):
     return mpf("nan") if any(map(math.isnan, xs)) else mpf(max(xs))
+
+
+def amin(xs):
+    return mpf("nan") if any(map(math.isnan, xs)) else mpf(min(xs))
+
+
+def prod(xs):
+    return mpmath.fprod(map(mpf, xs))
+
+
+def differ_from_zero(xs):
+    """NaN differs from 0 as well."""
+    return [x != 0 for x in xs]
+
+
+def count_nonzero(xs):
+    return mpf(sum(differ_from_zero(xs)))
+
+
+def any_nonzero(xs):
+    return mpf(int(any(differ_from_zero(xs))))
+
+
+def all_nonzero(xs):
+    return mpf(int(all(differ_from_zero(xs))))
 
 
 def logsumexp(xs):
@@ -71,6 +103,11 @@ OPS = {
     "mean": (mean, ADDED),
     "amax": (amax, ADDED[1:] + SAME + APART),
     "logsumexp": (logsumexp, ADDED + SAME + APART),
+    "amin": (amin, ADDED[1:] + SAME + APART),
+    "prod": (prod, ADDED + SAME + APART + ZEROS + BALANCED),
+    "any": (any_nonzero, ADDED + ZEROS),
+    "all": (all_nonzero, ADDED + ZEROS),
+    "count_nonzero": (count_nonzero, ADDED + ZEROS),
 }
 
 

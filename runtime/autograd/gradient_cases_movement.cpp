@@ -27,6 +27,13 @@ std::vector<GradientCase> movement_gradient_cases() {
       {"sum, keepdims", {{2, 3}}, [](Inputs x) { return sum(x[0], {1}, true); }},
       {"mean", {{2, 3, 2}}, [](Inputs x) { return mean(x[0], {1}); }},
       {"amax", {{2, 3}}, [](Inputs x) { return amax(x[0], {1}); }},
+      {"amin", {{2, 3}}, [](Inputs x) { return amin(x[0], {1}); }},
+      {"prod",
+       {{2, 3, 2}},
+       [](Inputs x) {
+         return prod(x[0], {0, 2});
+       }},
+      {"prod, keepdims", {{2, 3}}, [](Inputs x) { return prod(x[0], {1}, true); }},
       {"logsumexp", {{2, 3}}, [](Inputs x) { return logsumexp(x[0], {1}); }},
       {"embedding",
        {{4, 2}},

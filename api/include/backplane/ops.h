@@ -1550,6 +1550,86 @@ typedef struct bp_logsumexp_args {
   uint32_t reserved_0; /* 0. */
 } bp_logsumexp_args;
 
+/* amin: The smallest element over axes; x itself if there are none. NaN if one of them is NaN. -0
+ * equals 0: of both, either may be y. Where several are the smallest, the gradient is shared
+ * between them. No elements have no smallest one: a y with elements, of an x without, is refused.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics R3; experimental since 0.4. */
+enum { BP_OP_AMIN = 305, BP_AMIN_ARGS_SIZE_R4 = 48 };
+typedef struct bp_amin_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_amin_args;
+
+/* prod: The product over axes. Without axes y is x itself, converted; the product over an axis of
+ * no elements is 1. Integers are multiplied in i64 and wrap. Floats may be multiplied in any order:
+ * if the product of some of them overflows or vanishes on the way, the result may be what follows
+ * from there. The gradient is right where elements are 0, and divides the product of the other
+ * elements by an element elsewhere. A gradient of this gradient is right where no element is 0.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics R2; experimental since 0.4. */
+enum { BP_OP_PROD = 306, BP_PROD_ARGS_SIZE_R4 = 48 };
+typedef struct bp_prod_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, bool, u8, i8 or i16. */
+  /* Out, f32, f64, f16, bf16, i32 or i64, shape reduced(x.shape, axes, keepdims). */
+  const bp_tensor* y;
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_prod_args;
+
+/* any: Whether any element over axes differs from 0. NaN does, and -0 does not. Without axes y says
+ * it of each element; of no elements it is false.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ANY = 307, BP_ANY_ARGS_SIZE_R4 = 48 };
+typedef struct bp_any_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;  /* Out, bool, shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_any_args;
+
+/* all: Whether all elements over axes differ from 0. NaN does, and -0 does not. Without axes y says
+ * it of each element; of no elements it is true.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_ALL = 308, BP_ALL_ARGS_SIZE_R4 = 48 };
+typedef struct bp_all_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;  /* Out, bool, shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_all_args;
+
+/* count_nonzero: The number of elements over axes that differ from 0. NaN does, and -0 does not.
+ * Without axes y is 1 or 0 for each element; of no elements it is 0.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_COUNT_NONZERO = 309, BP_COUNT_NONZERO_ARGS_SIZE_R4 = 48 };
+typedef struct bp_count_nonzero_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;  /* Out, i64, shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_count_nonzero_args;
+
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share: y is alpha * (a b) + beta * addend. An alpha or beta of 0
  * stands for 1, and without addend beta is not used. The product is scaled and added to in acc(y),

@@ -52,12 +52,13 @@ struct Formed : ShiftOf<Formula::kHasShift, A> {
     return op;
   }
   __device__ static Acc identity() {
-    if constexpr (Formula::kAdds) {
-      return Acc{0};
+    if constexpr (Formula::kAdds || Formula::kMultiplies) {
+      return Acc{Formula::kAdds ? 0 : 1};
     } else if constexpr (std::is_integral_v<Acc>) {
-      return std::numeric_limits<Acc>::min();
+      using Limits = std::numeric_limits<Acc>;
+      return Formula::kIsSmallest ? Limits::max() : Limits::min();
     } else {
-      return -infinity<Acc>();
+      return Formula::kIsSmallest ? infinity<Acc>() : -infinity<Acc>();
     }
   }
   __device__ Acc take(Acc acc, X x, int64_t) const {
@@ -66,13 +67,38 @@ struct Formed : ShiftOf<Formula::kHasShift, A> {
     return combine(acc, term);
   }
   __device__ static Acc combine(Acc a, Acc b) {
-    return Formula::kAdds ? primitive::add(a, b) : primitive::max(a, b);
+    if constexpr (Formula::kAdds) {
+      return primitive::add(a, b);
+    } else if constexpr (Formula::kMultiplies) {
+      return primitive::mul(a, b);
+    } else {
+      return Formula::kIsSmallest ? primitive::min(a, b) : primitive::max(a, b);
+    }
   }
   __device__ void write(Acc acc, const ReduceResult& result, int64_t at) const {
     if constexpr (Formula::kHasFinish) {
       acc = Formula::finish(acc, static_cast<Acc>(result.count), shift());
     }
     store_as<Y>(acc, result, at);
+  }
+};
+
+// A reduction whose map is a condition: it counts the elements for which the condition holds.
+template <class Formula, typename X>
+struct Counted {
+  using Acc = int64_t;
+  __device__ static Acc identity() { return 0; }
+  __device__ static Acc take(Acc count, X x, int64_t) {
+    return count + (Formula::map(widen(x), Compute<X>{0}) ? 1 : 0);
+  }
+  __device__ static Acc combine(Acc a, Acc b) { return a + b; }
+  __device__ static void write(Acc count, const ReduceResult& result, int64_t at) {
+    if constexpr (Formula::kIsAny || Formula::kIsAll) {
+      const bool is_true = Formula::kIsAny ? count != 0 : count == result.count;
+      reinterpret_cast<uint8_t*>(result.y)[at] = is_true ? 1 : 0;
+    } else {
+      reinterpret_cast<int64_t*>(result.y)[at] = count;
+    }
   }
 };
 
@@ -94,22 +120,29 @@ struct FindShift {
   int64_t number;
 };
 
-// The dtypes that an op takes: floats, all numbers, or pairs of a dtype of x with each number as
-// the dtype of y.
-enum class Domain { kFloats, kNumbers, kPairs };
+// The dtypes that an op takes: floats, all numbers, small integers and bools as well, or pairs of a
+// dtype of x with each number as the dtype of y.
+enum class Domain { kFloats, kNumbers, kAny, kPairs };
+
+constexpr bool has_dtype(const DtypeRows& rows, bp_dtype dtype) {
+  for (uint32_t i = 0; i < rows.count; ++i) {
+    if (rows.rows[i] == dtype) return true;
+  }
+  return false;
+}
 
 constexpr Domain domain_of(const DtypeRows& rows) {
   if (rows.width == 2) return Domain::kPairs;
-  for (uint32_t i = 0; i < rows.count; ++i) {
-    if (rows.rows[i] == BP_I32) return Domain::kNumbers;
-  }
-  return Domain::kFloats;
+  if (has_dtype(rows, BP_U8)) return Domain::kAny;
+  return has_dtype(rows, BP_I32) ? Domain::kNumbers : Domain::kFloats;
 }
 
 template <Domain kDomain, typename Fn>
 bp_status with_element(bp_dtype dtype, const Fn& fn) {
   if constexpr (kDomain == Domain::kFloats) {
     return with_float(dtype, fn);
+  } else if constexpr (kDomain == Domain::kAny) {
+    return with_any(dtype, fn);
   } else {
     if constexpr (kDomain == Domain::kPairs) {
       if (dtype == BP_BOOL) return fn(uint8_t{});
@@ -145,8 +178,8 @@ bp_status submit_formula(Launch& launch, const Reduction& r, bp_dtype dtype) {
   return submit_reduce<Formed<Formula, X, Acc, Y>, X>(launch, r, result);
 }
 
-// The type of accumulators. Integers are added in i64. Results that are stored as f64 are
-// accumulated in f64.
+// The type of accumulators. Integers are added and multiplied in i64. Results that are stored as
+// f64 are accumulated in f64.
 template <class Formula, typename X>
 bp_status submit_pair(Launch& launch, const Reduction& r, bp_dtype dtype) {
   if constexpr (std::is_integral_v<X>) {
@@ -174,7 +207,11 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
   if (Formula::kCopiesOne && args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
   return with_element<kDomain>(args.x->dtype, [&]<typename X>(X) {
-    if constexpr (kDomain == Domain::kPairs) {
+    if constexpr (Formula::kCounts) {
+      ReduceResult result;
+      result.count = r.count();
+      return submit_reduce<Counted<Formula, X>, X>(launch, r, result);
+    } else if constexpr (kDomain == Domain::kPairs) {
       // with_number() throws if store_as() has no code for the dtype.
       return with_number(args.y->dtype,
                          [&](auto) { return submit_pair<Formula, X>(launch, r, args.y->dtype); });

@@ -38,9 +38,10 @@ int64_t part_count(const Reduction& r) {
 }
 
 // Returns the dtype of parts and shifts.
-bp_dtype part_dtype(bp_dtype from) {
-  if (is_f32_class(from)) return BP_F32;
-  return from == BP_F64 ? BP_F64 : BP_I64;
+bp_dtype part_dtype(const Reduction& r) {
+  if (counts(r.op)) return BP_I64;
+  if (is_f32_class(r.from)) return BP_F32;
+  return r.from == BP_F64 ? BP_F64 : BP_I64;
 }
 
 const Module& module_of(bp_dtype from) {
@@ -48,10 +49,17 @@ const Module& module_of(bp_dtype from) {
   return from == BP_F64 ? kReduceF64Module : kReduceI64Module;
 }
 
-// Refuses dtypes for which the module of a reduction has no code. An argmax stores indices.
+// Refuses dtypes for which the module of a reduction has no code. An argmax stores indices. A
+// reduction that counts takes every dtype that a module can load, and stores bools or counts.
 void check_dtypes(const Reduction& r) {
   static constexpr bp_dtype kF64[] = {BP_F64};
   static constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64}, kCounted[] = {BP_BOOL, BP_I32, BP_I64};
+  static constexpr bp_dtype kCounts[] = {BP_BOOL, BP_I64};
+  if (counts(r.op)) {
+    one_of(kAnyDtypes, r.from);
+    one_of(kCounts, r.to);
+    return;
+  }
   const auto check = [&](const auto& from, const auto& to) {
     one_of(from, r.from);
     r.op == BP_OP_ARGMAX ? one_of(kIndexDtypes, r.to) : one_of(to, r.to);
@@ -80,7 +88,7 @@ enum class Neighbours { kNone, kAlong, kAcross };
 
 Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_size) {
   const int64_t item = dtype_size_bytes(r.from), bytes = item * kNeighbours;
-  if (r.op == BP_OP_ARGMAX || !is_f32_class(r.from) || r.from_tensor == nullptr ||
+  if (r.op == BP_OP_ARGMAX || counts(r.op) || !is_f32_class(r.from) || r.from_tensor == nullptr ||
       r.inner_count == 0 || !can_bind_all(launch, {r.from_tensor})) {
     return Neighbours::kNone;
   }
@@ -167,12 +175,12 @@ uint64_t parts_size_bytes(const Reduction& r) {
   const int64_t parts = part_count(r);
   return parts == 1
              ? 0
-             : static_cast<uint64_t>(r.outer_count * parts * dtype_size_bytes(part_dtype(r.from)));
+             : static_cast<uint64_t>(r.outer_count * parts * dtype_size_bytes(part_dtype(r)));
 }
 
 // Returns the reduction to scratch memory, where each result is the first of `parts` neighbours.
 Reduction to_scratch(Reduction r, uint64_t address, int64_t parts) {
-  r.to = part_dtype(r.from);
+  r.to = part_dtype(r);
   r.to_address = address;
   int64_t stride = parts * dtype_size_bytes(r.to);
   for (uint32_t i = 0; i < r.outer_rank; ++i) {
@@ -247,7 +255,7 @@ Reduction make_reduction(uint32_t op, const bp_tensor& x, const bp_tensor& y, ui
 uint64_t reduction_workspace(const Reduction& reduction) {
   const int64_t shifts = has_shift(reduction.op) ? reduction.outer_count : 0;
   return parts_size_bytes(reduction) +
-         static_cast<uint64_t>(shifts * dtype_size_bytes(part_dtype(reduction.from)));
+         static_cast<uint64_t>(shifts * dtype_size_bytes(part_dtype(reduction)));
 }
 
 bp_status submit_reduction(Launch& launch, const Reduction& r, const Ranges& reads,

@@ -7,7 +7,8 @@
 // Sums are added in blocks of 64, so that the error grows with the square root of their length. The
 // formulas are emitted (ops_spec/emit_reductions.py). If a formula has a shift, an earlier dispatch
 // has found the largest element of each result. The parts of a long reduction only map their
-// elements; the dispatch that combines the parts finishes the results.
+// elements; the dispatch that combines the parts finishes the results. If the map is a condition,
+// invocations count in 64 bits, whatever type x has, and parts are counts.
 //
 // The shader is compiled for each type in which it computes.
 #include "prelude.glsl"
@@ -57,6 +58,7 @@ VALUE load(uint64_t address) { return load_f32(kFromType, address); }
 void store(uint64_t address, VALUE value) { store_f32(kToType, address, value); }
 VALUE largest_of(uint number) { return load_f32(BP_F32, record.shifts + 4ul * uint64_t(number)); }
 VALUE lowest() { return -infinity(); }
+VALUE highest() { return infinity(); }
 bool is_none(VALUE x) { return is_nan(x); }
 #elif defined(COMPUTE_F64)
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 64);
@@ -67,12 +69,14 @@ void store(uint64_t address, VALUE value) {
 }
 VALUE largest_of(uint number) { return load(record.shifts + 8ul * uint64_t(number)); }
 VALUE lowest() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
+VALUE highest() { return packDouble2x32(uvec2(0u, 0x7ff00000u)); }
 bool is_none(VALUE x) { return is_nan(x); }
 #else
 #define VALUE int64_t
 VALUE load(uint64_t address) { return load_i64(kFromType, address); }
 void store(uint64_t address, VALUE value) { store_i64(kToType, address, value); }
 VALUE lowest() { return int64_t(0x8000000000000000ul); }
+VALUE highest() { return int64_t(0x7ffffffffffffffful); }
 bool is_none(VALUE x) { return false; }
 #endif
 #include "primitives.glsl"
@@ -85,7 +89,7 @@ bool is_none(VALUE x) { return false; }
 #endif
 
 shared VALUE lane_values[kLocalSize];
-shared uint64_t lane_places[kLocalSize];
+shared uint64_t lane_places[kLocalSize];  // Or counts.
 
 struct Best {
   VALUE value;
@@ -105,6 +109,8 @@ Best better(Best a, Best b) {
 
 VALUE combine(VALUE a, VALUE b) {
   if (adds()) return a + b;
+  if (multiplies()) return a * b;
+  if (is_smallest()) return smaller_of(a, b);
   return larger_of(a, b);
 }
 
@@ -125,7 +131,11 @@ uint64_t inner_address(uint64_t base, uint64_t index) {
 }
 
 // Returns the value with which each result begins.
-VALUE identity() { return adds() ? VALUE(0) : lowest(); }
+VALUE identity() {
+  if (adds()) return VALUE(0);
+  if (multiplies()) return VALUE(1);
+  return is_smallest() ? highest() : lowest();
+}
 
 // Returns the shift of a result, which is its largest element, or 0 if that is infinite. The
 // largest of no elements is -infinity.
@@ -154,6 +164,28 @@ VALUE reduce_lane(uint64_t base, uint64_t begin, uint64_t end, VALUE shift) {
     result = combine(result, block);
   }
   return result;
+}
+
+// Returns the count of this lane, over the same elements: how many the condition holds for. The
+// elements of a pass without a map are counts.
+uint64_t count_lane(uint64_t base, uint64_t begin, uint64_t end) {
+  uint64_t count = 0ul;
+  for (uint64_t i = begin; i < end; i += uint64_t(kLanes)) {
+    const uint64_t address = inner_address(base, i);
+    if (kMaps != 0u) {
+      count += holds(load(address)) ? 1ul : 0ul;
+    } else {
+      count += uint64_t(load_i64(kFromType, address));
+    }
+  }
+  return count;
+}
+
+void store_count(uint64_t address, uint64_t count) {
+  uint64_t result = count;
+  if (kFinishes != 0u && is_any()) result = count != 0ul ? 1ul : 0ul;
+  if (kFinishes != 0u && is_all()) result = count == record.count ? 1ul : 0ul;
+  store_i64(kToType, address, int64_t(result));
 }
 
 Best find_lane(uint64_t base, uint64_t begin, uint64_t end, uint64_t first) {
@@ -242,6 +274,17 @@ void main() {
       if (other.place < end) best = best.place < end ? better(best, other) : other;
     }
     if (exists && lane == 0u) store_i64(kToType, to, int64_t(best.place));
+    return;
+  }
+  if (counts()) {
+    uint64_t count = count_lane(from, first + uint64_t(lane), end);
+    for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
+      barrier();
+      lane_places[self] = count;
+      barrier();
+      count += lane_places[self ^ step];
+    }
+    if (exists && lane == 0u) store_count(to, count);
     return;
   }
 #if defined(BOUND_ROWS)

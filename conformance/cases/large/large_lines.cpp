@@ -1,4 +1,5 @@
 // Large calls of reductions, softmax, norms and losses.
+#include <algorithm>
 #include <iterator>
 
 #include "conformance/cases/large/large_builder.hpp"
@@ -8,20 +9,28 @@ namespace bp::conformance {
 namespace {
 
 void add_reduction(Builder& b) {
+  const auto row = std::ranges::find(reductions::kRows, b.op(), &reductions::Row::op);
+  const bool gives_index = row == std::end(reductions::kRows);  // It is argmax.
+  const bool counts = !gives_index && row->counts;
+  const bool gives_bool = counts && !row->gives_i64;
+  const bool gives_i64 = gives_index || (row->gives_i64 && (counts || !is_float(b.dtype())));
+  const bp_dtype result = gives_bool ? BP_BOOL : gives_i64 ? BP_I64 : 0;
+  // Products of 65,565 of these numbers stay in the range of f32.
+  constexpr Fill kNearOne{FillKind::kLogUniform, -0.004, 0.004};
+  const bool multiplies = !gives_index && row->multiplies && is_float(b.dtype());
+  const Fill numbers = counts ? kRepeat : multiplies ? kNearOne : kRandom;
   const auto add = [&](const Plane& plane, int64_t axis, Fill fill) {
     const auto kept = static_cast<size_t>(1 - axis);
-    const bool gives_index = b.op() == BP_OP_ARGMAX;
-    const bool gives_i64 = gives_index || (b.op() == BP_OP_SUM && !is_float(b.dtype()));
     b.start(plane.name, plane.tier).in("x", plane.period, plane.large, fill);
-    b.out("y", {plane.period[kept]}, {plane.large[kept]}, gives_i64 ? BP_I64 : 0);
+    b.out("y", {plane.period[kept]}, {plane.large[kept]}, result);
     if (gives_index) b.set("axis", axis);
     if (!gives_index) b.set("axes", Shape{axis});
     b.set("keepdims", int64_t{0});
   };
-  for (const Plane& plane : kLines) add(plane, 1, kRandom);
-  add({"columns", {17, 1031}, {17, kRows}, Tier::kSmoke}, 0, kRandom);
-  add({"long_columns", {8209, 3}, {8209, 131}, Tier::kQuick}, 0, kRandom);
-  add({"column", {kAbove16, 3}, {kAbove16, 3}, Tier::kQuick}, 0, kRandom);
+  for (const Plane& plane : kLines) add(plane, 1, numbers);
+  add({"columns", {17, 1031}, {17, kRows}, Tier::kSmoke}, 0, numbers);
+  add({"long_columns", {8209, 3}, {8209, 131}, Tier::kQuick}, 0, numbers);
+  add({"column", {kAbove16, 3}, {kAbove16, 3}, Tier::kQuick}, 0, numbers);
 }
 
 void add_softmax(Builder& b) {

@@ -33,6 +33,7 @@ Sums bounds_by(BoundRule rule, const Known& known, const std::vector<bp_dtype>& 
     case BoundRule::kChosen:
       return {Bounds(known.outputs.size()), {}};
     case BoundRule::kSum:
+    case BoundRule::kProduct:
       return known.sums ? known.sums() : Sums();
     case BoundRule::kFunction:
       return {function_bounds(known, dtypes), {}};

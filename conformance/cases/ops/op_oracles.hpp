@@ -17,7 +17,8 @@ namespace bp::conformance {
 // A number for each element of each output.
 using Bounds = std::vector<std::vector<double>>;
 
-// Sums of terms: B, and S, the sum of the absolute values of the terms.
+// Sums of terms: B, and S, the sum of the absolute values of the terms. Or products of factors: B,
+// and what the errors of right products of this many factors are compared with.
 struct Sums {
   Bounds bounds;
   Bounds magnitudes;

@@ -137,9 +137,10 @@ const std::map<std::string_view, Shown>& shown_by_class() {
       {"E0", {false, false, true, false}},  {"E1", {false, false, true, true}},
       {"E1d", {true, false, true, false}},  {"E2", {true, false, false, false}},
       {"E2c", {true, false, false, false}}, {"P", {true, false, false, false}},
-      {"R1", {true, true, false, true}},    {"R3", {false, false, true, false}},
-      {"R4", {true, false, false, false}},  {"R4L", {true, false, false, false}},
-      {"R5", {true, false, false, false}},  {"R6", {true, true, false, false}},
+      {"R1", {true, true, false, true}},    {"R2", {true, true, false, true}},
+      {"R3", {false, false, true, false}},  {"R4", {true, false, false, false}},
+      {"R4L", {true, false, false, false}}, {"R5", {true, false, false, false}},
+      {"R6", {true, true, false, false}},
   };
   return all;
 }

@@ -115,12 +115,21 @@ std::vector<Expected> expected_of(const CallData& data, const Numerics& numerics
       known.sums = [&] { return added<F>(data, x, numerics); };
       known.is_one_sided = F::kRow.is_long;
     }
-    if constexpr (!F::kRow.adds) {  // Zeros of both signs are equal, and either may be the largest.
+    if constexpr (F::kRow.multiplies && !std::is_same_v<N, Integer>) {
+      const reference::ProductBounds found = reference::product_bounds<F>(x, axes, numerics);
+      known.sums = [found] { return Sums{{found.bounds}, {found.magnitude}}; };
+      known.outputs[0].also_right = [lost = found.is_lost](int64_t element, DoubleDouble) {
+        return static_cast<bool>(lost[static_cast<size_t>(element)]);
+      };
+    }
+    if constexpr (F::kRow.is_largest || F::kRow.is_smallest) {
+      // Zeros of both signs are equal, and either may be the most extreme one.
       known.outputs[0].free_zero_sign.assign(known.outputs[0].value.size(), true);
     }
     std::vector<Expected> expected = judged(data, std::move(known));
     // Without axes the result is x, and no zero changes its sign.
-    if (F::kRow.adds && F::kRow.copies_one && axes.empty()) expected[0].sign_of_zero = true;
+    const bool rounds = F::kRow.adds || F::kRow.multiplies;
+    if (rounds && F::kRow.copies_one && axes.empty()) expected[0].sign_of_zero = true;
     return expected;
   };
   if constexpr (F::kRow.dtypes == Dtypes::kFloats) {
@@ -161,7 +170,10 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
 // ---- Cases ----------------------------------------------------------------------------------- //
 
 // The row of argmax, which has no formula, with the properties that it shares with the others.
-constexpr reductions::Row kArgmax{.op = BP_OP_ARGMAX, .dtypes = Dtypes::kOrdered};
+constexpr reductions::Row kArgmax{
+    .op = BP_OP_ARGMAX, .dtypes = Dtypes::kOrdered, .is_largest = true};
+// Numbers near 1, whose products neither overflow nor vanish.
+constexpr Fill kFactors{FillKind::kLogUniform, -0.25, 0.25};
 
 // Masks every other element, and all elements of the first row.
 void mask(CallData& data) {
@@ -191,6 +203,23 @@ void overflow_on_the_way(CallData& data) {
   }
 }
 
+// Makes integers odd, so that their product does not become 0 when it wraps.
+void make_odd(CallData& data) {
+  for (DoubleDouble& x : data.tensor("x").data) {
+    if (to_int64(x) % 2 == 0) x = DoubleDouble(1.0);
+  }
+}
+
+// Scatters elements that are 0 over x: one of 11, ten of 11, or all. The others are not 0.
+template <size_t kFewest, size_t kOf>
+void put_zeros(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    const bool is_zero = (i * 7 + i / 13) % kOf < kFewest;
+    if (is_zero || x.dtype == BP_BOOL) x.data[i] = DoubleDouble(is_zero ? 0.0 : 1.0);
+  }
+}
+
 class Rows {
  public:
   Rows(OpCases& cases, const reductions::Row& op, Reference reference, bp_dtype dtype)
@@ -199,6 +228,8 @@ class Rows {
   }
 
   void add_all() {
+    if (op_.counts) return add_counts();
+    if (op_.multiplies) return add_products();
     for (const Row& row : all_rows()) {
       if (!can_take(row)) continue;
       add("exact_dense", kExactDense, row);
@@ -227,13 +258,18 @@ class Rows {
   bool is_argmax() const { return op_.op == BP_OP_ARGMAX; }
   bool can_take(const Row& row) const { return !is_argmax() || row.axes.size() == 1; }
 
+  // Returns the dtype of y that the cases ask for.
+  bp_dtype result_dtype() const {
+    if (op_.is_any || op_.is_all) return BP_BOOL;
+    const bool gives_i64 = is_argmax() || op_.counts || (op_.gives_i64 && !is_float(dtype_));
+    return gives_i64 ? bp_dtype{BP_I64} : dtype_;
+  }
+
   OpCase& add(const std::string& fill, const Fill& data, const Row& row) {
-    const bool gives_i64 = is_argmax() || (op_.gives_i64 && !is_float(dtype_));
-    const bool is_sum = op_.adds && !op_.has_map && !op_.has_finish;
+    const bool is_sum = (op_.adds || op_.multiplies) && !op_.has_map && !op_.has_finish;
     OpCase made = make_case(op_.op, dtype_, fill, detail_of(row), layout_of(row));
     made.input("x", dtype_, row.shape, data, row.x);
-    made.output("y", gives_i64 ? bp_dtype{BP_I64} : dtype_,
-                reference::reduced(row.shape, row.axes, row.keepdims), row.y);
+    made.output("y", result_dtype(), reference::reduced(row.shape, row.axes, row.keepdims), row.y);
     made.set("keepdims", int64_t{row.keepdims}).reference = reference_;
     if (is_argmax()) {
       made.set("axis", row.axes.front());
@@ -243,7 +279,7 @@ class Rows {
     made.varies = false;  // A reduction may have one output, or equal outputs.
     made.is_smoke = is_smoke_dtype(dtype_) || dtype_ == BP_I64 || dtype_ == BP_BOOL;
     const bool sums_bools = op_.gives_i64 && dtype_ == BP_BOOL;
-    if (!sums_bools) made.optional_part = small_part(dtype_);
+    if (!sums_bools && !op_.counts) made.optional_part = small_part(dtype_);
     made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
     cases_.push_back(std::move(made));
     return cases_.back();
@@ -253,6 +289,44 @@ class Rows {
     for (const int64_t axis : {0, 1}) {
       add("nan_lanes", kRandom, {{67, 67}, {axis}}).derive = put_nan_in_each_lane;
     }
+  }
+
+  void add_products() {
+    for (const Row& row : all_rows()) {
+      if (is_float(dtype_)) {
+        add("random", kFactors, row);
+      } else if (dtype_ == BP_BOOL) {
+        add("repeat", kRepeat, row);
+      } else {
+        add("odd", kExactDense, row).derive = make_odd;
+      }
+    }
+    // Products of up to seven of these integers are exact.
+    for (const Row& row : {Row{{5, 7}, {1}}, Row{{4, 300}, {0}}, Row{{3, 2, 5}, {1}}}) {
+      add("exact_dense", kExactDense, row);
+      add("repeat", kRepeat, row);  // It has zeros.
+    }
+    for (const Row& row : empty_rows()) add("tail", kExactDense, row);
+    if (!is_float(dtype_)) return;
+    add_lanes();
+    add("special", kSpecial, {{3, specials_}, {}});
+    add("special", kSpecial, {{specials_, 3}, {}, true, kTransposed});
+    add_extremes();
+  }
+
+  void add_counts() {
+    for (const Row& row : all_rows()) {
+      if (dtype_ != BP_BOOL) add("exact_dense", kExactDense, row);  // No element is 0.
+      add("few_zeros", kExactDense, row).derive = put_zeros<1, 11>;
+      add("many_zeros", kExactDense, row).derive = put_zeros<10, 11>;
+    }
+    add("all_zeros", kExactDense, {{5, 1031}, {1}}).derive = put_zeros<1, 1>;
+    add("all_zeros", kExactDense, {{67, 33}, {0}}).derive = put_zeros<1, 1>;
+    for (const Row& row : empty_rows()) add("tail", kExactDense, row);
+    if (!is_float(dtype_)) return;
+    add_lanes();
+    add("special", kSpecial, {{3, specials_}, {}});
+    add_extremes();
   }
 
   // Adds the row with indices of i32.
