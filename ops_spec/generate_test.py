@@ -485,7 +485,8 @@ class InventoryTest(unittest.TestCase):
                  "attention": 600, "random": 650, "optimizer": 700,
                  "quantization": 800}
         shared = {"function": ["unary"], "activation": ["unary"], "rectifier": ["unary"],
-                  "comparison": ["unary", "binary"], "bits": ["unary", "binary"]}
+                  "comparison": ["unary", "binary"], "bits": ["unary", "binary"],
+                  "channel_norm": ["normalization"]}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
         for op in spec.load():
             family = pathlib.Path(op.path).stem

@@ -188,6 +188,12 @@ double variance_error(const NormRow& row, bp_dtype dtype) {
 
 }  // namespace
 
+double norm_variance_bound(const NormRow& row, double variance, bp_dtype dtype) {
+  const double shift = norm_mean_bound(row, dtype);
+  const double subnormal = float_format(compute_type(dtype))->smallest_subnormal();
+  return (sum_growth(row.count) + 4) * unit(dtype) * variance + shift * shift + subnormal;
+}
+
 double norm_rstd_bound(const NormRow& row, bp_dtype dtype) {
   return row.rstd * (0.5 * variance_error(row, dtype) + 8 * unit(dtype));
 }

@@ -75,6 +75,7 @@ struct NormRow {
   double mean = 0, rstd = 0;  // The exact mean and rstd.
 };
 double norm_mean_bound(const NormRow& row, bp_dtype dtype);
+double norm_variance_bound(const NormRow& row, double variance, bp_dtype dtype);
 double norm_rstd_bound(const NormRow& row, bp_dtype dtype);
 double norm_bound(const NormRow& row, double x, double gamma, double beta, double r,
                   bp_dtype dtype);

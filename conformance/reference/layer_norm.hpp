@@ -17,7 +17,7 @@ enum class Norm { kLayer, kRms };
 
 template <typename N>
 struct Normalized {
-  Array<N> y, mean, rstd;
+  Array<N> y, mean, rstd, variance;
 };
 
 template <typename N>
@@ -31,12 +31,12 @@ std::vector<N> row_of(const Array<N>& x, int64_t row, int64_t width) {
   return std::vector<N>(first, first + static_cast<std::ptrdiff_t>(width));
 }
 
-// `rows` is the shape of the statistics.
+// `rows` is the shape of the statistics. The variance of RMS norm is the mean of the squares.
 template <typename N>
 Normalized<N> normalize(const Array<N>& x, const Shape& rows, const Optional<N>& gamma,
                         const Optional<N>& beta, double eps, Norm norm) {
   using std::sqrt;
-  Normalized<N> result{Array<N>(x.shape), Array<N>(rows), Array<N>(rows)};
+  Normalized<N> result{Array<N>(x.shape), Array<N>(rows), Array<N>(rows), Array<N>(rows)};
   const int64_t count = result.mean.size(), width = count == 0 ? 0 : x.size() / count;
   for (int64_t i = 0; i < count; ++i) {
     std::vector<N> row = row_of(x, i, width);
@@ -46,7 +46,8 @@ Normalized<N> normalize(const Array<N>& x, const Shape& rows, const Optional<N>&
       if (norm == Norm::kLayer) value = value - result.mean[i];
       squares.push_back(value * value);
     }
-    result.rstd[i] = N(1) / sqrt(mean_of(squares) + constant<N>(eps));
+    result.variance[i] = mean_of(squares);
+    result.rstd[i] = N(1) / sqrt(result.variance[i] + constant<N>(eps));
     for (int64_t k = 0; k < width; ++k) {
       N y = row[static_cast<size_t>(k)] * result.rstd[i];
       if (gamma) y = y * (*gamma)[k];

@@ -8,6 +8,7 @@
 
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/numerics/philox.hpp"
+#include "conformance/reference/channel_norm.hpp"
 
 namespace bp::conformance::reference {
 namespace {
@@ -41,6 +42,39 @@ TEST(Normalize, CentersAndScalesARow) {
   const auto rms = normalize<double>(x, {1}, std::nullopt, std::nullopt, 4, Norm::kRms);
   EXPECT_NEAR(rms.rstd[0], 0.2, 1e-16);  // The mean square is 21.
   EXPECT_NEAR(rms.y[3], 1.4, 1e-15);
+}
+
+// Two samples of two channels of two places.
+Array<double> two_channels() {
+  Array<double> x(Shape{2, 2, 2});
+  x.data = {1, 3, 10, 20, 5, 7, 30, 40};
+  return x;
+}
+
+TEST(ChannelNorm, TakesTheStatisticsOfGroupsOfASample) {
+  const Array<double> x = two_channels();
+  const auto one = group_norm<double>(x, 1, std::nullopt, std::nullopt, 0);
+  EXPECT_EQ(one.mean.data, (std::vector<double>{8.5, 20.5}));
+  EXPECT_NEAR(one.variance[0], 55.25, 1e-12);
+  const auto each = group_norm<double>(x, 2, std::nullopt, std::nullopt, 0);
+  EXPECT_EQ(each.mean.shape, (Shape{2, 2}));
+  EXPECT_EQ(each.mean.data, (std::vector<double>{2, 15, 6, 35}));
+  EXPECT_EQ(each.y.data, (std::vector<double>{-1, 1, -1, 1, -1, 1, -1, 1}));
+}
+
+TEST(ChannelNorm, TakesTheStatisticsOfAChannelOfAllSamples) {
+  Array<double> gamma(Shape{2}), beta(Shape{2});
+  gamma.data = {1, 2};
+  beta.data = {0, 100};
+  const Array<double> x = two_channels();
+  const auto trained = batch_norm_training<double>(x, gamma, beta, 0);
+  EXPECT_EQ(trained.mean.data, (std::vector<double>{4, 25}));
+  EXPECT_EQ(trained.variance.data, (std::vector<double>{5, 125}));
+  EXPECT_NEAR(trained.y[0], -3 / std::sqrt(5.0), 1e-15);
+  EXPECT_NEAR(trained.y[7], 100 + 2 * 15 / std::sqrt(125.0), 1e-13);
+  const auto given =
+      batch_norm_inference<double>(x, trained.mean, trained.variance, gamma, beta, 0);
+  for (int64_t i = 0; i < x.size(); ++i) EXPECT_NEAR(given[i], trained.y[i], 1e-12) << i;
 }
 
 // The loss is the dot product of y with grad_y.

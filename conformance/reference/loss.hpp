@@ -1,4 +1,4 @@
-// Oracles of cross_entropy and its gradient.
+// Oracles of cross_entropy, its gradient, and nll_loss.
 #pragma once
 
 #include <limits>
@@ -19,6 +19,16 @@ inline int64_t kept_count(const Array<int64_t>& target, int64_t ignore_index) {
   int64_t count = 0;
   for (const int64_t t : target.data) count += t != ignore_index;
   return count;
+}
+
+// Returns the losses themselves, their sum, or their sum over `count`.
+template <typename N>
+Array<N> reduced(Array<N> losses, Reduction reduction, int64_t count) {
+  if (reduction == Reduction::kNone) return losses;
+  Array<N> total(Shape{});
+  total[0] = sum_of(std::span<const N>(losses.data));
+  if (reduction == Reduction::kMean) total[0] = total[0] / N(static_cast<double>(count));
+  return total;
 }
 
 template <typename N>
@@ -49,14 +59,24 @@ Losses<N> cross_entropy(const Array<N>& x, const Array<int64_t>& target,
       result.y[i] = result.y[i] + smoothing * (lse - center);
     }
   }
-  if (settings.reduction == Reduction::kNone) return result;
-  Array<N> total(Shape{});
-  total[0] = sum_of(std::span<const N>(result.y.data));
-  if (settings.reduction == Reduction::kMean) {
-    total[0] = total[0] / N(static_cast<double>(kept_count(target, settings.ignore_index)));
-  }
-  result.y = total;
+  result.y =
+      reduced(std::move(result.y), settings.reduction, kept_count(target, settings.ignore_index));
   return result;
+}
+
+// `x` has log-probabilities.
+template <typename N>
+Array<N> nll_loss(const Array<N>& x, const Array<int64_t>& target, int64_t ignore_index,
+                  Reduction reduction) {
+  const int64_t rows = x.shape[0], classes = x.shape[1];
+  Array<N> losses(Shape{rows});
+  for (int64_t i = 0; i < rows; ++i) {
+    if (target[i] == ignore_index) continue;
+    const bool is_class = target[i] >= 0 && target[i] < classes;  // Else no result is right.
+    losses[i] =
+        is_class ? -x[i * classes + target[i]] : N(std::numeric_limits<double>::quiet_NaN());
+  }
+  return reduced(std::move(losses), reduction, kept_count(target, ignore_index));
 }
 
 template <typename N>

@@ -6,6 +6,7 @@
 #include "conformance/numerics/double_double.hpp"
 #include "conformance/numerics/philox.hpp"
 #include "conformance/reference/convolution.hpp"
+#include "conformance/reference/element_loss.hpp"
 #include "conformance/reference/embedding.hpp"
 #include "conformance/reference/loss.hpp"
 #include "conformance/reference/matrix.hpp"
@@ -106,6 +107,29 @@ TEST(Reference, ConvolutionGradientsAreAdjoint) {
   const Array<double> bias = tensor({4}, {1, -2, 3, 0.5});
   const double with_bias = dot(v, convolution<double>(g, x, w, &bias));
   EXPECT_NEAR(dot(convolution_backward_bias(v), bias), with_bias - forward, 1e-12);
+}
+
+TEST(Reference, LossesOfElementsAreTheirDefinitions) {
+  EXPECT_EQ(squared_loss(3.0, 1.0), 4);
+  EXPECT_EQ(absolute_loss(1.0, 3.0), 2);
+  EXPECT_EQ(huber_loss(1.0, 3.0, 4), 2);    // Half of the square.
+  EXPECT_EQ(huber_loss(1.0, 3.0, 1), 1.5);  // 1 * (2 - 1 / 2).
+  EXPECT_EQ(smooth_absolute_loss(1.0, 3.0, 4), 0.5);
+  EXPECT_EQ(smooth_absolute_loss(1.0, 3.0, 0.5), 1.75);
+  EXPECT_NEAR(binary_loss(2.0, 0.25, 3.0),
+              0.75 * std::log(1 + std::exp(-2)) + 0.75 * std::log(1 + std::exp(2)), 1e-15);
+  EXPECT_NEAR(divergence(-1.0, 0.5), 0.5 * (std::log(0.5) + 1), 1e-16);
+  EXPECT_EQ(divergence(-HUGE_VAL, 0.0), 0);
+}
+
+TEST(Reference, LossesAreReducedOverWhatCounts) {
+  const Array<double> x = tensor({3, 2}, {-1, -2, -3, -4, -5, -6});
+  Array<int64_t> target({3});
+  target.data = {1, -100, 0};
+  EXPECT_EQ(nll_loss(x, target, -100, Reduction::kNone).data, (std::vector<double>{2, 0, 5}));
+  EXPECT_EQ(nll_loss(x, target, -100, Reduction::kSum)[0], 7);
+  EXPECT_EQ(nll_loss(x, target, -100, Reduction::kMean)[0], 3.5);
+  EXPECT_EQ(reduced(x, Reduction::kMean, x.size())[0], -3.5);
 }
 
 TEST(Reference, MaxPoolGivesTheFirstLargestElement) {

@@ -26,6 +26,8 @@ std::vector<GradientCase> movement_gradient_cases();
 std::vector<GradientCase> matrix_gradient_cases();
 std::vector<GradientCase> window_gradient_cases();
 std::vector<GradientCase> normalization_gradient_cases();
+std::vector<GradientCase> channel_norm_gradient_cases();
+std::vector<GradientCase> loss_gradient_cases();
 std::vector<GradientCase> attention_gradient_cases();
 const std::vector<GradientCase>& gradient_cases();
 

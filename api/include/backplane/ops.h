@@ -1988,6 +1988,62 @@ typedef struct bp_rms_norm_backward_args {
   double eps;              /* At least 0.0. */
 } bp_rms_norm_backward_args;
 
+/* group_norm: (x - mean) * rstd * gamma[c] + beta[c] for each channel c, which is axis 1 of x. Each
+ * sample has its channels in groups of neighbours; mean, the variance and rstd = 1 / sqrt(variance
+ * + eps) are those of a group with all its places, and the variance is divided by the number of
+ * elements. Without gamma it is 1, without beta 0. With as many groups as channels this is instance
+ * norm. mean and rstd carry no gradient.
+ * ops_spec/ops/channel_norm.yaml; profile infer; numerics R5; experimental since 0.4. */
+enum { BP_OP_GROUP_NORM = 508, BP_GROUP_NORM_ARGS_SIZE_R4 = 72 };
+typedef struct bp_group_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float, 2-D to 8-D. */
+  const bp_tensor* gamma; /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* beta;  /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  const bp_tensor* mean;  /* Out or NULL, acc(x), shape [x.shape[0], groups]. */
+  const bp_tensor* rstd;  /* Out or NULL, acc(x), shape [x.shape[0], groups]. */
+  int64_t groups;         /* At least 1. */
+  double eps;             /* At least 0.0. */
+} bp_group_norm_args;
+
+/* batch_norm_inference: (x - mean[c]) / sqrt(variance[c] + eps) * gamma[c] + beta[c] for each
+ * channel c, which is axis 1 of x, with a given mean and variance. Without gamma it is 1, without
+ * beta 0.
+ * ops_spec/ops/channel_norm.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_BATCH_NORM_INFERENCE = 509, BP_BATCH_NORM_INFERENCE_ARGS_SIZE_R4 = 64 };
+typedef struct bp_batch_norm_inference_args {
+  uint32_t struct_size;
+  uint32_t flags;            /* None defined: 0. */
+  const bp_tensor* x;        /* Float, 2-D to 8-D. */
+  const bp_tensor* mean;     /* Acc(x), shape x.shape[1:2]. */
+  const bp_tensor* variance; /* Acc(x), shape x.shape[1:2]. */
+  const bp_tensor* gamma;    /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* beta;     /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* y;        /* Out, like(x), shape x.shape; may alias x. */
+  double eps;                /* At least 0.0. */
+} bp_batch_norm_inference_args;
+
+/* batch_norm_training: (x - mean[c]) / sqrt(variance[c] + eps) * gamma[c] + beta[c] for each
+ * channel c, which is axis 1 of x, with the mean and the variance of the channel over all other
+ * axes. The variance is divided by the number n of elements. Without gamma it is 1, without beta 0.
+ * The caller keeps running statistics, such as (1 - momentum) * running + momentum * mean; the
+ * variance of a population is variance * n / (n - 1). mean and variance carry no gradient.
+ * ops_spec/ops/channel_norm.yaml; profile infer; numerics R5; experimental since 0.4. */
+enum { BP_OP_BATCH_NORM_TRAINING = 510, BP_BATCH_NORM_TRAINING_ARGS_SIZE_R4 = 64 };
+typedef struct bp_batch_norm_training_args {
+  uint32_t struct_size;
+  uint32_t flags;            /* None defined: 0. */
+  const bp_tensor* x;        /* Float, 2-D to 8-D. */
+  const bp_tensor* gamma;    /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* beta;     /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* y;        /* Out, like(x), shape x.shape; may alias x. */
+  const bp_tensor* mean;     /* Out or NULL, acc(x), shape x.shape[1:2]. */
+  const bp_tensor* variance; /* Out or NULL, acc(x), shape x.shape[1:2]. */
+  double eps;                /* At least 0.0. */
+} bp_batch_norm_training_args;
+
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
  * the loss (1 - label_smoothing) * (lse[i] - x[i, t]) + label_smoothing * (lse[i] - mean(x[i])). A
  * row whose target is ignore_index has the loss 0. y is the loss of each row, their sum, or their
@@ -2047,6 +2103,159 @@ typedef struct bp_cross_entropy_backward_args {
   uint32_t reduction;     /* One of the constants above. */
   uint32_t bounds;        /* One of the constants above. */
 } bp_cross_entropy_backward_args;
+
+/* mse_loss: (x - target)^2 of each element, their sum, or their mean. The mean of no elements is
+ * NaN.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_MSE_LOSS = 552, BP_MSE_LOSS_ARGS_SIZE_R4 = 40 };
+enum {
+  BP_MSE_LOSS_REDUCTION_NONE = 1,
+  BP_MSE_LOSS_REDUCTION_MEAN = 2,
+  BP_MSE_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_mse_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float. */
+  const bp_tensor* target; /* Like(x), shape x.shape. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape if reduction == none else []. */
+  uint32_t reduction;      /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_mse_loss_args;
+
+/* l1_loss: The absolute value of x - target of each element, their sum, or their mean. The mean of
+ * no elements is NaN. Where x equals target, the gradients are 0.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_L1_LOSS = 553, BP_L1_LOSS_ARGS_SIZE_R4 = 40 };
+enum {
+  BP_L1_LOSS_REDUCTION_NONE = 1,
+  BP_L1_LOSS_REDUCTION_MEAN = 2,
+  BP_L1_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_l1_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float. */
+  const bp_tensor* target; /* Like(x), shape x.shape. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape if reduction == none else []. */
+  uint32_t reduction;      /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_l1_loss_args;
+
+/* smooth_l1_loss: With d = abs(x - target), d^2 / (2 * beta) where d is below beta, else d - beta /
+ * 2: of each element, their sum, or their mean. The mean of no elements is NaN. It is huber_loss
+ * with delta = beta, over beta; l1_loss is its limit for a beta near 0.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_SMOOTH_L1_LOSS = 554, BP_SMOOTH_L1_LOSS_ARGS_SIZE_R4 = 48 };
+enum {
+  BP_SMOOTH_L1_LOSS_REDUCTION_NONE = 1,
+  BP_SMOOTH_L1_LOSS_REDUCTION_MEAN = 2,
+  BP_SMOOTH_L1_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_smooth_l1_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float. */
+  const bp_tensor* target; /* Like(x), shape x.shape. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape if reduction == none else []. */
+  double beta;             /* At least 0.0. */
+  uint32_t reduction;      /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_smooth_l1_loss_args;
+
+/* huber_loss: With d = abs(x - target), d^2 / 2 where d is below delta, else delta * (d - delta /
+ * 2): of each element, their sum, or their mean. The mean of no elements is NaN.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_HUBER_LOSS = 555, BP_HUBER_LOSS_ARGS_SIZE_R4 = 48 };
+enum {
+  BP_HUBER_LOSS_REDUCTION_NONE = 1,
+  BP_HUBER_LOSS_REDUCTION_MEAN = 2,
+  BP_HUBER_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_huber_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float. */
+  const bp_tensor* target; /* Like(x), shape x.shape. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape if reduction == none else []. */
+  double delta;            /* At least 0.0. */
+  uint32_t reduction;      /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_huber_loss_args;
+
+/* bce_with_logits_loss: The binary cross-entropy of the probability sigmoid(x) and the probability
+ * target, without overflow: weight * (pos_weight * target * log(1 + exp(-x)) + (1 - target) * log(1
+ * + exp(x))) of each element, their sum, or their mean. Without weight or pos_weight it is 1. The
+ * mean is over the number of elements, whatever their weights are, and that of no elements is NaN.
+ * Weights of fewer elements are expanded to the shape of x.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_BCE_WITH_LOGITS_LOSS = 556, BP_BCE_WITH_LOGITS_LOSS_ARGS_SIZE_R4 = 56 };
+enum {
+  BP_BCE_WITH_LOGITS_LOSS_REDUCTION_NONE = 1,
+  BP_BCE_WITH_LOGITS_LOSS_REDUCTION_MEAN = 2,
+  BP_BCE_WITH_LOGITS_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_bce_with_logits_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;              /* None defined: 0. */
+  const bp_tensor* x;          /* Float. */
+  const bp_tensor* target;     /* Like(x), shape x.shape. */
+  const bp_tensor* weight;     /* Or NULL, like(x), shape x.shape. */
+  const bp_tensor* pos_weight; /* Or NULL, like(x), shape x.shape. */
+  const bp_tensor* y;          /* Out, like(x), shape x.shape if reduction == none else []. */
+  uint32_t reduction;          /* One of the constants above. */
+  uint32_t reserved_0;         /* 0. */
+} bp_bce_with_logits_loss_args;
+
+/* kl_div_loss: The divergence of Kullback and Leibler, target * (log(target) - x), of log-
+ * probabilities x from probabilities target: of each element, their sum, or their mean over the
+ * number of elements. The mean over a batch is the sum over x.shape[0]. Where target is 0, the loss
+ * and the gradients are 0, whatever x is; where target is below 0, the loss is NaN. The mean of no
+ * elements is NaN.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_KL_DIV_LOSS = 557, BP_KL_DIV_LOSS_ARGS_SIZE_R4 = 40 };
+enum {
+  BP_KL_DIV_LOSS_REDUCTION_NONE = 1,
+  BP_KL_DIV_LOSS_REDUCTION_MEAN = 2,
+  BP_KL_DIV_LOSS_REDUCTION_SUM = 3,
+};
+typedef struct bp_kl_div_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float. */
+  const bp_tensor* target; /* Like(x), shape x.shape. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape if reduction == none else []. */
+  uint32_t reduction;      /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_kl_div_loss_args;
+
+/* nll_loss: For each row i of log-probabilities x (N, C) with target class t, the loss -x[i, t].
+ * With x = log_softmax(z, axis=1) it is cross_entropy of z. A row whose target is ignore_index has
+ * the loss 0. y is the loss of each row, their sum, or their sum over the number of rows not
+ * ignored, which is NaN if there are none. bounds says what any other target below 0 or not below C
+ * does. A target that acts as ignore_index is ignored.
+ * ops_spec/ops/loss.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_NLL_LOSS = 558, BP_NLL_LOSS_ARGS_SIZE_R4 = 48 };
+enum {
+  BP_NLL_LOSS_REDUCTION_NONE = 1,
+  BP_NLL_LOSS_REDUCTION_MEAN = 2,
+  BP_NLL_LOSS_REDUCTION_SUM = 3,
+};
+enum {
+  BP_NLL_LOSS_BOUNDS_FAIL = 0,
+  BP_NLL_LOSS_BOUNDS_CLAMP = 1,
+  BP_NLL_LOSS_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_nll_loss_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float, 2-D. */
+  const bp_tensor* target; /* Index, shape x.shape[:1]. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape[:1] if reduction == none else []. */
+  int64_t ignore_index;
+  uint32_t reduction; /* One of the constants above. */
+  uint32_t bounds;    /* One of the constants above. */
+} bp_nll_loss_args;
 
 /* sdpa: Scaled dot-product attention, softmax(scale * q k^T + bias) v over the keys that a query
  * sees: q is (batch, heads, queries, width), k (batch, key heads, keys, width) and v (batch, key

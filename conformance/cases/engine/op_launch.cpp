@@ -72,17 +72,19 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
   return submit_guarded(t, place_in, bytes.required, poison, seen, submit, how);
 }
 
-// Launches a kernel of the host, or one for which the host converts tensors to layouts.
+// Launches a kernel of the host, or one for which the host converts tensors to layouts. The host
+// makes several launches of one, and a later one is refused if an earlier one has failed the stream
+// by then. That is the failure of the stream, not of the launch.
 bp_status launch_by_host(Context& t, const bp_kernel& kernel, const Frame& frame, bp_stream* stream,
                          bp_launch_flags flags, Observation& seen, How how = {}) {
   how.begin(t, stream);
   const bp_status status = launch_from(t, how.from, seen.status_text, [&] {
     return bp_kernel_launch(&t.target(), stream, flags, &kernel, frame.data());
   });
-  if (status != BP_OK) return status;
+  if (status != BP_OK && status != BP_STREAM_FAILED) return status;
   wait(t, stream, seen);
   how.end();
-  return BP_OK;
+  return seen.stream_status == BP_OK ? status : BP_OK;
 }
 
 Poison first_poison(const Context& t) {

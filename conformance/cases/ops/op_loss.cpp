@@ -1,4 +1,4 @@
-// Cases of cross_entropy and its gradient.
+// Cases of cross_entropy, its gradient, and nll_loss.
 #include <algorithm>
 #include <iterator>
 
@@ -67,14 +67,18 @@ std::string detail_of(const Row& row) {
 constexpr int64_t kReductions[] = {BP_CROSS_ENTROPY_REDUCTION_NONE, BP_CROSS_ENTROPY_REDUCTION_MEAN,
                                    BP_CROSS_ENTROPY_REDUCTION_SUM};
 
-CrossEntropySettings settings_of(const CallData& data) {
+Reduction reduction_of(const CallData& data) {
   const auto reduction = std::ranges::find(kReductions, data.integer("reduction"));
-  return {data.integer("ignore_index"), data.number("label_smoothing"),
-          static_cast<Reduction>(reduction - std::begin(kReductions))};
+  return static_cast<Reduction>(reduction - std::begin(kReductions));
+}
+
+CrossEntropySettings settings_of(const CallData& data) {
+  return {data.integer("ignore_index"), data.number("label_smoothing"), reduction_of(data)};
 }
 
 void set_attributes(OpCase& made, const Row& row) {
-  made.set("ignore_index", kIgnored).set("label_smoothing", row.smoothing);
+  made.set("ignore_index", kIgnored);
+  if (made.op != BP_OP_NLL_LOSS) made.set("label_smoothing", row.smoothing);
   made.set("reduction", kReductions[static_cast<int>(row.reduction)]);
 }
 
@@ -98,6 +102,14 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
     std::vector<Array<N>> outputs = {losses.y};
     if (data.has("lse")) outputs.push_back(losses.lse);
     return outputs;
+  });
+}
+
+std::vector<Expected> expected_nll(const CallData& data, const Numerics&) {
+  const Array<int64_t> target = acting_targets(data);
+  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
+    return std::vector{reference::nll_loss(data.array<N>("x"), target, data.integer("ignore_index"),
+                                           reduction_of(data))};
   });
 }
 
@@ -125,6 +137,22 @@ Shape loss_shape(const Row& row) {
   return row.reduction == Reduction::kNone ? Shape{row.rows} : Shape{};
 }
 
+// nll_loss has no lse and no smoothing, so rows that differ in them alone are equal.
+bool is_row_of_nll(const Row& row) { return row.smoothing == 0 && (row.has_lse || row.ignores); }
+
+OpCase make_nll(const Row& row, bp_dtype dtype, const std::string& fill, const Fill& fill_of_x) {
+  Row own = row;
+  own.has_lse = true;
+  OpCase made = make_case(BP_OP_NLL_LOSS, dtype, fill, detail_of(own), layout_text(row.x));
+  const bp_dtype index = row.rows == 5 ? BP_I32 : BP_I64;
+  made.input("x", dtype, {row.rows, row.classes}, fill_of_x, row.x);
+  made.input("target", index, {row.rows}, index_fill(row.classes));
+  made.output("y", dtype, loss_shape(row));
+  made.derive = [row](CallData& data) { ignore_rows(data, row); };
+  made.reference = expected_nll;
+  return made;
+}
+
 void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fill& fill_of_x,
               bool is_smoke) {
   for (const Row& row : all_rows()) {
@@ -150,11 +178,13 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
     };
     backward.reference = expected_backward;
 
-    for (OpCase* made : {&forward, &backward}) {
+    OpCase nll = make_nll(row, dtype, fill, fill_of_x);
+    for (OpCase* made : {&forward, &backward, &nll}) {
       set_attributes(*made, row);
       made->is_smoke = is_smoke;
       made->varies = false;  // Ignored rows are zero, and a mean is one number.
       if (made == &backward && !row.has_lse) continue;  // The gradient always has lse.
+      if (made == &nll && !is_row_of_nll(row)) continue;
       cases.push_back(std::move(*made));
     }
   }
