@@ -84,6 +84,7 @@ LIBRARY_MODULE = {
     "simulation": "simulation",
     "shell": "backends",
     "conformance": "conformance",
+    "onnx": "runtime",
     "runtime": "runtime",
     "warnings": None,
     "yaml_cpp": None,

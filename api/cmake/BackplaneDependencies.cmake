@@ -4,8 +4,9 @@
 #
 # Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA, which say whether these backends are built, and
 # BACKPLANE_WITH_ONEDNN, which says whether cpu and sim have their kernels on oneDNN.
-# BACKPLANE_WITH_GLOO and _MPI say whether cpu has process groups over them. Defines
-# backplane::yaml_cpp, since distributions have different names for it.
+# BACKPLANE_WITH_GLOO and _MPI say whether cpu has process groups over them, and
+# BACKPLANE_WITH_ONNX whether the importer of ONNX models is built. Defines backplane::yaml_cpp,
+# since distributions have different names for it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -136,6 +137,40 @@ elseif(BACKPLANE_WITH_CPU)
     "OFF")
 elseif(BACKPLANE_BUILD_MPI AND NOT BACKPLANE_BUILD_MPI STREQUAL "AUTO")
   message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_MPI is ON, but there is no cpu backend")
+endif()
+
+# The importer of ONNX models reads them with protobuf, whose code for the messages is generated
+# from ONNX's own onnx.proto.
+set(BACKPLANE_WITH_ONNX FALSE)
+if(BACKPLANE_BUILD_ONNX)
+  set(missing "")
+  # Releases from 22 on need the targets of their own package.
+  find_package(Protobuf CONFIG QUIET)
+  if(NOT TARGET protobuf::libprotobuf-lite)
+    find_package(Protobuf 3.12 QUIET)
+  endif()
+  if(NOT TARGET protobuf::libprotobuf-lite)
+    list(APPEND missing "protobuf 3.12 or newer (libprotobuf-dev)")
+  endif()
+  if(NOT TARGET protobuf::protoc)
+    list(APPEND missing "protoc (protobuf-compiler)")
+  endif()
+  find_path(BACKPLANE_ONNX_PROTO_DIR onnx/onnx.proto
+    DOC "The folder that has onnx/onnx.proto (Debian: libonnx-dev)")
+  if(NOT BACKPLANE_ONNX_PROTO_DIR)
+    list(APPEND missing "onnx/onnx.proto (libonnx-dev)")
+  endif()
+  list(JOIN missing ", " missing)
+  if(missing STREQUAL "")
+    set(BACKPLANE_WITH_ONNX TRUE)
+    message(STATUS "Backplane: importer of ONNX models with protobuf ${Protobuf_VERSION}")
+  elseif(BACKPLANE_BUILD_ONNX STREQUAL "AUTO")
+    message(STATUS "Backplane: no importer of ONNX models: missing ${missing}")
+  else()
+    message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_ONNX is ON, but missing: ${missing}")
+  endif()
+else()
+  message(STATUS "Backplane: no importer of ONNX models: BACKPLANE_BUILD_ONNX is OFF")
 endif()
 
 # The sim backend. Without the cpu backend it is built without oneDNN, and lacks the kernels that

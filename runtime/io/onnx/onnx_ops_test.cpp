@@ -1,0 +1,222 @@
+// Operators as ONNX's own tests do not cover them: newer opsets, and rare attributes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/io/onnx/test_model.hpp"
+#include "runtime/test_device.hpp"
+
+namespace bp::onnx {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<int64_t>;
+using Attributes = std::initializer_list<::onnx::AttributeProto>;
+
+Tensor floats(const Floats& values, IntList shape) {
+  return from_host(values, shape, test_device());
+}
+Tensor ints(const Ints& values, IntList shape) { return from_host(values, shape, test_device()); }
+
+// Runs one node. Its inputs are i0, i1, ...; an empty tensor is an input that is not given.
+std::vector<Tensor> run(int64_t opset, const std::string& op, const std::vector<Tensor>& inputs,
+                        Attributes attributes = {}, size_t output_count = 1) {
+  TestModel model(opset);
+  Names input_names, output_names;
+  TensorMap given;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    input_names.push_back(inputs[i] ? "i" + std::to_string(i) : "");
+    if (!inputs[i]) continue;
+    model.graph().input(input_names.back(), 0);
+    given[input_names.back()] = inputs[i];
+  }
+  for (size_t i = 0; i < output_count; ++i) {
+    output_names.push_back("o" + std::to_string(i));
+    model.graph().output(output_names.back(), 0);
+  }
+  model.graph().node(op, input_names, output_names, attributes);
+  const TensorMap outputs = model.parse(test_device()).run(given);
+  std::vector<Tensor> results;
+  for (const std::string& name : output_names) results.push_back(outputs.at(name));
+  return results;
+}
+
+Floats values(const Tensor& tensor) { return tensor.to(BP_F32).to_vector<float>(); }
+
+void expect_near(const Tensor& given, const Floats& expected) {
+  const Floats found = values(given);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+}
+
+TEST(OnnxOps, ReductionsTakeAxesAsAnInputFromOpset18On) {
+  const Tensor x = floats({1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(values(run(18, "ReduceMax", {x, ints({0}, {1})})[0]), (Floats{3, 4}));
+  EXPECT_EQ(values(run(18, "ReduceProd", {x, ints({-1}, {1})})[0]), (Floats{2, 12}));
+  EXPECT_EQ(values(run(18, "ReduceMin", {x})[0]), Floats{1});
+  EXPECT_EQ(values(run(18, "ReduceMean", {x}, {attribute("noop_with_empty_axes", int64_t{1})})[0]),
+            (Floats{1, 2, 3, 4}));
+  EXPECT_THROW(run(18, "ReduceMax", {x}, {attribute("axes", Ints{0})}), Error);
+}
+
+TEST(OnnxOps, ExtremesOfIntegersAreRightAtTheEndsOfTheirRange) {
+  const Tensor x = ints({INT64_MIN, 0, INT64_MAX}, {3});
+  EXPECT_EQ(run(18, "ReduceMin", {x})[0].item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(run(13, "ArgMin", {x})[0].item<int64_t>(), 0);
+}
+
+TEST(OnnxOps, WideUnsignedIntegersAreComparedAndShiftedAsUnsigned) {
+  const uint64_t numbers[] = {1, UINT64_MAX};
+  const Tensor x = from_host(numbers, {2}, BP_U64, test_device());
+  const Tensor one = from_host(numbers, {1}, BP_U64, test_device());
+  EXPECT_EQ(run(13, "Max", {x, one})[0].to_vector<uint64_t>(),
+            (std::vector<uint64_t>{1, UINT64_MAX}));
+  EXPECT_EQ(
+      run(13, "BitShift", {x, one}, {attribute("direction", "RIGHT")})[0].to_vector<uint64_t>(),
+      (std::vector<uint64_t>{0, UINT64_MAX / 2}));
+  EXPECT_THROW(run(13, "Mod", {x, one}), Error);
+}
+
+TEST(OnnxOps, IntegerDivisionRoundsTowardsZero) {
+  EXPECT_EQ(
+      run(14, "Div", {ints({-7, 7, -7}, {3}), ints({2, -2, -2}, {3})})[0].to_vector<int64_t>(),
+      (Ints{-3, -3, 3}));
+}
+
+TEST(OnnxOps, IntegerPowersAreExactAndBroadcast) {
+  EXPECT_EQ(run(15, "Pow", {ints({3, -2}, {2, 1}), ints({0, 1, 31}, {3})})[0].to_vector<int64_t>(),
+            (Ints{1, 3, 617673396283947, 1, -2, -2147483648}));
+}
+
+TEST(OnnxOps, SplitMakesALastPartThatIsSmaller) {
+  const auto parts =
+      run(18, "Split", {floats({1, 2, 3, 4, 5}, {5})}, {attribute("num_outputs", int64_t{3})}, 3);
+  EXPECT_EQ(values(parts[0]), (Floats{1, 2}));
+  EXPECT_EQ(values(parts[2]), Floats{5});
+  EXPECT_THROW(run(13, "Split", {floats({1, 2, 3}, {3})}, {}, 2), Error);
+}
+
+TEST(OnnxOps, ScatterCombinesInTheOrderOfItsIndices) {
+  const Tensor x = floats({1, 2, 3}, {3});
+  const Tensor places = ints({0, 0, 2}, {3});
+  const Tensor updates = floats({5, 7, -1}, {3});
+  const auto scattered = [&](const char* reduction) {
+    return values(
+        run(18, "ScatterElements", {x, places, updates}, {attribute("reduction", reduction)})[0]);
+  };
+  EXPECT_EQ(scattered("mul"), (Floats{35, 2, -3}));
+  EXPECT_EQ(scattered("max"), (Floats{7, 2, 3}));
+  EXPECT_EQ(scattered("min"), (Floats{1, 2, -1}));
+  EXPECT_EQ(scattered("add"), (Floats{13, 2, 2}));
+}
+
+TEST(OnnxOps, PadTakesAxesAndWrapsAround) {
+  const Tensor x = floats({1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(values(run(19, "Pad", {x, ints({1, 0}, {2}), Tensor(), ints({1}, {1})},
+                       {attribute("mode", "wrap")})[0]),
+            (Floats{2, 1, 2, 4, 3, 4}));
+  EXPECT_EQ(values(run(13, "Pad", {x, ints({-1, 0, 0, 1}, {4})})[0]), (Floats{3, 4, 0}));
+}
+
+TEST(OnnxOps, EinsumKnowsEllipsesDiagonalsAndImplicitResults) {
+  const Tensor a = floats({1, 2, 3, 4}, {1, 2, 2});
+  const Tensor b = floats({1, 0, 0, 2}, {2, 2});
+  const auto result = [&](const char* equation, const std::vector<Tensor>& inputs) {
+    return run(12, "Einsum", inputs, {attribute("equation", equation)})[0];
+  };
+  EXPECT_EQ(values(result("...ij,jk->...ik", {a, b})), (Floats{1, 4, 3, 8}));
+  EXPECT_EQ(values(result("ii->i", {b})), (Floats{1, 2}));
+  EXPECT_EQ(values(result("ba", {floats({1, 2, 3, 4}, {2, 2})})), (Floats{1, 3, 2, 4}));
+  EXPECT_EQ(values(result("ij,jk,kl->", {b, b, b})), Floats{9});
+  EXPECT_THROW(result("ij,jk->iz", {b, b}), Error);
+  EXPECT_THROW(result("ij", {b, b}), Error);
+}
+
+TEST(OnnxOps, PoolsOfWholeWindowsAndOfPartsOfThem) {
+  const Tensor x = floats({1, 2, 3, 4, 5}, {1, 1, 5});
+  const Attributes ceiled = {attribute("kernel_shape", Ints{2}), attribute("strides", Ints{2}),
+                             attribute("ceil_mode", int64_t{1}), attribute("pads", Ints{1, 0}),
+                             attribute("count_include_pad", int64_t{1})};
+  EXPECT_EQ(values(run(19, "AveragePool", {x}, ceiled)[0]), (Floats{0.5, 2.5, 4.5}));
+  EXPECT_EQ(values(run(12, "MaxPool", {x},
+                       {attribute("kernel_shape", Ints{2}), attribute("strides", Ints{2}),
+                        attribute("ceil_mode", int64_t{1})})[0]),
+            (Floats{2, 4, 5}));
+  expect_near(run(18, "LpPool", {x}, {attribute("kernel_shape", Ints{2})})[0],
+              {std::sqrt(5.0F), std::sqrt(13.0F), 5, std::sqrt(41.0F)});
+}
+
+TEST(OnnxOps, GroupNormalizationScalesGroupsAndLaterChannels) {
+  const Tensor x = floats({-1, 1, -3, 3}, {1, 4, 1});
+  const Attributes two = {attribute("num_groups", int64_t{2}), attribute("epsilon", 0.0F)};
+  expect_near(run(18, "GroupNormalization", {x, floats({1, 2}, {2}), floats({0, 1}, {2})}, two)[0],
+              {-1, 1, -1, 3});
+  expect_near(run(21, "GroupNormalization",
+                  {x, floats({1, 2, 3, 4}, {4}), floats({0, 0, 0, 1}, {4})}, two)[0],
+              {-1, 2, -3, 5});
+}
+
+TEST(OnnxOps, DequantizesByChannelAndByBlock) {
+  const int8_t codes[] = {1, 2, 3, 4};
+  const Tensor x = from_host(codes, {2, 2}, BP_I8, test_device());
+  EXPECT_EQ(values(run(13, "DequantizeLinear", {x, floats({1, 10}, {2})},
+                       {attribute("axis", int64_t{0})})[0]),
+            (Floats{1, 2, 30, 40}));
+  EXPECT_EQ(values(run(21, "DequantizeLinear", {x, floats({1, 2, 3, 4}, {2, 2})},
+                       {attribute("axis", int64_t{1}), attribute("block_size", int64_t{1})})[0]),
+            (Floats{1, 4, 9, 16}));
+}
+
+TEST(OnnxOps, RecurrentCellsRunInBothDirections) {
+  const Tensor x = floats({1, 2}, {2, 1, 1});
+  const Tensor weight = floats({1, 1}, {2, 1, 1});
+  const auto results =
+      run(14, "RNN", {x, weight, weight},
+          {attribute("hidden_size", int64_t{1}), attribute("direction", "bidirectional")}, 2);
+  const float first = std::tanh(1.0F), last = std::tanh(2.0F);
+  expect_near(results[0], {first, std::tanh(1 + last), std::tanh(2 + first), last});
+  expect_near(results[1], {std::tanh(2 + first), std::tanh(1 + last)});
+}
+
+TEST(OnnxOps, SlicesBackwardsAndBeyondTheEnds) {
+  const Tensor x = floats({0, 1, 2, 3, 4}, {5});
+  const auto sliced = [&](int64_t start, int64_t end, int64_t step) {
+    return values(
+        run(13, "Slice",
+            {x, ints({start}, {1}), ints({end}, {1}), ints({0}, {1}), ints({step}, {1})})[0]);
+  };
+  EXPECT_EQ(sliced(-1, INT64_MIN, -2), (Floats{4, 2, 0}));
+  EXPECT_EQ(sliced(1, INT64_MAX, INT64_MAX), Floats{1});
+  EXPECT_EQ(sliced(3, 1, 1), Floats{});
+  EXPECT_EQ(sliced(INT64_MIN, 2, 1), (Floats{0, 1}));
+  EXPECT_THROW(sliced(0, 1, 0), Error);
+}
+
+TEST(OnnxOps, AnIndexOutOfRangeIsAFailureOfTheRun) {
+  {
+    const Stream stream(test_device());  // It stays failed.
+    const StreamGuard guard(stream);
+    const Tensor x = floats({1, 2}, {2});
+    EXPECT_THROW(run(13, "Gather", {x, ints({5}, {1})})[0].to_vector<float>(), Error);
+  }
+  EXPECT_EQ(values(run(13, "Gather", {floats({1, 2}, {2}), ints({-1}, {1})})[0]), Floats{2});
+}
+
+TEST(OnnxOps, GeluHasTwoFormulas) {
+  const Tensor x = floats({1}, {1});
+  expect_near(run(20, "Gelu", {x})[0], {0.841345F});
+  expect_near(run(20, "Gelu", {x}, {attribute("approximate", "tanh")})[0], {0.841192F});
+  EXPECT_THROW(run(20, "Gelu", {x}, {attribute("approximate", "sigmoid")}), Error);
+}
+
+TEST(OnnxOps, ResizeKeepsTheProportionsOfChosenAxes) {
+  const Tensor x = floats({1, 2, 3, 4}, {1, 1, 2, 2});
+  const Tensor y =
+      run(18, "Resize", {x, Tensor(), Tensor(), ints({4, 6}, {2})},
+          {attribute("axes", Ints{2, 3}), attribute("keep_aspect_ratio_policy", "not_larger")})[0];
+  EXPECT_EQ(y.shape(), IntList({1, 1, 4, 4}));
+  EXPECT_EQ(values(y), (Floats{1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
+}
+
+}  // namespace
+}  // namespace bp::onnx
