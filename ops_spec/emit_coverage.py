@@ -43,8 +43,9 @@ def share(found):
 def page(found):
     counts = {kind: sum(own == kind for own, _, _ in found.values()) for kind in KINDS}
     out = [BANNER, "# Core ATen", "",
-           f"PyTorch's Core ATen IR has {len(found)} operators, of which {100 * share(found):.1f} % "
-           "can be reached:", "", "| served by | operators |", "|---|---|"]
+           f"PyTorch's Core ATen IR has {len(found)} operators, of which "
+           f"{100 * share(found):.1f} % can be reached:", "",
+           "| served by | operators |", "|---|---|"]
     out += [f"| {text} | {counts[kind]} |" for kind, text in KINDS.items()]
     out += ["", "| ATen | served by |", "|---|---|"]
     for name, (kind, ops, text) in found.items():

@@ -99,8 +99,8 @@ def contents(families):
     out += [f"| [{name}]({name}.md) | {', '.join(link(op) for op in members)} |"
             for name, members in families.items()]
     out += ["", "## What others call them", "",
-            "An operator of another vocabulary may take more or less than the one beside it; the page",
-            "of the family says what this one does.", "",
+            "An operator of another vocabulary may take more or less than the one beside it; the",
+            "page of the family says what this one does.", "",
             f"| operator | {' | '.join(OTHERS.values())} |", "|---|" + "---|" * len(OTHERS)]
     for members in families.values():
         for op in members:

@@ -220,7 +220,7 @@ TEST_F(CompilerTest, SaysThatAKernelDoesNotKnowANewerFrame) {
     *out_desc = &desc;
     return BP_OK;
   };
-  EXPECT_EQ(reason_of(maker, 2), "extra is given; the kernel was written for revision 3")
+  EXPECT_EQ(reason_of(maker, 2), "extra is given; the kernel was written for revision 4")
       << "the host is newer, and names it";
   EXPECT_EQ(compile_status(maker), BP_UNSUPPORTED);
   EXPECT_NE(device.text.find("extra is given"), std::string::npos) << device.text;

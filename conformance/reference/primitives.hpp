@@ -67,15 +67,19 @@ N erfinv(N x) {
   return erfinv(x);
 }
 
-// Returns NaN if either is NaN, and `a` if both are zeros. The error of the result is the larger
-// one of both, because an error could change the choice.
+// Returns NaN if either is NaN, and `a` if both are zeros. The error of the other one counts as far
+// as it could change the choice, which is beyond the difference of both.
 template <typename N>
 N chosen(N a, N b, bool takes_b) {
   using std::isnan;
   if (isnan(a)) return a;
   if (isnan(b)) return b;
   N result = takes_b ? b : a;
-  if constexpr (requires { result.error; }) result.error = std::fmax(a.error, b.error);
+  if constexpr (requires { result.error; }) {
+    const N& other = takes_b ? a : b;
+    const double difference = std::fabs(result.value - other.value);
+    result.error = std::fmax(result.error, other.error - difference);
+  }
   return result;
 }
 template <typename N>

@@ -239,7 +239,11 @@ class Rows {
       if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);
     }
     if (is_float(dtype_)) add_lanes();
-    if (!op_.adds) return add_extremes();
+    if (!op_.adds) {
+      add_extremes();
+      add("tail", kExactDense, {{3, 0}, {0}, false, kDense, kDense});
+      return;
+    }
     for (const Row& row : empty_rows()) add("tail", kExactDense, row);
     if (dtype_ == BP_I64) add("wraps", {FillKind::kUniform, 0x1p61, 0x1p62}, {{5, 67}, {1}});
     if (!is_float(dtype_)) return;
@@ -304,7 +308,7 @@ class Rows {
     // Products of up to seven of these integers are exact.
     for (const Row& row : {Row{{5, 7}, {1}}, Row{{4, 300}, {0}}, Row{{3, 2, 5}, {1}}}) {
       add("exact_dense", kExactDense, row);
-      add("repeat", kRepeat, row);  // It has zeros.
+      if (dtype_ != BP_BOOL) add("repeat", kRepeat, row);  // It has zeros.
     }
     for (const Row& row : empty_rows()) add("tail", kExactDense, row);
     if (!is_float(dtype_)) return;
@@ -340,7 +344,6 @@ class Rows {
   void add_extremes() {
     add("special", kSpecial, {{specials_, 3}, {1}});
     add("special", kSpecialSlow, {{specials_, specials_}, {1}});
-    add("tail", kExactDense, {{3, 0}, {0}, false, kDense, kDense});
   }
 
   // Adds elements that overflow or vanish without the shift, and infinities that must not meet the

@@ -94,44 +94,16 @@ Tensor take_steps(const Tensor& x, int64_t axis, int64_t start, int64_t step, in
   return index_select(x, bp::arange({count}, BP_I64, x.device(), start, step), axis);
 }
 
-Tensor flip(const Tensor& x, int64_t axis) {
-  const int64_t extent = x.shape(axis);
-  return take_steps(x, axis, std::max<int64_t>(extent - 1, 0), -1, extent);
-}
-
 Tensor amax_of(const Tensor& x, IntList axes, bool keepdims) {
   return unordered(amax(ordered(x), axes, keepdims), x.dtype());
 }
 
-// The complement of an integer turns its order around without an overflow; the negative of the
-// smallest integer would be itself.
-Tensor amin(const Tensor& x, IntList axes, bool keepdims) {
-  if (is_plain_float(x.dtype())) return neg(amax(neg(x), axes, keepdims));
-  if (x.dtype() == BP_BOOL) return logical_not(amax(logical_not(x), axes, keepdims));
-  return unordered(bitwise_not(amax(bitwise_not(ordered(x)), axes, keepdims)), x.dtype());
+Tensor amin_of(const Tensor& x, IntList axes, bool keepdims) {
+  return unordered(amin(ordered(x), axes, keepdims), x.dtype());
 }
 
 Tensor product(const Tensor& x, const std::vector<int64_t>& axes, bool keepdims) {
-  Tensor y = computable(x);
-  for (const int64_t axis : axes) {
-    if (y.shape(axis) == 0) {
-      std::vector<int64_t> shape = y.shape().to_vector();
-      shape[static_cast<size_t>(axis)] = 1;
-      y = ones(shape, y.dtype(), y.device());
-    }
-    while (y.shape(axis) > 1) {
-      const int64_t extent = y.shape(axis);
-      const int64_t half = extent / 2;
-      Tensor halves = mul(y.narrow(axis, 0, half), y.narrow(axis, half, half));
-      y = extent % 2 == 0 ? halves : concat({halves, y.narrow(axis, extent - 1, 1)}, axis);
-    }
-  }
-  if (!keepdims) {
-    std::vector<int64_t> sorted = axes;
-    std::ranges::sort(sorted, std::greater<>());
-    for (const int64_t axis : sorted) y = y.squeeze(axis);
-  }
-  return converted(y, x.dtype());
+  return converted(prod(computable(x), axes, keepdims), x.dtype());
 }
 
 Tensor running_sum(const Tensor& x, int64_t axis) {

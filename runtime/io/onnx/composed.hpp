@@ -41,14 +41,11 @@ Tensor scalar_like(double value, const Tensor& like);
 Tensor ints_on(Device device, const std::vector<int64_t>& numbers, IntList shape);
 Tensor floats_on(Device device, const std::vector<double>& numbers, IntList shape, bp_dtype dtype);
 
-// Reverses the elements along `axis`.
-Tensor flip(const Tensor& x, int64_t axis);
-
 // Returns elements start, start + step, ... of `axis`; `step` may be negative.
 Tensor take_steps(const Tensor& x, int64_t axis, int64_t start, int64_t step, int64_t count);
 
-// Return the smallest elements, and the products, over `axes`. Integers keep their dtype.
-Tensor amin(const Tensor& x, IntList axes, bool keepdims);
+// Return the smallest and the largest elements, and the products, over `axes`. The dtype stays.
+Tensor amin_of(const Tensor& x, IntList axes, bool keepdims);
 Tensor amax_of(const Tensor& x, IntList axes, bool keepdims);
 Tensor product(const Tensor& x, const std::vector<int64_t>& axes, bool keepdims);
 

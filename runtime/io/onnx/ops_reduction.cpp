@@ -23,7 +23,9 @@ Tensor max_of(const Tensor& x, const Axes& axes, bool keepdims) {
   return amax_of(x, axes, keepdims);
 }
 
-Tensor min_of(const Tensor& x, const Axes& axes, bool keepdims) { return amin(x, axes, keepdims); }
+Tensor min_of(const Tensor& x, const Axes& axes, bool keepdims) {
+  return amin_of(x, axes, keepdims);
+}
 
 Tensor sum_square(const Tensor& x, const Axes& axes, bool keepdims) {
   return converted(sum_of(square(computable(x)), axes, keepdims), x.dtype());
