@@ -73,7 +73,7 @@ Words module_with_condition() {
 }
 
 bool contains(const Words& words, const Words& part) {
-  return !std::ranges::search(words, part).empty();
+  return std::search(words.begin(), words.end(), part.begin(), part.end()) != words.end();
 }
 
 TEST(Specialize, LeavesTheChosenBranchAndWhatItCalls) {

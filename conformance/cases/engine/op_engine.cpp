@@ -79,6 +79,9 @@ std::string unclaimed_part(Context& t, const OpCase& op_case, const CallData& da
       t.not_supported("indices of i32 not claimed: " + reasons);
     }
   }
+  if (info.is_decomposable) {
+    t.not_supported("no kernel, so the host decomposes " + std::string(info.name) + ": " + reasons);
+  }
   t.missing("no kernel for " + std::string(info.name) + " of profile " + profile + ": " + reasons);
 }
 

@@ -1,6 +1,7 @@
 // Cases of argmax, and of the reductions whose formula is in the spec. Data follow from the parts
 // of the formula, and values and bounds from the formula itself.
 #include <array>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 
@@ -210,13 +211,14 @@ void make_odd(CallData& data) {
   }
 }
 
-// Scatters elements that are 0 over x: one of 11, ten of 11, or all. The others are not 0.
+// Makes elements 0: those of about one value of 11, of ten of 11, or all. Equal elements stay
+// equal, because they may share their memory, so a bool becomes 0 only with all others.
 template <size_t kFewest, size_t kOf>
 void put_zeros(CallData& data) {
   HostTensor& x = data.tensor("x");
-  for (size_t i = 0; i < x.data.size(); ++i) {
-    const bool is_zero = (i * 7 + i / 13) % kOf < kFewest;
-    if (is_zero || x.dtype == BP_BOOL) x.data[i] = DoubleDouble(is_zero ? 0.0 : 1.0);
+  for (DoubleDouble& value : x.data) {
+    const bool is_chosen = std::hash<double>()(value.hi) % kOf < kFewest;
+    if (kFewest == kOf || (is_chosen && x.dtype != BP_BOOL)) value = DoubleDouble(0.0);
   }
 }
 
