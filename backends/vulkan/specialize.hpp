@@ -1,9 +1,9 @@
 // Shaders without the code that their constants rule out.
 //
 // A shader of the kernels has the formulas of many ops, and its constants choose one. A driver
-// translates and optimises all of a module before it puts the constants in: for lavapipe a pipeline
-// of map.comp took 0.3 s, of which most was for ops that the pipeline does not compute. So the code
-// is left out before the driver sees it.
+// translates and optimises all of a module before it puts the constants in. On a busy machine,
+// lavapipe took 2.2 s for a pipeline of exp2 with the formulas of all ops, and takes 0.3 s without
+// them. So the code is left out before the driver sees it.
 #pragma once
 
 #include <cstdint>

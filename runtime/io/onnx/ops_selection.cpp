@@ -1,6 +1,7 @@
 // Operators whose result has as many elements as values say, and the largest elements. All but the
 // latter read their input on the host.
 #include <map>
+#include <utility>
 
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/op_table.hpp"
@@ -19,14 +20,15 @@ Values top_k(const Call& call) {
   return {unordered(y, x.dtype()), places};
 }
 
+// Returns input 0 and the axis that the node names, or the flat input and axis 0 if it names none.
+std::pair<Tensor, int64_t> along_axis(const Call& call) {
+  const Tensor x = call.input(0);
+  if (!call.has("axis")) return {x.reshape({x.numel()}), 0};
+  return {x, call.axis(call.integer("axis", 0), x.ndim())};
+}
+
 Values compress(const Call& call) {
-  Tensor x = call.input(0);
-  int64_t axis = 0;
-  if (call.has("axis")) {
-    axis = call.axis(call.integer("axis", 0), x.ndim());
-  } else {
-    x = x.reshape({x.numel()});
-  }
+  const auto [x, axis] = along_axis(call);
   const Ints condition = call.ints(1);
   Ints places;
   for (size_t i = 0; i < condition.size(); ++i) {
@@ -95,13 +97,7 @@ Unique find_unique(const std::vector<T>& slices, size_t count, bool is_sorted) {
 }
 
 Values unique_slices(const Call& call) {
-  Tensor x = call.input(0);
-  int64_t axis = 0;
-  if (call.has("axis")) {
-    axis = call.axis(call.integer("axis", 0), x.ndim());
-  } else {
-    x = x.reshape({x.numel()});
-  }
+  const auto [x, axis] = along_axis(call);
   const HostTensor host = to_host(x.transpose(0, axis).contiguous());
   const auto count = static_cast<size_t>(x.shape(axis));
   const bool is_sorted = call.flag("sorted", true);
