@@ -52,7 +52,6 @@ SHARED_SOURCES = {"registry/files/sha256.hpp"}
 # Files that show users how to ask for the package.
 FIND_PACKAGE = (
     "README.md",
-    ".ci/package/CMakeLists.txt",
     "backends/template/CMakeLists.txt",
     "backends/template_async/CMakeLists.txt",
     "examples/01_hello_abi.c",

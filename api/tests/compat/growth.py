@@ -64,6 +64,11 @@ class Side:
     def revision(self) -> int:
         return int(re.search(r"^#define BP_OPS_REVISION (\d+)", self.read("ops.h"), re.M)[1])
 
+    def brought(self, op: str) -> int:
+        """Returns the revision that brought the op, for which its decomposition was written."""
+        name = f"BP_{op.upper()}_ARGS_SIZE_R"
+        return min(int(n) for n in re.findall(rf"{name}(\d+)\b", self.read("ops.h")))
+
     def abi(self, part: str) -> int:
         return int(re.search(rf"^#define BP_ABI_{part} (\d+)", self.read("base.h"), re.M)[1])
 
@@ -193,8 +198,9 @@ class Growth:
         if new == "sigmoid":
             return (f"^refused: .*approximation is sigmoid, which revision {self.new.revision} "
                     f"brought; the kernel was written for revision {old}")
-        who = "decomposition: " if op == "log_softmax" else ""
-        return rf"^refused: .*{who}{new} is given; the kernel was written for revision {old}"
+        if op == "log_softmax":
+            old, new = self.old.brought(op), f"decomposition: {new}"
+        return rf"^refused: .*{new} is given; the kernel was written for revision {old}"
 
     def expected_of_program(self, op: str, new: str, host: Side, compiler: Side) -> str:
         """Returns the same for a program of one call. The host only names what is new."""
