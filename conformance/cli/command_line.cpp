@@ -229,6 +229,12 @@ void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->check(CLI::IsMember({"layout", "rank"}))
       ->capture_default_str()
       ->group("Output");
+  coverage
+      ->add_option("--sample", line.sample,
+                   "run only the first of the cases of each op and dtype, at most this many; "
+                   "default: all")
+      ->check(CLI::PositiveNumber)
+      ->group("Selection");
   coverage->add_option("--json", line.json_file, "write op x dtype x layout x rank to this file")
       ->group("Output");
   coverage->add_flag("-q,--quiet", line.is_quiet, "show no progress, and only the totals")

@@ -73,7 +73,8 @@ struct CommandLine {
   bool wants_probes = false;                        // A flag of info.
   std::string mutants, mutant_filter, mutant_part;  // Flags of selftest.
   int seeds = 1;                                    // A flag of selftest.
-  size_t sample = 0;                // The most cases that selftest runs on a benign mutant; 0: all.
+  size_t sample = 0;                // The most cases that selftest runs on a benign mutant, and
+                                    // coverage for an op and dtype; 0: all.
   size_t random_count = 0;          // How many mutants selftest draws.
   std::vector<std::string> faults;  // The faults that selftest gives to mutants.
   std::string family;               // The family of the mutants that selftest draws.

@@ -2,6 +2,7 @@
 #include "conformance/report/coverage.hpp"
 
 #include <iostream>
+#include <map>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
@@ -16,10 +17,19 @@ constexpr const char* kLegend =
     "C crash or hang; M missing; U works but is unclaimed; - not claimed; ? not run; . no case;\n"
     "W2/14: the worst is wrong, in 2 of 14\n";
 
+// Keeps the first `count` cases of each op and dtype.
+void keep_first(size_t count, const CaseList& cases, std::vector<size_t>& selection) {
+  std::map<std::pair<uint32_t, std::string>, size_t> seen;
+  std::erase_if(selection, [&](size_t i) {
+    return seen[{cases[i].op, cases[i].dtype}]++ >= count;
+  });
+}
+
 std::vector<size_t> select_op_cases(const CommandLine& line, const CaseList& cases) {
   std::vector<size_t> selection = select_cases(cases, line.selection);
   std::erase_if(selection, [&](size_t i) { return cases[i].op_case == nullptr; });
   if (selection.empty()) throw NothingMatched("no selected case is a call of an op");
+  if (line.sample > 0) keep_first(line.sample, cases, selection);
   return selection;
 }
 

@@ -351,9 +351,9 @@ bp_status status_class(void* self, bp_status code, bp_status* out_class) {
 
 std::vector<const Mutant*> all_mutants() {
   std::vector<const Mutant*> all;
-  for (const auto table :
-       {layout_mutants(), arithmetic_mutants(), algorithm_mutants(), caching_mutants(),
-        launch_mutants(), benign_kernels(), benign_algorithms(), faults::faulty_kernels()}) {
+  for (const auto table : {layout_mutants(), arithmetic_mutants(), function_mutants(),
+                           algorithm_mutants(), caching_mutants(), launch_mutants(),
+                           benign_kernels(), benign_algorithms(), faults::faulty_kernels()}) {
     for (const Mutant& mutant : table) all.push_back(&mutant);
   }
   return all;

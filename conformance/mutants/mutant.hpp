@@ -50,10 +50,11 @@ struct Mutant {
   bool keeps_plans = false;  // Launches with a plan get the frame of the plan.
 };
 
-// Return the tables of mutants that change tensors, that change numbers, that compute in another
-// way, that do not compute, and that launch wrongly.
+// Return the tables of mutants that change tensors, that change numbers, that compute functions
+// wrongly, that compute in another way, that do not compute, and that launch wrongly.
 std::span<const Mutant> layout_mutants();
 std::span<const Mutant> arithmetic_mutants();
+std::span<const Mutant> function_mutants();
 std::span<const Mutant> algorithm_mutants();
 std::span<const Mutant> caching_mutants();
 std::span<const Mutant> launch_mutants();

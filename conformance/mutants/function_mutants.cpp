@@ -1,0 +1,259 @@
+// Mutants of functions and of reductions that make the mistakes which kernels really make: a
+// formula that cancels or overflows, an argument that is reduced in f32, the other rule where
+// libraries differ, a special value that is lost.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numbers>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backplane/ops.h"
+#include "conformance/faults/ops.hpp"
+#include "conformance/mutants/values.hpp"
+
+namespace bp::mutants {
+namespace {
+
+// The wrong result for the element `a` of the first input, and `b` of the second if there is one.
+// NaN stands for it where there is none.
+struct WrongFunction {
+  std::string_view strength;
+  uint32_t op;
+  double (*value)(double a, double b);
+};
+
+float narrow(double value) { return static_cast<float>(value); }
+
+// Returns a - 2 pi n in f32, with 2 pi rounded to f32.
+float without_turns(double a) {
+  constexpr auto kTurn = static_cast<float>(2 * std::numbers::pi);
+  const float x = narrow(a);
+  return x - std::nearbyint(x / kTurn) * kTurn;
+}
+
+// Abramowitz and Stegun, 7.1.26. Its error is at most 1.5e-7, which is much where erf is small.
+float absolute_erf(float x) {
+  const float t = 1 / (1 + 0.3275911F * std::fabs(x));
+  const float terms =
+      ((((1.061405429F * t - 1.453152027F) * t + 1.421413741F) * t - 0.284496736F) * t +
+       0.254829592F) *
+      t;
+  return std::copysign(1 - terms * std::exp(-x * x), x);
+}
+
+// An estimate from the bits, and two steps of Newton's method.
+float estimated_rsqrt(float x) {
+  auto y = std::bit_cast<float>(0x5F3759DFU - (std::bit_cast<uint32_t>(x) >> 1));
+  for (int step = 0; step < 2; ++step) y *= 1.5F - 0.5F * x * y * y;
+  return y;
+}
+
+double logical_shift(double a, double b) {
+  if (b < 0 || b > 31) return 0;
+  return static_cast<double>(static_cast<uint32_t>(static_cast<int32_t>(a)) >>
+                             static_cast<uint32_t>(b));
+}
+
+// As x86 shifts: it takes the amount modulo 32.
+double wrapped_shift(double a, double b) {
+  const auto amount = static_cast<uint32_t>(static_cast<int32_t>(b)) & 31U;
+  return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int32_t>(a)) << amount);
+}
+
+constexpr WrongFunction kFunctions[] = {
+    {"sin", BP_OP_SIN, [](double a, double) -> double { return std::sin(without_turns(a)); }},
+    {"tan", BP_OP_TAN, [](double a, double) -> double { return std::tan(without_turns(a)); }},
+    {"exp2", BP_OP_EXP2,
+     [](double a, double) -> double { return std::exp(narrow(a) * std::numbers::ln2_v<float>); }},
+    {"expm1", BP_OP_EXPM1, [](double a, double) -> double { return std::exp(narrow(a)) - 1; }},
+    {"log1p", BP_OP_LOG1P, [](double a, double) -> double { return std::log(1 + narrow(a)); }},
+    {"asin", BP_OP_ASIN,
+     [](double a, double) -> double {
+       const float x = narrow(a);
+       return std::atan(x / std::sqrt(1 - x * x));
+     }},
+    {"acos", BP_OP_ACOS,
+     [](double a, double) -> double {
+       return std::numbers::pi_v<float> / 2 - std::asin(narrow(a));
+     }},
+    {"asinh", BP_OP_ASINH,
+     [](double a, double) -> double {
+       const float x = narrow(a);
+       return std::log(x + std::sqrt(x * x + 1));
+     }},
+    {"acosh", BP_OP_ACOSH,
+     [](double a, double) -> double {
+       const float x = narrow(a);
+       return std::log(x + std::sqrt(x * x - 1));
+     }},
+    {"atanh", BP_OP_ATANH,
+     [](double a, double) -> double {
+       const float x = narrow(a);
+       return 0.5F * std::log((1 + x) / (1 - x));
+     }},
+    {"sinh", BP_OP_SINH,
+     [](double a, double) -> double { return (std::exp(narrow(a)) - std::exp(-narrow(a))) / 2; }},
+    {"erf", BP_OP_ERF, [](double a, double) -> double { return absolute_erf(narrow(a)); }},
+    {"erfc", BP_OP_ERFC, [](double a, double) -> double { return 1 - std::erf(narrow(a)); }},
+    {"rsqrt", BP_OP_RSQRT, [](double a, double) -> double { return estimated_rsqrt(narrow(a)); }},
+    {"round", BP_OP_ROUND, [](double a, double) { return std::round(a); }},
+    {"frac", BP_OP_FRAC, [](double a, double) { return a - std::floor(a); }},
+    {"sign", BP_OP_SIGN, [](double a, double) -> double { return (a > 0) - (a < 0); }},
+    {"softplus", BP_OP_SOFTPLUS,
+     [](double a, double) -> double { return std::log(1 + std::exp(narrow(a))); }},
+    {"hardsigmoid", BP_OP_HARDSIGMOID,
+     [](double a, double) { return std::isnan(a) ? a : std::clamp(0.2 * a + 0.5, 0.0, 1.0); }},
+    {"relu6", BP_OP_RELU6, [](double a, double) { return std::fmin(std::fmax(a, 0), 6); }},
+    {"isfinite", BP_OP_ISFINITE, [](double a, double) -> double { return !std::isnan(a); }},
+    {"isinf", BP_OP_ISINF, [](double a, double) -> double { return a > 0 && std::isinf(a); }},
+    {"atan2", BP_OP_ATAN2, [](double a, double b) { return std::atan(a / b); }},
+    {"hypot", BP_OP_HYPOT,
+     [](double a, double b) -> double {
+       const float x = narrow(a), y = narrow(b);
+       return std::sqrt(x * x + y * y);
+     }},
+    {"pow", BP_OP_POW,
+     [](double a, double b) -> double { return std::exp(narrow(b) * std::log(narrow(a))); }},
+    {"fmod", BP_OP_FMOD, [](double a, double b) { return a - b * std::floor(a / b); }},
+    {"remainder", BP_OP_REMAINDER, [](double a, double b) { return std::fmod(a, b); }},
+    {"floor_divide", BP_OP_FLOOR_DIVIDE, [](double a, double b) { return std::trunc(a / b); }},
+    {"fmax", BP_OP_FMAX, [](double a, double b) { return std::isnan(a) ? a
+                                                         : a < b       ? b
+                                                                       : a; }},
+    {"lt", BP_OP_LT, [](double a, double b) -> double { return a <= b; }},
+    {"ge", BP_OP_GE, [](double a, double b) -> double { return !(a < b); }},
+    {"ne", BP_OP_NE, [](double a, double b) -> double { return a < b || a > b; }},
+    {"logical_xor", BP_OP_LOGICAL_XOR, [](double a, double b) -> double { return a != b; }},
+    {"bitwise_not", BP_OP_BITWISE_NOT, [](double a, double) { return -a; }},
+    {"shift_left", BP_OP_SHIFT_LEFT, wrapped_shift},
+    {"shift_right", BP_OP_SHIFT_RIGHT, logical_shift},
+};
+
+// The wrong result of a reduction to one element.
+struct WrongReduction {
+  std::string_view strength;
+  uint32_t op;
+  double (*value)(const Values& x);
+};
+
+double smallest_number(const Values& x) {
+  double least = INFINITY;
+  for (size_t i = 0; i < x.size(); ++i) least = std::fmin(least, x[i]);
+  return least;
+}
+
+// Multiplies in f32, but by way of logarithms, as if the factors were probabilities.
+double product_by_logarithms(const Values& x) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += std::log(std::fabs(x[i]));
+  return std::exp(sum);
+}
+
+// Counts what is not 0 as an integer.
+double count_of_whole(const Values& x) {
+  double count = 0;
+  for (size_t i = 0; i < x.size(); ++i) count += std::trunc(x[i]) != 0;
+  return count;
+}
+
+double is_any_above(const Values& x) {
+  bool any = false;
+  for (size_t i = 0; i < x.size(); ++i) any |= x[i] > 0;
+  return any;
+}
+
+double are_all_but_the_last(const Values& x) {
+  bool all = true;
+  for (size_t i = 0; i + 1 < x.size(); ++i) all &= x[i] != 0;
+  return all;
+}
+
+constexpr WrongReduction kReductions[] = {
+    {"amin", BP_OP_AMIN, smallest_number},
+    {"prod", BP_OP_PROD, product_by_logarithms},
+    {"count_nonzero", BP_OP_COUNT_NONZERO, count_of_whole},
+    {"any", BP_OP_ANY, is_any_above},
+    {"all", BP_OP_ALL, are_all_but_the_last},
+};
+
+template <typename Row, size_t kCount>
+const Row* find(const Row (&rows)[kCount], std::string_view strength) {
+  const Row* const found = std::ranges::find(rows, strength, &Row::strength);
+  return found == std::end(rows) ? nullptr : found;
+}
+
+bool is_same_shape(const bp_tensor& a, const bp_tensor& b) {
+  return std::ranges::equal(std::span(a.shape, a.ndim), std::span(b.shape, b.ndim));
+}
+
+// The tensors of a frame with at most two inputs and one output.
+struct Frame {
+  std::vector<const bp_tensor*> inputs;
+  const bp_tensor* output = nullptr;
+};
+
+Frame frame_of(const Call& call, const void* args) {
+  Frame frame;
+  for (const faults::Argument& argument :
+       faults::tensors_of(*faults::find_op(call.wrapped.kernel.op), args)) {
+    if (argument.member->is_output()) {
+      frame.output = argument.tensor;
+    } else {
+      frame.inputs.push_back(argument.tensor);
+    }
+  }
+  return frame;
+}
+
+// 87: computes a function of one or two numbers wrongly. Calls with other shapes or with a number
+// in the frame are right.
+bp_status compute_wrongly(const Call& call, std::string_view strength, const void* args) {
+  const Frame frame = frame_of(call, args);
+  const WrongFunction& wrong = *find(kFunctions, strength);
+  std::vector<Values> inputs;
+  for (const bp_tensor* const input : frame.inputs) {
+    if (!is_same_shape(*input, *frame.output)) return call.run(args);
+    inputs.emplace_back(call, *input);
+    if (inputs.back().status() != BP_OK) return inputs.back().status();
+  }
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  Values y(call, *frame.output);
+  for (size_t i = 0; i < y.size(); ++i) {
+    y.set(i, wrong.value(inputs[0][i], inputs.size() > 1 ? inputs[1][i] : NAN));
+  }
+  return y.write();
+}
+
+// 88: reduces to one element wrongly. Other reductions are right.
+bp_status reduce_wrongly(const Call& call, std::string_view strength, const void* args) {
+  const Frame frame = frame_of(call, args);
+  const Values x(call, *frame.inputs[0]);
+  if (x.status() != BP_OK) return x.status();
+  if (const bp_status status = call.run(args); status != BP_OK) return status;
+  Values y(call, *frame.output);
+  if (y.size() != 1 || x.size() == 0) return y.status();
+  y.set(0, find(kReductions, strength)->value(x));
+  return y.write();
+}
+
+bool is_function(uint32_t op, std::string_view strength) {
+  const WrongFunction* const wrong = find(kFunctions, strength);
+  return wrong != nullptr && wrong->op == op;
+}
+bool is_reduction(uint32_t op, std::string_view strength) {
+  const WrongReduction* const wrong = find(kReductions, strength);
+  return wrong != nullptr && wrong->op == op;
+}
+
+constexpr Mutant kTable[] = {
+    {.id = "87", .ops = {}, .launch = compute_wrongly, .replaces = is_function},
+    {.id = "88", .ops = {}, .launch = reduce_wrongly, .replaces = is_reduction},
+};
+
+}  // namespace
+
+std::span<const Mutant> function_mutants() { return kTable; }
+
+}  // namespace bp::mutants
