@@ -247,10 +247,12 @@ bp_status bad_output(const Row& row, uint32_t index, const void* frame, const ch
   return refuse([&] {
     const std::string_view text = expression;
     const bool has_windows = text.find("window(") != std::string_view::npos;
+    const bool is_covered = text.find("covered(") != std::string_view::npos;
     const bool is_joined = text.find("concatenated(") != std::string_view::npos;
     return head(row, index) + " has no shape where " + values_text(row, frame, names) +
            "; allowed: " +
-           (has_windows ? "windows that fit into the padded extents"
+           (has_windows  ? "windows that fit into the padded extents"
+            : is_covered ? "at least one window, and padding within what the windows cover"
             : is_joined
                 ? "at least one tensor, and extents that differ along the axis alone"
                 : "at most " + std::to_string(BP_MAX_RANK) + " axes, and at most 2^58 elements") +

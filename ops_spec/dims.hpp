@@ -212,6 +212,26 @@ inline Dims window(View size, View kernel, View stride, View padding, View dilat
   return result;
 }
 
+// Returns the extents that `count` windows of `kernel` cover without their `padding`, and `extra`
+// more. If the padding is larger, there are no extents.
+inline Dims covered(View count, View kernel, View stride, View padding, View dilation, View extra) {
+  Dims result;
+  const int64_t n = count.count;
+  if (!count.exists() || kernel.count != n || stride.count != n || dilation.count != n ||
+      extra.count != n || padding.count != 2 * n) {
+    result.count = kNone;
+    return result;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t reach = add(mul(dilation.data[i], sub(kernel.data[i], 1)), 1);
+    const int64_t whole = add(mul(sub(count.data[i], 1), stride.data[i]), reach);
+    const int64_t extent =
+        sub(add(whole, extra.data[i]), add(padding.data[i], padding.data[n + i]));
+    result.append(count.data[i] > 0 && extent >= 0 ? extent : kNone);
+  }
+  return result;
+}
+
 // Returns the number of elements (row, column) of a matrix of `rows` by `columns` that lie in a
 // band: row + begin <= column < row + end.
 inline int64_t band(int64_t rows, int64_t columns, int64_t begin, int64_t end) {

@@ -85,6 +85,18 @@ TEST(Dims, FitsWindows) {
   EXPECT_EQ(values(window(Dims{5, 5}, Dims{1}, Dims{1}, Dims{0, 0}, Dims{1})), kNothing);
 }
 
+TEST(Dims, FindsWhatWindowsCover) {
+  const auto covered_by = [](const Dims& count, const Dims& padding, const Dims& extra) {
+    return values(covered(count, Dims{3, 3}, Dims{2, 1}, padding, Dims{1, 2}, extra));
+  };
+  EXPECT_EQ(covered_by(Dims{4, 5}, Dims{1, 0, 1, 0}, Dims{1, 0}), (List{8, 9}));
+  EXPECT_EQ(covered_by(Dims{1, 1}, Dims{2, 0, 1, 5}, Dims{0, 0}), (List{0, 0}));
+  EXPECT_EQ(covered_by(Dims{1, 1}, Dims{2, 0, 2, 0}, Dims{0, 0}), kNothing);
+  EXPECT_EQ(covered_by(Dims{0, 1}, Dims{0, 0, 0, 0}, Dims{9, 0}), kNothing);
+  EXPECT_EQ(covered_by(Dims{INT64_MAX, 1}, Dims{0, 0, 0, 0}, Dims{0, 0}), kNothing);
+  EXPECT_EQ(covered_by(Dims{4, 5}, Dims{0, 0, 0, 0}, Dims{1}), kNothing);
+}
+
 TEST(Dims, CountsTheElementsOfABand) {
   for (const int64_t rows : {0, 1, 3, 5}) {
     for (const int64_t columns : {0, 1, 4, 5}) {

@@ -15,6 +15,7 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "blocks": (("dims", "dims"), "dims"),
     "band": (("int", "int", "int", "int"), "int"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
+    "covered": (("dims", "dims", "dims", "dims", "dims", "dims"), "dims"),
 }
 # Functions of a list of tensors and an axis: the shape of all tensors behind each other along the
 # axis, and how far along it the present item begins.

@@ -218,6 +218,8 @@ INTRODUCTION = """\
  *   reduced(shape, axes, keepdims)  the shape without axes, or with 1 there
  *   window(size, kernel, stride, padding, dilation)  for each axis
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
+ *   covered(count, kernel, stride, padding, dilation, extra)  for each axis
+ *       (count - 1) * stride + dilation * (kernel - 1) + 1 + extra - padding before and after
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
  * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. If the tensor

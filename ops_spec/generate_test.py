@@ -151,7 +151,8 @@ class ExpressionTest(unittest.TestCase):
                            ("x.dtype == f32", "condition"),
                            ("given(x)", "condition"), ("x.shape == axes", "condition"),
                            ("axes if mode == none else []", "dims"),
-                           ("window(x.shape, axes, axes, axes, axes)", "dims")):
+                           ("window(x.shape, axes, axes, axes, axes)", "dims"),
+                           ("covered(x.shape, axes, axes, axes, axes, axes)", "dims")):
             with self.subTest(text):
                 self.assertEqual(self.type_of(text), kind)
 
@@ -486,7 +487,7 @@ class InventoryTest(unittest.TestCase):
                  "quantization": 800}
         shared = {"function": ["unary"], "activation": ["unary"], "rectifier": ["unary"],
                   "comparison": ["unary", "binary"], "bits": ["unary", "binary"],
-                  "channel_norm": ["normalization"]}
+                  "channel_norm": ["normalization"], "resampling": ["pooling"]}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
         for op in spec.load():
             family = pathlib.Path(op.path).stem

@@ -150,59 +150,12 @@ Range outputs_over(const AvgPool& p, size_t axis, int64_t position) {
           std::min(p.y.extent[axis], (position + w.low[axis]) / w.stride[axis] + 1)};
 }
 
-// Adds to `shares` what each of n outputs in a row of grad_y gives to one row of its window.
-template <typename T>
-void add_shares(const T* grad_y, int64_t stride, int64_t n, const Divisor<Compute<T>>& divisor,
-                Compute<T>* HWY_RESTRICT shares) {
-  constexpr int64_t kGatherElements = 64;
-  const ComputeTag<T> d;
-  T gathered[kGatherElements];
-  const int64_t step = stride == 1 ? n : kGatherElements;
-  for (int64_t begin = 0; begin < n; begin += step) {
-    const int64_t part = std::min(step, n - begin);
-    const T* from = grad_y + begin * stride;
-    if (stride != 1) {
-      for (int64_t k = 0; k < part; ++k) gathered[k] = from[k * stride];
-      from = gathered;
-    }
-    for_each_vector(d, part, [&](int64_t k, auto whole) HWY_ATTR {
-      Compute<T>* const to = shares + begin + k;
-      const auto share = divisor.divide(d, load_part<whole>(d, from + k, part - k), k);
-      hn::StoreU(hn::Add(hn::LoadU(d, to), share), d, to);
-    });
-  }
-}
-
 // Some columns of grad_x, and the outputs whose windows cover any of them.
 struct GradBlock {
   GradBlock(const AvgPool& p, int64_t begin)
       : columns{begin, std::min(p.x.extent[2], begin + kGradColumns)},
         outputs{outputs_over(p, 2, begin).begin, outputs_over(p, 2, columns.end - 1).end} {}
   Range columns, outputs;
-};
-
-// The sums of n columns. Parts of kJoined terms are summed, and added to the sum of earlier parts.
-template <typename Value>
-class PartSums {
- public:
-  PartSums(Value* sums, Value* earlier, int64_t n) : sums_(sums), earlier_(earlier), n_(n) {
-    std::fill_n(sums, n, Value{0});
-  }
-  // Counts a term that was added to the sums.
-  void count_term() {
-    if (++terms_ % kJoined != 0) return;
-    for (int64_t i = 0; i < n_; ++i) {
-      earlier_[i] = (terms_ == kJoined ? Value{0} : earlier_[i]) + sums_[i];
-      sums_[i] = 0;
-    }
-  }
-  void finish() {
-    for (int64_t i = 0; i < n_ && terms_ >= kJoined; ++i) sums_[i] += earlier_[i];
-  }
-
- private:
-  Value *sums_, *earlier_;
-  int64_t n_, terms_ = 0;
 };
 
 // Computes row (a, b) of a block of grad_x.
@@ -220,7 +173,9 @@ void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const Gra
       const T* const from = reinterpret_cast<const T*>(p.y.plane(plane)) + i * p.y.stride[0] +
                             j * p.y.stride[1] + block.outputs.begin * p.y.stride[2];
       const auto divisor = static_cast<Value>(divisor_of(p, 0, i) * divisor_of(p, 1, j));
-      add_shares<T>(from, p.y.stride[2], n, {divisor, nullptr}, memory.shares);
+      const Divisor<Value> share = {divisor, nullptr};
+      add_row(from, p.y.stride[2], n, memory.shares,
+              [&](auto v) HWY_ATTR { return share.divide(d, v, 0); });
       shares.count_term();
     }
   }

@@ -206,6 +206,66 @@ HWY_INLINE Value join_line(const Value* line, int64_t size) {
   return hn::GetLane(joined);
 }
 
+// Adds map(v) of each vector of a row to the n sums at `to`, which have a vector of room behind
+// them. The elements of the row lie `stride` apart.
+template <typename T, typename Map>
+void add_row(const T* row, int64_t stride, int64_t n, Compute<T>* HWY_RESTRICT to, const Map& map) {
+  constexpr int64_t kGatherElements = 64;
+  const ComputeTag<T> d;
+  T gathered[kGatherElements];
+  const int64_t step = stride == 1 ? n : kGatherElements;
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t part = std::min(step, n - begin);
+    const T* from = row + begin * stride;
+    if (stride != 1) {
+      for (int64_t k = 0; k < part; ++k) gathered[k] = from[k * stride];
+      from = gathered;
+    }
+    for_each_vector(d, part, [&](int64_t k, auto whole) HWY_ATTR {
+      Compute<T>* const sums = to + begin + k;
+      const auto v = map(load_part<whole>(d, from + k, part - k));
+      hn::StoreU(hn::Add(hn::LoadU(d, sums), v), d, sums);
+    });
+  }
+}
+
+// The sums of n columns. Parts of kJoined terms are summed, and added to the sum of earlier parts.
+template <typename Value>
+class PartSums {
+ public:
+  PartSums(Value* sums, Value* earlier, int64_t n) : sums_(sums), earlier_(earlier), n_(n) {
+    std::fill_n(sums, n, Value{0});
+  }
+  // Counts a term that was added to the sums.
+  void count_term() {
+    if (++terms_ % kJoined != 0) return;
+    for (int64_t i = 0; i < n_; ++i) {
+      earlier_[i] = (terms_ == kJoined ? Value{0} : earlier_[i]) + sums_[i];
+      sums_[i] = 0;
+    }
+  }
+  void finish() {
+    for (int64_t i = 0; i < n_ && terms_ >= kJoined; ++i) sums_[i] += earlier_[i];
+  }
+
+ private:
+  Value *sums_, *earlier_;
+  int64_t n_, terms_ = 0;
+};
+
+// Returns the sum of n numbers, made of the sums of short parts.
+template <typename Value>
+Value sum_of(const Value* numbers, int64_t n) {
+  constexpr int64_t kPart = 64;
+  Value total = 0;
+  for (int64_t begin = 0; begin < n; begin += kPart) {
+    Value sum = numbers[begin];
+    for (int64_t i = begin + 1; i < std::min(begin + kPart, n); ++i) sum += numbers[i];
+    total = begin == 0 ? sum : total + sum;
+  }
+  return total;
+}
+
 // Calls fn(vector, first, count, whole) for the outputs of a block. `first` counts from the first
 // output of the block.
 template <class Op, typename Value, typename Fn>

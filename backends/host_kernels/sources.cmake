@@ -2,6 +2,7 @@
 # The sources of the second list need oneDNN.
 set(kernel_sources
   activation.cpp
+  adaptive_avg_pool.cpp
   argmax.cpp
   avg_pool.cpp
   block_codec.cpp
@@ -13,6 +14,7 @@ set(kernel_sources
   gather.cpp
   gemm.cpp
   gemv.cpp
+  interpolate.cpp
   layer_norm.cpp
   log_softmax.cpp
   loop.cpp

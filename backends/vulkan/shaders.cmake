@@ -11,6 +11,7 @@ set(vulkan_shaders
   "convolution"
   "cross_entropy"
   "index"
+  "interpolate"
   "map f32 f64 i32 i64"
   "map_rows f32 f64 i32 i64"
   "matmul f32 i32 i64"

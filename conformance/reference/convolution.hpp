@@ -1,5 +1,5 @@
-// Oracles of convolution and its three gradients. All of them are sums over the same products,
-// which for_each_product lists.
+// Oracles of convolution, its three gradients and its transpose. All of them are sums over the same
+// products, which for_each_product lists.
 #pragma once
 
 #include "conformance/reference/array.hpp"
@@ -62,6 +62,18 @@ Array<N> convolution_backward_input(const ConvolutionGeometry& g, const Array<N>
     grad_x[in] = grad_x[in] + grad_y[out] * weight[tap];
   });
   return grad_x;
+}
+
+// Makes y, of the shape of x in the geometry, from x, of the shape of y there.
+template <typename N>
+Array<N> convolution_transpose(const ConvolutionGeometry& g, const Array<N>& x,
+                               const Array<N>& weight, const Array<N>* bias) {
+  Array<N> y = convolution_backward_input(g, x, weight);
+  const int64_t places = element_count(g.spatial());
+  for (int64_t i = 0; bias != nullptr && i < y.size(); ++i) {
+    y[i] = y[i] + (*bias)[i / places % g.x[1]];
+  }
+  return y;
 }
 
 template <typename N>

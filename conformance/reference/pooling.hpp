@@ -109,4 +109,61 @@ Array<N> avg_pool_backward(const Array<N>& grad_y, const Window& window, const S
   return grad_x;
 }
 
+// Calls visit(element of y, element of x, divisor) for each element of x in each window of adaptive
+// pooling of `plane_count` planes.
+template <typename Visit>
+void for_each_adaptive(int64_t plane_count, std::span<const int64_t> inputs,
+                       std::span<const int64_t> outputs, Visit visit) {
+  const int64_t input_count = element_count(inputs), output_count = element_count(outputs);
+  for (int64_t o = 0; o < plane_count * output_count; ++o) {
+    const Shape place = coordinates(o % output_count, outputs);
+    std::vector<int64_t> window = {0};
+    for (size_t axis = 0; axis < inputs.size(); ++axis) {
+      const int64_t n = inputs[axis], m = outputs[axis], i = place[axis];
+      std::vector<int64_t> longer;
+      for (const int64_t before : window) {
+        // These are the p with floor(i * n / m) <= p < ceil((i + 1) * n / m).
+        for (int64_t p = 0; p < n; ++p) {
+          if ((p + 1) * m > i * n && p * m < (i + 1) * n) longer.push_back(before * n + p);
+        }
+      }
+      window = std::move(longer);
+    }
+    for (const int64_t input : window) {
+      visit(o, o / output_count * input_count + input, static_cast<int64_t>(window.size()));
+    }
+  }
+}
+
+// The mean of no elements is 0.
+template <typename N>
+Array<N> adaptive_avg_pool(const Array<N>& x, const Shape& output_size) {
+  Shape shape(x.shape.begin(), x.shape.begin() + 2);
+  shape.insert(shape.end(), output_size.begin(), output_size.end());
+  Array<N> y(shape);
+  std::vector<int64_t> divisors(y.data.size(), 1);
+  for_each_adaptive(shape[0] * shape[1], std::span(x.shape).subspan(2), output_size,
+                    [&](int64_t to, int64_t from, int64_t divisor) {
+                      y[to] = y[to] + x[from];
+                      divisors[static_cast<size_t>(to)] = divisor;
+                    });
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    y.data[i] = y.data[i] / N(static_cast<double>(divisors[i]));
+  }
+  return y;
+}
+
+template <typename N>
+Array<N> adaptive_avg_pool_backward(const Array<N>& grad_y, const Shape& input_size) {
+  Shape shape(grad_y.shape.begin(), grad_y.shape.begin() + 2);
+  shape.insert(shape.end(), input_size.begin(), input_size.end());
+  Array<N> grad_x(shape);
+  for_each_adaptive(shape[0] * shape[1], input_size, std::span(grad_y.shape).subspan(2),
+                    [&](int64_t from, int64_t to, int64_t divisor) {
+                      const N share = grad_y[from] / N(static_cast<double>(divisor));
+                      grad_x[to] = grad_x[to] + share;
+                    });
+  return grad_x;
+}
+
 }  // namespace bp::conformance::reference

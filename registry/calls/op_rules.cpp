@@ -193,6 +193,9 @@ RuleValue Rule::shape(const Node& node, const void* frame, uint64_t item) const 
       return list(dims::reduced(input(0).list, input(1).list, input(2).number));
     case Op::blocks:
       return list(dims::blocks(input(0).list, input(1).list));
+    case Op::covered:
+      return list(dims::covered(input(0).list, input(1).list, input(2).list, input(3).list,
+                                input(4).list, input(5).list));
     default:
       return list(
           dims::window(input(0).list, input(1).list, input(2).list, input(3).list, input(4).list));

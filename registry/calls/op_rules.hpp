@@ -122,6 +122,7 @@ class Rule {
     reduced,
     blocks,
     window,
+    covered,
   };
 
   struct Node {

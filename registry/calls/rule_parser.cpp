@@ -284,6 +284,7 @@ uint32_t RuleParser::call(std::string_view word) {
       {"reduced", Op::reduced, dims, {dims, dims, number}},
       {"blocks", Op::blocks, dims, {dims, dims}},
       {"window", Op::window, dims, {dims, dims, dims, dims, dims}},
+      {"covered", Op::covered, dims, {dims, dims, dims, dims, dims, dims}},
   };
   if (word == "len") return of_argument(Op::count, number, true);
   if (word == "given") return of_argument(Op::is_given, number, false);

@@ -167,6 +167,14 @@ std::vector<GradientCase> window_gradient_cases() {
       {"convolution_backward_bias",
        {{2, 3, 2}},
        [](Inputs x) { return convolution_backward_bias(x[0]); }},
+      {"convolution_transpose",
+       {{2, 3, 2, 3}, {3, 2, 2, 2}, {2}},
+       [](Inputs x) {
+         return convolution_transpose(x[0], x[1], x[2], {2, 1}, {1, 0, 0, 1}, {1, 0});
+       }},
+      {"convolution_transpose, grouped",
+       {{1, 4, 3}, {4, 1, 2}},
+       [](Inputs x) { return convolution_transpose(x[0], x[1], {}, {}, {}, {}, {2}, 2); }},
       {"max_pool", {{1, 2, 4, 4}}, [](Inputs x) { return max_pool(x[0], {2}); }},
       {"max_pool_backward",
        {{1, 1, 2, 2}},
@@ -186,6 +194,32 @@ std::vector<GradientCase> window_gradient_cases() {
        [](Inputs x) {
          return avg_pool_backward(x[0], {5}, {3}, {2}, {1, 1});
        }},
+      {"adaptive_avg_pool",
+       {{1, 2, 5, 3}},
+       [](Inputs x) {
+         return adaptive_avg_pool(x[0], {3, 4});
+       }},
+      {"adaptive_avg_pool_backward",
+       {{1, 2, 3}},
+       [](Inputs x) { return adaptive_avg_pool_backward(x[0], {7}); }},
+      {"interpolate",
+       {{1, 2, 3, 4}},
+       [](Inputs x) {
+         return interpolate(x[0], {5, 2});
+       }},
+      {"interpolate, linear",
+       {{1, 1, 2, 3, 2}},
+       [](Inputs x) {
+         return interpolate(x[0], {3, 2, 5}, Interpolation::kLinear);
+       }},
+      {"interpolate, linear with aligned corners",
+       {{1, 1, 4, 3}},
+       [](Inputs x) {
+         return interpolate(x[0], {3, 7}, Interpolation::kLinear, Coordinates::kAlignCorners);
+       }},
+      {"interpolate_backward",
+       {{1, 2, 5}},
+       [](Inputs x) { return interpolate_backward(x[0], {3}, Interpolation::kLinear); }},
   };
 }
 

@@ -20,6 +20,8 @@
  *   reduced(shape, axes, keepdims)  the shape without axes, or with 1 there
  *   window(size, kernel, stride, padding, dilation)  for each axis
  *       floor((size + padding before and after - dilation * (kernel - 1) - 1) / stride) + 1
+ *   covered(count, kernel, stride, padding, dilation, extra)  for each axis
+ *       (count - 1) * stride + dilation * (kernel - 1) + 1 + extra - padding before and after
  *   blocks(shape, counts)           counts, which divide the extents of shape
  *
  * Where a tensor may be NULL for a value, bp_scalar holds it: an f64 only for floats. If the tensor
@@ -1760,6 +1762,33 @@ typedef struct bp_convolution_backward_bias_args {
   const bp_tensor* grad_bias; /* Out, float, shape [grad_y.shape[1]]. */
 } bp_convolution_backward_bias_args;
 
+/* convolution_transpose: Transposed convolution over the 1 to 3 spatial axes of x, the gradient of
+ * convolution for its input: each element of x adds its multiple of the kernel to y, stride apart.
+ * x is (N, C, spatial), weight (C, O / groups, kernel), bias (O) and y (N, O, spatial). padding is
+ * what is cut off before each axis of y, then after each axis; output_padding is what is added
+ * behind each axis, less than its stride, where y may have nothing but bias.
+ * ops_spec/ops/convolution.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_CONVOLUTION_TRANSPOSE = 454, BP_CONVOLUTION_TRANSPOSE_ARGS_SIZE_R4 = 112 };
+typedef struct bp_convolution_transpose_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float, 3-D to 5-D. */
+  const bp_tensor* weight; /* Float, ndim x.ndim. */
+  const bp_tensor* bias;   /* Or NULL, like(y), shape [weight.shape[1] * groups]. */
+  /* Out, float, shape [x.shape[0], weight.shape[1] * groups] + covered(x.shape[2:],
+   * weight.shape[2:], stride, padding, dilation, output_padding). */
+  const bp_tensor* y;
+  uint64_t stride_count;         /* x.ndim - 2. */
+  const int64_t* stride;         /* At least 1. */
+  uint64_t padding_count;        /* 2*(x.ndim - 2). */
+  const int64_t* padding;        /* At least 0. */
+  uint64_t output_padding_count; /* x.ndim - 2. */
+  const int64_t* output_padding; /* At least 0. */
+  uint64_t dilation_count;       /* x.ndim - 2. */
+  const int64_t* dilation;       /* At least 1. */
+  int64_t groups;                /* At least 1. */
+} bp_convolution_transpose_args;
+
 /* max_pool: The largest element of each window over the 1 to 3 spatial axes of x (N, C, spatial),
  * and the index of the first such element, flat over the spatial axes. NaN is larger than every
  * number, and -0 equals 0. y is the value of the first such element, whether or not indices are
@@ -1852,6 +1881,109 @@ typedef struct bp_avg_pool_backward_args {
   int32_t counts_padding;     /* At least 0, at most 1. */
   uint32_t reserved_0;        /* 0. */
 } bp_avg_pool_backward_args;
+
+/* adaptive_avg_pool: The mean of each of output_size windows along each of the 1 to 3 spatial axes
+ * of x (N, C, spatial). Of an axis with n elements in x and m in y, window i has the elements from
+ * floor(i * n / m) on, up to and without ceil((i + 1) * n / m), so that windows may overlap. The
+ * mean of no elements is 0.
+ * ops_spec/ops/pooling.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_ADAPTIVE_AVG_POOL = 484, BP_ADAPTIVE_AVG_POOL_ARGS_SIZE_R4 = 40 };
+typedef struct bp_adaptive_avg_pool_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 3-D to 5-D. */
+  const bp_tensor* y;         /* Out, like(x), shape x.shape[:2] + output_size. */
+  uint64_t output_size_count; /* x.ndim - 2. */
+  const int64_t* output_size; /* At least 0. */
+} bp_adaptive_avg_pool_args;
+
+/* adaptive_avg_pool_backward: The gradient of adaptive_avg_pool for its x, whose spatial extents
+ * are input_size.
+ * ops_spec/ops/pooling.yaml; profile train; numerics R1; experimental since 0.4. */
+enum { BP_OP_ADAPTIVE_AVG_POOL_BACKWARD = 485, BP_ADAPTIVE_AVG_POOL_BACKWARD_ARGS_SIZE_R4 = 40 };
+typedef struct bp_adaptive_avg_pool_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;            /* None defined: 0. */
+  const bp_tensor* grad_y;   /* Float, 3-D to 5-D. */
+  const bp_tensor* grad_x;   /* Out, like(grad_y), shape grad_y.shape[:2] + input_size. */
+  uint64_t input_size_count; /* grad_y.ndim - 2. */
+  const int64_t* input_size; /* At least 0. */
+} bp_adaptive_avg_pool_backward_args;
+
+/* interpolate: Reads x (N, C, spatial) at output_size positions along each of its 1 to 3 spatial
+ * axes. Let an axis have n elements in x and m in y. Element i of y is at the position (i + 0.5) *
+ * n / m - 0.5 by half_pixel, i * n / m by asymmetric, and i * (n - 1) / (m - 1) by align_corners,
+ * which is 0 if m is 1. pytorch_half_pixel is half_pixel, but 0 if m is 1. Positions are exact
+ * rational numbers, and one outside of the axis stands for the nearest end. linear weights the two
+ * neighbors of the position along each axis by how near they are, and one whose weight is 0 does
+ * not count. nearest takes one element: that below the position (floor), above it (ceil), or the
+ * nearer one, of two equally near ones the first (half_down) or the second (half_up). For linear
+ * the rounding has no meaning. The mode nearest of PyTorch is asymmetric with floor, and its
+ * nearest-exact is half_pixel with half_up.
+ * ops_spec/ops/resampling.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_INTERPOLATE = 490, BP_INTERPOLATE_ARGS_SIZE_R4 = 56 };
+enum {
+  BP_INTERPOLATE_MODE_NEAREST = 1,
+  BP_INTERPOLATE_MODE_LINEAR = 2,
+};
+enum {
+  BP_INTERPOLATE_COORDINATES_HALF_PIXEL = 1,
+  BP_INTERPOLATE_COORDINATES_ASYMMETRIC = 2,
+  BP_INTERPOLATE_COORDINATES_ALIGN_CORNERS = 3,
+  BP_INTERPOLATE_COORDINATES_PYTORCH_HALF_PIXEL = 4,
+};
+enum {
+  BP_INTERPOLATE_ROUNDING_FLOOR = 1,
+  BP_INTERPOLATE_ROUNDING_CEIL = 2,
+  BP_INTERPOLATE_ROUNDING_HALF_DOWN = 3,
+  BP_INTERPOLATE_ROUNDING_HALF_UP = 4,
+};
+typedef struct bp_interpolate_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 3-D to 5-D. */
+  const bp_tensor* y;         /* Out, like(x), shape x.shape[:2] + output_size. */
+  uint64_t output_size_count; /* x.ndim - 2. */
+  const int64_t* output_size; /* At least 0. */
+  uint32_t mode;              /* One of the constants above. */
+  uint32_t coordinates;       /* One of the constants above. */
+  uint32_t rounding;          /* One of the constants above. */
+  uint32_t reserved_0;        /* 0. */
+} bp_interpolate_args;
+
+/* interpolate_backward: The gradient of interpolate for its x, whose spatial extents are
+ * input_size: each element of grad_y is added to the elements of grad_x that its element of y
+ * consists of, times their weights.
+ * ops_spec/ops/resampling.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_INTERPOLATE_BACKWARD = 491, BP_INTERPOLATE_BACKWARD_ARGS_SIZE_R4 = 56 };
+enum {
+  BP_INTERPOLATE_BACKWARD_MODE_NEAREST = 1,
+  BP_INTERPOLATE_BACKWARD_MODE_LINEAR = 2,
+};
+enum {
+  BP_INTERPOLATE_BACKWARD_COORDINATES_HALF_PIXEL = 1,
+  BP_INTERPOLATE_BACKWARD_COORDINATES_ASYMMETRIC = 2,
+  BP_INTERPOLATE_BACKWARD_COORDINATES_ALIGN_CORNERS = 3,
+  BP_INTERPOLATE_BACKWARD_COORDINATES_PYTORCH_HALF_PIXEL = 4,
+};
+enum {
+  BP_INTERPOLATE_BACKWARD_ROUNDING_FLOOR = 1,
+  BP_INTERPOLATE_BACKWARD_ROUNDING_CEIL = 2,
+  BP_INTERPOLATE_BACKWARD_ROUNDING_HALF_DOWN = 3,
+  BP_INTERPOLATE_BACKWARD_ROUNDING_HALF_UP = 4,
+};
+typedef struct bp_interpolate_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;            /* None defined: 0. */
+  const bp_tensor* grad_y;   /* Float, 3-D to 5-D. */
+  const bp_tensor* grad_x;   /* Out, like(grad_y), shape grad_y.shape[:2] + input_size. */
+  uint64_t input_size_count; /* grad_y.ndim - 2. */
+  const int64_t* input_size; /* At least 0. */
+  uint32_t mode;             /* One of the constants above. */
+  uint32_t coordinates;      /* One of the constants above. */
+  uint32_t rounding;         /* One of the constants above. */
+  uint32_t reserved_0;       /* 0. */
+} bp_interpolate_backward_args;
 
 /* softmax: Exponentials of x, scaled to sum to 1 along axis.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R4; stable since 0.1. */

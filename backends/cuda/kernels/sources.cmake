@@ -1,6 +1,7 @@
 # The sources of the kernels of the cuda backend, relative to its folder: device code and launches.
 set(cuda_kernel_sources
   kernels/activation.cu
+  kernels/adaptive_avg_pool.cu
   kernels/argmax.cu
   kernels/avg_pool.cu
   kernels/blocks.cu
@@ -11,6 +12,7 @@ set(cuda_kernel_sources
   kernels/cross_entropy.cu
   kernels/embedding.cu
   kernels/gather.cu
+  kernels/interpolate.cu
   kernels/layer_norm.cu
   kernels/linear.cpp
   kernels/loop.cu

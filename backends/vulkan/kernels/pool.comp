@@ -1,9 +1,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// max_pool, avg_pool and avg_pool_backward over up to three spatial axes. There is one invocation
-// for each element of the result.
+// max_pool, avg_pool, adaptive_avg_pool and the gradients of means, over up to three spatial axes.
+// There is one invocation for each element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
+#include "grid.glsl"
 #define SUMMED float
 #include "sum.glsl"
 
@@ -13,7 +14,7 @@ layout(constant_id = 3) const uint kHasIndices = 0;
 layout(constant_id = 4) const uint kCountsPadding = 0;
 layout(constant_id = 5) const uint kIndexType = 7;
 
-const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u;
+const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u, kAdaptive = 3u, kAdaptiveBackward = 4u;
 
 // Axes are n, c and three spatial ones; strides are in bytes. x is the tensor in which a window
 // lies. The gradient computes grad_x, in the place of x, from grad_y, in the place of y.
@@ -24,23 +25,6 @@ BP_RECORD {
   int64_t strides_x[5], strides_y[5], strides_indices[5];
   uint window[3], stride[3], padding[3], dilation[3];
 } BP_RECORD_NAME;
-
-uint64_t at(uint64_t base, int64_t strides[5], uint n, uint c, ivec3 place) {
-  return base + uint64_t(int64_t(uint64_t(n)) * strides[0] + int64_t(uint64_t(c)) * strides[1] +
-                         int64_t(place.x) * strides[2] + int64_t(place.y) * strides[3] +
-                         int64_t(place.z) * strides[4]);
-}
-
-// Converts the number of a result to its place.
-void locate(uint number, uint extents[5], out uint n, out uint c, out ivec3 place) {
-  uint rest = number;
-  [[unroll]] for (int i = 4; i >= 2; --i) {
-    place[i - 2] = int(rest % extents[i]);
-    rest /= extents[i];
-  }
-  c = rest % extents[1];
-  n = rest / extents[1];
-}
 
 void run_max(uint number) {
   uint n, c;
@@ -88,16 +72,27 @@ float divisor(ivec3 place) {
   return count;
 }
 
-void run_average(uint number) {
-  uint n, c;
-  ivec3 place;
-  locate(number, record.extents_y, n, c, place);
-  ivec3 begin, end;
+// Returns where bin i begins of the `bins` bins of an axis, and where it ends.
+int bin_begin(int i, uint extent, uint bins) {
+  return int(uint64_t(uint(i)) * uint64_t(extent) / uint64_t(bins));
+}
+int bin_end(int i, uint extent, uint bins) {
+  const uint64_t last = uint64_t(uint(i + 1)) * uint64_t(extent) + uint64_t(bins) - 1ul;
+  return int(last / uint64_t(bins));
+}
+
+// Returns the number of elements of x in a bin of y.
+float bin_size(ivec3 place) {
+  float size = 1.0;
   [[unroll]] for (uint d = 0u; d < 3u; ++d) {
-    begin[d] = place[d] * int(record.stride[d]) - int(record.padding[d]);
-    end[d] = min(begin[d] + int(record.window[d]), int(record.extents_x[d + 2u]));
-    begin[d] = max(begin[d], 0);
+    const uint extent = record.extents_x[d + 2u], bins = record.extents_y[d + 2u];
+    size *= float(bin_end(place[d], extent, bins) - bin_begin(place[d], extent, bins));
   }
+  return size;
+}
+
+// Adds the elements of x between two corners, the second of which is outside.
+Sum sum_between(uint n, uint c, ivec3 begin, ivec3 end) {
   Sum sum = no_sum();
   for (int i = begin.x; i < end.x; ++i) {
     for (int j = begin.y; j < end.y; ++j) {
@@ -106,19 +101,45 @@ void run_average(uint number) {
       }
     }
   }
-  const float count = divisor(place);
+  return sum;
+}
+
+void run_average(uint number) {
+  uint n, c;
+  ivec3 place;
+  locate(number, record.extents_y, n, c, place);
+  ivec3 begin, end;
+  [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    const uint extent = record.extents_x[d + 2u];
+    if (kOp == kAdaptive) {
+      begin[d] = bin_begin(place[d], extent, record.extents_y[d + 2u]);
+      end[d] = bin_end(place[d], extent, record.extents_y[d + 2u]);
+    } else {
+      begin[d] = place[d] * int(record.stride[d]) - int(record.padding[d]);
+      end[d] = min(begin[d] + int(record.window[d]), int(extent));
+      begin[d] = max(begin[d], 0);
+    }
+  }
+  const Sum sum = sum_between(n, c, begin, end);
+  const float count = kOp == kAdaptive ? bin_size(place) : divisor(place);
   const float result = count == 0.0 ? 0.0 : sum_of(sum) / count;
   store_f32(kType, at(record.y, record.strides_y, n, c, place), result);
 }
 
 // Computes an element of the gradient. The windows that contain it are those of the outputs from
-// `first` to `last`.
+// `first` to `last`. The bins that contain an element are the bin of the element if the axes are
+// exchanged.
 void run_average_backward(uint number) {
   uint n, c;
   ivec3 place;
   locate(number, record.extents_x, n, c, place);
   ivec3 first, last;
   [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    if (kOp == kAdaptiveBackward) {
+      first[d] = bin_begin(place[d], record.extents_y[d + 2u], record.extents_x[d + 2u]);
+      last[d] = bin_end(place[d], record.extents_y[d + 2u], record.extents_x[d + 2u]) - 1;
+      continue;
+    }
     const int shifted = place[d] + int(record.padding[d]), stride = int(record.stride[d]);
     const int behind = shifted - int(record.window[d]) + 1;
     first[d] = behind <= 0 ? 0 : (behind + stride - 1) / stride;
@@ -129,7 +150,8 @@ void run_average_backward(uint number) {
     for (int j = first.y; j <= last.y; ++j) {
       for (int k = first.z; k <= last.z; ++k) {
         const ivec3 from = ivec3(i, j, k);
-        take(sum, load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(from));
+        const float count = kOp == kAdaptiveBackward ? bin_size(from) : divisor(from);
+        take(sum, load_f32(kType, at(record.y, record.strides_y, n, c, from)) / count);
       }
     }
   }
@@ -141,7 +163,7 @@ void main() {
   if (uint64_t(number) >= record.count) return;
   if (kOp == kMax) {
     run_max(number);
-  } else if (kOp == kAverage) {
+  } else if (kOp == kAverage || kOp == kAdaptive) {
     run_average(number);
   } else {
     run_average_backward(number);

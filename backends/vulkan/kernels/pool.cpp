@@ -1,14 +1,22 @@
-// max_pool, avg_pool and their gradients, over 1 to 3 spatial axes (pool.comp). The gradient of
-// max_pool has the index of each element and uses scatter.comp.
+// max_pool, avg_pool, adaptive_avg_pool and their gradients, over 1 to 3 spatial axes (pool.comp).
+// The gradient of max_pool has the index of each element and uses scatter.comp.
 #include <algorithm>
 
+#include "backends/vulkan/kernels/grid.hpp"
 #include "backends/vulkan/kernels/scatter.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
+#include "backplane/shell/sampling.hpp"
 
 namespace bp::vulkan {
 namespace {
 
-enum PoolOp : uint32_t { kPoolMax = 0, kPoolAverage = 1, kPoolAverageBackward = 2 };
+enum PoolOp : uint32_t {
+  kPoolMax = 0,
+  kPoolAverage = 1,
+  kPoolAverageBackward = 2,
+  kPoolAdaptive = 3,
+  kPoolAdaptiveBackward = 4,
+};
 
 struct PoolRecord {
   uint64_t x, y, indices;
@@ -17,19 +25,6 @@ struct PoolRecord {
   int64_t strides_x[5], strides_y[5], strides_indices[5];
   uint32_t window[3], stride[3], padding[3], dilation[3];
 };
-
-// Writes the axes of a tensor as n, c and three spatial ones. If the tensor has fewer, the first
-// spatial ones have extent 1.
-void put_axes(const bp_tensor& t, uint32_t* extents, int64_t* strides) {
-  const uint32_t spatial = t.ndim - 2, missing = 3 - spatial;
-  const int64_t item = dtype_size_bytes(t.dtype);
-  for (uint32_t i = 0; i < 5; ++i) {
-    const bool is_missing = i >= 2 && i < 2 + missing;
-    const uint32_t axis = i < 2 ? i : i - missing;
-    if (extents != nullptr) extents[i] = is_missing ? 1 : static_cast<uint32_t>(t.shape[axis]);
-    strides[i] = is_missing ? 0 : t.strides[axis] * item;
-  }
-}
 
 template <typename Args>
 void put_window(const Args& args, const int64_t* dilation, PoolRecord& record) {
@@ -65,7 +60,8 @@ struct PoolCall {
 };
 
 bp_status submit_pool(Launch& launch, const PoolCall& call, PoolRecord& record) {
-  const bp_tensor& result = call.op == kPoolAverageBackward ? *call.x : *call.y;
+  const bool is_backward = call.op == kPoolAverageBackward || call.op == kPoolAdaptiveBackward;
+  const bp_tensor& result = is_backward ? *call.x : *call.y;
   const int64_t count = element_count(result);
   if (count == 0) return BP_OK;
   if (count > int64_t{1} << 31) {
@@ -77,7 +73,7 @@ bp_status submit_pool(Launch& launch, const PoolCall& call, PoolRecord& record) 
   put_axes(*call.x, record.extents_x, record.strides_x);
   put_axes(*call.y, record.extents_y, record.strides_y);
   Ranges reads(launch), writes(launch, {&result});
-  reads.add(call.op == kPoolAverageBackward ? call.y : call.x);
+  reads.add(is_backward ? call.y : call.x);
   if (call.indices != nullptr) {
     record.indices = launch.device_address(*call.indices);
     put_axes(*call.indices, nullptr, record.strides_indices);
@@ -119,6 +115,37 @@ bp_status avg_pool_backward_launch(const bp_avg_pool_backward_args& args, Launch
   return submit_pool(
       launch, {kPoolAverageBackward, args.grad_x, args.grad_y, nullptr, args.counts_padding != 0},
       record);
+}
+
+// An invocation reads every element of a bin.
+bp_reason bins_reason(const bp_tensor& x, const bp_tensor& y) {
+  if (const bp_reason reason = sampling_reason(x, y)) return reason;
+  int64_t forward = 1, backward = 1;
+  for (uint32_t i = 2; i < x.ndim; ++i) {
+    const int64_t n = std::max<int64_t>(x.shape[i], 1), m = std::max<int64_t>(y.shape[i], 1);
+    forward *= std::min(n, n / m + 2);
+    backward *= std::min(m, m / n + 2);
+    if (std::max(forward, backward) > kMostTaps) return "a window has more than 32768 elements";
+  }
+  return nullptr;
+}
+
+bp_reason adaptive_reason(const bp_adaptive_avg_pool_args& args) {
+  return bins_reason(*args.x, *args.y);
+}
+
+bp_status adaptive_launch(const bp_adaptive_avg_pool_args& args, Launch& launch) {
+  PoolRecord record{};
+  return submit_pool(launch, {kPoolAdaptive, args.x, args.y, nullptr}, record);
+}
+
+bp_reason adaptive_backward_reason(const bp_adaptive_avg_pool_backward_args& args) {
+  return bins_reason(*args.grad_x, *args.grad_y);
+}
+
+bp_status adaptive_backward_launch(const bp_adaptive_avg_pool_backward_args& args, Launch& launch) {
+  PoolRecord record{};
+  return submit_pool(launch, {kPoolAdaptiveBackward, args.grad_x, args.grad_y, nullptr}, record);
 }
 
 uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, const Env&) {
@@ -169,5 +196,13 @@ constinit const bp_kernel kAvgPoolBackward =
     make_kernel<bp_avg_pool_backward_args, avg_pool_backward_launch,
                 window_reason<bp_avg_pool_backward_args>>(
         kernel_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD, kF32Dtypes));
+
+constinit const bp_kernel kAdaptiveAvgPool =
+    make_kernel<bp_adaptive_avg_pool_args, adaptive_launch, adaptive_reason>(
+        kernel_row("adaptive_avg_pool", BP_OP_ADAPTIVE_AVG_POOL, kF32Dtypes));
+constinit const bp_kernel kAdaptiveAvgPoolBackward =
+    make_kernel<bp_adaptive_avg_pool_backward_args, adaptive_backward_launch,
+                adaptive_backward_reason>(
+        kernel_row("adaptive_avg_pool_backward", BP_OP_ADAPTIVE_AVG_POOL_BACKWARD, kF32Dtypes));
 
 }  // namespace bp::vulkan

@@ -9,6 +9,7 @@ set(vulkan_kernel_sources
   kernels/cross_entropy.cpp
   kernels/embedding.cpp
   kernels/gather.cpp
+  kernels/interpolate.cpp
   kernels/linear.cpp
   kernels/map.cpp
   kernels/matmul.cpp

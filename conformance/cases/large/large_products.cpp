@@ -132,12 +132,22 @@ const Pools kPools[] = {
 
 Shape image(const Shape& images, int64_t size) { return {images[0], images[1], size, size}; }
 
+// Sets what an op without windows of its own has: the extents, and how it interpolates.
+void set_sampling(Builder& b, const Pools& p) {
+  const bool is_pool = b.op() == BP_OP_ADAPTIVE_AVG_POOL;
+  const bool is_interpolation = b.op() == BP_OP_INTERPOLATE || b.op() == BP_OP_INTERPOLATE_BACKWARD;
+  if (is_pool || b.op() == BP_OP_INTERPOLATE) b.set("output_size", Shape{p.pooled, p.pooled});
+  if (!is_interpolation) return;
+  b.set("mode", int64_t{BP_INTERPOLATE_MODE_LINEAR});
+  b.set("coordinates", int64_t{BP_INTERPOLATE_COORDINATES_HALF_PIXEL});
+  b.set("rounding", int64_t{BP_INTERPOLATE_ROUNDING_FLOOR});
+}
+
 void set_pool(Builder& b, const Pools& p) {
   const bool is_max = b.op() == BP_OP_MAX_POOL;
   const bool is_average = b.op() == BP_OP_AVG_POOL || b.op() == BP_OP_AVG_POOL_BACKWARD;
-  if (b.op() == BP_OP_MAX_POOL_BACKWARD || b.op() == BP_OP_AVG_POOL_BACKWARD) {
-    b.set("input_size", Shape{p.size, p.size});
-  }
+  if (op_info(b.op()).name.ends_with("_backward")) b.set("input_size", Shape{p.size, p.size});
+  set_sampling(b, p);
   if (!is_max && !is_average) return;
   b.set("kernel_size", Shape{3, 3}).set("stride", Shape{2, 2}).set("padding", Shape{0, 0, 0, 0});
   if (is_max) b.set("dilation", Shape{1, 1});
@@ -178,6 +188,10 @@ constexpr LargeOp kOps[] = {
     {BP_OP_AVG_POOL, add_pool},
     {BP_OP_MAX_POOL_BACKWARD, add_pool_backward},
     {BP_OP_AVG_POOL_BACKWARD, add_pool_backward},
+    {BP_OP_ADAPTIVE_AVG_POOL, add_pool},
+    {BP_OP_ADAPTIVE_AVG_POOL_BACKWARD, add_pool_backward},
+    {BP_OP_INTERPOLATE, add_pool},
+    {BP_OP_INTERPOLATE_BACKWARD, add_pool_backward},
 };
 
 }  // namespace

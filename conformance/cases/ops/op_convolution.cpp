@@ -1,4 +1,4 @@
-// Cases of convolution and its gradients for input, weight and bias.
+// Cases of convolution and its gradients for input, weight and bias, and of transposed convolution.
 #include <set>
 
 #include "conformance/cases/ops/op_families.hpp"
@@ -10,6 +10,7 @@ namespace {
 
 using enum Layout;
 using reference::ConvolutionGeometry;
+using reference::Window;
 
 // One geometry: x (n, c, spatial), o outputs, and the attributes.
 struct Geometry {
@@ -157,6 +158,35 @@ std::vector<Expected> expected_bias(const CallData& data, const Numerics& numeri
   });
 }
 
+// A transposed convolution makes the x of the geometry from its y.
+std::vector<Expected> expected_transpose(const CallData& data, const Numerics& numerics) {
+  const ConvolutionGeometry g = geometry_of(data, "y", "weight", "x");
+  return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x"), weight = data.array<N>("weight");
+    const bool has_bias = data.has("bias");
+    const Array<N> bias = has_bias ? data.array<N>("bias") : Array<N>();
+    const Array<N> size = absolute(bias);
+    const double count = term_count<N>(
+        [&] { return reference::convolution_backward_input(g, ones<N>(g.y), ones<N>(g.weight)); });
+    return judged_sum(data,
+                      reference::convolution_transpose(g, x, weight, has_bias ? &bias : nullptr),
+                      reference::convolution_transpose(g, absolute(x), absolute(weight),
+                                                       has_bias ? &size : nullptr),
+                      count + has_bias, numerics);
+  });
+}
+
+// Returns by how much x is larger than what the windows of the geometry cover.
+Shape output_padding_of(const ConvolutionGeometry& g) {
+  Shape extra(g.spatial().begin(), g.spatial().end());
+  const Window& w = g.window;
+  for (size_t i = 0; i < extra.size(); ++i) {
+    extra[i] += w.padding[i] + w.padding[i + extra.size()];
+    extra[i] -= (g.y[2 + i] - 1) * w.stride[i] + w.dilation[i] * (w.kernel_size[i] - 1) + 1;
+  }
+  return extra;
+}
+
 struct Setting {
   bp_dtype dtype;
   std::string fill;
@@ -177,10 +207,7 @@ class Rows {
     const Shape spatial(g.x.begin() + 2, g.x.end());
     OpCase forward = start(BP_OP_CONVOLUTION, geometry, a, b, y);
     forward.input("x", dtype, g.x, first_, a).input("weight", dtype, g.weight, second_, b);
-    if (geometry.has_bias) {
-      forward.input("bias", dtype, {geometry.o}, setting_.fill == "random" ? kRandom : kExactDense,
-                    a == kOffset ? kOffset : kDense);
-    }
+    if (geometry.has_bias) add_bias(forward, geometry.o, a);
     forward.output("y", dtype, g.y, y).reference = expected_forward;
     finish(std::move(forward), g);
 
@@ -196,6 +223,8 @@ class Rows {
     weight.reference = expected_weight;
     finish(std::move(weight), g);
 
+    add_transpose(geometry, a, b, y);
+
     if (!geometry.has_bias || setting_.fill == "onehot") return;
     OpCase bias = start(BP_OP_CONVOLUTION_BACKWARD_BIAS, geometry, a, b, y);
     bias.detail = shape_text(g.y);
@@ -206,6 +235,23 @@ class Rows {
   }
 
  private:
+  // The layouts are those of x, the weight, and y.
+  void add_transpose(const Geometry& geometry, Layout a, Layout b, Layout y) {
+    const ConvolutionGeometry g = resolve(geometry);
+    const bp_dtype dtype = setting_.dtype;
+    OpCase made = start(BP_OP_CONVOLUTION_TRANSPOSE, geometry, a, b, y);
+    made.input("x", dtype, g.y, first_, a).input("weight", dtype, g.weight, second_, b);
+    if (geometry.has_bias) add_bias(made, g.x[1], a);
+    made.output("y", dtype, g.x, y).reference = expected_transpose;
+    made.set("output_padding", output_padding_of(g));
+    finish(std::move(made), g);
+  }
+
+  void add_bias(OpCase& made, int64_t outputs, Layout a) const {
+    made.input("bias", setting_.dtype, {outputs}, setting_.fill == "random" ? kRandom : kExactDense,
+               a == kOffset ? kOffset : kDense);
+  }
+
   OpCase start(uint32_t op, const Geometry& geometry, Layout a, Layout b, Layout y) {
     const bool is_dense = a == kDense && b == kDense && y == kDense;
     const std::string layout =

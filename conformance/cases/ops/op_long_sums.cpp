@@ -183,6 +183,18 @@ void add_avg_pool(const Builder& b) {
   }
 }
 
+void add_adaptive_avg_pool(const Builder& b) {
+  for (const Shape& spatial : {Shape{b.terms()}, Shape{b.terms(), 1}}) {
+    Shape x = {1, 1}, y = {1, 1};
+    x.insert(x.end(), spatial.begin(), spatial.end());
+    y.insert(y.end(), spatial.size(), 1);
+    OpCase made = b.start(spatial.size() == 1 ? "row" : "column");
+    made.input("x", b.dtype(), x, kHundredth).output("y", b.dtype(), y);
+    made.set("output_size", Shape(spatial.size(), 1));
+    b.add(std::move(made));
+  }
+}
+
 void add_matmul(const Builder& b) {
   const int64_t n = b.terms();
   struct Size {
@@ -288,6 +300,7 @@ constexpr LongOp kOps[] = {
     {BP_OP_SCATTER_REDUCE, add_scatter_reduce},
     {BP_OP_MAX_POOL_BACKWARD, add_max_pool_backward},
     {BP_OP_AVG_POOL, add_avg_pool, true},
+    {BP_OP_ADAPTIVE_AVG_POOL, add_adaptive_avg_pool, true},
     {BP_OP_MATMUL, add_matmul},
     {BP_OP_LINEAR, add_linear},
     {BP_OP_CONVOLUTION_BACKWARD_WEIGHT, add_convolution_backward_weight, true},

@@ -52,9 +52,10 @@ Values qlinear_conv(const Call& call) {
 
 // ---- Transposed --------------------------------------------------------------------------------
 
-// The extents of the result, and the elements that are cut off at both ends of the whole result.
+// The extents of the result, the elements that are cut off at both ends of the whole result, and
+// those that are added behind it.
 struct Transposed {
-  Ints extents, pads;
+  Ints extents, pads, extra;
 };
 
 // Cuts as much as the wanted extent asks for. An extent that is a bit too large, by less than a
@@ -64,12 +65,9 @@ void cut_to(const Call& call, const Window& window, const Ints& natural, Transpo
   const bool is_upper = call.text("auto_pad", "NOTSET") == "SAME_UPPER";
   for (size_t i = 0; i < count; ++i) {
     const int64_t total = std::max<int64_t>(natural[i] - out.extents[i], 0);
-    if (out.extents[i] - natural[i] >= window.strides[i]) {
-      call.unsupported("the output_shape has the extent " + std::to_string(out.extents[i]) +
-                       ", but the windows fill " + std::to_string(natural[i]));
-    }
     out.pads[i] = is_upper ? total / 2 : total - total / 2;
     out.pads[count + i] = total - out.pads[i];
+    out.extra[i] += std::max<int64_t>(out.extents[i] - natural[i], 0);
   }
 }
 
@@ -82,7 +80,7 @@ Transposed transposed_of(const Call& call, const Tensor& x, const Window& window
   }
   const std::string auto_pad = call.text("auto_pad", "NOTSET");
   const bool is_same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-  Transposed out{Ints(count), window.pads};
+  Transposed out{Ints(count), window.pads, extra};
   Ints natural(count);
   for (size_t i = 0; i < count; ++i) {
     const int64_t inputs = x.shape(static_cast<int64_t>(i) + 2);
@@ -98,6 +96,12 @@ Transposed transposed_of(const Call& call, const Tensor& x, const Window& window
                 " numbers; allowed: " + std::to_string(count));
   }
   if (is_same || call.has("output_shape")) cut_to(call, window, natural, out);
+  for (size_t i = 0; i < count; ++i) {
+    if (out.extra[i] < window.strides[i]) continue;
+    call.unsupported("spatial axis " + std::to_string(i) + " has " + std::to_string(out.extra[i]) +
+                     " elements behind the windows, whose stride is " +
+                     std::to_string(window.strides[i]));
+  }
   return out;
 }
 
@@ -106,10 +110,8 @@ Values conv_transpose(const Call& call) {
   const Tensor weight = call.input(1);
   const Window window = window_of(call, x, weight);
   const Transposed out = transposed_of(call, x, window);
-  Tensor y = convolution_backward_input(x, weight, out.extents, window.strides, out.pads,
-                                        window.dilations, call.integer("group", 1));
-  if (call.has(2)) y = add(y, align_axis(call.input(2), 1, y.ndim()));
-  return {y};
+  return {convolution_transpose(x, weight, call.optional(2), window.strides, out.pads, out.extra,
+                                window.dilations, call.integer("group", 1))};
 }
 
 constexpr const char* kWindow = "auto_pad dilations group kernel_shape pads strides";

@@ -1,7 +1,9 @@
-// Resize and Upsample: each axis by itself. For an axis the host computes which positions of the
-// input the elements of the result have.
+// Resize and Upsample. The op interpolate does what most models ask for. Anything else is done for
+// each axis by itself: the host computes which positions of the input the elements of the result
+// have.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/op_table.hpp"
@@ -82,8 +84,56 @@ Tensor extrapolated(const Tensor& y, const Rules& rules, const Axis& axis,
   return where(align_axis(is_outside, axis.axis, y.ndim()), scalar_like(rules.extrapolation, y), y);
 }
 
+// Returns the value that stands beside a name, or nothing if no name is equal.
+template <typename Value>
+std::optional<Value> named(std::initializer_list<std::pair<const char*, Value>> values,
+                           const std::string& name) {
+  for (const auto& [known, value] : values) {
+    if (name == known) return value;
+  }
+  return std::nullopt;
+}
+
+// Returns the extents behind the channels, or nothing if none or another one is resized, or if a
+// scale is not the quotient of the extents.
+std::optional<Ints> spatial_result(const Tensor& x, const std::vector<Axis>& axes) {
+  const auto is_kept = [](const Axis& axis) { return axis.result == axis.extent; };
+  const bool is_same = std::ranges::all_of(axes, is_kept);
+  if (x.ndim() < 3 || x.ndim() > 5 || x.numel() == 0 || is_same) return std::nullopt;
+  Ints extents(x.shape().begin() + 2, x.shape().end());
+  for (const Axis& axis : axes) {
+    const bool is_quotient =
+        axis.scale * static_cast<double>(axis.extent) == static_cast<double>(axis.result);
+    if (!is_quotient || (axis.axis < 2 && !is_kept(axis))) return std::nullopt;
+    if (axis.axis >= 2) extents[static_cast<size_t>(axis.axis) - 2] = axis.result;
+  }
+  return extents;
+}
+
+// Returns the result of the op interpolate, or an empty tensor if the op does not have these rules.
+Tensor interpolated(const Tensor& x, const Rules& rules, const std::vector<Axis>& axes) {
+  const auto mode = named<Interpolation>(
+      {{"nearest", Interpolation::kNearest}, {"linear", Interpolation::kLinear}}, rules.mode);
+  const auto coordinates =
+      named<Coordinates>({{"half_pixel", Coordinates::kHalfPixel},
+                          {"asymmetric", Coordinates::kAsymmetric},
+                          {"align_corners", Coordinates::kAlignCorners},
+                          {"pytorch_half_pixel", Coordinates::kPytorchHalfPixel}},
+                         rules.transformation);
+  const auto rounding = named<Rounding>({{"floor", Rounding::kFloor},
+                                         {"ceil", Rounding::kCeil},
+                                         {"round_prefer_floor", Rounding::kHalfDown},
+                                         {"round_prefer_ceil", Rounding::kHalfUp}},
+                                        rules.nearest);
+  const auto extents = spatial_result(x, axes);
+  const bool has_rules = mode && coordinates && rounding && !rules.excludes_outside;
+  if (!has_rules || !extents || !is_plain_float(x.dtype())) return Tensor();
+  return interpolate(x, *extents, *mode, *coordinates, *rounding);
+}
+
 Tensor resize(const Call& call, const Tensor& x, const Rules& rules,
               const std::vector<Axis>& axes) {
+  if (const Tensor y = interpolated(x, rules, axes)) return y;
   const bool is_exact = rules.mode == "nearest" || is_plain_float(x.dtype());
   Tensor y = is_exact ? x : x.to(BP_F32);
   std::vector<std::vector<double>> positions(axes.size());
