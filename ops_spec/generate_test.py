@@ -487,7 +487,8 @@ class InventoryTest(unittest.TestCase):
                  "quantization": 800}
         shared = {"function": ["unary"], "activation": ["unary"], "rectifier": ["unary"],
                   "comparison": ["unary", "binary"], "bits": ["unary", "binary"],
-                  "channel_norm": ["normalization"], "resampling": ["pooling"]}
+                  "channel_norm": ["normalization"], "resampling": ["pooling"],
+                  "scan": ["reduction"]}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
         for op in spec.load():
             family = pathlib.Path(op.path).stem

@@ -1,5 +1,5 @@
-// argmax, for tensors of every layout (reduce.hpp). The result of a part is its largest element and
-// the index of that element.
+// argmax and argmin, for tensors of every layout (reduce.hpp). The result of a part is its most
+// extreme element and the index of that element.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/argmax.cpp"
@@ -13,18 +13,18 @@
 #include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/reduce.hpp"
 
-#ifndef BACKPLANE_CPU_ARGMAX_FUNCTIONS
-#define BACKPLANE_CPU_ARGMAX_FUNCTIONS
+#ifndef BACKPLANE_CPU_INDEX_FUNCTIONS
+#define BACKPLANE_CPU_INDEX_FUNCTIONS
 namespace bp::kernels {
 namespace {
 
-// The largest element of a part, and its index.
+// The most extreme element of a part, and its index.
 struct Candidate {
   int64_t index;
   uint64_t value;  // The bytes of an element in the computing type.
 };
 
-struct ArgmaxFunctions {
+struct IndexFunctions {
   void (*part)(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to);
   bool (*is_later)(const Candidate& earlier, const Candidate& later);
   bool gives_i64 = true;
@@ -65,39 +65,45 @@ int64_t find_in_row(const T* x, int64_t n, Compute<T> best) {
   return i;
 }
 
-// Returns the first index of the largest of n dense elements. The elements are read from memory
-// once: the search for the index reads a block that is still in the first-level cache.
-template <typename T>
-int64_t argmax_of_dense(const T* x, int64_t n) {
+// Returns whether `x` is beyond `best`, or one of both is NaN.
+template <Extreme kWanted, typename T>
+HWY_INLINE bool is_beyond(T best, T x) {
+  return kWanted == Extreme::kLargest ? !(x <= best) : !(x >= best);
+}
+
+// Returns the first index of the most extreme of n dense elements. The elements are read from
+// memory once: the search for the index reads a block that is still in the first-level cache.
+template <Extreme kWanted, typename T>
+int64_t index_of_dense(const T* x, int64_t n) {
   constexpr int64_t kBlock = 8192;
   Compute<T> best = widen(x[0]);
   int64_t index = 0;
   for (int64_t i = 0; i < n && best == best; i += kBlock) {
     const int64_t count = std::min(kBlock, n - i);
-    const Compute<T> largest = best_of_row<Extreme::kLargest>(x + i, count, best);
-    if (is_match(largest, best)) continue;  // No element is larger than the earlier ones.
-    best = largest;
+    const Compute<T> extreme = best_of_row<kWanted>(x + i, count, best);
+    if (is_match(extreme, best)) continue;  // No element is beyond the earlier ones.
+    best = extreme;
     index = i + find_in_row(x + i, count, best);
   }
   return index;
 }
 
-template <typename T>
-int64_t argmax_of_row(const std::byte* x, int64_t stride, int64_t n) {
-  if (stride == sizeof(T)) return argmax_of_dense(reinterpret_cast<const T*>(x), n);
+template <Extreme kWanted, typename T>
+int64_t index_of_row(const std::byte* x, int64_t stride, int64_t n) {
+  if (stride == sizeof(T)) return index_of_dense<kWanted>(reinterpret_cast<const T*>(x), n);
   const auto at = [&](int64_t i) { return widen(*reinterpret_cast<const T*>(x + i * stride)); };
   Compute<T> best = at(0);
   int64_t index = 0;
   for (int64_t i = 1; i < n && best == best; ++i) {
     const Compute<T> value = at(i);
-    if (!(value <= best)) index = i, best = value;
+    if (is_beyond<kWanted>(best, value)) index = i, best = value;
   }
   return index;
 }
 
-// The largest elements so far of neighbouring outputs, and their rows. Rows are counted in 32 bits
-// if elements have 32 bits.
-template <typename T>
+// The most extreme elements so far of neighbouring outputs, and their rows. Rows are counted in 32
+// bits if elements have 32 bits.
+template <Extreme kWanted, typename T>
 struct Best {
   using Value = Compute<T>;
   using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
@@ -115,13 +121,13 @@ struct Best {
       auto index = hn::LoadU(index_d, indices + i);
       for (int r = 0; r < kRows; ++r) {
         const auto v = load_lanes(d, at(r) + i);
-        auto is_beyond = is_better<Extreme::kLargest>(d, best, v);
+        auto is_taken = is_better<kWanted>(d, best, v);
         if constexpr (std::is_floating_point_v<Value>) {
-          is_beyond = hn::And(is_beyond, hn::Eq(best, best));  // The first NaN stays.
+          is_taken = hn::And(is_taken, hn::Eq(best, best));  // The first NaN stays.
         }
         const auto here = hn::Set(index_d, static_cast<Index>(row + r));
-        best = hn::IfThenElse(is_beyond, v, best);
-        index = hn::IfThenElse(hn::RebindMask(index_d, is_beyond), here, index);
+        best = hn::IfThenElse(is_taken, v, best);
+        index = hn::IfThenElse(hn::RebindMask(index_d, is_taken), here, index);
       }
       hn::StoreU(best, d, values + i);
       hn::StoreU(index, index_d, indices + i);
@@ -132,7 +138,7 @@ struct Best {
   }
 
   void take_one(int64_t i, int64_t row, Value value) {
-    if (!(value <= values[i]) && values[i] == values[i]) {
+    if (is_beyond<kWanted>(values[i], value) && values[i] == values[i]) {
       values[i] = value;
       indices[i] = static_cast<Index>(row);
     }
@@ -145,10 +151,10 @@ struct Best {
 };
 
 // Finds the candidates of n outputs at once, over `rows` rows.
-template <typename T>
-void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows, int64_t n,
-                   Candidate* to) {
-  Best<T> best;
+template <Extreme kWanted, typename T>
+void find_across(const std::byte* x, const InnerStrides& strides, int64_t rows, int64_t n,
+                 Candidate* to) {
+  Best<kWanted, T> best;
   const auto at = [&](int64_t row, int64_t i) {
     return widen(*reinterpret_cast<const T*>(x + row * strides.reduced_x + i * strides.kept_x));
   };
@@ -170,17 +176,18 @@ void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows
 }
 
 // Finds the candidates of n outputs among the reduced elements of one part.
-template <typename T>
-void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to) {
+template <Extreme kWanted, typename T>
+void find_in_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to) {
   const auto [begin, end] = part_range(plan, part);
   const InnerStrides strides = inner_strides(plan);
   const std::byte* const origin = x_address(plan, output);
   const std::byte* const x = origin + begin * strides.reduced_x;
   if (plan.is_across) {
-    argmax_across<T>(x, strides, end - begin, n, to);
+    find_across<kWanted, T>(x, strides, end - begin, n, to);
   } else {
     for (int64_t i = 0; i < n; ++i) {
-      to[i].index = argmax_of_row<T>(x + i * strides.kept_x, strides.reduced_x, end - begin);
+      to[i].index =
+          index_of_row<kWanted, T>(x + i * strides.kept_x, strides.reduced_x, end - begin);
     }
   }
   for (int64_t i = 0; i < n; ++i) {
@@ -192,22 +199,25 @@ void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n
   }
 }
 
-// Returns whether the value of `later` is the larger one.
-template <typename T>
-bool argmax_is_later(const Candidate& earlier, const Candidate& later) {
+// Returns whether the value of `later` is the more extreme one.
+template <Extreme kWanted, typename T>
+bool is_later(const Candidate& earlier, const Candidate& later) {
   Compute<T> a, b;
   std::memcpy(&a, &earlier.value, sizeof(a));
   std::memcpy(&b, &later.value, sizeof(b));
-  return a == a && !(b <= a);
+  return a == a && is_beyond<kWanted>(a, b);
 }
 
-template <typename T>
-ArgmaxFunctions functions() {
-  return {argmax_part<T>, argmax_is_later<T>, true};
+template <Extreme kWanted>
+IndexFunctions functions_of(bp_dtype dtype) {
+  return with_number(dtype, []<typename T>(T) {
+    return IndexFunctions{find_in_part<kWanted, T>, is_later<kWanted, T>, true};
+  });
 }
 
-ArgmaxFunctions find_argmax(bp_dtype dtype) {
-  return with_number(dtype, []<typename T>(T) { return functions<T>(); });
+IndexFunctions find_functions(bool wants_largest, bp_dtype dtype) {
+  return wants_largest ? functions_of<Extreme::kLargest>(dtype)
+                       : functions_of<Extreme::kSmallest>(dtype);
 }
 
 }  // namespace
@@ -219,12 +229,13 @@ HWY_AFTER_NAMESPACE();
 namespace bp::kernels {
 namespace {
 
-HWY_EXPORT(find_argmax);
+HWY_EXPORT(find_functions);
 
 // The most rows that Best counts in 32 bits.
 constexpr int64_t kMostRows = int64_t{1} << 30;
 
-ReducePlan plan_of(const bp_argmax_args& args) {
+template <typename Args>
+ReducePlan plan_of(const Args& args) {
   ReducePlan plan = make_reduce_plan(*args.x, *args.y, 1u << args.axis, args.keepdims != 0);
   plan.part_count = std::max(plan.part_count, (plan.reduced.count + kMostRows - 1) / kMostRows);
   plan.part_count =
@@ -232,13 +243,14 @@ ReducePlan plan_of(const bp_argmax_args& args) {
   return plan;
 }
 
-uint64_t argmax_workspace(const bp_argmax_args& args, const Env&) {
+template <typename Args>
+uint64_t index_workspace(const Args& args, const Env&) {
   const ReducePlan plan = plan_of(args);
   if (plan.part_count == 1) return 0;
   return static_cast<uint64_t>(plan.part_count * plan.kept.count) * sizeof(Candidate);
 }
 
-void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
+void combine_parts(const ReducePlan& plan, const IndexFunctions& functions) {
   const auto* const parts = reinterpret_cast<const Candidate*>(plan.parts);
   for (int64_t output = 0; output < plan.kept.count; ++output) {
     const Candidate* best = parts + output;
@@ -250,7 +262,7 @@ void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
   }
 }
 
-void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int threads) {
+void run_search(const ReducePlan& plan, const IndexFunctions& functions, int threads) {
   if (plan.reduced.count == 0) return;  // There is no output then.
   auto* const parts = reinterpret_cast<Candidate*>(plan.parts);
   for_each_tile(plan, threads, kGrain, [&](int64_t part, int64_t output, int64_t n) {
@@ -269,26 +281,33 @@ void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int th
   if (plan.part_count > 1) combine_parts(plan, functions);
 }
 
-bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
+template <typename Args, bool kWantsLargest>
+bp_status index_launch(const Args& args, Launch& launch) {
   ReducePlan plan = plan_of(args);
   plan.parts = launch.workspace();
-  ArgmaxFunctions functions = HWY_DYNAMIC_DISPATCH(find_argmax)(args.x->dtype);
+  IndexFunctions functions = HWY_DYNAMIC_DISPATCH(find_functions)(kWantsLargest, args.x->dtype);
   functions.gives_i64 = args.y->dtype == BP_I64;
   return launch.submit(
-      [plan, functions, threads = launch.thread_count()] { run_argmax(plan, functions, threads); });
+      [plan, functions, threads = launch.thread_count()] { run_search(plan, functions, threads); });
 }
 
-bp_reason argmax_supports(const bp_argmax_args& args) {
+template <typename Args>
+bp_reason index_supports(const Args& args) {
   return index_reason(args.y, axis_extent(*args.x, static_cast<size_t>(args.axis)));
 }
 
 constexpr auto kDtypes = with_indices(kNumberDtypes);
 
+template <typename Args, bool kWantsLargest>
+constexpr bp_kernel index_kernel(const char* name, uint32_t op) {
+  return make_kernel<Args, index_launch<Args, kWantsLargest>, index_supports<Args>,
+                     index_workspace<Args>>(kernel_row(name, op, {kDtypes, 2}));
+}
+
 }  // namespace
 
-constinit const bp_kernel kArgmax =
-    make_kernel<bp_argmax_args, argmax_launch, argmax_supports, argmax_workspace>(
-        kernel_row("argmax", BP_OP_ARGMAX, {kDtypes, 2}));
+constinit const bp_kernel kArgmax = index_kernel<bp_argmax_args, true>("argmax", BP_OP_ARGMAX);
+constinit const bp_kernel kArgmin = index_kernel<bp_argmin_args, false>("argmin", BP_OP_ARGMIN);
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

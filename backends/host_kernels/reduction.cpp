@@ -251,11 +251,7 @@ void finish(const void* accumulators, const void* shifts, std::byte* y, int64_t 
     if constexpr (Formula::kHasShift) shift = static_cast<const Compute<T>*>(shifts)[i];
     const auto value =
         finished<Formula>(static_cast<Signed>(a[i]), static_cast<Signed>(count), shift);
-    if constexpr (kIsNarrow<Y>) {
-      *reinterpret_cast<Y*>(y + i * stride) = narrow<Y>(round_to_odd(value));
-    } else {
-      *reinterpret_cast<Y*>(y + i * stride) = static_cast<Y>(value);
-    }
+    store_wide<Y>(value, y + i * stride);
   }
 }
 

@@ -33,6 +33,7 @@ set(kernel_sources
   rms_norm.cpp
   rope.cpp
   scale_and_check.cpp
+  scan.cpp
   scatter.cpp
   sdpa.cpp
   sdpa_backward.cpp

@@ -14,6 +14,7 @@
 #endif
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -43,6 +44,18 @@ HWY_INLINE hn::Vec<D> load_wide(D d, const T* x, const Map& map) {
   } else {
     const hn::Rebind<float, D> narrow_d;
     return hn::PromoteTo(d, map(narrow_d, load_lanes(narrow_d, x)));
+  }
+}
+
+// Stores a sum, rounded once. A sum of integers is kept as an unsigned number.
+template <typename Y, typename A>
+HWY_INLINE void store_wide(A sum, std::byte* to) {
+  using Signed = std::conditional_t<std::is_same_v<A, uint64_t>, int64_t, A>;
+  const auto value = static_cast<Signed>(sum);
+  if constexpr (kIsNarrow<Y>) {
+    *reinterpret_cast<Y*>(to) = narrow<Y>(round_to_odd(value));
+  } else {
+    *reinterpret_cast<Y*>(to) = static_cast<Y>(value);
   }
 }
 

@@ -27,6 +27,7 @@ set(vulkan_shaders
   "reduce f32 f64 i64"
   "reduce_bound"
   "rope"
+  "scan f32 f64 i64"
   "scatter f32 i64"
   "sdpa"
   "sdpa_backward"

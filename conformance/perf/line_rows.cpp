@@ -30,6 +30,11 @@ void add_reduction_rows(std::vector<PerfRow>& rows) {
           {BP_OP_LOGSUMEXP, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
           {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
           {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_ARGMIN, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_CUMSUM, "axis0", "random.5x7_axis0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_CUMSUM, "axis1", "random.5x7_axis1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_CUMSUM, "line", "random.1031_axis0.dense", kF32, {{"x", kLine}}},
+          {BP_OP_CUMPROD, "axis1", "random.5x7_axis1.dense", kF32, {{"x", kSquare}}},
       });
 }
 

@@ -66,19 +66,30 @@ bool is_smaller(N a, N b) {
   return isnan(a) || a < b;
 }
 
-// Returns the index along `axis` of the first of the largest elements. Every line has one.
-template <typename N>
-Array<int64_t> argmax(const Array<N>& x, int64_t axis, bool keepdims) {
+// Returns the index along `axis` of the first of the most extreme elements. Every line has one.
+template <typename N, typename IsBeyond>
+Array<int64_t> index_of_extreme(const Array<N>& x, int64_t axis, bool keepdims,
+                                IsBeyond is_beyond) {
   Array<int64_t> result(reduced(x.shape, {axis}, keepdims));
   const AxisView view(x.shape, static_cast<size_t>(axis));
   for_each_line(view, [&](int64_t outer, int64_t inner) {
     int64_t best = 0;
     for (int64_t i = 1; i < view.extent; ++i) {
-      if (is_larger(x[view.at(outer, i, inner)], x[view.at(outer, best, inner)])) best = i;
+      if (is_beyond(x[view.at(outer, i, inner)], x[view.at(outer, best, inner)])) best = i;
     }
     result[outer * view.inner_size + inner] = best;
   });
   return result;
+}
+
+template <typename N>
+Array<int64_t> argmax(const Array<N>& x, int64_t axis, bool keepdims) {
+  return index_of_extreme(x, axis, keepdims, is_larger<N>);
+}
+
+template <typename N>
+Array<int64_t> argmin(const Array<N>& x, int64_t axis, bool keepdims) {
+  return index_of_extreme(x, axis, keepdims, is_smaller<N>);
 }
 
 // ---- Reductions by a formula ----------------------------------------------------------------- //
@@ -283,12 +294,18 @@ AddedBounds added_bounds(const Array<N>& x, const Shape& axes, const Numerics& n
   return found;
 }
 
-// The bounds of a formula that multiplies.
+// The bounds of products.
 struct ProductBounds {
   std::vector<double> bounds;     // B of each result.
   std::vector<double> magnitude;  // What the error of a right result is about as large as, in units
                                   // of u_acc.
   std::vector<bool> is_lost;      // In some order, a finite result is infinite or NaN.
+};
+
+// The bound of one product.
+struct ProductBound {
+  double bound, magnitude;
+  bool is_lost;
 };
 
 // The factors of one product. Each product of some of them is at most as large as `above`, and at
@@ -315,9 +332,21 @@ struct Factors {
   bool has_zero = false, has_infinity = false, has_below = false;
 };
 
-// The product has the bound of R2. A part that underflows loses eta at most, and the factors that
-// follow make this larger. A product with a factor of 0 is 0. The factors are exact, and so is the
-// step that finishes the result.
+// Returns the bound of R2 of the product `r` of `count` factors. A part that underflows loses eta
+// at most, and the factors that follow make this larger. A product with a factor of 0 is 0.
+inline ProductBound bound_of(const Factors& own, double r, double count, const Numerics& numerics) {
+  const double most = own.above.value();
+  const double least = own.below.value() - product_bound(own.below.value(), count, numerics);
+  const bool may_underflow = own.has_below && least < numerics.smallest_normal;
+  if (own.is_lost(count, numerics)) return {HUGE_VAL, HUGE_VAL, true};
+  double bound = product_bound(std::fabs(r), count, numerics);
+  if (may_underflow && count > 1 && !own.has_zero) {
+    bound += count * numerics.underflow * (most + product_bound(most, count, numerics));
+  }
+  return {bound, std::sqrt(count) * std::fabs(r), false};
+}
+
+// The factors are exact, and so is the step that finishes the result.
 template <typename F, typename N>
 ProductBounds product_bounds(const Array<N>& x, const Shape& axes, const Numerics& numerics) {
   const Array<N> shift = shifts<F>(x, axes, true), exact = reduced_by<F>(x, axes, true);
@@ -328,18 +357,11 @@ ProductBounds product_bounds(const Array<N>& x, const Shape& axes, const Numeric
   const double count = count_of(x.size(), shift.size());
   ProductBounds found;
   for (size_t i = 0; i < factors.size(); ++i) {
-    const Factors& own = factors[i];
-    const double r = std::fabs(primitive::nearest(exact.data[i])), most = own.above.value();
-    const double least = own.below.value() - product_bound(own.below.value(), count, numerics);
-    const bool may_underflow = own.has_below && least < numerics.smallest_normal;
-    const bool is_lost = own.is_lost(count, numerics);
-    double bound = product_bound(r, count, numerics);
-    if (may_underflow && count > 1 && !own.has_zero) {
-      bound += count * numerics.underflow * (most + product_bound(most, count, numerics));
-    }
-    found.bounds.push_back(is_lost ? HUGE_VAL : bound);
-    found.magnitude.push_back(is_lost ? HUGE_VAL : std::sqrt(count) * r);
-    found.is_lost.push_back(is_lost);
+    const ProductBound own =
+        bound_of(factors[i], primitive::nearest(exact.data[i]), count, numerics);
+    found.bounds.push_back(own.bound);
+    found.magnitude.push_back(own.magnitude);
+    found.is_lost.push_back(own.is_lost);
   }
   return found;
 }

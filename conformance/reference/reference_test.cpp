@@ -13,6 +13,7 @@
 #include "conformance/reference/optimizer.hpp"
 #include "conformance/reference/pooling.hpp"
 #include "conformance/reference/random.hpp"
+#include "conformance/reference/variance.hpp"
 
 namespace bp::conformance::reference {
 namespace {
@@ -72,6 +73,15 @@ TEST(Reference, ArgmaxGivesTheFirstOfEqualsAndTheFirstNan) {
   EXPECT_EQ(argmax(tensor({4}, {1, 3, 3, 2}), 0, false)[0], 1);
   EXPECT_EQ(argmax(tensor({4}, {1, std::nan(""), 3, std::nan("")}), 0, false)[0], 1);
   EXPECT_EQ(argmax(tensor({2, 2}, {1, 2, 4, 3}), 0, false).data, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(argmin(tensor({4}, {2, 1, 1, 3}), 0, false)[0], 1);
+  EXPECT_EQ(argmin(tensor({4}, {1, std::nan(""), 3, std::nan("")}), 0, false)[0], 1);
+}
+
+TEST(Reference, VarianceIsThatOfTheElementsOrOfTheirPopulation) {
+  const Array<double> x = tensor({2, 2}, {1, 3, 5, 11});
+  EXPECT_EQ(variance(x, {1}, false, 0).data, (std::vector<double>{1, 9}));
+  EXPECT_EQ(variance(x, {1}, true, 1).data, (std::vector<double>{2, 18}));
+  EXPECT_TRUE(std::isnan(variance(x, {}, false, 1)[0]));
 }
 
 ConvolutionGeometry geometry() {

@@ -34,6 +34,19 @@ std::vector<GradientCase> movement_gradient_cases() {
          return prod(x[0], {0, 2});
        }},
       {"prod, keepdims", {{2, 3}}, [](Inputs x) { return prod(x[0], {1}, true); }},
+      {"var",
+       {{2, 3, 2}},
+       [](Inputs x) {
+         return var(x[0], {0, 2});
+       }},
+      {"var, keepdims", {{2, 3}}, [](Inputs x) { return var(x[0], {1}, true, 0); }},
+      {"cumsum", {{2, 3, 2}}, [](Inputs x) { return cumsum(x[0], 1); }},
+      {"cumsum, exclusive", {{2, 3}}, [](Inputs x) { return cumsum(x[0], 1, true); }},
+      {"cumsum, reverse", {{2, 3}}, [](Inputs x) { return cumsum(x[0], 0, false, true); }},
+      {"cumprod", {{2, 3, 2}}, [](Inputs x) { return cumprod(x[0], 1); }},
+      {"cumprod, exclusive and reverse",
+       {{2, 4}},
+       [](Inputs x) { return cumprod(x[0], 1, true, true); }},
       {"logsumexp", {{2, 3}}, [](Inputs x) { return logsumexp(x[0], {1}); }},
       {"embedding",
        {{4, 2}},

@@ -1632,6 +1632,75 @@ typedef struct bp_count_nonzero_args {
   uint32_t reserved_0; /* 0. */
 } bp_count_nonzero_args;
 
+/* argmin: The index along axis of the smallest element, the first of equal ones; the first NaN if
+ * there is one. An x without axes takes axis 0 and gives 0. A y with elements, of an x without, is
+ * refused, and so are indices in i32 that i32 cannot hold.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics R3; experimental since 0.4. */
+enum { BP_OP_ARGMIN = 310, BP_ARGMIN_ARGS_SIZE_R4 = 32 };
+typedef struct bp_argmin_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y; /* Out, index, shape reduced(x.shape, [axis], keepdims). */
+  int32_t axis;       /* At least 0, below max(x.ndim, 1). */
+  int32_t keepdims;   /* At least 0, at most 1. */
+} bp_argmin_args;
+
+/* var: The variance over axes: the sum of the squared distances from the mean, divided by the
+ * number n of elements minus correction. The correction is 0 for the variance of the elements
+ * themselves, and 1 for an estimate of that of the population they come from. If n is at most
+ * correction, the divisor is 0. Without axes n is 1.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_VAR = 311, BP_VAR_ARGS_SIZE_R4 = 56 };
+typedef struct bp_var_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* Float. */
+  const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+  int64_t correction;  /* At least 0. */
+} bp_var_args;
+
+/* cumsum: The running sum along axis: y[i] is the sum of x[0] to x[i], or of x[0] to x[i - 1] if
+ * is_exclusive is 1. If is_reverse is 1, the sum runs from the last element to the first. An x
+ * without axes takes axis 0. Integers are added in i64 and wrap. The error of a sum of n floats
+ * grows no faster than the square root of n. Elements may be added in any order, and a sum of 0 may
+ * have either sign.
+ * ops_spec/ops/scan.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_CUMSUM = 320, BP_CUMSUM_ARGS_SIZE_R4 = 40 };
+typedef struct bp_cumsum_args {
+  uint32_t struct_size;
+  uint32_t flags;       /* None defined: 0. */
+  const bp_tensor* x;   /* F32, f64, f16, bf16, i32, i64, bool, u8, i8 or i16. */
+  const bp_tensor* y;   /* Out, f32, f64, f16, bf16, i32 or i64, shape x.shape. */
+  int32_t axis;         /* At least 0, below max(x.ndim, 1). */
+  int32_t is_exclusive; /* At least 0, at most 1. */
+  int32_t is_reverse;   /* At least 0, at most 1. */
+  uint32_t reserved_0;  /* 0. */
+} bp_cumsum_args;
+
+/* cumprod: The running product along axis: y[i] is the product of x[0] to x[i], or of x[0] to x[i -
+ * 1] if is_exclusive is 1. If is_reverse is 1, the product runs from the last element to the first.
+ * An x without axes takes axis 0. Integers are multiplied in i64 and wrap. Floats may be multiplied
+ * in any order: if the product of some of them overflows or vanishes on the way, the result may be
+ * what follows from there. The gradient is right where elements are 0, and divides by an element
+ * elsewhere. A gradient of this gradient is right where no element is 0.
+ * ops_spec/ops/scan.yaml; profile infer; numerics R2; experimental since 0.4. */
+enum { BP_OP_CUMPROD = 321, BP_CUMPROD_ARGS_SIZE_R4 = 40 };
+typedef struct bp_cumprod_args {
+  uint32_t struct_size;
+  uint32_t flags;       /* None defined: 0. */
+  const bp_tensor* x;   /* F32, f64, f16, bf16, i32, i64, bool, u8, i8 or i16. */
+  const bp_tensor* y;   /* Out, f32, f64, f16, bf16, i32 or i64, shape x.shape. */
+  int32_t axis;         /* At least 0, below max(x.ndim, 1). */
+  int32_t is_exclusive; /* At least 0, at most 1. */
+  int32_t is_reverse;   /* At least 0, at most 1. */
+  uint32_t reserved_0;  /* 0. */
+} bp_cumprod_args;
+
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share: y is alpha * (a b) + beta * addend. An alpha or beta of 0
  * stands for 1, and without addend beta is not used. The product is scaled and added to in acc(y),

@@ -206,6 +206,12 @@ __host__ __device__ __forceinline__ bool is_larger(C best, C x) {
   return best < x || (is_nan(x) && !is_nan(best));
 }
 
+// Returns the same of the smaller element.
+template <typename C>
+__host__ __device__ __forceinline__ bool is_smaller(C best, C x) {
+  return x < best || (is_nan(x) && !is_nan(best));
+}
+
 template <typename C>
 __host__ __device__ __forceinline__ C infinity() {
   return std::numeric_limits<C>::infinity();

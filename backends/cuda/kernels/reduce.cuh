@@ -36,6 +36,19 @@ struct ReduceResult {
   void* shifts = nullptr;  // The shifts of outputs, if the op has shifts.
 };
 
+// Stores element `at` of a y of numbers, whose dtype is known at run time alone. The host has
+// refused all other dtypes.
+template <typename Acc>
+__device__ void store_number(std::byte* y, uint32_t dtype, int64_t at, Acc value) {
+  const auto store = [&]<typename T>(T) { reinterpret_cast<T*>(y)[at] = narrow<T>(value); };
+  if (dtype == BP_F16) store(Float16{});
+  if (dtype == BP_BF16) store(BFloat16{});
+  if (dtype == BP_F32) store(float{});
+  if (dtype == BP_F64) store(double{});
+  if (dtype == BP_I32) store(int32_t{});
+  if (dtype == BP_I64) store(int64_t{});
+}
+
 // One launch of the first stage. The operands of `kept` are y and x, and the operand of `reduced`
 // is x.
 struct ReducePlan {

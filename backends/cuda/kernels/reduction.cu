@@ -13,17 +13,10 @@ struct AnyNumber {};
 
 template <typename Y, typename Acc>
 __device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
-  const auto store = [&]<typename T>(T) { reinterpret_cast<T*>(result.y)[at] = narrow<T>(value); };
-  if constexpr (!std::is_same_v<Y, AnyNumber>) {
-    store(Y{});
+  if constexpr (std::is_same_v<Y, AnyNumber>) {
+    store_number(result.y, result.kind, at, value);
   } else {
-    // The host has refused all other dtypes.
-    if (result.kind == BP_F16) store(Float16{});
-    if (result.kind == BP_BF16) store(BFloat16{});
-    if (result.kind == BP_F32) store(float{});
-    if (result.kind == BP_F64) store(double{});
-    if (result.kind == BP_I32) store(int32_t{});
-    if (result.kind == BP_I64) store(int64_t{});
+    reinterpret_cast<Y*>(result.y)[at] = narrow<Y>(value);
   }
 }
 

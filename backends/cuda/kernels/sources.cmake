@@ -34,6 +34,7 @@ set(cuda_kernel_sources
   kernels/reduction.cu
   kernels/rope.cu
   kernels/rows.cu
+  kernels/scan.cu
   kernels/scatter.cu
   kernels/sdpa.cu
   kernels/sdpa_backward.cu

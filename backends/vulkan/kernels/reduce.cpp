@@ -22,7 +22,10 @@ struct ReduceRecord {
   int64_t y_step;
 };
 
-static_assert(BP_OP_ARGMAX == 303, "the shader has this number too");
+static_assert(BP_OP_ARGMAX == 303 && BP_OP_ARGMIN == 310, "the shader has these numbers too");
+
+// Returns whether the results of an op are indices.
+constexpr bool gives_indices(uint32_t op) { return op == BP_OP_ARGMAX || op == BP_OP_ARGMIN; }
 
 // A part has at most this many elements, so that no invocation takes more than 8,192: drivers may
 // end a loop silently after 65,535 trips.
@@ -31,7 +34,7 @@ constexpr int64_t kMostOfPart = 65536, kMostOfLane = 8192;
 // Returns the number of parts of a long sum. If there are few results, there are more parts, so
 // that the device has enough work.
 int64_t part_count(const Reduction& r) {
-  if (r.op == BP_OP_ARGMAX) return 1;
+  if (gives_indices(r.op)) return 1;
   const int64_t needed = (r.inner_count + kMostOfPart - 1) / kMostOfPart;
   const int64_t wanted = r.outer_count < 64 ? std::min<int64_t>(64, r.inner_count / 8192) : 1;
   return std::max<int64_t>({1, needed, wanted});
@@ -49,8 +52,9 @@ const Module& module_of(bp_dtype from) {
   return from == BP_F64 ? kReduceF64Module : kReduceI64Module;
 }
 
-// Refuses dtypes for which the module of a reduction has no code. An argmax stores indices. A
-// reduction that counts takes every dtype that a module can load, and stores bools or counts.
+// Refuses dtypes for which the module of a reduction has no code. An op may store
+// indices. A reduction that counts takes every dtype that a module can load, and stores bools or
+// counts.
 void check_dtypes(const Reduction& r) {
   static constexpr bp_dtype kF64[] = {BP_F64};
   static constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64}, kCounted[] = {BP_BOOL, BP_I32, BP_I64};
@@ -62,7 +66,7 @@ void check_dtypes(const Reduction& r) {
   }
   const auto check = [&](const auto& from, const auto& to) {
     one_of(from, r.from);
-    r.op == BP_OP_ARGMAX ? one_of(kIndexDtypes, r.to) : one_of(to, r.to);
+    gives_indices(r.op) ? one_of(kIndexDtypes, r.to) : one_of(to, r.to);
   };
   if (is_f32_class(r.from)) return check(kF32Dtypes, kF32Dtypes);
   if (r.from == BP_F64) return check(kF64, kF64);
@@ -88,7 +92,7 @@ enum class Neighbours { kNone, kAlong, kAcross };
 
 Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_size) {
   const int64_t item = dtype_size_bytes(r.from), bytes = item * kNeighbours;
-  if (r.op == BP_OP_ARGMAX || counts(r.op) || !is_f32_class(r.from) || r.from_tensor == nullptr ||
+  if (gives_indices(r.op) || counts(r.op) || !is_f32_class(r.from) || r.from_tensor == nullptr ||
       r.inner_count == 0 || !can_bind_all(launch, {r.from_tensor})) {
     return Neighbours::kNone;
   }
@@ -139,7 +143,7 @@ bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const 
   const bool joins = neighbours == Neighbours::kAcross;
   const uint32_t lanes = joins ? 1 : lanes_of(launch, r, part_size);
   if (part_size > kMostOfLane * lanes) {
-    return launch.refuse(BP_UNSUPPORTED, "argmax: the axis has more than 2^21 elements");
+    return launch.refuse(BP_UNSUPPORTED, "the axis has more than 2^21 elements");
   }
   const uint32_t size = joins ? row_group_size(launch, lanes) : std::max(local_size(launch), lanes);
   ReduceRecord record{};
@@ -239,7 +243,7 @@ Reduction make_reduction(uint32_t op, const bp_tensor& x, const bp_tensor& y, ui
   const WalkOperand inner_operands[] = {{inner_x.data(), dtype_size_bytes(x.dtype)}};
   const Walk outer = make_walk(outer_ndim, shape.data(), outer_operands);
   // The order of elements decides which of several equal elements is the first.
-  const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, op == BP_OP_ARGMAX);
+  const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, gives_indices(op));
   r.outer_rank = outer.rank;
   r.outer_extents = outer.extents;
   r.outer_from = outer.strides[0];

@@ -1,4 +1,4 @@
-// argmax, and the reductions with a formula, such as sum and amax, over any axes. kLanes
+// argmax, argmin, and the reductions with a formula, such as sum and amax, over any axes. kLanes
 // invocations share one result.
 //
 //   outer axes   one result each; long reductions are cut into parts, with a result each
@@ -34,7 +34,7 @@ layout(constant_id = 7) const uint kAcross = 0;  // If bound, neighbours belong 
 layout(constant_id = 8) const uint kMaps = 1;
 layout(constant_id = 9) const uint kFinishes = 1;
 
-const uint kArgmax = 303u;  // It is BP_OP_ARGMAX.
+const uint kArgmax = 303u, kArgmin = 310u;  // They are BP_OP_ARGMAX and BP_OP_ARGMIN.
 
 BP_RECORD {
   uint64_t x, y;
@@ -96,12 +96,13 @@ struct Best {
   uint64_t place;
 };
 
-// Returns the larger of two elements, or the first one if they are equal. NaN is larger than every
-// number.
+// Returns the larger of two elements, or for argmin the smaller one, or the first one if they are
+// equal. NaN is more extreme than every number.
 Best better(Best a, Best b) {
   const bool none_a = is_none(a.value), none_b = is_none(b.value);
-  bool takes_b =
-      is_below(a.value, b.value) || (!is_below(b.value, a.value) && b.place < a.place);
+  const bool is_rising = is_below(a.value, b.value), is_falling = is_below(b.value, a.value);
+  const bool is_b_beyond = kOp == kArgmin ? is_falling : is_rising;
+  bool takes_b = is_b_beyond || (!is_rising && !is_falling && b.place < a.place);
   if (none_a || none_b) takes_b = none_b && (!none_a || b.place < a.place);
   if (takes_b) return b;
   return a;
@@ -262,7 +263,7 @@ void main() {
   const uint64_t first = uint64_t(part) * record.part_size;
   const uint64_t end = exists ? min(first + record.part_size, record.inner_count) : 0ul;
 
-  if (kOp == kArgmax) {
+  if (kOp == kArgmax || kOp == kArgmin) {
     Best best = find_lane(from, first + uint64_t(lane), end, first);
     for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
       barrier();

@@ -1,5 +1,5 @@
-// The host side of reduce.comp: argmax, and the reductions with a formula, such as sum and amax,
-// over some axes of a tensor.
+// The host side of reduce.comp: argmax, argmin, and the reductions with a formula, such as sum and
+// amax, over some axes of a tensor.
 #pragma once
 
 #include <array>
@@ -8,6 +8,14 @@
 #include "backends/vulkan/kernels/submit.hpp"
 
 namespace bp::vulkan {
+
+// The dtypes of sums within one kind of number: x and y of each row. reductions.def names this
+// list; here it replaces the list of that name in kernel_row.hpp.
+inline constexpr bp_dtype kSumRows[] = {
+    BP_F32,  BP_F32,  BP_F32, BP_F16,  BP_F32, BP_BF16, BP_F16,  BP_F32, BP_F16,  BP_F16, BP_F16,
+    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,
+    BP_I32,  BP_I64,  BP_I64, BP_I32,  BP_I64, BP_I64,  BP_BOOL, BP_I32, BP_BOOL, BP_I64};
+inline constexpr DtypeRows kSumPairs{kSumRows, 2};
 
 // A reduction. Strides are in bytes, and axes are listed with the innermost first.
 struct Reduction {

@@ -1,5 +1,5 @@
-// argmax, and the reductions with a formula (ops_spec/emit_reductions.py), such as sum and amax,
-// for tensors of every layout (reduce.comp).
+// argmax, argmin, and the reductions with a formula (ops_spec/emit_reductions.py), such as sum and
+// amax, for tensors of every layout (reduce.comp).
 #include "backends/vulkan/kernels/map.hpp"
 #include "backends/vulkan/kernels/reduce.hpp"
 #include "reductions.hpp"
@@ -39,29 +39,29 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
                         *args.y);
 }
 
-bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
-  return submit_tensors(launch, make_reduction(BP_OP_ARGMAX, *args.x, *args.y, 1u << args.axis),
-                        *args.x, *args.y);
+template <typename Args, uint32_t kOp>
+bp_status index_launch(const Args& args, Launch& launch) {
+  return submit_tensors(launch, make_reduction(kOp, *args.x, *args.y, 1u << args.axis), *args.x,
+                        *args.y);
 }
 
-bp_reason argmax_supports(const bp_argmax_args& args) {
+template <typename Args>
+bp_reason index_supports(const Args& args) {
   const bool is_short = axis_extent(*args.x, static_cast<size_t>(args.axis)) <= int64_t{1} << 21;
   return is_short ? nullptr : "the axis has more than 2^21 elements";
 }
 
-// The dtypes of sums within one kind of number.
-constexpr bp_dtype kSumRows[] = {
-    BP_F32,  BP_F32,  BP_F32, BP_F16,  BP_F32, BP_BF16, BP_F16,  BP_F32, BP_F16,  BP_F16, BP_F16,
-    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,
-    BP_I32,  BP_I64,  BP_I64, BP_I32,  BP_I64, BP_I64,  BP_BOOL, BP_I32, BP_BOOL, BP_I64};
-// reductions.def names this list; here it replaces the list of that name in kernel_row.hpp.
-constexpr DtypeRows kSumPairs{kSumRows, 2};
-
-constexpr auto kArgmaxRows = with_indices(kNumberDtypes);
+constexpr auto kIndexRows = with_indices(kNumberDtypes);
 
 template <typename Args, uint32_t kOp>
 constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
   return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, workspace_of<Args, kOp>>(row);
+}
+
+template <typename Args, uint32_t kOp>
+constexpr bp_kernel index_kernel(const char* name) {
+  return make_kernel<Args, index_launch<Args, kOp>, index_supports<Args>>(
+      kernel_row(name, kOp, {kIndexRows, 2}));
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
       reduction_kernel<bp_##name##_args, id>(kernel_row(#name, id, dtypes));
 #include "reductions.def"
 
-constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, argmax_supports>(
-    kernel_row("argmax", BP_OP_ARGMAX, {kArgmaxRows, 2}));
+constinit const bp_kernel kArgmax = index_kernel<bp_argmax_args, BP_OP_ARGMAX>("argmax");
+constinit const bp_kernel kArgmin = index_kernel<bp_argmin_args, BP_OP_ARGMIN>("argmin");
 
 }  // namespace bp::vulkan

@@ -25,6 +25,7 @@ set(vulkan_kernel_sources
   kernels/reduction.cpp
   kernels/rope.cpp
   kernels/rows.cpp
+  kernels/scan.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp
   kernels/sdpa_products.cpp

@@ -8,15 +8,16 @@
 namespace bp::conformance {
 namespace {
 
+// Products of 65,565 of these numbers stay in the range of f32.
+constexpr Fill kNearOne{FillKind::kLogUniform, -0.004, 0.004};
+
 void add_reduction(Builder& b) {
   const auto row = std::ranges::find(reductions::kRows, b.op(), &reductions::Row::op);
-  const bool gives_index = row == std::end(reductions::kRows);  // It is argmax.
+  const bool gives_index = row == std::end(reductions::kRows);  // It is argmax or argmin.
   const bool counts = !gives_index && row->counts;
   const bool gives_bool = counts && !row->gives_i64;
   const bool gives_i64 = gives_index || (row->gives_i64 && (counts || !is_float(b.dtype())));
   const bp_dtype result = gives_bool ? BP_BOOL : gives_i64 ? BP_I64 : 0;
-  // Products of 65,565 of these numbers stay in the range of f32.
-  constexpr Fill kNearOne{FillKind::kLogUniform, -0.004, 0.004};
   const bool multiplies = !gives_index && row->multiplies && is_float(b.dtype());
   const Fill numbers = counts ? kRepeat : multiplies ? kNearOne : kRandom;
   const auto add = [&](const Plane& plane, int64_t axis, Fill fill) {
@@ -31,6 +32,20 @@ void add_reduction(Builder& b) {
   add({"columns", {17, 1031}, {17, kRows}, Tier::kSmoke}, 0, numbers);
   add({"long_columns", {8209, 3}, {8209, 131}, Tier::kQuick}, 0, numbers);
   add({"column", {kAbove16, 3}, {kAbove16, 3}, Tier::kQuick}, 0, numbers);
+}
+
+void add_scan(Builder& b) {
+  const bool multiplies = b.op() == BP_OP_CUMPROD && is_float(b.dtype());
+  const bp_dtype result = is_float(b.dtype()) ? 0 : BP_I64;
+  const auto add = [&](const Plane& plane, int64_t axis) {
+    b.start(plane.name, plane.tier);
+    b.in("x", plane.period, plane.large, multiplies ? kNearOne : kRandom);
+    b.out("y", plane.period, plane.large, result);
+    b.set("axis", axis).set("is_exclusive", int64_t{0}).set("is_reverse", int64_t{0});
+  };
+  for (const Plane& plane : kLines) add(plane, 1);
+  add({"columns", {17, 1031}, {17, kRows}, Tier::kSmoke}, 0);
+  add({"column", {kAbove16, 3}, {kAbove16, 3}, Tier::kQuick}, 0);
 }
 
 void add_softmax(Builder& b) {
@@ -97,6 +112,9 @@ void add_cross_entropy(Builder& b) {
 
 constexpr LargeOp kOps[] = {
     {BP_OP_ARGMAX, add_reduction},
+    {BP_OP_ARGMIN, add_reduction},
+    {BP_OP_CUMSUM, add_scan},
+    {BP_OP_CUMPROD, add_scan},
     {BP_OP_SOFTMAX, add_softmax},
     {BP_OP_LOG_SOFTMAX, add_softmax},
     {BP_OP_SOFTMAX_BACKWARD, add_softmax_backward},

@@ -1,5 +1,5 @@
-// Cases of argmax, and of the reductions whose formula is in the spec. Data follow from the parts
-// of the formula, and values and bounds from the formula itself.
+// Cases of argmax and argmin, and of the reductions whose formula is in the spec. Data follow from
+// the parts of the formula, and values and bounds from the formula itself.
 #include <array>
 #include <functional>
 #include <tuple>
@@ -147,12 +147,15 @@ constexpr auto make_oracles(std::type_identity<std::tuple<F...>>) {
 }
 constexpr auto kOracles = make_oracles(std::type_identity<reductions::Formulas>());
 
-std::vector<Expected> expected_argmax(const CallData& data, const Numerics& numerics) {
+// Returns the indices of the largest elements, or else of the smallest ones.
+template <bool kWantsLargest>
+std::vector<Expected> expected_index(const CallData& data, const Numerics& numerics) {
   const int64_t axis = data.integer("axis");
   const bool keepdims = data.integer("keepdims") != 0;
   return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x");
-    const Array<int64_t> best = reference::argmax(x, axis, keepdims);
+    const Array<int64_t> best =
+        kWantsLargest ? reference::argmax(x, axis, keepdims) : reference::argmin(x, axis, keepdims);
     Known known{{exactly(best)}};
     if (!numerics.any_tie) return judged(data, std::move(known));
     known.is_tied = [x, best, axis](int64_t element, DoubleDouble y) {
@@ -161,8 +164,9 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
       const int64_t inner = element % view.inner_size;
       if (i < 0 || i >= view.extent) return false;
       const N chosen = x[view.at(outer, i, inner)];
-      const N largest = x[view.at(outer, best[element], inner)];
-      return !reference::is_larger(largest, chosen);
+      const N extreme = x[view.at(outer, best[element], inner)];
+      return kWantsLargest ? !reference::is_larger(extreme, chosen)
+                           : !reference::is_smaller(extreme, chosen);
     };
     return judged(data, std::move(known));
   });
@@ -170,9 +174,12 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
 
 // ---- Cases ----------------------------------------------------------------------------------- //
 
-// The row of argmax, which has no formula, with the properties that it shares with the others.
+// The rows of argmax and argmin, which have no formula, with the properties that they share with
+// the others.
 constexpr reductions::Row kArgmax{
     .op = BP_OP_ARGMAX, .dtypes = Dtypes::kOrdered, .is_largest = true};
+constexpr reductions::Row kArgmin{
+    .op = BP_OP_ARGMIN, .dtypes = Dtypes::kOrdered, .is_smallest = true};
 // Numbers near 1, whose products neither overflow nor vanish.
 constexpr Fill kFactors{FillKind::kLogUniform, -0.25, 0.25};
 
@@ -235,7 +242,7 @@ class Rows {
     for (const Row& row : all_rows()) {
       if (!can_take(row)) continue;
       add("exact_dense", kExactDense, row);
-      if (is_argmax()) add_i32(row);
+      if (gives_index()) add_i32(row);
       if (op_.adds && is_float(dtype_)) add("random", kRandom, row);
       // The data have tied extremes.
       if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);
@@ -261,13 +268,13 @@ class Rows {
   }
 
  private:
-  bool is_argmax() const { return op_.op == BP_OP_ARGMAX; }
-  bool can_take(const Row& row) const { return !is_argmax() || row.axes.size() == 1; }
+  bool gives_index() const { return op_.op == BP_OP_ARGMAX || op_.op == BP_OP_ARGMIN; }
+  bool can_take(const Row& row) const { return !gives_index() || row.axes.size() == 1; }
 
   // Returns the dtype of y that the cases ask for.
   bp_dtype result_dtype() const {
     if (op_.is_any || op_.is_all) return BP_BOOL;
-    const bool gives_i64 = is_argmax() || op_.counts || (op_.gives_i64 && !is_float(dtype_));
+    const bool gives_i64 = gives_index() || op_.counts || (op_.gives_i64 && !is_float(dtype_));
     return gives_i64 ? bp_dtype{BP_I64} : dtype_;
   }
 
@@ -277,7 +284,7 @@ class Rows {
     made.input("x", dtype_, row.shape, data, row.x);
     made.output("y", result_dtype(), reference::reduced(row.shape, row.axes, row.keepdims), row.y);
     made.set("keepdims", int64_t{row.keepdims}).reference = reference_;
-    if (is_argmax()) {
+    if (gives_index()) {
       made.set("axis", row.axes.front());
     } else {
       made.set("axes", row.axes);
@@ -386,7 +393,8 @@ void add_reduction(OpCases& cases) {
   for (size_t i = 0; i < kOracles.size(); ++i) {
     add_dtypes(cases, reductions::kRows[i], kOracles[i]);
   }
-  add_dtypes(cases, kArgmax, expected_argmax);
+  add_dtypes(cases, kArgmax, expected_index<true>);
+  add_dtypes(cases, kArgmin, expected_index<false>);
 }
 
 }  // namespace bp::conformance

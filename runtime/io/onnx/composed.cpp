@@ -106,16 +106,6 @@ Tensor product(const Tensor& x, const std::vector<int64_t>& axes, bool keepdims)
   return converted(prod(computable(x), axes, keepdims), x.dtype());
 }
 
-Tensor running_sum(const Tensor& x, int64_t axis) {
-  Tensor y = computable(x);
-  const int64_t extent = y.shape(axis);
-  for (int64_t step = 1; step < extent; step *= 2) {
-    const Tensor sums = add(y.narrow(axis, step, extent - step), y.narrow(axis, 0, extent - step));
-    y = concat({y.narrow(axis, 0, step), sums}, axis);
-  }
-  return converted(y, x.dtype());
-}
-
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis) {
   return parts.size() == 1 ? parts[0] : cat(parts, axis);
 }

@@ -49,9 +49,6 @@ Tensor amin_of(const Tensor& x, IntList axes, bool keepdims);
 Tensor amax_of(const Tensor& x, IntList axes, bool keepdims);
 Tensor product(const Tensor& x, const std::vector<int64_t>& axes, bool keepdims);
 
-// Returns the sum of the elements up to each one along `axis`, in log2(extent) steps.
-Tensor running_sum(const Tensor& x, int64_t axis);
-
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis);
 
 // Puts `before` and `after` elements of `value` around `axis`.

@@ -65,6 +65,18 @@ TEST(OnnxOps, ExtremesOfIntegersAreRightAtTheEndsOfTheirRange) {
   EXPECT_EQ(run(13, "ArgMin", {x})[0].item<int64_t>(), 0);
 }
 
+TEST(OnnxOps, RunningSumsAreExclusiveAndReversed) {
+  const Tensor x = floats({1, 2, 3, 4}, {2, 2}), last = ints({-1}, {});
+  const auto is = [](const char* name) { return attribute(name, int64_t{1}); };
+  EXPECT_EQ(values(run(14, "CumSum", {x, last})[0]), (Floats{1, 3, 3, 7}));
+  EXPECT_EQ(values(run(14, "CumSum", {x, last}, {is("exclusive")})[0]), (Floats{0, 1, 0, 3}));
+  EXPECT_EQ(values(run(14, "CumSum", {x, last}, {is("exclusive"), is("reverse")})[0]),
+            (Floats{2, 0, 4, 0}));
+  const Tensor wide = ints({INT64_MAX, 1}, {2});
+  EXPECT_EQ(run(14, "CumSum", {wide, ints({0}, {})})[0].to_vector<int64_t>(),
+            (Ints{INT64_MAX, INT64_MIN}));
+}
+
 TEST(OnnxOps, WideUnsignedIntegersAreComparedAndShiftedAsUnsigned) {
   const uint64_t numbers[] = {1, UINT64_MAX};
   const Tensor x = from_host(numbers, {2}, BP_U64, test_device());

@@ -73,41 +73,33 @@ Values axes_input(const Call& call) {
 
 // ---- Places ------------------------------------------------------------------------------------
 
-// Returns `x` with its order turned around.
-Tensor negative(const Tensor& x) {
-  return is_plain_float(x.dtype()) ? neg(x) : bitwise_not(ordered(x));
-}
-
-Values place_of_largest(const Call& call, const Tensor& x) {
+// Returns argmax or argmin, or the last of equal extremes.
+template <auto kPlace>
+Values place_of_extreme(const Call& call) {
+  const Tensor x = ordered(call.input(0));
   const int64_t axis = call.axis(call.integer("axis", 0), std::max<int64_t>(x.ndim(), 1));
   const bool keepdims = call.flag("keepdims", true);
-  if (!call.flag("select_last_index", false)) return {argmax(x, axis, keepdims)};
-  return {(x.shape(axis) - 1) - argmax(flip(x, axis), axis, keepdims)};
+  if (!call.flag("select_last_index", false)) return {kPlace(x, axis, keepdims, BP_I64)};
+  return {(x.shape(axis) - 1) - kPlace(flip(x, axis), axis, keepdims, BP_I64)};
 }
 
-Values arg_max(const Call& call) { return place_of_largest(call, ordered(call.input(0))); }
-Values arg_min(const Call& call) { return place_of_largest(call, negative(call.input(0))); }
-
+// Integers keep their dtype, and their sums wrap.
 Values cum_sum(const Call& call) {
-  Tensor x = call.input(0);
+  const Tensor x = computable(call.input(0));
   const int64_t axis = call.axis(call.integer(1), x.ndim());
+  const bool is_exclusive = call.flag("exclusive", false);
   const bool is_reverse = call.flag("reverse", false);
-  if (is_reverse) x = flip(x, axis);
-  Tensor y = running_sum(x, axis);
-  if (call.flag("exclusive", false) && x.shape(axis) > 0) {
-    const Tensor zero = bp::zeros({}, x.dtype(), x.device());
-    y = pad_axis(y.narrow(axis, 0, x.shape(axis) - 1), axis, 1, 0, zero);
-  }
-  return {is_reverse ? flip(y, axis) : y};
+  const bp_dtype dtype = is_plain_float(x.dtype()) ? x.dtype() : bp_dtype{BP_I64};
+  return {converted(cumsum(x, axis, is_exclusive, is_reverse, dtype), call.input(0).dtype())};
 }
 
 constexpr const char* kOld = "axes keepdims";
 constexpr const char* kNew = "keepdims noop_with_empty_axes";
 
 constexpr OpRow kRows[] = {
-    {"ArgMax", 1, arg_max, "axis keepdims select_last_index", OnnxRoute::kOp},
-    {"ArgMin", 1, arg_min, "axis keepdims select_last_index"},
-    {"CumSum", 11, cum_sum, "exclusive reverse"},
+    {"ArgMax", 1, place_of_extreme<argmax>, "axis keepdims select_last_index", OnnxRoute::kOp},
+    {"ArgMin", 1, place_of_extreme<argmin>, "axis keepdims select_last_index", OnnxRoute::kOp},
+    {"CumSum", 11, cum_sum, "exclusive reverse", OnnxRoute::kOp},
     {"ReduceL1", 1, axes_attribute<l1_norm>, kOld},
     {"ReduceL1", 18, axes_input<l1_norm>, kNew},
     {"ReduceL2", 1, axes_attribute<kL2>, kOld},
