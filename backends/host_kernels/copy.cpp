@@ -1,5 +1,6 @@
-// A row that is dense on both sides is copied as bytes. A transposition is done tile by tile,
-// through a buffer in the first-level cache, and writes whole cache lines of `to`.
+// A row that is dense on both sides is copied as bytes, and one that is read backwards is reversed
+// in registers. A transposition is done tile by tile, through a buffer in the first-level cache,
+// and writes whole cache lines of `to`.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/copy.cpp"
@@ -8,7 +9,7 @@
 #include <cstring>
 
 #include "backends/host_kernels/copy.hpp"
-#include "backends/host_kernels/rows-inl.hpp"
+#include "backends/host_kernels/dense_rows-inl.hpp"
 #include "backends/host_kernels/transpose.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -29,8 +30,12 @@ struct Move {
 template <typename T>
 void move_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* options) {
   const bool is_streamed = static_cast<const RowOptions*>(options)->is_streamed;
+  if (strides[0] == sizeof(T) && strides[1] == -int64_t{sizeof(T)} && is_streamed) {
+    const T* const last = reinterpret_cast<const T*>(data[1]);
+    return stream_reversed(last, n, reinterpret_cast<T*>(data[0]));
+  }
   if (strides[0] == sizeof(T) && strides[1] != 0 && strides[1] != sizeof(T) && !is_streamed) {
-    return gather_elements_of_row(data[1], strides[1], n, reinterpret_cast<T*>(data[0]));
+    return gather_row(data[1], strides[1], n, reinterpret_cast<T*>(data[0]));
   }
   if (strides[0] != sizeof(T) || strides[1] != sizeof(T)) {
     return Row<Move<T>, T, T>::run(data, strides, n, options);
@@ -39,7 +44,7 @@ void move_row(std::byte* const* data, const int64_t* strides, int64_t n, const v
   if (is_streamed) {
     stream_bytes(data[1], data[0], size_bytes);
   } else {
-    std::memcpy(data[0], data[1], static_cast<size_t>(size_bytes));
+    copy_bytes(data[1], data[0], size_bytes);
   }
 }
 
@@ -53,10 +58,27 @@ constexpr int64_t kAhead = 4;             // Rows that are prefetched.
 constexpr int64_t kFetchedBytes = 256;    // For the rest the hardware prefetches.
 constexpr int64_t kShortRowBytes = 4096;  // Longer rows need no prefetch.
 
+// Writes n copies of `size_bytes` bytes behind each other. What is written is copied in its turn,
+// so that short rows are moved many at a time.
+void repeat_bytes(const std::byte* from, std::byte* to, int64_t size_bytes, int64_t n) {
+  constexpr int64_t kManyBytes = 8192;  // They stay in the first-level cache.
+  const int64_t end = n * size_bytes;
+  std::memcpy(to, from, static_cast<size_t>(size_bytes));
+  int64_t period = size_bytes;
+  for (int64_t done = size_bytes, count = 0; done < end; done += count) {
+    count = std::min(period, end - done);
+    std::memcpy(to + done, to, static_cast<size_t>(count));
+    if (done == period && period < kManyBytes) period *= 2;
+  }
+}
+
 // data and strides are those of (to, from); a stride is the distance of rows.
 void move_byte_rows(std::byte* const* data, const int64_t* strides, int64_t n,
                     const void* context) {
   const auto& rows = *static_cast<const ByteRows*>(context);
+  if (strides[1] == 0 && strides[0] == rows.size_bytes && !rows.is_streamed) {
+    return repeat_bytes(data[1], data[0], rows.size_bytes, n);
+  }
   const int64_t fetched_bytes = std::min(kFetchedBytes, rows.size_bytes);
   std::byte* to = data[0];
   const std::byte* from = data[1];

@@ -4,6 +4,7 @@ set(kernel_sources
   activation.cpp
   adaptive_avg_pool.cpp
   argmax.cpp
+  arrangement.cpp
   avg_pool.cpp
   block_codec.cpp
   cat.cpp
@@ -25,6 +26,8 @@ set(kernel_sources
   norm_backward.cpp
   norm_rows.cpp
   optimizer.cpp
+  parts.cpp
+  places.cpp
   quantization.cpp
   quantized_line.cpp
   random.cpp

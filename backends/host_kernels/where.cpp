@@ -1,5 +1,5 @@
-// where, for tensors of every layout. Elements keep their bits, so the method depends only on their
-// width.
+// where and masked_fill, for tensors of every layout. Elements keep their bits, so the method
+// depends only on their width.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/where.cpp"
@@ -57,10 +57,31 @@ bp_status where_launch(const bp_where_args& args, Launch& launch) {
   return submit_rows(launch, loop, row, kGrain);
 }
 
+// masked_fill selects the value of the call or an element of x.
+bp_status masked_fill_launch(const bp_masked_fill_args& args, Launch& launch) {
+  const bp_tensor& y = *args.y;
+  const ScalarArgument value(args.value, args.value_scalar, y.dtype);
+  constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
+  const int64_t size_bytes = dtype_size_bytes(y.dtype);
+  const LoopOperand operands[] = {
+      {data<std::byte>(y), y.strides, size_bytes},
+      {data<std::byte>(*args.mask), args.mask->strides, 1},
+      {const_cast<std::byte*>(value.address()), kNoStrides, size_bytes},
+      {data<std::byte>(*args.x), args.x->strides, size_bytes},
+  };
+  const Loop loop = make_loop(y.ndim, y.shape, operands, value.bits());
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(y.dtype);
+  return submit_rows(launch, loop, row, kGrain);
+}
+
 }  // namespace
 
 constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
     kernel_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
+
+constinit const bp_kernel kMaskedFill =
+    make_kernel<bp_masked_fill_args, masked_fill_launch>(kernel_row(
+        "masked_fill", BP_OP_MASKED_FILL, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

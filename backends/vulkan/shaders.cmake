@@ -21,6 +21,7 @@ set(vulkan_shaders
   "norm"
   "norm_bound"
   "optimizer"
+  "places"
   "pool"
   "quantization"
   "random"

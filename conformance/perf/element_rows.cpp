@@ -83,6 +83,30 @@ void add_copy_rows(std::vector<PerfRow>& rows) {
       });
 }
 
+void add_arrangement_rows(std::vector<PerfRow>& rows) {
+  rows.insert(
+      rows.end(),
+      {
+          {BP_OP_FLIP, "axis0", "coord.33x17_axis0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_FLIP, "axis1", "coord.5x17_axis1.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_ROLL, "axis1", "coord.5x17_axis1_by1.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_PAD, "axis1", "coord.5x17_axis1_constant2_4.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_PAD, "reflect", "coord.5x17_axis1_reflect2_4.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_TILE, "axis0", "coord.33x17_axis0_n3.dense", kF32, {{"x", {512, 1024}}}},
+          {BP_OP_TILE, "axis1", "coord.5x17_axis1_n3.dense", kF32, {{"x", {1 << 15, 16}}}},
+          {BP_OP_TRIL, "square", "coord.33x67_diagonal0.dense", kThree, {{"x", kSquare}}},
+          {BP_OP_TRIU, "square", "coord.33x67_diagonal0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_MASKED_FILL, "dense", "coord.257.dense", kThree, {{"x", kLine}, {"mask", kLine}}},
+          {BP_OP_ONE_HOT,
+           "classes128",
+           "index.33_c5.dense",
+           kF32,
+           {{"indices", {8192}}},
+           {{"num_classes", int64_t{128}}},
+           128},
+      });
+}
+
 void add_index_rows(std::vector<PerfRow>& rows) {
   rows.insert(rows.end(), {
                               {BP_OP_EMBEDDING,
@@ -136,6 +160,7 @@ void add_element_rows(std::vector<PerfRow>& rows) {
   add_binary_rows(rows);
   add_unary_rows(rows);
   add_copy_rows(rows);
+  add_arrangement_rows(rows);
   add_index_rows(rows);
 }
 

@@ -24,9 +24,7 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
   const int64_t size_bytes = dtype_size_bytes(dtype);
   const Loop loop = make_loop(args.y->ndim, args.y->shape,
                               {operand(args.y), {value.address, kNoStrides, size_bytes}});
-  return with_width(size_bytes, [&]<typename T>(T) {
-    return submit_map<Same, T, T>(launch, Same(), loop, value.bits);
-  });
+  return submit_copy(launch, loop, size_bytes, value.bits);
 }
 
 bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
@@ -83,12 +81,12 @@ constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace
 
-bp_status submit_copy(Launch& launch, const Loop& loop, int64_t size_bytes) {
+bp_status submit_copy(Launch& launch, const Loop& loop, int64_t size_bytes, uint64_t scalar) {
   for (const Loop& part : parts_of(loop)) {
     const TileAxes axes = tile_axes(part);
     const bp_status status = axes.to >= 0 ? submit_transpose(launch, part, axes, size_bytes)
                                           : with_width(size_bytes, [&]<typename T>(T) {
-                                              return submit_map<Same, T, T>(launch, Same(), part);
+                                              return submit_map<Same, T, T>(launch, Same(), part, scalar);
                                             });
     if (status != BP_OK) return status;
   }

@@ -3,6 +3,7 @@ set(cuda_kernel_sources
   kernels/activation.cu
   kernels/adaptive_avg_pool.cu
   kernels/argmax.cu
+  kernels/arrangement.cu
   kernels/avg_pool.cu
   kernels/blocks.cu
   kernels/cast.cu
@@ -24,6 +25,7 @@ set(cuda_kernel_sources
   kernels/norm.cu
   kernels/norm_sums.cu
   kernels/optimizer.cu
+  kernels/places.cu
   kernels/product.cpp
   kernels/product_library.cpp
   kernels/product_tiles.cu

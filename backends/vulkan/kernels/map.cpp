@@ -234,7 +234,7 @@ bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_t
     if (t != nullptr) {
       call.dtypes[k] = t->dtype;
     } else {
-      call.dtypes[k] = moves ? call.dtypes[k - 1] : acc_dtype(call.dtypes[k - 1]);
+      call.dtypes[k] = moves ? call.dtypes[0] : acc_dtype(call.dtypes[k - 1]);
     }
     if (moves && t != nullptr && !(op == kMapWhere && k == 1))
       call.dtypes[k] = moved_dtype(t->dtype);

@@ -8,6 +8,21 @@
 
 namespace bp::vulkan {
 
+// A value in a tensor of one element, as a tensor of the shape of another one, which repeats it.
+class Repeated {
+ public:
+  Repeated(const bp_tensor& value, const bp_tensor& like) : tensor_(value) {
+    static constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
+    tensor_.ndim = like.ndim;
+    tensor_.shape = like.shape;
+    tensor_.strides = kNoStrides;
+  }
+  const bp_tensor* tensor() const { return &tensor_; }
+
+ private:
+  bp_tensor tensor_;
+};
+
 enum MapOp : uint32_t {
 #define BP_MAP_OP(name, number) name = (number),
 #define BP_MAP_LONG_OP(name, number) name = (number),
@@ -23,7 +38,7 @@ bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_te
                      uint64_t scalar = 0);
 
 // Submits an op that only moves elements of any dtype. The first operand of kMapWhere is bool. A
-// `scalar` has the dtype of the operand before it.
+// `scalar` has the dtype of the result.
 bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                       uint64_t scalar = 0);
 

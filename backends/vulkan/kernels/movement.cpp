@@ -70,13 +70,8 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
     const uint64_t bits = convert_scalar(args.value_scalar, args.y->dtype);
     return submit_move(launch, kMapCopy, {args.y, nullptr}, bits);
   }
-  // The value is a tensor of the shape of y, whose strides are 0.
-  constexpr std::array<int64_t, BP_MAX_RANK> kNoStrides{};
-  bp_tensor value = *args.value;
-  value.ndim = args.y->ndim;
-  value.shape = args.y->shape;
-  value.strides = kNoStrides.data();
-  return submit_move(launch, kMapCopy, {args.y, &value});
+  const Repeated value(*args.value, *args.y);
+  return submit_move(launch, kMapCopy, {args.y, value.tensor()});
 }
 
 // All pairs of dtypes.

@@ -2,6 +2,7 @@
 set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/arange.cpp
+  kernels/arrangement.cpp
   kernels/blocks.cpp
   kernels/cat.cpp
   kernels/columns.cpp
@@ -17,6 +18,7 @@ set(vulkan_kernel_sources
   kernels/movement.cpp
   kernels/norm.cpp
   kernels/optimizer.cpp
+  kernels/places.cpp
   kernels/pool.cpp
   kernels/product.cpp
   kernels/quantization.cpp
