@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "backends/host_kernels/dtypes.hpp"
-#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax_rows.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backends/host_kernels/targets.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -20,41 +20,6 @@ constexpr int64_t kGrainElements = 4096;
 int64_t grain_for(int64_t cols) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
 }
-
-template <typename T>
-T* at(const View& view, int64_t index) {
-  return reinterpret_cast<T*>(view.address) + index * view.strides[0];
-}
-
-// The target class of each row.
-struct Targets {
-  View view;
-  bool is_i64;
-  int64_t ignore_index;
-  Bounds bounds;  // Of the classes.
-
-  // Returns the class, or ignore_index.
-  int64_t operator[](int64_t row) const {
-    const int64_t target = is_i64 ? *at<const int64_t>(view, row) : *at<const int32_t>(view, row);
-    return target == ignore_index ? target : bounds.acting(target);
-  }
-
-  // Returns how many rows count. Throws StatusError if a target is not a class.
-  int64_t check(const char* op) const {
-    int64_t kept = 0;
-    for (int64_t row = 0; row < view.shape[0]; ++row) {
-      const int64_t target = (*this)[row];
-      if (target == ignore_index) continue;
-      if (!bounds.contains(target)) {
-        throw StatusError(BP_DATA_FAILURE, bad_index_text(op, "target", row * view.strides[0],
-                                                          target, bounds.extent) +
-                                               " and not ignore_index");
-      }
-      ++kept;
-    }
-    return kept;
-  }
-};
 
 // Returns the copy of x that is needed if the elements of its rows are not neighbours.
 DenseCopy copy_of_rows(const View& x, bp_dtype dtype) {
@@ -121,13 +86,6 @@ void run_forward(const Forward& f, double* losses, int thread_count) {
   *reinterpret_cast<T*>(f.y.address) = narrow<T>(total);
 }
 
-bp_reason unknown_reduction(uint32_t reduction) {
-  const bool is_known = reduction == BP_CROSS_ENTROPY_REDUCTION_NONE ||
-                        reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN ||
-                        reduction == BP_CROSS_ENTROPY_REDUCTION_SUM;
-  return is_known ? nullptr : "the reduction is not known";
-}
-
 bp_reason forward_supports(const bp_cross_entropy_args& args) {
   return unknown_reduction(args.reduction);
 }
@@ -137,12 +95,6 @@ uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
   reserve_bytes(static_cast<uint64_t>(args.x->shape[0]) * sizeof(double), size_bytes);
   reserve_bytes(copy_of_rows(view_of(*args.x), args.x->dtype).size_bytes(), size_bytes);
   return size_bytes;
-}
-
-template <typename Args>
-Targets targets_of(const Args& args) {
-  return {view_of(*args.target), args.target->dtype == BP_I64, args.ignore_index,
-          Bounds(args.x->shape[1], args.bounds)};
 }
 
 bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {

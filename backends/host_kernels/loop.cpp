@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "backends/host_kernels/loop_blocks.hpp"
 #include "backends/host_kernels/transpose.hpp"
 #include "hwy/cache_control.h"
 
@@ -360,6 +361,18 @@ void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, co
 void run_rows(const Loop& loop, RowFunction* row, int threads, int64_t grain,
               const RowOptions& options) {
   run_any<true>(loop, row, threads, grain, &options, options.is_streamed);
+}
+
+void sum_blocks(const Loop& loop, RowFunction* row, double* sums, int threads, int64_t grain) {
+  const int64_t block_grain = std::max<int64_t>(1, grain / kLoopBlock);
+  const int64_t blocks = loop_block_count(loop.count);
+  parallel_for(threads, blocks, block_grain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      sums[i] = 0;
+      const BlockSum block{sums + i};
+      run_part(loop, row, &block, i * kLoopBlock, std::min(loop.count, (i + 1) * kLoopBlock));
+    }
+  });
 }
 
 bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain) {

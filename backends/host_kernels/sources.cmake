@@ -8,9 +8,12 @@ set(kernel_sources
   avg_pool.cpp
   block_codec.cpp
   cat.cpp
+  channel_norm.cpp
+  channel_norm_rows.cpp
   convolution_f64.cpp
   copy.cpp
   cross_entropy.cpp
+  element_loss.cpp
   embedding.cpp
   gather.cpp
   gemm.cpp
@@ -22,6 +25,7 @@ set(kernel_sources
   max_pool.cpp
   max_pool_backward.cpp
   movement.cpp
+  nll_loss.cpp
   norm.cpp
   norm_backward.cpp
   norm_rows.cpp
