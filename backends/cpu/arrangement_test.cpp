@@ -94,6 +94,20 @@ TEST_F(Arrangement, KeepTrianglesOfMatricesThatAreLargerThanTheCaches) {
   expect_triangle<bp_triu_args>(BP_OP_TRIU, false, x, y);
 }
 
+TEST_F(Arrangement, NameClassesInRowsOfEachSize) {
+  for (const int64_t classes : {1, 10, 128, 5000, 70000}) {
+    const int64_t rows = classes > 128 ? 97 : 50000;  // The largest results are streamed.
+    TestTensor indices(b_, BP_I64, {rows}), y(b_, BP_F32, {rows, classes});
+    for (int64_t i = 0; i < rows; ++i) indices.at<int64_t>(i) = i * 31 % (classes + 2) - 1;
+    const bp_one_hot_args args{.indices = &indices, .y = &y, .num_classes = classes};
+    ASSERT_EQ(b_.launch(BP_OP_ONE_HOT, args), BP_OK) << b_.text;
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const bool is_named = indices.at<int64_t>(i / classes) == i % classes;
+      ASSERT_EQ(y.at<float>(i), is_named ? 1.0f : 0.0f) << "element " << i << " of " << classes;
+    }
+  }
+}
+
 // Each row of y begins 28 bytes behind a row of x, modulo a page.
 TEST_F(Arrangement, CopyRowsThatBeginOneLineFurtherInAPage) {
   TestTensor x(b_, BP_I32, {5, 1024}), y(b_, BP_I32, {5, 1024});

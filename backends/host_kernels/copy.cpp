@@ -89,7 +89,7 @@ void move_byte_rows(std::byte* const* data, const int64_t* strides, int64_t n,
     if (rows.is_streamed) {
       stream_bytes(from, to, rows.size_bytes);
     } else {
-      std::memcpy(to, from, static_cast<size_t>(rows.size_bytes));
+      copy_bytes(from, to, rows.size_bytes);
     }
   }
 }

@@ -27,7 +27,7 @@ HWY_INLINE void copy_bytes(const std::byte* from, std::byte* to, int64_t size_by
   int64_t end = size_bytes;
 #if HWY_TARGET != HWY_SCALAR
   constexpr uintptr_t kPageBytes = 4096, kLineBytes = 64;
-  const uintptr_t ahead = (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
+  const uintptr_t ahead = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
   if (ahead % kPageBytes != 0 && ahead % kPageBytes < kLineBytes) {
     const hn::ScalableTag<uint8_t> d;
     const auto step = static_cast<int64_t>(hn::Lanes(d));

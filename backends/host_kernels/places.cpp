@@ -1,8 +1,8 @@
 // tril, triu and one_hot, whose elements depend on where they lie.
 //
 // A row of a triangle is the part of x that is kept, and zeros. A block of rows of one_hot is
-// zeros, which are written to the first-level cache, and ones. A dense triangle that no cache holds
-// is streamed. Elements keep their bits, so the methods depend only on their width.
+// zeros, which are written to the first-level cache, and ones. Dense results that no cache holds
+// are streamed. Elements keep their bits, so the methods depend only on their width.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/places.cpp"
@@ -35,11 +35,15 @@ struct Triangle {
 // Writes the rows [begin, end) of a triangle.
 using TriangleFunction = void(const Triangle& t, int64_t begin, int64_t end);
 
+// The bytes of the rows of one_hot that are written at a time.
+constexpr int64_t kOneHotBytes = 8192;
+
 // The context of the row functions of one_hot.
 struct Classes {
   int64_t count;
-  int64_t stride;  // In elements of y.
-  uint64_t one;    // The bits of 1 in the dtype of y.
+  int64_t stride;    // In elements of y.
+  uint64_t one;      // The bits of 1 in the dtype of y.
+  bool is_streamed;  // Dense rows are written past the caches.
 };
 
 // Returns the distance of row number `row` from the first one, in elements.
@@ -111,24 +115,54 @@ TriangleFunction* triangle_function(bp_dtype dtype) {
   });
 }
 
+// Calls fn(j, index) for each of n indices that names a class.
+template <typename Index, typename Fn>
+HWY_INLINE void for_each_class(const std::byte* indices, int64_t stride, int64_t n, int64_t count,
+                               const Fn& fn) {
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t index = *reinterpret_cast<const Index*>(indices + j * stride);
+    if (index >= 0 && index < count) fn(j, index);
+  }
+}
+
+// Writes n dense rows past the caches. The ones are set in a block of zeros, and taken back.
+template <typename T, typename Index>
+void stream_one_hot(T* y, const std::byte* indices, int64_t stride, int64_t n,
+                    const Classes& classes) {
+  alignas(64) T block[kOneHotBytes / int64_t{sizeof(T)}] = {};
+  const int64_t count = classes.count, most = kOneHotBytes / int64_t{sizeof(T)} / count;
+  for (int64_t i = 0, rows = 0; i < n; i += rows) {
+    rows = std::min(most, n - i);
+    const auto set = [&](T value) {
+      for_each_class<Index>(indices + i * stride, stride, rows, count,
+                            [&](int64_t j, int64_t index) { block[j * count + index] = value; });
+    };
+    set(static_cast<T>(classes.one));
+    stream_bytes(reinterpret_cast<const std::byte*>(block),
+                 reinterpret_cast<std::byte*>(y + i * count), rows * count * int64_t{sizeof(T)});
+    set(T{0});
+  }
+}
+
 // data and strides are those of (y, indices), where each element of y is its row of classes.
 template <typename T, typename Index>
 void write_one_hot(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
-  constexpr int64_t kBlockBytes = 8192;
   const Classes& classes = *static_cast<const Classes*>(context);
   const int64_t row_bytes = classes.count * int64_t{sizeof(T)};
   const bool is_dense = classes.stride == 1 && strides[0] == row_bytes;
-  const int64_t block_rows = is_dense && row_bytes > 0 ? kBlockBytes / row_bytes : 0;
+  if (is_dense && classes.is_streamed) {
+    return stream_one_hot<T, Index>(reinterpret_cast<T*>(data[0]), data[1], strides[1], n, classes);
+  }
+  const int64_t most = is_dense && row_bytes > 0 ? kOneHotBytes / row_bytes : 0;
   for (int64_t i = 0, rows = 0; i < n; i += rows) {
-    rows = std::min(std::max<int64_t>(block_rows, 1), n - i);
-    zero_elements(reinterpret_cast<T*>(data[0] + i * strides[0]), classes.stride,
-                  rows * classes.count, false);
-    for (int64_t j = i; j < i + rows; ++j) {
-      const int64_t index = *reinterpret_cast<const Index*>(data[1] + j * strides[1]);
-      if (index < 0 || index >= classes.count) continue;
-      T* const row = reinterpret_cast<T*>(data[0] + j * strides[0]);
-      row[index * classes.stride] = static_cast<T>(classes.one);
-    }
+    rows = std::min(std::max<int64_t>(most, 1), n - i);
+    std::byte* const y = data[0] + i * strides[0];
+    zero_elements(reinterpret_cast<T*>(y), classes.stride, rows * classes.count, false);
+    for_each_class<Index>(data[1] + i * strides[1], strides[1], rows, classes.count,
+                          [&](int64_t j, int64_t index) {
+                            T* const row = reinterpret_cast<T*>(y + j * strides[0]);
+                            row[index * classes.stride] = static_cast<T>(classes.one);
+                          });
   }
 }
 
@@ -203,10 +237,13 @@ bp_status triangle_launch(const Args& args, Launch& launch) {
 
 bp_status one_hot_launch(const bp_one_hot_args& args, Launch& launch) {
   const bp_tensor &y = *args.y, &indices = *args.indices;
+  const int64_t size_bytes = dtype_size_bytes(y.dtype);
+  const bool is_streamed = element_count(y) * size_bytes >= kStreamBytes &&
+                           args.num_classes * size_bytes <= kOneHotBytes;
   const Classes classes{args.num_classes, y.strides[indices.ndim],
-                        convert_scalar({BP_I64, 0, 1, 0}, y.dtype)};
+                        convert_scalar({BP_I64, 0, 1, 0}, y.dtype), is_streamed};
   const LoopOperand operands[] = {
-      {data<std::byte>(y), y.strides, dtype_size_bytes(y.dtype)},
+      {data<std::byte>(y), y.strides, size_bytes},
       {data<std::byte>(indices), indices.strides, dtype_size_bytes(indices.dtype)}};
   const Loop loop = make_loop(indices.ndim, indices.shape, operands);
   RowFunction* const rows =
