@@ -3,8 +3,8 @@
 
 usage: backends/coverage_page.py NAME=FILE... > backends/coverage.md
 
-Each FILE was written by `bp-conformance coverage PLUGIN --tier full --sample 3 --allow-decompositions
---json FILE`, and NAME heads its column.
+Each FILE was written by `bp-conformance coverage PLUGIN --tier full --sample 3
+--allow-decompositions --json FILE`, and NAME heads its column.
 """
 import json
 import pathlib
@@ -14,7 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "ops_spec"))
 
 import spec  # noqa: E402
-"""The outcomes of a cell of the file, from best to worst, as a reader of the page names them."""
+
+# The outcomes of a cell of the file, as the page names them, and the words from best to worst.
 WORDS = {"native": "native", "fallback": "decomposed", "refused": "absent", "missing": "absent",
          "not_run": "absent", "unclaimed": "unclaimed", "wrong": "wrong", "crash": "crashed"}
 RANK = ["native", "decomposed", "absent", "unclaimed", "wrong", "crashed"]

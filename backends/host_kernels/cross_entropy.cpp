@@ -99,7 +99,7 @@ uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
 
 bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
   if (const bp_reason reason = unknown_reduction(args.reduction)) {
-    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy: ") + reason);
+    return launch.refuse(BP_UNSUPPORTED, refusal_text("cross_entropy", reason));
   }
   Forward f = {
       view_of(*args.x),    view_of(*args.y),    args.lse == nullptr ? View() : view_of(*args.lse),
@@ -187,7 +187,7 @@ uint64_t backward_workspace(const bp_cross_entropy_backward_args& args, const En
 
 bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& launch) {
   if (const bp_reason reason = unknown_reduction(args.reduction)) {
-    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy_backward: ") + reason);
+    return launch.refuse(BP_UNSUPPORTED, refusal_text("cross_entropy_backward", reason));
   }
   Backward b = {view_of(*args.grad_y), view_of(*args.x), view_of(*args.lse),  view_of(*args.grad_x),
                 targets_of(args),      args.reduction,   args.label_smoothing};

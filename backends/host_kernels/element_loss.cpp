@@ -286,7 +286,7 @@ bp_status launch_total(const LossCall& call, const LossRows& rows, Launch& launc
 template <typename Args, uint32_t kOp>
 bp_status loss_launch(const Args& args, Launch& launch) {
   if (const bp_reason reason = unknown_reduction(args.reduction)) {
-    return launch.refuse(BP_UNSUPPORTED, std::string("a loss: ") + reason);
+    return launch.refuse(BP_UNSUPPORTED, refusal_text("a loss", reason));
   }
   const LossCall call = call_of<kOp>(args);
   const LossRows rows = HWY_DYNAMIC_DISPATCH(find_loss_rows)(

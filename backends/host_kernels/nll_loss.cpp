@@ -82,7 +82,7 @@ uint64_t nll_loss_workspace(const bp_nll_loss_args& args, const Env&) {
 
 bp_status nll_loss_launch(const bp_nll_loss_args& args, Launch& launch) {
   if (const bp_reason reason = unknown_reduction(args.reduction)) {
-    return launch.refuse(BP_UNSUPPORTED, std::string("nll_loss: ") + reason);
+    return launch.refuse(BP_UNSUPPORTED, refusal_text("nll_loss", reason));
   }
   const NllLoss loss{view_of(*args.x), view_of(*args.y), targets_of(args), args.reduction};
   return launch.submit([loss, blocks = launch.workspace<RowBlock>(), dtype = args.x->dtype,

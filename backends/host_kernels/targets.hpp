@@ -18,6 +18,12 @@ inline bp_reason unknown_reduction(uint32_t reduction) {
   return is_known ? nullptr : "the reduction is not known";
 }
 
+// Returns the text that refuses a call of `op`.
+inline std::string refusal_text(const char* op, bp_reason reason) {
+  std::string text(op);
+  return text.append(": ").append(reason);
+}
+
 // Returns element `index` of the first axis of a view.
 template <typename T>
 T* at(const View& view, int64_t index) {

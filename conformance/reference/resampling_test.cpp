@@ -1,4 +1,4 @@
-// Tests interpolate, adaptive pooling and transposed convolution against results worked out by hand.
+// Tests interpolate, adaptive pooling and transposed convolution against results found by hand.
 #include "conformance/reference/resampling.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,8 @@ TEST(Interpolate, NearestRoundsThePosition) {
 }
 
 TEST(Interpolate, LinearWeightsTheNeighbors) {
-  EXPECT_EQ(linear({1, 2, 3, 4}, 8, kHalfPixel), (Values{1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4}));
+  EXPECT_EQ(linear({1, 2, 3, 4}, 8, kHalfPixel),
+            (Values{1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4}));
   EXPECT_EQ(linear({1, 2}, 4, kAsymmetric), (Values{1, 1.5, 2, 2}));
   EXPECT_EQ(linear({1, 2, 3}, 5, kAlignCorners), (Values{1, 1.5, 2, 2.5, 3}));
   EXPECT_EQ(linear({1, 2}, 1, kHalfPixel), (Values{1.5}));
