@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "backends/shell/test_backend.hpp"
@@ -23,8 +24,12 @@ class Scan : public testing::Test {
       const Args args{
           .x = &x, .y = &y, .axis = 0, .is_exclusive = is_exclusive, .is_reverse = is_reverse};
       EXPECT_EQ(b.launch(op, args), BP_OK);
-      if (first.empty()) first = y.get<double>();
-      EXPECT_EQ(y.get<double>(), first) << threads << " threads";
+      std::vector<double> found = y.get<double>();
+      if (first.empty()) {
+        first = std::move(found);
+      } else {
+        EXPECT_EQ(found, first) << threads << " threads";
+      }
     }
     return first;
   }
@@ -34,7 +39,7 @@ class Scan : public testing::Test {
 };
 
 TEST_F(Scan, GivesTheSameSumsOnEveryNumberOfThreads) {
-  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{700'001}, {30'000, 33}}) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{700'001}, {9'000, 33}}) {
     TestTensor x(b, BP_F64, shape);
     std::uniform_real_distribution<double> uniform(-1, 1);
     for (int64_t i = 0; i < x.size(); ++i) x.at<double>(i) = uniform(random);

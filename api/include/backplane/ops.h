@@ -1650,7 +1650,7 @@ typedef struct bp_argmin_args {
  * number n of elements minus correction. The correction is 0 for the variance of the elements
  * themselves, and 1 for an estimate of that of the population they come from. If n is at most
  * correction, the divisor is 0. Without axes n is 1.
- * ops_spec/ops/reduction.yaml; profile infer; numerics P; experimental since 0.4. */
+ * ops_spec/ops/reduction.yaml; profile infer; numerics R5; experimental since 0.4. */
 enum { BP_OP_VAR = 311, BP_VAR_ARGS_SIZE_R4 = 56 };
 typedef struct bp_var_args {
   uint32_t struct_size;

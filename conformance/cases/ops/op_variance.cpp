@@ -37,10 +37,16 @@ const std::vector<Row>& all_rows() {
 }
 
 std::vector<Expected> expected_var(const CallData& data, const Numerics&) {
-  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
-    return std::vector{reference::variance(data.array<N>("x"), data.list("axes"),
-                                           data.integer("keepdims") != 0,
-                                           data.integer("correction"))};
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Shape& axes = data.list("axes");
+  const int64_t correction = data.integer("correction");
+  return with_float(dtype, [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x");
+    Known known{{exactly(reference::variance(x, axes, data.integer("keepdims") != 0, correction))}};
+    known.formula = [&](BoundRule) {
+      return Bounds{reference::variance_bounds(x, axes, correction, dtype)};
+    };
+    return judged(data, std::move(known));
   });
 }
 

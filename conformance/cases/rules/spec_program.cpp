@@ -174,6 +174,7 @@ const std::map<std::string_view, Run>& plain_words() {
       {"repeat", call<repeat>},
       {"reduced", call<reduced>},
       {"window", call<window>},
+      {"covered", call<covered>},
       {"blocks", call<blocks>},
       {"band", call<band>},
       {"is_integer",

@@ -105,6 +105,24 @@ Value window(const Shape& size, const Shape& kernel, const Shape& stride, const 
   return result;
 }
 
+Value covered(const Shape& count, const Shape& kernel, const Shape& stride, const Shape& padding,
+              const Shape& dilation, const Shape& extra) {
+  const size_t n = count.size();
+  if (kernel.size() != n || stride.size() != n || dilation.size() != n || extra.size() != n ||
+      padding.size() != 2 * n) {
+    return {};
+  }
+  Shape result;
+  for (size_t i = 0; i < n; ++i) {
+    const Wide reach = static_cast<Wide>(dilation[i]) * (kernel[i] - 1) + 1;
+    const Wide whole = (static_cast<Wide>(count[i]) - 1) * stride[i] + reach + extra[i];
+    const Number extent = narrowed(whole - padding[i] - padding[n + i]);
+    if (count[i] < 1 || !extent || *extent < 0) return {};
+    result.push_back(*extent);
+  }
+  return result;
+}
+
 // Counts row by row, in the words of the spec.
 Value band(int64_t rows, int64_t columns, int64_t begin, int64_t end) {
   Wide total = 0;

@@ -41,6 +41,8 @@ Value reduced(const Shape& shape, const Shape& axes, int64_t keepdims);
 Value blocks(const Shape& shape, const Shape& counts);
 Value window(const Shape& size, const Shape& kernel, const Shape& stride, const Shape& padding,
              const Shape& dilation);
+Value covered(const Shape& count, const Shape& kernel, const Shape& stride, const Shape& padding,
+              const Shape& dilation, const Shape& extra);
 Value band(int64_t rows, int64_t columns, int64_t begin, int64_t end);
 
 }  // namespace bp::conformance::spec
