@@ -16,9 +16,9 @@ sys.path.insert(0, str(HERE.parent / "ops_spec"))
 import spec  # noqa: E402
 
 # The outcomes of a cell of the file, as the page names them, and the words from best to worst.
-WORDS = {"native": "native", "fallback": "decomposed", "refused": "absent", "missing": "absent",
+WORDS = {"native": "native", "fallback": "by the host", "refused": "absent", "missing": "absent",
          "not_run": "absent", "unclaimed": "unclaimed", "wrong": "wrong", "crash": "crashed"}
-RANK = ["native", "decomposed", "absent", "unclaimed", "wrong", "crashed"]
+RANK = ["native", "by the host", "absent", "unclaimed", "wrong", "crashed"]
 
 
 def served(path):
@@ -52,9 +52,10 @@ def page(backends):
     names = list(backends)
     out = ["# Coverage", "",
            "How each backend serves each operator: with a kernel of its own (native), through the",
-           "decomposition of the host (decomposed), or not at all (absent). Where the dtypes of an",
-           "operator differ, those that differ from the first word are named. The page is made by",
-           "`backends/coverage_page.py` from calls that ran and whose results were right.", ""]
+           "host, which decomposes the call or moves the elements by their width (by the host), or",
+           "not at all (absent). Where the dtypes of an operator differ, those that differ from the",
+           "first word are named. The page is made by `backends/coverage_page.py` from calls that",
+           "ran and whose results were right.", ""]
     totals = {word: [] for word in RANK}
     for own in backends.values():
         words = [word for dtypes in own.values() for word in dtypes.values()]
