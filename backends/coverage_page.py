@@ -23,8 +23,11 @@ RANK = ["native", "by the host", "absent", "unclaimed", "wrong", "crashed"]
 
 def served(path):
     """Returns {op: {dtype: a word of RANK}}. A kernel that takes some of the calls is native."""
+    run = json.loads(path.read_text(encoding="utf-8"))
+    if not run["is_complete"]:
+        sys.exit(f"{path}: the run was interrupted, so cases are missing; repeat it")
     counts = {}
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for cell in run["cells"]:
         words = counts.setdefault(cell["op"], {}).setdefault(cell["dtype"], {})
         for key, word in WORDS.items():
             words[word] = words.get(word, 0) + cell.get(key, 0)
@@ -52,8 +55,8 @@ def page(backends):
     names = list(backends)
     out = ["# Coverage", "",
            "How each backend serves each operator: with a kernel of its own (native), through the",
-           "host, which decomposes the call or moves the elements by their width (by the host), or",
-           "not at all (absent). Where the dtypes of an operator differ, those that differ from the",
+           "host, which decomposes the call or moves elements by their width (by the host), or not",
+           "at all (absent). Where the dtypes of an operator differ, those that differ from the",
            "first word are named. The page is made by `backends/coverage_page.py` from calls that",
            "ran and whose results were right.", ""]
     totals = {word: [] for word in RANK}

@@ -33,12 +33,14 @@ std::vector<size_t> select_op_cases(const CommandLine& line, const CaseList& cas
   return selection;
 }
 
-void write_json(const CommandLine& line, const BatchReport& probed, const Coverage& coverage) {
+void write_json(const CommandLine& line, const BatchReport& probed, const Coverage& coverage,
+                bool is_complete) {
   if (line.json_file.empty()) return;
   nlohmann::json file = coverage.json();
   file["suite"] = kSuiteVersion;
   file["plugin"] = probed.hello.at("plugin");
   file["tier"] = tier_name(line.selection.tier);
+  file["is_complete"] = is_complete;  // Whether all selected cases have run.
   write_file(line.json_file, json_text(file, 1) + "\n");
 }
 
@@ -70,7 +72,7 @@ int coverage_verb(const CommandLine& given) {
   const RunHeader header{.plugin = line.plugin, .tier = line.selection.tier};
   const Summary summary = summarize(header, cases, report, Waivers());
   const Coverage coverage(summary);
-  write_json(line, probed, coverage);
+  write_json(line, probed, coverage, !report.is_interrupted);
   if (!line.is_quiet) std::cout << coverage.text(line.by == "rank") << "\n" << kLegend;
   std::cout << coverage.totals_text();
   std::cout.flush();

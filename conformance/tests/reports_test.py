@@ -191,6 +191,10 @@ class Outputs(Folder):
         self.assertEqual(sum(cell.get("refused", 0) for cell in written["cells"]),
                          written["total"]["refused"])
         self.assertEqual({cell["dtype"] for cell in written["cells"]}, {"f32", "i32"})
+        self.assertTrue(written["is_complete"])
+        done = run("coverage", plugin("none"), "-k", "op.add.f32.*:op.add.i32.*", "--tier", "smoke",
+                   "--sample", "2")
+        self.assertIn("4 cases: ", done.stdout)  # Two of each dtype.
         by_rank = run("coverage", plugin("none"), "-k", "op.add.f32.*", "--tier", "smoke", "--by",
                       "rank")
         self.assertRegex(by_rank.stdout, r"(?m)^op +rank 0 +rank 1 ")
