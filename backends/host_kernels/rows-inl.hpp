@@ -40,6 +40,7 @@ constexpr int64_t kAheadBytes = 4096;  // The size of a page.
 template <typename T>
 HWY_INLINE void prefetch(const T* x, int64_t ahead) {
   const auto at = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead) * sizeof(T);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody reads through it.
   hwy::Prefetch(reinterpret_cast<const T*>(at));
 }
 
