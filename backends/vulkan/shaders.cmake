@@ -10,6 +10,7 @@ set(vulkan_shaders
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
   "convolution"
   "cross_entropy"
+  "element_loss f32 f64"
   "index"
   "interpolate"
   "map f32 f64 i32 i64"

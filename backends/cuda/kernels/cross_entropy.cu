@@ -1,6 +1,6 @@
-// cross_entropy and its gradient. A group of threads computes a row: its largest element, the sum
-// of the exponentials, and the loss in f64. One block adds the losses of all rows, in an order that
-// depends on their number alone.
+// cross_entropy and its gradient, and nll_loss. A group of threads computes a row: its largest
+// element, the sum of the exponentials, and the loss in f64. One block adds the losses of all rows,
+// in an order that depends on their number alone.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -93,6 +93,25 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
     *plan.y.row<T>(row) = narrow<T>(loss);
   } else {
     plan.losses[row] = loss;
+  }
+}
+
+// Picks the losses of nll_loss: a thread takes a row.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) picked_losses_kernel(LossPlan plan) {
+  const uint32_t row = blockIdx.x * kRowThreads + threadIdx.x;
+  if (row >= plan.rows) return;
+  const int64_t target = plan.targets.at(row);
+  Compute<T> loss = 0;
+  if (target != plan.targets.ignore_index) {
+    if (!plan.targets.is_class(target)) return plan.targets.report_row(row);
+    const T* const x = plan.x.row<T>(row);
+    loss = -widen(x[plan.x.elements.offset(static_cast<uint32_t>(target))]);
+  }
+  if (plan.reduction == Reduce::kNone) {
+    *plan.y.row<T>(row) = narrow<T>(loss);
+  } else {
+    plan.losses[row] = static_cast<double>(loss);
   }
 }
 
@@ -190,21 +209,23 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   const RowExtents extents = row_extents(*args.x, kClassAxis);
   LossPlan plan;
   plan.x = row_tensor(*args.x, kClassAxis);
-  plan.lse = {args.lse, 0};
+  if constexpr (requires { args.lse; }) {
+    plan.lse = {args.lse, 0};
+    plan.label_smoothing = args.label_smoothing;
+  }
   plan.targets.tensor = rows_only(*args.target);
   plan.targets.is_i64 = is_i64_index(args.target->dtype);
   plan.targets.ignore_index = args.ignore_index;
   plan.targets.bounds = {extents.count, args.bounds};
   plan.targets.reporter = launch.reporter(*args.target, "target", extents.count);
-  plan.label_smoothing = args.label_smoothing;
   plan.rows = static_cast<uint32_t>(extents.rows);
   plan.count = static_cast<uint32_t>(extents.count);
   return plan;
 }
 
 // Returns the size of the losses of all rows, in whole units of 16 bytes.
-uint64_t losses_bytes(const bp_cross_entropy_args& args) {
-  return (static_cast<uint64_t>(args.x->shape[0]) * sizeof(double) + 15) / 16 * 16;
+uint64_t losses_bytes(const bp_tensor& x) {
+  return (static_cast<uint64_t>(x.shape[0]) * sizeof(double) + 15) / 16 * 16;
 }
 
 bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
@@ -215,7 +236,7 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
   read_reduction(args.reduction, plan.reduction);
   plan.y = rows_only(*args.y);
   plan.losses = launch.workspace<double>();
-  plan.cut.parts = launch.workspace() + losses_bytes(args);
+  plan.cut.parts = launch.workspace() + losses_bytes(*args.x);
   plan.has_vectors = plan.x.has_vectors;
   const RowExtents extents = row_extents(*args.x, kClassAxis);
   return with_float(args.x->dtype, [&]<typename T>(T) {
@@ -230,8 +251,8 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
 }
 
 uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
-  return losses_bytes(args) + row_parts_bytes(row_tensor(*args.x, kClassAxis),
-                                              row_extents(*args.x, kClassAxis), kLossReductions);
+  return losses_bytes(*args.x) + row_parts_bytes(row_tensor(*args.x, kClassAxis),
+                                                 row_extents(*args.x, kClassAxis), kLossReductions);
 }
 
 bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& launch) {
@@ -257,6 +278,29 @@ bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& la
   });
 }
 
+bp_status picked_launch(const bp_nll_loss_args& args, Launch& launch) {
+  if (const bp_reason reason = supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("nll_loss: ") + reason);
+  }
+  LossPlan plan = plan_of(args, launch);
+  read_reduction(args.reduction, plan.reduction);
+  plan.y = rows_only(*args.y);
+  plan.losses = launch.workspace<double>();
+  return with_float(args.x->dtype, [&]<typename T>(T) {
+    if (plan.rows != 0) {
+      const bp_status status = run<picked_losses_kernel<T>>(
+          launch, blocks_for(plan.rows, kRowThreads), kRowThreads, 0, plan);
+      if (status != BP_OK) return status;
+    }
+    if (plan.reduction == Reduce::kNone) return bp_status{BP_OK};
+    return run<total_loss_kernel<T>>(launch, 1, kRowThreads, 0, plan);
+  });
+}
+
+uint64_t picked_workspace(const bp_nll_loss_args& args, const Env&) {
+  return losses_bytes(*args.x);
+}
+
 uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
   return sizeof(double);
 }
@@ -264,6 +308,10 @@ uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
 constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
+
+constinit const bp_kernel kNllLoss =
+    make_kernel<bp_nll_loss_args, picked_launch, supports<bp_nll_loss_args>, picked_workspace>(
+        kernel_row("nll_loss", BP_OP_NLL_LOSS, {kDtypes, 2}));
 
 constinit const bp_kernel kCrossEntropy =
     make_kernel<bp_cross_entropy_args, forward_launch, supports<bp_cross_entropy_args>,

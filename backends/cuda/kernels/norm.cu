@@ -6,6 +6,43 @@
 namespace bp::cuda {
 namespace {
 
+// Loads weights of a row from number i on.
+template <int kCount, typename T>
+__device__ __forceinline__ Vec<T, kCount> load_weights(const NormPlan& plan,
+                                                       const RowTensor& weights, uint32_t row,
+                                                       uint32_t i) {
+  const T* const from = weights.row<T>(row);
+  if (!plan.repeats_weights) return weights.load<kCount>(from, i);
+  Vec<T, kCount> values;
+  const T value = from[weights.elements.offset(i)];
+  BP_UNROLL
+  for (int k = 0; k < kCount; ++k) values.at[k] = value;
+  return values;
+}
+
+template <class Group, typename T>
+__device__ __forceinline__ void write_row(const NormPlan& plan, uint32_t row, uint32_t count,
+                                          Compute<T> mean, Compute<T> rstd) {
+  using C = Compute<T>;
+  const T* const x = plan.x.row<T>(row);
+  T* const y = plan.y.row<T>(row);
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    constexpr int kCount = lanes();
+    auto values = plan.x.load<kCount>(x, i);
+    Vec<T, kCount> factor, shift;
+    if (plan.gamma.is_given) factor = load_weights<kCount, T>(plan, plan.gamma.tensor, row, i);
+    if (plan.beta.is_given) shift = load_weights<kCount, T>(plan, plan.beta.tensor, row, i);
+    BP_UNROLL
+    for (int k = 0; k < kCount; ++k) {
+      C value = (widen(values.at[k]) - mean) * rstd;
+      if (plan.gamma.is_given) value *= widen(factor.at[k]);
+      if (plan.beta.is_given) value += widen(shift.at[k]);
+      values.at[k] = narrow<T>(value);
+    }
+    plan.y.store(y, i, values);
+  });
+}
+
 template <class Group, typename T, bool kIsCentered>
 __global__ void __launch_bounds__(kRowThreads) norm_kernel(NormPlan plan) {
   using C = Compute<T>;
@@ -42,29 +79,24 @@ __global__ void __launch_bounds__(kRowThreads) norm_kernel(NormPlan plan) {
     return own.total();
   });
   if (steps.is_over()) return;
-  const C rstd = C{1} / sqrt(squares / elements + static_cast<C>(plan.eps));
+  const C variance = squares / elements;
+  const C rstd = C{1} / sqrt(variance + static_cast<C>(plan.eps));
   if (is_inside && Group::leads()) {
     if (plan.mean.is_given) *plan.mean.tensor.row<C>(row) = mean;
     if (plan.rstd.is_given) *plan.rstd.tensor.row<C>(row) = rstd;
+    if (plan.variance.is_given) *plan.variance.tensor.row<C>(row) = variance;
   }
-  const T* const gamma = plan.gamma.tensor.row<T>(0);
-  const T* const beta = plan.beta.tensor.row<T>(0);
-  T* const y = plan.y.row<T>(at_row);
-  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
-    constexpr int kCount = lanes();
-    auto values = plan.x.load<kCount>(x, i);
-    Vec<T, kCount> factor, shift;
-    if (plan.gamma.is_given) factor = plan.gamma.tensor.load<kCount>(gamma, i);
-    if (plan.beta.is_given) shift = plan.beta.tensor.load<kCount>(beta, i);
-    BP_UNROLL
-    for (int k = 0; k < kCount; ++k) {
-      C value = (widen(values.at[k]) - mean) * rstd;
-      if (plan.gamma.is_given) value *= widen(factor.at[k]);
-      if (plan.beta.is_given) value += widen(shift.at[k]);
-      values.at[k] = narrow<T>(value);
-    }
-    plan.y.store(y, i, values);
-  });
+  write_row<Group, T>(plan, at_row, count, mean, rstd);
+}
+
+template <class Group, typename T>
+__global__ void __launch_bounds__(kRowThreads) given_norm_kernel(NormPlan plan) {
+  using C = Compute<T>;
+  const uint32_t row = Group::row();
+  if (row >= plan.rows) return;
+  const C variance = *plan.variance.tensor.row<C>(row);
+  const C rstd = C{1} / sqrt(variance + static_cast<C>(plan.eps));
+  write_row<Group, T>(plan, row, plan.count, *plan.mean.tensor.row<C>(row), rstd);
 }
 
 // Computes grad_x = rstd * (h - m(h) - u * m(h * u)) with u = (x - mean) * rstd and h = grad_y *
@@ -127,6 +159,16 @@ bp_status submit_norm(NormPlan plan, const RowExtents& extents, bp_dtype dtype, 
                      ? run<norm_kernel<Group, T, true>>(launch, blocks, kRowThreads, 0, step)
                      : run<norm_kernel<Group, T, false>>(launch, blocks, kRowThreads, 0, step);
         });
+  });
+}
+
+bp_status submit_given_norm(NormPlan plan, const RowExtents& extents, bp_dtype dtype,
+                            Launch& launch) {
+  return with_float(dtype, [&]<typename T>(T) {
+    return run_rows(plan.x, extents, 0, plan,
+                    [&]<class Group>(Group, dim3 blocks, const NormPlan& step) {
+                      return run<given_norm_kernel<Group, T>>(launch, blocks, kRowThreads, 0, step);
+                    });
   });
 }
 

@@ -1,5 +1,6 @@
 // layer_norm and rms_norm:  y = (x - mean) * rstd * gamma + beta  over the last axes, where
-// rms_norm has no mean and no beta; and their gradients.
+// rms_norm has no mean and no beta; and their gradients. The norms of channels (channel_norm.cu)
+// are rows of the same kind, where each row has its own part of gamma and beta.
 #pragma once
 
 #include "backends/cuda/kernels/rows.cuh"
@@ -8,7 +9,8 @@ namespace bp::cuda {
 
 struct NormPlan {
   RowTensor x, y;
-  OptionalRows gamma, beta, mean, rstd;
+  OptionalRows gamma, beta, mean, rstd, variance;
+  bool repeats_weights = false;  // A vector of elements has one weight.
   double eps = 0;
   uint32_t rows = 0, count = 0;
   bool has_vectors = false;
@@ -39,6 +41,9 @@ constexpr uint32_t kNormBackwardReductions = 1;
 // the kernels.
 bp_status submit_norm(NormPlan plan, const RowExtents& extents, bp_dtype dtype, bool is_centered,
                       Launch& launch);
+// Submits a norm by the mean and the variance of the plan, which are given.
+bp_status submit_given_norm(NormPlan plan, const RowExtents& extents, bp_dtype dtype,
+                            Launch& launch);
 bp_status submit_norm_backward(NormBackwardPlan plan, const RowExtents& extents, bp_dtype dtype,
                                bool is_centered, Launch& launch);
 

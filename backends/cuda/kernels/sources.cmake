@@ -8,9 +8,11 @@ set(cuda_kernel_sources
   kernels/blocks.cu
   kernels/cast.cu
   kernels/cat.cu
+  kernels/channel_norm.cu
   kernels/convolution.cpp
   kernels/convolution_direct.cu
   kernels/cross_entropy.cu
+  kernels/element_loss.cu
   kernels/embedding.cu
   kernels/gather.cu
   kernels/interpolate.cu

@@ -1,8 +1,9 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// cross_entropy and its gradient: kLanes invocations share a row.
+// cross_entropy and its gradient, and nll_loss: kLanes invocations share a row.
 //
 //   rows     the loss and the logarithm of the sum of each row
+//   picked   the loss of each row of log-probabilities: one invocation has a row
 //   total    the sum of the losses, or their mean over the rows that are not ignored: one row
 //   count    how many rows are not ignored: one row
 //   backward the gradient of each row
@@ -22,7 +23,7 @@ layout(constant_id = 6) const uint kLossType = 14;  // The dtype of the losses o
 layout(constant_id = 7) const uint kClamps = 0;
                                                     // are summed.
 
-const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u;
+const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u, kPicked = 4u;
 
 // Strides are in bytes. A missing tensor is 0.
 BP_RECORD {
@@ -88,6 +89,16 @@ void run_rows(uint row, uint size) {
   store_f32(kLossType, moved(record.losses, record.loss_row, row), loss);
 }
 
+void run_picked(uint row) {
+  const int64_t target = target_of(row);
+  float loss = 0.0;
+  if (is_class(target, row)) {
+    const uint64_t x = moved(record.x, record.x_row, row);
+    loss = -load_f32(kType, x + uint64_t(target * record.x_col));
+  }
+  store_f32(kLossType, moved(record.losses, record.loss_row, row), loss);
+}
+
 // Returns the number of rows that count, as a float. It is below 2^24.
 float count_rows(bool exists) {
   float count = 0.0;
@@ -134,6 +145,8 @@ void main() {
   const uint size = exists ? uint(record.row_size) : 0u;
   if (kOp == kRows) {
     run_rows(exists ? row : 0u, size);
+  } else if (kOp == kPicked) {
+    if (exists) run_picked(row);
   } else if (kOp == kTotal) {
     run_total(exists);
   } else if (kOp == kCount) {

@@ -1,4 +1,4 @@
-// cross_entropy and its gradient (cross_entropy.comp).
+// cross_entropy and its gradient, and nll_loss (cross_entropy.comp).
 #include <algorithm>
 #include <array>
 
@@ -8,7 +8,7 @@
 namespace bp::vulkan {
 namespace {
 
-enum LossOp : uint32_t { kRows = 0, kTotal = 1, kCount = 2, kGradient = 3 };
+enum LossOp : uint32_t { kRows = 0, kTotal = 1, kCount = 2, kGradient = 3, kPicked = 4 };
 
 struct LossRecord {
   uint64_t x, target, lse, losses, y, grad_y, count, failure;
@@ -32,7 +32,9 @@ bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& re
                       const Ranges& reads, const Ranges& writes) {
   const bool is_single = call.op == kTotal || call.op == kCount;
   const uint64_t rows = is_single ? 1 : record.row_count;
-  const auto size = static_cast<int64_t>(is_single ? record.row_count : record.row_size);
+  const bool is_one = call.op == kPicked;  // It takes one element of a row.
+  const auto size =
+      static_cast<int64_t>(is_single ? record.row_count : (is_one ? 1 : record.row_size));
   const uint32_t lanes = lanes_of_row(launch, static_cast<int64_t>(rows), size, kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
   const uint32_t group = row_group_size(launch, lanes);
@@ -54,7 +56,6 @@ LossRecord record_of(Launch& launch, const Args& args, const char* op) {
   LossRecord record{};
   record.x = address_of(launch, &x);
   record.target = address_of(launch, args.target);
-  record.lse = address_of(launch, args.lse);
   record.failure =
       launch.failure_address([text = wrong_index(op, "target", *args.target, record.target,
                                                  x.shape[1])](int64_t target, uint64_t place) {
@@ -65,20 +66,25 @@ LossRecord record_of(Launch& launch, const Args& args, const char* op) {
   record.x_row = x.strides[0] * dtype_size_bytes(x.dtype);
   record.x_col = x.strides[1] * dtype_size_bytes(x.dtype);
   record.target_row = args.target->strides[0] * dtype_size_bytes(args.target->dtype);
-  if (args.lse != nullptr) record.lse_row = args.lse->strides[0] * int64_t{sizeof(float)};
   record.ignore_index = args.ignore_index;
-  record.smoothing = static_cast<float>(args.label_smoothing);
+  if constexpr (requires { args.lse; }) {
+    record.lse = address_of(launch, args.lse);
+    if (args.lse != nullptr) record.lse_row = args.lse->strides[0] * int64_t{sizeof(float)};
+    record.smoothing = static_cast<float>(args.label_smoothing);
+  }
   return record;
 }
 
-bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
+// All losses share the values of their reductions.
+template <typename Args, LossOp kOp>
+bp_status forward_launch(const Args& args, Launch& launch) {
   const bp_tensor &x = *args.x, &y = *args.y;
-  LossRecord record = record_of(launch, args, "cross_entropy");
+  LossRecord record = record_of(launch, args, kOp == kPicked ? "nll_loss" : "cross_entropy");
   const bool is_none = args.reduction == BP_CROSS_ENTROPY_REDUCTION_NONE;
   record.y = address_of(launch, &y);
   record.losses = is_none ? record.y : launch.workspace_address();
   record.loss_row = is_none ? y.strides[0] * dtype_size_bytes(y.dtype) : int64_t{sizeof(float)};
-  const LossCall rows{.op = kRows,
+  const LossCall rows{.op = kOp,
                       .dtype = x.dtype,
                       .target_dtype = args.target->dtype,
                       .loss_dtype = is_none ? y.dtype : bp_dtype{BP_F32},
@@ -91,7 +97,7 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
     losses.add(launch.workspace());
   }
   Ranges written = losses;
-  written.add(args.lse);
+  if constexpr (requires { args.lse; }) written.add(args.lse);
   if (record.row_count != 0) {
     const bp_status status =
         submit_loss(launch, rows, record, Ranges(launch, {&x, args.target}), written);
@@ -142,7 +148,8 @@ bp_reason loss_supports(const Args& args) {
   return args.x->shape[1] > kMostLanes * kMostTrips ? kRowTooLong : nullptr;
 }
 
-uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
+template <typename Args>
+uint64_t forward_workspace(const Args& args, const Env&) {
   if (args.reduction == BP_CROSS_ENTROPY_REDUCTION_NONE) return 0;
   return static_cast<uint64_t>(args.x->shape[0]) * sizeof(float);
 }
@@ -157,8 +164,13 @@ constexpr auto kDtypes = with_indices(kF32Dtypes);
 }  // namespace
 
 constinit const bp_kernel kCrossEntropy =
-    make_kernel<bp_cross_entropy_args, forward_launch, loss_supports<bp_cross_entropy_args>,
-                forward_workspace>(kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
+    make_kernel<bp_cross_entropy_args, forward_launch<bp_cross_entropy_args, kRows>,
+                loss_supports<bp_cross_entropy_args>, forward_workspace<bp_cross_entropy_args>>(
+        kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
+constinit const bp_kernel kNllLoss =
+    make_kernel<bp_nll_loss_args, forward_launch<bp_nll_loss_args, kPicked>,
+                loss_supports<bp_nll_loss_args>, forward_workspace<bp_nll_loss_args>>(
+        kernel_row("nll_loss", BP_OP_NLL_LOSS, {kDtypes, 2}));
 constinit const bp_kernel kCrossEntropyBackward =
     make_kernel<bp_cross_entropy_backward_args, backward_launch,
                 loss_supports<bp_cross_entropy_backward_args>, backward_workspace>(kernel_row(

@@ -61,8 +61,6 @@ double exchange(double value, uint step) {
   return packDouble2x32(lane_doubles[gl_LocalInvocationID.x ^ step]);
 }
 
-double larger_of(double a, double b) { return is_nan(b) ? b : (a < b ? b : a); }
-
 double sum_lanes(double value) {
   [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
     if (step < kLanes) value += exchange(value, step);

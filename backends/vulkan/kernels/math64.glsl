@@ -5,6 +5,9 @@ bool is_nan(double x) {
   return (packUint2x32(unpackDouble2x32(x)) & 0x7ffffffffffffffful) > 0x7ff0000000000000ul;
 }
 
+// Returns the larger number, or NaN if one of them is NaN.
+double larger_of(double a, double b) { return is_nan(b) ? b : (a < b ? b : a); }
+
 // ln(2) is split in two parts. The product of the first part with an exponent is exact.
 const double kLn2High64 = 6.93147180369123816490e-01lf, kLn2Low64 = 1.90821492927058770002e-10lf;
 

@@ -1,28 +1,14 @@
 // layer_norm and rms_norm, and their gradients (norm.comp).
+#include "backends/vulkan/kernels/norm.hpp"
+
 #include <algorithm>
 #include <array>
 
+#include "backends/vulkan/kernels/axes.hpp"
 #include "backends/vulkan/kernels/reduce.hpp"
-#include "backends/vulkan/kernels/rows.hpp"
 
 namespace bp::vulkan {
 namespace {
-
-enum NormOp : uint32_t { kForward = 0, kBackward = 1, kColumns = 2 };
-
-struct NormRecord {
-  uint64_t y, x, grad_y, gamma, beta, mean, rstd;
-  uint64_t gamma_sums, beta_sums;
-  uint64_t row_count, row_size;
-  uint32_t part_count, part_size;
-  float eps;
-  uint32_t row_extents[BP_MAX_RANK];
-  int64_t row_y[BP_MAX_RANK], row_x[BP_MAX_RANK], row_grad_y[BP_MAX_RANK], row_mean[BP_MAX_RANK],
-      row_rstd[BP_MAX_RANK];
-  uint32_t inner_extents[BP_MAX_RANK];
-  int64_t inner_y[BP_MAX_RANK], inner_x[BP_MAX_RANK], inner_grad_y[BP_MAX_RANK],
-      inner_gamma[BP_MAX_RANK], inner_beta[BP_MAX_RANK];
-};
 
 // The tensors of one of the ops. A tensor that the op lacks is NULL. In a gradient, y is grad_x.
 struct NormCall {
@@ -47,9 +33,6 @@ struct NormCall {
   }
 };
 
-// An invocation walks its part of a row three times.
-constexpr int64_t kMostTrips = 20000;
-
 // The rows of a column are summed in parts, so that the device has enough work, and no part takes
 // too many trips.
 struct Parts {
@@ -58,7 +41,7 @@ struct Parts {
 
 Parts parts_of(const NormCall& call) {
   const int64_t rows = call.row_count();
-  const int64_t least = (rows + kMostTrips - 1) / kMostTrips;
+  const int64_t least = (rows + kMostNormTrips - 1) / kMostNormTrips;
   const int64_t count = std::max(std::clamp<int64_t>(rows / 32, 1, 64), least);
   return {count, (rows + count - 1) / count};
 }
@@ -67,47 +50,16 @@ uint64_t sums_size_bytes(const NormCall& call) {
   return static_cast<uint64_t>(parts_of(call).count * call.row_size()) * sizeof(float);
 }
 
-// A tensor with its strides along the axes [begin, end) of a call.
-struct AxisOperand {
-  const bp_tensor* tensor;
-  uint32_t first;  // Its axis for `begin`.
-  int64_t* strides;
-};
-
-template <size_t kCount>
-uint32_t put_axes(const bp_tensor& shaped, uint32_t begin, uint32_t end,
-                  const AxisOperand (&operands)[kCount], uint32_t* extents) {
-  std::fill_n(extents, BP_MAX_RANK, 1u);
-  // There are more operands than a walk takes, so this code removes axes of extent 1 and merges
-  // others.
-  uint32_t rank = 0;
-  for (uint32_t axis = end; axis-- > begin;) {
-    if (shaped.shape[axis] == 1) continue;
-    bool merges = rank > 0;
-    std::array<int64_t, kCount> strides{};
-    for (size_t k = 0; k < kCount; ++k) {
-      const AxisOperand& o = operands[k];
-      if (o.tensor == nullptr) continue;
-      strides[k] = o.tensor->strides[axis - begin + o.first] * dtype_size_bytes(o.tensor->dtype);
-      if (rank > 0) {
-        merges = merges && strides[k] == o.strides[rank - 1] * int64_t{extents[rank - 1]};
-      }
-    }
-    if (merges) {
-      extents[rank - 1] *= static_cast<uint32_t>(shaped.shape[axis]);
-      continue;
-    }
-    extents[rank] = static_cast<uint32_t>(shaped.shape[axis]);
-    for (size_t k = 0; k < kCount; ++k) operands[k].strides[rank] = strides[k];
-    ++rank;
-  }
-  return std::max(rank, 1u);
+// Returns an operand for the axes of a tensor from `first` on.
+AxisOperand axes_from(const bp_tensor* tensor, uint32_t first, int64_t* to) {
+  if (tensor == nullptr) return {nullptr, 0, to};
+  return {tensor->strides + first, dtype_size_bytes(tensor->dtype), to};
 }
 
 // Returns the buffers 0 to 3 of norm_bound.comp.
 BoundTensors bound_tensors(NormOp op, const NormCall& call) {
-  return {op == kColumns ? nullptr : call.y, call.x, call.gamma,
-          op == kForward ? call.beta : call.grad_y};
+  return {op == kNormColumns ? nullptr : call.y, call.x, call.gamma,
+          op == kNormForward ? call.beta : call.grad_y};
 }
 
 // Returns whether the rows of all tensors are vectors that can be bound.
@@ -133,7 +85,7 @@ bool has_vectors(const Launch& launch, NormOp op, const NormCall& call, const No
   return can_bind_all(launch, bound_tensors(op, call));
 }
 
-bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecord& record,
+bp_status submit_call(Launch& launch, NormOp op, const NormCall& call, NormRecord& record,
                       const Ranges& reads, const Ranges& writes) {
   record.y = address_of(launch, call.y);
   record.x = address_of(launch, call.x);
@@ -146,44 +98,38 @@ bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecor
   record.row_size = static_cast<uint64_t>(call.row_size());
   record.eps = static_cast<float>(call.eps);
   const uint32_t first = call.first_inner();
-  const uint32_t row_rank = put_axes(*call.x, 0, first,
-                                     {{call.y, 0, record.row_y},
-                                      {call.x, 0, record.row_x},
-                                      {call.grad_y, 0, record.row_grad_y},
-                                      {call.mean, 0, record.row_mean},
-                                      {call.rstd, 0, record.row_rstd}},
-                                     record.row_extents);
-  const uint32_t inner_rank = put_axes(*call.x, first, call.x->ndim,
-                                       {{call.y, first, record.inner_y},
-                                        {call.x, first, record.inner_x},
-                                        {call.grad_y, first, record.inner_grad_y},
-                                        {call.gamma, 0, record.inner_gamma},
-                                        {call.beta, 0, record.inner_beta}},
-                                       record.inner_extents);
-  const bool sums_columns = op == kColumns;
+  const std::span<const int64_t> shape(call.x->shape, call.x->ndim);
+  const uint32_t row_rank =
+      put_axes(shape.first(first),
+               {axes_from(call.y, 0, record.row_y), axes_from(call.x, 0, record.row_x),
+                axes_from(call.grad_y, 0, record.row_grad_y),
+                axes_from(call.mean, 0, record.row_mean), axes_from(call.rstd, 0, record.row_rstd)},
+               record.row_extents);
+  const uint32_t inner_rank = put_axes(
+      shape.subspan(first),
+      {axes_from(call.y, first, record.inner_y), axes_from(call.x, first, record.inner_x),
+       axes_from(call.grad_y, first, record.inner_grad_y),
+       axes_from(call.gamma, 0, record.inner_gamma), axes_from(call.beta, 0, record.inner_beta)},
+      record.inner_extents);
+  const bool sums_columns = op == kNormColumns;
   const bool bound = has_vectors(launch, op, call, record, row_rank, inner_rank);
   const int64_t neighbours = bound ? kNeighbours : 1;
   const uint32_t lanes = sums_columns ? 1
                                       : lanes_of_row(launch, call.row_count(),
-                                                     call.row_size() / neighbours, kMostTrips);
-  if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
-  const uint32_t size = row_group_size(launch, lanes);
+                                                     call.row_size() / neighbours, kMostNormTrips);
   const uint64_t rows =
       sums_columns ? record.part_count * record.row_size / static_cast<uint64_t>(neighbours)
                    : record.row_count;
-  const std::array<uint32_t, 7> constants = {
-      size,     lanes,     op, one_of(kF32Dtypes, call.x->dtype), call.is_layer ? 1u : 0u,
-      row_rank, inner_rank};
-  const uint64_t groups = ceil_divide(rows, size / lanes);
-  if (!bound) return submit(launch, kNormModule, constants, record, groups, {reads, writes});
-  return submit(launch, kNormBoundModule, constants, record, groups,
-                {reads, writes, bound_ranges(launch, bound_tensors(op, call))});
+  const NormPass pass = {op, call.x->dtype, call.is_layer, row_rank, inner_rank, lanes, rows};
+  if (!bound) return submit_norm(launch, pass, record, {reads, writes});
+  return submit_norm(launch, pass, record,
+                     {reads, writes, bound_ranges(launch, bound_tensors(op, call))});
 }
 
 bp_status forward(Launch& launch, const NormCall& call) {
   NormRecord record{};
   if (call.row_count() == 0) return BP_OK;
-  return submit_norm(launch, kForward, call, record,
+  return submit_call(launch, kNormForward, call, record,
                      Ranges(launch, {call.x, call.gamma, call.beta}),
                      Ranges(launch, {call.y, call.mean, call.rstd}));
 }
@@ -220,7 +166,7 @@ bp_status column_sums(Launch& launch, const NormCall& call) {
   Ranges writes(launch);
   writes.add(launch.workspace());
   bp_status status =
-      submit_norm(launch, kColumns, call, record,
+      submit_call(launch, kNormColumns, call, record,
                   Ranges(launch, {call.x, call.grad_y, call.mean, call.rstd}), writes);
   if (status == BP_OK && call.grad_gamma != nullptr) {
     status = add_parts(launch, call, *call.grad_gamma, record.gamma_sums);
@@ -240,7 +186,7 @@ bp_status backward(Launch& launch, const NormCall& call) {
   }
   if (call.row_count() == 0) return BP_OK;
   NormRecord record{};
-  return submit_norm(launch, kBackward, call, record,
+  return submit_call(launch, kNormBackward, call, record,
                      Ranges(launch, {call.x, call.grad_y, call.gamma, call.mean, call.rstd}),
                      Ranges(launch, {call.y}));
 }
@@ -293,9 +239,7 @@ NormCall call_of(const bp_rms_norm_backward_args& a) {
 template <typename Args>
 bp_reason norm_supports(const Args& args) {
   const NormCall call = call_of(args);
-  if (call.row_size() > kMostLanes * kMostTrips) return kRowTooLong;
-  if (call.row_count() > int64_t{1} << 31) return "there are more than 2^31 rows";
-  return nullptr;
+  return norm_reason(call.row_count(), call.row_size());
 }
 
 template <typename Args>
@@ -316,6 +260,27 @@ uint64_t backward_workspace(const Args& args, const Env&) {
 constexpr auto kFlags = BP_KERNEL_IN_PLACE;
 
 }  // namespace
+
+bp_status submit_norm(Launch& launch, const NormPass& pass, const NormRecord& record,
+                      const Touched& touched) {
+  if (pass.lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
+  const uint32_t size = row_group_size(launch, pass.lanes);
+  const std::array<uint32_t, 7> constants = {size,
+                                             pass.lanes,
+                                             pass.op,
+                                             one_of(kF32Dtypes, pass.dtype),
+                                             pass.is_layer ? 1u : 0u,
+                                             pass.row_rank,
+                                             pass.inner_rank};
+  const Module& module = touched.bound.empty() ? kNormModule : kNormBoundModule;
+  return submit(launch, module, constants, record, ceil_divide(pass.rows, size / pass.lanes),
+                touched);
+}
+
+bp_reason norm_reason(int64_t row_count, int64_t row_size) {
+  if (row_size > kMostLanes * kMostNormTrips) return kRowTooLong;
+  return row_count > int64_t{1} << 31 ? "there are more than 2^31 rows" : nullptr;
+}
 
 constinit const bp_kernel kLayerNorm =
     make_kernel<bp_layer_norm_args, forward_launch<bp_layer_norm_args>,

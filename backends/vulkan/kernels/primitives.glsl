@@ -33,7 +33,6 @@ bool has_sign(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
 bool is_below(double a, double b) { return a < b; }
 double negative_of(double x) { return -x; }
 double magnitude_of(double x) { return abs(x); }
-double larger_of(double a, double b) { return is_nan(b) ? b : (a < b ? b : a); }
 double smaller_of(double a, double b) { return is_nan(b) ? b : (b < a ? b : a); }
 bool is_infinite(double x) { return abs(x) == double(infinity()); }
 bool is_finite(double x) { return abs(x) < double(infinity()); }

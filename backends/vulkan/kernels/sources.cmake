@@ -3,11 +3,14 @@ set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/arange.cpp
   kernels/arrangement.cpp
+  kernels/axes.cpp
   kernels/blocks.cpp
   kernels/cat.cpp
+  kernels/channel_norm.cpp
   kernels/columns.cpp
   kernels/convolution.cpp
   kernels/cross_entropy.cpp
+  kernels/element_loss.cpp
   kernels/embedding.cpp
   kernels/gather.cpp
   kernels/interpolate.cpp
