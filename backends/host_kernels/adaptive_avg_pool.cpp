@@ -152,23 +152,14 @@ namespace {
 HWY_EXPORT(find_adaptive_planes);
 
 uint64_t thread_bytes(const AdaptivePool& p, bp_dtype dtype) {
-  const int64_t value_size_bytes = dtype == BP_F64 ? sizeof(double) : sizeof(float);
-  uint64_t size_bytes = 0;
-  const int64_t elements = AdaptiveMemory<float>::elements(p);
-  reserve_bytes(static_cast<uint64_t>(elements * value_size_bytes), size_bytes);
-  return size_bytes;
+  return plane_memory_bytes(AdaptiveMemory<float>::elements(p), dtype);
 }
 
 bp_status submit_adaptive(const AdaptivePool& p, const bp_tensor& result, const Launch& launch) {
   AdaptivePlanes* const run = HWY_DYNAMIC_DISPATCH(find_adaptive_planes)(result.dtype);
-  const uint64_t of_thread_bytes = thread_bytes(p, result.dtype);
-  const int64_t planes = element_count(result) == 0 ? 0 : result.shape[0] * result.shape[1];
-  const int64_t work = std::max(p.from.size(), p.to.size());
-  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
-    parallel_for(threads, planes, plane_grain(work), [&](int64_t begin, int64_t end) {
-      run(p, begin, end, memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes);
-    });
-  });
+  return submit_planes(
+      launch, result, std::max(p.from.size(), p.to.size()), thread_bytes(p, result.dtype),
+      [=](int64_t begin, int64_t end, std::byte* memory) { run(p, begin, end, memory); });
 }
 
 bp_reason adaptive_supports(const bp_adaptive_avg_pool_args& args) {

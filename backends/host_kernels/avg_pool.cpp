@@ -244,27 +244,17 @@ AvgPool pool_of(const Args& args, const bp_tensor& x, const bp_tensor& y) {
 }
 
 uint64_t thread_bytes(const AvgPool& pool, bp_dtype dtype, bool is_backward) {
-  const int64_t value_size_bytes = dtype == BP_F64 ? sizeof(double) : sizeof(float);
-  uint64_t size_bytes = 0;
-  reserve_bytes(
-      static_cast<uint64_t>(AvgPoolSizes(pool, is_backward).elements() * value_size_bytes),
-      size_bytes);
-  return size_bytes;
+  return plane_memory_bytes(AvgPoolSizes(pool, is_backward).elements(), dtype);
 }
 
-bp_status submit_pool(const AvgPool& pool, const bp_tensor& x, bool is_backward, bool is_empty,
+bp_status submit_pool(const AvgPool& pool, const bp_tensor& result, bool is_backward,
                       const Launch& launch) {
-  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_plane)(x.dtype, is_backward);
-  const uint64_t of_thread_bytes = thread_bytes(pool, x.dtype, is_backward);
-  const int64_t planes = is_empty ? 0 : x.shape[0] * x.shape[1];
-  const int64_t work = std::max(pool.x.size(), pool.y.size());
-  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
-    parallel_for(threads, planes, plane_grain(work), [&](int64_t begin, int64_t end) {
-      std::byte* const of_thread =
-          memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes;
-      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, of_thread);
-    });
-  });
+  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_plane)(result.dtype, is_backward);
+  return submit_planes(launch, result, std::max(pool.x.size(), pool.y.size()),
+                       thread_bytes(pool, result.dtype, is_backward),
+                       [=](int64_t begin, int64_t end, std::byte* memory) {
+                         for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, memory);
+                       });
 }
 
 uint64_t avg_pool_workspace(const bp_avg_pool_args& args, const Env& env) {
@@ -273,8 +263,7 @@ uint64_t avg_pool_workspace(const bp_avg_pool_args& args, const Env& env) {
 }
 
 bp_status avg_pool_launch(const bp_avg_pool_args& args, Launch& launch) {
-  return submit_pool(pool_of(args, *args.x, *args.y), *args.x, false, element_count(*args.y) == 0,
-                     launch);
+  return submit_pool(pool_of(args, *args.x, *args.y), *args.y, false, launch);
 }
 
 uint64_t avg_pool_backward_workspace(const bp_avg_pool_backward_args& args, const Env& env) {
@@ -283,8 +272,7 @@ uint64_t avg_pool_backward_workspace(const bp_avg_pool_backward_args& args, cons
 }
 
 bp_status avg_pool_backward_launch(const bp_avg_pool_backward_args& args, Launch& launch) {
-  return submit_pool(pool_of(args, *args.grad_x, *args.grad_y), *args.grad_x, true,
-                     element_count(*args.grad_x) == 0, launch);
+  return submit_pool(pool_of(args, *args.grad_x, *args.grad_y), *args.grad_x, true, launch);
 }
 
 }  // namespace

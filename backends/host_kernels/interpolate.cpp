@@ -236,24 +236,15 @@ Interpolation interpolation_of(const Args& args, const bp_tensor& x, const bp_te
 }
 
 uint64_t thread_bytes(const Interpolation& p, bp_dtype dtype) {
-  const int64_t value_size_bytes = dtype == BP_F64 ? sizeof(double) : sizeof(float);
-  uint64_t size_bytes = 0;
-  const int64_t elements = InterpolationMemory<float>::elements(p);
-  reserve_bytes(static_cast<uint64_t>(elements * value_size_bytes), size_bytes);
-  return size_bytes;
+  return plane_memory_bytes(InterpolationMemory<float>::elements(p), dtype);
 }
 
-bp_status submit_planes(const Interpolation& p, const bp_tensor& result, bool is_backward,
-                        const Launch& launch) {
+bp_status submit_interpolation(const Interpolation& p, const bp_tensor& result, bool is_backward,
+                               const Launch& launch) {
   InterpolatePlanes* const run = HWY_DYNAMIC_DISPATCH(find_planes)(result.dtype, is_backward);
-  const uint64_t of_thread_bytes = thread_bytes(p, result.dtype);
-  const int64_t planes = element_count(result) == 0 ? 0 : result.shape[0] * result.shape[1];
-  const int64_t work = std::max(p.x.size(), p.y.size());
-  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
-    parallel_for(threads, planes, plane_grain(work), [&](int64_t begin, int64_t end) {
-      run(p, begin, end, memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes);
-    });
-  });
+  return submit_planes(
+      launch, result, std::max(p.x.size(), p.y.size()), thread_bytes(p, result.dtype),
+      [=](int64_t begin, int64_t end, std::byte* memory) { run(p, begin, end, memory); });
 }
 
 bp_reason interpolate_supports(const bp_interpolate_args& args) {
@@ -266,7 +257,7 @@ uint64_t interpolate_workspace(const bp_interpolate_args& args, const Env& env) 
 }
 
 bp_status interpolate_launch(const bp_interpolate_args& args, Launch& launch) {
-  return submit_planes(interpolation_of(args, *args.x, *args.y), *args.y, false, launch);
+  return submit_interpolation(interpolation_of(args, *args.x, *args.y), *args.y, false, launch);
 }
 
 bp_reason interpolate_backward_supports(const bp_interpolate_backward_args& args) {
@@ -279,8 +270,8 @@ uint64_t interpolate_backward_workspace(const bp_interpolate_backward_args& args
 }
 
 bp_status interpolate_backward_launch(const bp_interpolate_backward_args& args, Launch& launch) {
-  return submit_planes(interpolation_of(args, *args.grad_x, *args.grad_y), *args.grad_x, true,
-                       launch);
+  return submit_interpolation(interpolation_of(args, *args.grad_x, *args.grad_y), *args.grad_x,
+                              true, launch);
 }
 
 }  // namespace

@@ -272,11 +272,8 @@ Window window_of(const bp_max_pool_args& args) {
 
 // Returns the bytes of a line of values and of a line of indices, which has the same size.
 uint64_t thread_bytes(const bp_max_pool_args& args) {
-  const int64_t value_size_bytes = args.x->dtype == BP_F64 ? 8 : 4;
   const int64_t elements = line_elements(window_of(args), args.y->shape[args.y->ndim - 1]);
-  uint64_t size_bytes = 0;
-  reserve_bytes(static_cast<uint64_t>(2 * elements * value_size_bytes), size_bytes);
-  return size_bytes;
+  return plane_memory_bytes(2 * elements, args.x->dtype);
 }
 
 uint64_t max_pool_workspace(const bp_max_pool_args& args, const Env& env) {
@@ -294,15 +291,10 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
     pool.is_i64 = args.indices->dtype == BP_I64;
   }
   PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_pool_plane)(args.x->dtype, pool.has_indices);
-  const int64_t planes = element_count(*args.y) == 0 ? 0 : args.y->shape[0] * args.y->shape[1];
-  const uint64_t of_thread_bytes = thread_bytes(args);
-  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
-    parallel_for(threads, planes, plane_grain(pool.x.size()), [&](int64_t begin, int64_t end) {
-      std::byte* const of_thread =
-          memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes;
-      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, of_thread);
-    });
-  });
+  return submit_planes(launch, *args.y, pool.x.size(), thread_bytes(args),
+                       [=](int64_t begin, int64_t end, std::byte* memory) {
+                         for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, memory);
+                       });
 }
 
 constexpr auto kDtypes = with_indices(kFloatDtypes);

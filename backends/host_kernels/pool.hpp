@@ -1,5 +1,6 @@
-// Windows that slide over the planes of a tensor, for max_pool and avg_pool. One channel of one
-// image is a plane. A plane is computed by one thread, so results depend on the shape alone.
+// Windows that slide over the planes of a tensor, for max_pool and avg_pool, and what all operators
+// of planes share. One channel of one image is a plane. A plane is computed by one thread, so
+// results depend on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/strided.hpp"
 
 namespace bp::kernels {
 
@@ -159,6 +161,28 @@ constexpr int64_t kPoolGrain = 8192;  // With fewer input elements a team costs 
 // Returns how many planes of `elements` elements are worth a thread.
 inline int64_t plane_grain(int64_t elements) {
   return std::max<int64_t>(1, kPoolGrain / std::max<int64_t>(1, elements));
+}
+
+// Returns the bytes that a thread has in the workspace for `elements` numbers of 4 bytes, or of 8
+// if `dtype` is f64.
+inline uint64_t plane_memory_bytes(int64_t elements, bp_dtype dtype) {
+  uint64_t size_bytes = 0;
+  reserve_bytes(static_cast<uint64_t>(elements * (dtype == BP_F64 ? 8 : 4)), size_bytes);
+  return size_bytes;
+}
+
+// Calls run(begin, end, memory) for ranges of the planes of `result`, which has none if it has no
+// elements. A thread has `of_thread_bytes` of memory in the workspace, and a plane costs as much as
+// reading `work` elements.
+template <typename Run>
+bp_status submit_planes(const Launch& launch, const bp_tensor& result, int64_t work,
+                        uint64_t of_thread_bytes, const Run& run) {
+  const int64_t planes = element_count(result) == 0 ? 0 : result.shape[0] * result.shape[1];
+  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
+    parallel_for(threads, planes, plane_grain(work), [&](int64_t begin, int64_t end) {
+      run(begin, end, memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes);
+    });
+  });
 }
 
 }  // namespace bp::kernels
