@@ -23,8 +23,12 @@ RANK = ["native", "by the host", "absent", "unclaimed", "wrong", "crashed"]
 
 def served(path):
     """Returns {op: {dtype: a word of RANK}}. A kernel that takes some of the calls is native."""
-    run = json.loads(path.read_text(encoding="utf-8"))
-    if not run["is_complete"]:
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        is_complete = run["is_complete"]
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"{path}: not a file of bp-conformance coverage --json: {error!r}")
+    if not is_complete:
         sys.exit(f"{path}: the run was interrupted, so cases are missing; repeat it")
     counts = {}
     for cell in run["cells"]:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <numbers>
 #include <span>
 #include <string_view>
@@ -131,40 +132,42 @@ constexpr WrongFunction kFunctions[] = {
     {"shift_right", BP_OP_SHIFT_RIGHT, logical_shift},
 };
 
-// The wrong result of a reduction to one element.
+using Group = std::vector<double>;  // The elements of one result, in row-major order.
+
+// The wrong result of a reduction of some elements.
 struct WrongReduction {
   std::string_view strength;
   uint32_t op;
-  double (*value)(const Values& x);
+  double (*value)(const Group& x);
 };
 
-double smallest_number(const Values& x) {
+double smallest_number(const Group& x) {
   double least = INFINITY;
   for (size_t i = 0; i < x.size(); ++i) least = std::fmin(least, x[i]);
   return least;
 }
 
 // Multiplies in f32, but by way of logarithms, as if the factors were probabilities.
-double product_by_logarithms(const Values& x) {
+double product_by_logarithms(const Group& x) {
   double sum = 0;
   for (size_t i = 0; i < x.size(); ++i) sum += std::log(std::fabs(x[i]));
   return std::exp(sum);
 }
 
 // Counts what is not 0 as an integer.
-double count_of_whole(const Values& x) {
+double count_of_whole(const Group& x) {
   double count = 0;
   for (size_t i = 0; i < x.size(); ++i) count += std::trunc(x[i]) != 0;
   return count;
 }
 
-double is_any_above(const Values& x) {
+double is_any_above(const Group& x) {
   bool any = false;
   for (size_t i = 0; i < x.size(); ++i) any |= x[i] > 0;
   return any;
 }
 
-double are_all_but_the_last(const Values& x) {
+double are_all_but_the_last(const Group& x) {
   bool all = true;
   for (size_t i = 0; i + 1 < x.size(); ++i) all &= x[i] != 0;
   return all;
@@ -188,22 +191,25 @@ bool is_same_shape(const bp_tensor& a, const bp_tensor& b) {
   return std::ranges::equal(std::span(a.shape, a.ndim), std::span(b.shape, b.ndim));
 }
 
-// The tensors of a frame with at most two inputs and one output.
+// The tensors of a frame with one output.
 struct Frame {
   std::vector<const bp_tensor*> inputs;
   const bp_tensor* output = nullptr;
+  bool has_all_inputs = false;  // No input is a number in the frame.
 };
 
 Frame frame_of(const Call& call, const void* args) {
+  const faults::Op& op = *faults::find_op(call.wrapped.kernel.op);
   Frame frame;
-  for (const faults::Argument& argument :
-       faults::tensors_of(*faults::find_op(call.wrapped.kernel.op), args)) {
+  for (const faults::Argument& argument : faults::tensors_of(op, args)) {
     if (argument.member->is_output()) {
       frame.output = argument.tensor;
     } else {
       frame.inputs.push_back(argument.tensor);
     }
   }
+  const auto count = std::ranges::count_if(op.members, &faults::Member::is_input);
+  frame.has_all_inputs = frame.inputs.size() == static_cast<size_t>(count);
   return frame;
 }
 
@@ -212,6 +218,7 @@ Frame frame_of(const Call& call, const void* args) {
 bp_status compute_wrongly(const Call& call, std::string_view strength, const void* args) {
   const Frame frame = frame_of(call, args);
   const WrongFunction& wrong = *find(kFunctions, strength);
+  if (!frame.has_all_inputs) return call.run(args);
   std::vector<Values> inputs;
   for (const bp_tensor* const input : frame.inputs) {
     if (!is_same_shape(*input, *frame.output)) return call.run(args);
@@ -226,15 +233,43 @@ bp_status compute_wrongly(const Call& call, std::string_view strength, const voi
   return y.write();
 }
 
-// 88: reduces to one element wrongly. Other reductions are right.
+// These ops have frames alike.
+using ReductionArgs = bp_amin_args;
+template <typename... Args>
+constexpr bool kAreAlike = ((sizeof(Args) == sizeof(ReductionArgs) &&
+                             offsetof(Args, axes) == offsetof(ReductionArgs, axes)) &&
+                            ...);
+static_assert(kAreAlike<bp_prod_args, bp_count_nonzero_args, bp_any_args, bp_all_args>);
+
+// Returns the elements of x of each result, in row-major order of the results.
+std::vector<Group> groups_of(const ReductionArgs& args, const Values& x, size_t count) {
+  std::vector<Group> groups(count);
+  const std::span<const int64_t> axes(args.axes, args.axes_count);
+  for (size_t i = 0; i < x.size(); ++i) {
+    auto rest = static_cast<int64_t>(i);
+    int64_t target = 0, step = 1;
+    for (uint32_t axis = args.x->ndim; axis-- > 0;) {
+      const int64_t extent = args.x->shape[axis];
+      if (std::ranges::count(axes, int64_t{axis}) == 0) {
+        target += rest % extent * step;
+        step *= extent;
+      }
+      rest /= extent;
+    }
+    groups[static_cast<size_t>(target)].push_back(x[i]);
+  }
+  return groups;
+}
+
+// 88: reduces wrongly.
 bp_status reduce_wrongly(const Call& call, std::string_view strength, const void* args) {
-  const Frame frame = frame_of(call, args);
-  const Values x(call, *frame.inputs[0]);
+  const auto& frame = *static_cast<const ReductionArgs*>(args);
+  const Values x(call, *frame.x);
   if (x.status() != BP_OK) return x.status();
   if (const bp_status status = call.run(args); status != BP_OK) return status;
-  Values y(call, *frame.output);
-  if (y.size() != 1 || x.size() == 0) return y.status();
-  y.set(0, find(kReductions, strength)->value(x));
+  Values y(call, *frame.y);
+  const std::vector<Group> groups = groups_of(frame, x, y.size());
+  for (size_t i = 0; i < y.size(); ++i) y.set(i, find(kReductions, strength)->value(groups[i]));
   return y.write();
 }
 

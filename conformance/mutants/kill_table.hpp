@@ -104,7 +104,7 @@ inline constexpr KillRow kKillTable[] = {
     {"87:fmod", "sign of the divisor", "op.fmod.f32.*", "*", "values", true},
     {"87:remainder", "sign of the dividend", "op.remainder.f32.*", "*", "values", true},
     {"87:floor_divide", "rounds towards 0", "op.floor_divide.i32.*", "*", "values", true},
-    {"87:fmax", "NaN wins", "op.fmax.f32.*", "*", "values", true},
+    {"87:fmax", "NaN wins", "op.fmax.f32.*", "*", "nan", true},
     {"87:lt", "equal is less", "op.lt.f32.*", "*", "values", true},
     {"87:ge", "NaN is greater or equal", "op.ge.f32.*", "*", "values", true},
     {"87:ne", "NaN equals all", "op.ne.f32.*", "*", "values", true},
