@@ -233,7 +233,7 @@ void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->add_option("--sample", line.sample,
                    "run only the first of the cases of each op and dtype, at most this many; "
                    "default: all")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1000000))
       ->group("Selection");
   coverage->add_option("--json", line.json_file, "write op x dtype x layout x rank to this file")
       ->group("Output");
