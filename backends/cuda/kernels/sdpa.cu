@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
   const Problem problem(a, blockIdx.y);
-  const uint32_t first_row = blockIdx.x * kTile;
+  const uint32_t first_row = blockIdx.x * kTileSide;
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
   const auto q_at = [&](uint32_t i) -> const T* {
     if (first_row + i >= a.rows) return nullptr;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
   BP_UNROLL
   for (uint32_t r = 0; r < kTileRows; ++r) peaks[r] = -infinity<C>();
   const uint32_t end = tile_key_limit(a, first_row);
-  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTile) {
+  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTileSide) {
     const auto at = [&](const View4& view) {
       return [&, first_key](uint32_t i) -> const T* {
         if (first_key + i >= a.keys) return nullptr;
@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
       peaks[r] = peak;
       // A weight that is dropped becomes -0, and adds nothing either.
       const C kept = kept_of<C>(a, problem, row, key);
-      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = kept == 0 ? C(-0.0) : weight * kept;
+      tiles.weights[(tile_row() + r) * kTileSide + tile_lane()] =
+          kept == 0 ? C(-0.0) : weight * kept;
     }
     const bool has_infinite = load_values<T>(tiles, first_column, a.value_width,
                                              kColumns * kWarpSize, a.v.strides[3], at(a.v));
@@ -104,7 +105,7 @@ bp_status sdpa_launch(const bp_sdpa_args& args, Launch& launch) {
   const auto problems = static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads);
   return with_float(args.q->dtype, [&]<typename T>(T) {
     return with_columns(plan.a.value_width, [&](auto columns, uint32_t passes) {
-      const dim3 blocks(blocks_for(plan.a.rows, kTile), problems, passes);
+      const dim3 blocks(blocks_for(plan.a.rows, kTileSide), problems, passes);
       return run<sdpa_kernel<T, columns()>>(
           launch, blocks, kTileThreads,
           tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);

@@ -26,9 +26,9 @@
 
 namespace bp::cuda {
 
-constexpr uint32_t kTile = 32, kTileWarps = 4, kTileThreads = kTileWarps * kWarpSize;
-constexpr uint32_t kTileRows = kTile / kTileWarps;  // The rows of one warp.
-constexpr uint32_t kDepth = 64;                     // The width in shared memory at once.
+constexpr uint32_t kTileSide = 32, kTileWarps = 4, kTileThreads = kTileWarps * kWarpSize;
+constexpr uint32_t kTileRows = kTileSide / kTileWarps;  // The rows of one warp.
+constexpr uint32_t kDepth = 64;                         // The width in shared memory at once.
 
 // A tensor of 4 axes, or none.
 struct View4 {
@@ -87,7 +87,7 @@ __device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
 // Returns the most keys that a row of a tile sees.
 __device__ __forceinline__ uint32_t tile_key_limit(const Attention& a, uint32_t first_row) {
   int64_t most = 0;
-  for (uint32_t r = 0; r < kTile && first_row + r < a.rows; ++r) {
+  for (uint32_t r = 0; r < kTileSide && first_row + r < a.rows; ++r) {
     const int64_t limit = key_limit(a, first_row + r);
     most = limit > most ? limit : most;
   }
@@ -97,30 +97,31 @@ __device__ __forceinline__ uint32_t tile_key_limit(const Attention& a, uint32_t 
 // Returns the first key of the first tile of keys that a row of a tile sees.
 __device__ __forceinline__ uint32_t tile_first_key(const Attention& a, uint32_t first_row) {
   int64_t least = a.keys;
-  for (uint32_t r = 0; r < kTile && first_row + r < a.rows; ++r) {
+  for (uint32_t r = 0; r < kTileSide && first_row + r < a.rows; ++r) {
     const int64_t key = key_begin(a, first_row + r);
     least = key < least ? key : least;
   }
-  return static_cast<uint32_t>(least) / kTile * kTile;
+  return static_cast<uint32_t>(least) / kTileSide * kTileSide;
 }
 
 // The shared memory of a block.
 template <typename C>
 struct Tiles {
-  C* left;     // (kTile, kDepth)
-  C* right;    // (kTile, kDepth + 1): lanes read down its rows.
-  C* weights;  // (kTile, kTile)
-  C* values;   // (kTile, columns)
+  C* left;     // (kTileSide, kDepth)
+  C* right;    // (kTileSide, kDepth + 1): lanes read down its rows.
+  C* weights;  // (kTileSide, kTileSide)
+  C* values;   // (kTileSide, columns)
 
   __device__ explicit Tiles(std::byte* memory)
       : left(reinterpret_cast<C*>(memory)),
-        right(left + kTile * kDepth),
-        weights(right + kTile * (kDepth + 1)),
-        values(weights + kTile * kTile) {}
+        right(left + kTileSide * kDepth),
+        weights(right + kTileSide * (kDepth + 1)),
+        values(weights + kTileSide * kTileSide) {}
 };
 template <typename C>
 constexpr size_t tiles_size_bytes(uint32_t columns) {
-  return sizeof(C) * (kTile * kDepth + kTile * (kDepth + 1) + kTile * kTile + kTile * columns);
+  return sizeof(C) * (kTileSide * kDepth + kTileSide * (kDepth + 1) + kTileSide * kTileSide +
+                      kTileSide * columns);
 }
 
 __device__ __forceinline__ uint32_t tile_lane() { return threadIdx.x % kWarpSize; }
@@ -131,7 +132,7 @@ __device__ __forceinline__ uint32_t tile_row() { return threadIdx.x / kWarpSize 
 template <typename T, typename C, class RowAt>
 __device__ __forceinline__ void load_tile(C* to, uint32_t to_stride, uint32_t from, uint32_t width,
                                           uint32_t depth, int64_t stride, const RowAt& row_at) {
-  for (uint32_t i = threadIdx.x; i < kTile * depth; i += kTileThreads) {
+  for (uint32_t i = threadIdx.x; i < kTileSide * depth; i += kTileThreads) {
     const uint32_t row = i / depth, column = i % depth;
     const T* const at = row_at(row);
     const bool is_inside = at != nullptr && from + column < width;
@@ -179,7 +180,7 @@ __device__ __forceinline__ bool load_values(const Tiles<C>& tiles, uint32_t from
   if (threadIdx.x == 0) has_infinite = 0;
   load_tile<T>(tiles.values, columns, from, width, columns, stride, row_at);
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < kTile * columns; i += kTileThreads) {
+  for (uint32_t i = threadIdx.x; i < kTileSide * columns; i += kTileThreads) {
     if (!isfinite(tiles.values[i])) has_infinite = 1;
   }
   __syncthreads();
@@ -232,8 +233,8 @@ struct TileSums {
 template <int kColumns, typename C>
 __device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_infinite,
                                              C (&sums)[kTileRows][kColumns]) {
-  const C* const weights = tiles.weights + tile_row() * kTile;
-  for (uint32_t k = 0; k < kTile; ++k) {
+  const C* const weights = tiles.weights + tile_row() * kTileSide;
+  for (uint32_t k = 0; k < kTileSide; ++k) {
     C values[kColumns];
     BP_UNROLL
     for (int c = 0; c < kColumns; ++c) {
@@ -241,7 +242,7 @@ __device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_inf
     }
     BP_UNROLL
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      const C weight = weights[r * kTile + k];
+      const C weight = weights[r * kTileSide + k];
       if (has_infinite && is_hidden(weight)) continue;
       BP_UNROLL
       for (int c = 0; c < kColumns; ++c) sums[r][c] += weight * values[c];
@@ -349,8 +350,8 @@ Attention attention_of(const Args& args) {
   a.width = static_cast<uint32_t>(args.q->shape[3]);
   a.value_width = static_cast<uint32_t>(args.v->shape[3]);
   a.by_queries = Divider(static_cast<uint32_t>(std::max<int64_t>(1, a.queries)));
-  a.key_tiles = static_cast<uint32_t>(block_of_sum(a.keys, kTile) / kTile);
-  a.row_tiles = static_cast<uint32_t>(block_of_sum(a.rows, kTile) / kTile);
+  a.key_tiles = static_cast<uint32_t>(block_of_sum(a.keys, kTileSide) / kTileSide);
+  a.row_tiles = static_cast<uint32_t>(block_of_sum(a.rows, kTileSide) / kTileSide);
   const KeyBand band = key_band(args);
   a.band_begin = band.begin;
   a.band_end = band.end;

@@ -98,11 +98,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
   const Problem problem(a, blockIdx.y);
-  const uint32_t first_row = blockIdx.x * kTile;
+  const uint32_t first_row = blockIdx.x * kTileSide;
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
   TileSums<C, kColumns> sums;
   const uint32_t end = tile_key_limit(a, first_row);
-  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTile) {
+  for (uint32_t first_key = tile_first_key(a, first_row); first_key < end; first_key += kTileSide) {
     const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
     C scores[kTileRows], products[kTileRows];
     multiply_tiles<T>(tiles, a.width, RowsOf<T>{a, problem, a.q, first_row}, a.q.strides[3], k_at,
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
       C weight, gradient;
       finish_weights<T>(plan, problem, first_row + tile_row() + r, first_key + tile_lane(),
                         scores[r], products[r], weight, gradient);
-      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = gradient;
+      tiles.weights[(tile_row() + r) * kTileSide + tile_lane()] = gradient;
     }
     const bool has_infinite =
         load_values<T>(tiles, first_column, a.width, kColumns * kWarpSize, a.k.strides[3], k_at);
@@ -178,11 +178,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
   const Problem problem(a, blockIdx.y);
-  const uint32_t first_key = blockIdx.x * kTile;
+  const uint32_t first_key = blockIdx.x * kTileSide;
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
   const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
   TileSums<C, kColumns> sums;
-  for (uint32_t first_row = 0; first_row < a.rows; first_row += kTile) {
+  for (uint32_t first_row = 0; first_row < a.rows; first_row += kTileSide) {
     if (!sees_tile(a, first_row, first_key)) continue;
     const RowsOf<T> q_at{a, problem, a.q, first_row}, g_at{a, problem, plan.grad_y, first_row};
     C scores[kTileRows], products[kTileRows] = {};
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
       C weight, gradient;
       finish_weights<T>(plan, problem, first_row + tile_lane(), first_key + tile_row() + r,
                         scores[r], products[r], weight, gradient);
-      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = kIsValue ? weight : gradient;
+      tiles.weights[(tile_row() + r) * kTileSide + tile_lane()] = kIsValue ? weight : gradient;
     }
     const View4& from = kIsValue ? plan.grad_y : a.q;
     const bool has_infinite =
@@ -227,7 +227,7 @@ template <typename T, bool kIsValue>
 bp_status launch_grad_key(const BackwardPlan& plan, unsigned problems, Launch& launch) {
   const uint32_t width = kIsValue ? plan.a.value_width : plan.a.width;
   return with_columns(width, [&](auto columns, uint32_t passes) {
-    const dim3 blocks(blocks_for(plan.a.keys, kTile), problems, passes);
+    const dim3 blocks(blocks_for(plan.a.keys, kTileSide), problems, passes);
     return run<grad_key_kernel<T, columns(), kIsValue>>(
         launch, blocks, kTileThreads,
         tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);
@@ -245,7 +245,7 @@ template <typename T>
 bp_status launch_gradients(const BackwardPlan& plan, Launch& launch) {
   const unsigned problems = problems_of(plan.a);
   bp_status status = with_columns(plan.a.width, [&](auto columns, uint32_t passes) {
-    const dim3 blocks(blocks_for(plan.a.rows, kTile), problems, passes);
+    const dim3 blocks(blocks_for(plan.a.rows, kTileSide), problems, passes);
     return run<grad_q_kernel<T, columns()>>(
         launch, blocks, kTileThreads,
         tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);

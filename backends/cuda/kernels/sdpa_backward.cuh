@@ -12,7 +12,7 @@ struct BackwardPlan {
   void* deltas = nullptr;  // (problems, delta_stride) in the computing type.
   int64_t delta_stride = 0;
 
-  // A mark for each tile of kTile rows or keys, (problems, tiles): whether the plain kernels
+  // A mark for each tile of kTileSide rows or keys, (problems, tiles): whether the plain kernels
   // compute this part of the gradient. NULL: they compute every tile.
   const uint8_t *grad_q_marks = nullptr, *grad_k_marks = nullptr, *grad_v_marks = nullptr;
 };

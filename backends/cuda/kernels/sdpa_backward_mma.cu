@@ -186,9 +186,9 @@ struct Parts {
     stride = blocks_for(a.rows, kBlockRows) * kBlockRows;
     deltas = shifts + rounded_part(problems * stride * sizeof(float));
     grad_q_marks = deltas + rounded_part(problems * stride * sizeof(float));
-    grad_k_marks = grad_q_marks + rounded_part(problems * blocks_for(a.rows, kTile));
-    grad_v_marks = grad_k_marks + rounded_part(problems * blocks_for(a.keys, kTile));
-    size_bytes = grad_v_marks + rounded_part(problems * blocks_for(a.keys, kTile));
+    grad_k_marks = grad_q_marks + rounded_part(problems * blocks_for(a.rows, kTileSide));
+    grad_v_marks = grad_k_marks + rounded_part(problems * blocks_for(a.keys, kTileSide));
+    size_bytes = grad_v_marks + rounded_part(problems * blocks_for(a.keys, kTileSide));
   }
 };
 

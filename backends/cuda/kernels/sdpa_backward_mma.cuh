@@ -132,10 +132,10 @@ __device__ __forceinline__ void store_row(T* to, uint32_t width, float unit,
 template <uint32_t kCount>
 __device__ __forceinline__ void mark_tile(uint8_t* marks, int64_t count, uint32_t first,
                                           const float (&sums)[2][kCount][4]) {
-  static_assert(kWarpRows == kTile);
+  static_assert(kWarpRows == kTileSide);
   const bool is_finite = are_finite(sums);
-  const int64_t tiles = (count + kTile - 1) / kTile;
-  if (tile_lane() == 0) marks[blockIdx.y * tiles + first / kTile] = is_finite ? 0 : 1;
+  const int64_t tiles = (count + kTileSide - 1) / kTileSide;
+  if (tile_lane() == 0) marks[blockIdx.y * tiles + first / kTileSide] = is_finite ? 0 : 1;
 }
 
 }  // namespace bp::cuda
