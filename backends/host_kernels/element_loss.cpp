@@ -19,6 +19,7 @@
 #include "backends/host_kernels/loop_blocks.hpp"
 #include "backends/host_kernels/sums-inl.hpp"
 #include "backends/host_kernels/targets.hpp"
+#include "backplane/shell/frame.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -286,7 +287,7 @@ bp_status launch_total(const LossCall& call, const LossRows& rows, Launch& launc
 template <typename Args, uint32_t kOp>
 bp_status loss_launch(const Args& args, Launch& launch) {
   if (const bp_reason reason = unknown_reduction(args.reduction)) {
-    return launch.refuse(BP_UNSUPPORTED, refusal_text("a loss", reason));
+    return launch.refuse(BP_UNSUPPORTED, refusal_text(op_name(kOp), reason));
   }
   const LossCall call = call_of<kOp>(args);
   const LossRows rows = HWY_DYNAMIC_DISPATCH(find_loss_rows)(

@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/elementwise.cuh"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/rows.cuh"
+#include "backplane/shell/frame.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -154,7 +155,7 @@ bp_reason loss_supports(const Args& args) {
 template <typename Args, uint32_t kOp>
 bp_status loss_launch(const Args& args, Launch& launch) {
   if (const bp_reason reason = loss_supports(args)) {
-    return launch.refuse(BP_UNSUPPORTED, std::string("a loss: ") + reason);
+    return launch.refuse(BP_UNSUPPORTED, std::string(op_name(kOp)) + ": " + reason);
   }
   ElementLossPlan plan = plan_of<kOp>(args);
   const bool is_none = args.reduction == BP_MSE_LOSS_REDUCTION_NONE;

@@ -147,6 +147,9 @@ void check_failing_stream(Context& t, const OpCase& op_case, const Observation& 
 void require_launched(Context& t, const OpCase& op_case, const Observation& seen) {
   const std::string text =
       std::string(bp_status_name(seen.launch_status)) + ": " + seen.status_text;
+  if (seen.launch_status == BP_UNSUPPORTED && seen.source == BP_KERNEL_DECOMPOSED) {
+    t.not_supported("nothing serves a step of the decomposition: " + text);
+  }
   if (seen.launch_status == BP_UNSUPPORTED) {
     t.fail({"the kernel refuses a call that it claims: " + text, "refused", "KERNEL-8"});
   }
