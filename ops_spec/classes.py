@@ -9,6 +9,7 @@ what the entry says.
 from dataclasses import dataclass
 
 import compute
+import formulas
 import primitives
 
 
@@ -52,6 +53,7 @@ SEVERAL_STEPS = ("E2c", "P")  # What a formula leaves open: a function, or a gra
 OF_PRIMITIVES = ("E1d", "E2")
 # Ops of these classes round at most once.
 WITHOUT_ERROR = ("E0", "E1", "R3")
+INTEGERS = ("i32", "i64")     # In these, ops of every class are exact.
 
 
 def _is_exact(node):
@@ -81,12 +83,36 @@ def of_reduction(op):
     return "E0" if made.counts else COMBINED[made.combine]
 
 
+def _has_dtype(value, op, made, dtypes):
+    """Whether the spec alone says that this value of a decomposition has one of `dtypes`. `made`
+    has the values of earlier names."""
+    if isinstance(value, formulas.View):
+        return _has_dtype(value.tensor, op, made, dtypes)
+    if isinstance(value, formulas.If):
+        return all(_has_dtype(v, op, made, dtypes) for v in (value.then, value.other))
+    if isinstance(value, formulas.Ref):
+        if value.name in made:
+            return _has_dtype(made[value.name], op, made, dtypes)
+        return op.arg(value.name).dtype in dtypes
+    if not isinstance(value, formulas.Call):
+        return False
+    if value.dtype is not None:
+        return value.dtype.text in dtypes
+    out = next(a for a in value.op.args if a.is_out)
+    rule = out.dtype or out.default_dtype
+    if rule.startswith("like("):
+        return _has_dtype(value.args.get(rule[5:-1]), op, made, dtypes)
+    return rule in dtypes
+
+
 def _check_decomposition(op):
     """Refuses a class without errors if the ops that `op` consists of have some."""
     if not op.decomposition or op.numerics not in WITHOUT_ERROR:
         return
-    for called in op.decomposition.calls():
-        if called.numerics not in WITHOUT_ERROR:
+    made = {statement.name: statement.value for statement in op.decomposition.statements}
+    for call in op.decomposition.call_nodes():
+        called = call.op
+        if called.numerics not in WITHOUT_ERROR and not _has_dtype(call, op, made, INTEGERS):
             raise op.error(f"numerics: class {op.numerics} says that the result is exact, and its "
                            f"decomposition calls {called.name}, which is of class "
                            f"{called.numerics}", "numerics")

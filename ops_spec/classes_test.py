@@ -88,6 +88,19 @@ class ClassesTest(Folder):
                       "decomposition calls square, which is of class E2", self.refusal(entry))
         self.load(entry.replace("numerics: E1", "numerics: P"))
 
+    def test_a_decomposition_into_ops_on_integers_is_exact(self):
+        square = self.entry("x * x * x", "E2c").replace("x: {kind: tensor, dtypes: float}",
+                                              "x: {kind: tensor, dtypes: [float, int]}")
+        self.assertNotEqual(square, self.entry("x * x * x", "E2c"))
+        other = SQUARE.replace("square:\n  id: 7", "other:\n  id: 9").replace(AXIS, "")
+        other = other.replace("square(grad_y, axis=axis)", "square(grad_y)")
+        other = other.replace("dtypes: float", "dtype: i64")
+        entry = square + other.replace(
+            "  backward:", '  decompose: "y = square(reshape(x, x.shape))"\n  backward:')
+        self.load(entry)
+        self.assertIn("which is of class E2c", self.refusal(entry.replace("dtype: i64",
+                                                                         "dtypes: float")))
+
 
 class TableTest(unittest.TestCase):
     def test_the_schema_has_the_classes(self):

@@ -71,10 +71,14 @@ class Formula:
     statements: list               # A list of Assign.
     result: object = None          # The tensor that the last line is; None in a decomposition.
 
+    def call_nodes(self):
+        """Returns each Call."""
+        values = [statement.value for statement in self.statements] + [self.result]
+        return [node for value in values for node in walk(value) if isinstance(node, Call)]
+
     def calls(self):
         """Returns the op of each call, so that an op may occur several times."""
-        values = [statement.value for statement in self.statements] + [self.result]
-        return [node.op for value in values for node in walk(value) if isinstance(node, Call)]
+        return [node.op for node in self.call_nodes()]
 
 
 @dataclass
