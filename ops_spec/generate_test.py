@@ -488,7 +488,7 @@ class InventoryTest(unittest.TestCase):
         shared = {"function": ["unary"], "activation": ["unary"], "rectifier": ["unary"],
                   "comparison": ["unary", "binary"], "bits": ["unary", "binary"],
                   "channel_norm": ["normalization"], "resampling": ["pooling"],
-                  "scan": ["reduction"]}
+                  "scan": ["reduction"], "indexing": ["movement"]}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
         for op in spec.load():
             family = pathlib.Path(op.path).stem

@@ -405,6 +405,107 @@ typedef struct bp_tile_args {
   uint32_t reserved_0; /* 0. */
 } bp_tile_args;
 
+/* nonzero: The places of the elements of x that differ from 0, in row-major order: row i of indices
+ * has the index of the i-th such element along each axis of x. NaN differs from 0, and -0 does not.
+ * indices has a row for each element of x, which is the most that may be needed; count says how
+ * many rows are used, and the rows behind them are -1. An x without axes has a row of no indices.
+ * PyTorch has the used rows alone, and NumPy and ONNX have them transposed.
+ * ops_spec/ops/indexing.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_NONZERO = 22, BP_NONZERO_ARGS_SIZE_R4 = 32 };
+typedef struct bp_nonzero_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* indices; /* Out, i64, shape [numel(x), x.ndim]. */
+  const bp_tensor* count;   /* Out or NULL, i64, shape [1]. */
+} bp_nonzero_args;
+
+/* masked_select: The elements of x where mask is true, in row-major order. y has room for each
+ * element of x, which is the most that may be needed; count says how many are used, and those
+ * behind them are 0. PyTorch has the used elements alone. ONNX has it as Compress without an axis.
+ * ops_spec/ops/indexing.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_MASKED_SELECT = 23, BP_MASKED_SELECT_ARGS_SIZE_R4 = 40 };
+typedef struct bp_masked_select_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Every. */
+  const bp_tensor* mask;  /* Bool, shape x.shape. */
+  const bp_tensor* y;     /* Out, like(x), shape [numel(x)]. */
+  const bp_tensor* count; /* Out or NULL, i64, shape [1]. */
+} bp_masked_select_args;
+
+/* searchsorted: Where each of values is to be inserted into a row of sorted, so that the row stays
+ * in ascending order: for left, the number of elements of the row that are smaller, and for right,
+ * that of those that are smaller or equal. NaN equals NaN here and is larger than every number, and
+ * -0 equals 0. sorted is one row for all values, or has their axes with a length of its own along
+ * the last one, and then the values of a row belong to the row of the same index. If a row is not
+ * in ascending order, the results for it may be any from 0 to its length. Indices that i32 cannot
+ * hold are refused in i32. ONNX has no such op.
+ * ops_spec/ops/indexing.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_SEARCHSORTED = 24, BP_SEARCHSORTED_ARGS_SIZE_R4 = 40 };
+enum {
+  BP_SEARCHSORTED_SIDE_LEFT = 1,
+  BP_SEARCHSORTED_SIDE_RIGHT = 2,
+};
+typedef struct bp_searchsorted_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* sorted; /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
+  const bp_tensor* values; /* Like(sorted). */
+  const bp_tensor* y;      /* Out, index, shape values.shape. */
+  uint32_t side;           /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_searchsorted_args;
+
+/* index_add: x with slice i of src along axis added to its slice indices[i], for each i. Integers
+ * wrap. bounds says what an index below 0 or not below x.shape[axis] does. PyTorch multiplies src
+ * by a number first. ONNX has no such op.
+ * ops_spec/ops/indexing.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_INDEX_ADD = 25, BP_INDEX_ADD_ARGS_SIZE_R4 = 48 };
+enum {
+  BP_INDEX_ADD_BOUNDS_FAIL = 0,
+  BP_INDEX_ADD_BOUNDS_CLAMP = 1,
+  BP_INDEX_ADD_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_index_add_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16, 1-D to 8-D. */
+  const bp_tensor* indices; /* Index, 1-D. */
+  /* Like(x), shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. */
+  const bp_tensor* src;
+  const bp_tensor* y; /* Out, like(x), shape x.shape. */
+  int32_t axis;       /* At least 0, below x.ndim. */
+  uint32_t bounds;    /* One of the constants above. */
+} bp_index_add_args;
+
+/* index_put: x with the slices that indices names set to those of values, or with those of values
+ * added if accumulate is 1. The first indexed_ndim axes of x count as one, so that an index is the
+ * row-major position in them, and names the slice over the other axes. Where an index repeats, the
+ * last one in row-major order counts, unless slices are added. Integers wrap. bounds says what an
+ * index below 0 or not below the number of slices does. The gradient for values is right where no
+ * index repeats, and always if slices are added. PyTorch has an index tensor for each axis, and
+ * ONNX, in ScatterND, an axis of indices: the position is their sum after a product with strides.
+ * ops_spec/ops/indexing.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_INDEX_PUT = 26, BP_INDEX_PUT_ARGS_SIZE_R4 = 56 };
+enum {
+  BP_INDEX_PUT_BOUNDS_FAIL = 0,
+  BP_INDEX_PUT_BOUNDS_CLAMP = 1,
+  BP_INDEX_PUT_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_index_put_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8 or i16, 1-D to 8-D. */
+  const bp_tensor* indices; /* Index, 0-D to 7-D. */
+  const bp_tensor* values;  /* Like(x), shape indices.shape + x.shape[indexed_ndim:]. */
+  const bp_tensor* y;       /* Out, like(x), shape x.shape. */
+  int32_t indexed_ndim;     /* At least 1, at most x.ndim. */
+  int32_t accumulate;       /* At least 0, at most 1. */
+  uint32_t bounds;          /* One of the constants above. */
+  uint32_t reserved_0;      /* 0. */
+} bp_index_put_args;
+
 /* neg: The negative of x. Integers wrap.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_NEG = 100, BP_NEG_ARGS_SIZE_R3 = 24 };
@@ -1664,6 +1765,29 @@ typedef struct bp_var_args {
   int64_t correction;  /* At least 0. */
 } bp_var_args;
 
+/* norm: The norm of order p over axes: the sum of abs(x)^p, to the power of 1 / p. For p = 0 it is
+ * the number of elements that differ from 0, for p = inf the largest abs(x), and for p = -inf the
+ * smallest. NaN if one of the elements is NaN. Without axes y is abs(x), or whether x differs from
+ * 0 for p = 0. The norm of no elements is 0; for p below 0 it is refused if y has elements. Unless
+ * p is 0 or 1, elements are divided by the largest abs(x) first, or by the smallest for p below 0,
+ * unless this is 0 or infinite. So their powers do not overflow for p above 0, and neither does y
+ * if its dtype holds the result. In f16 and bf16 all steps are in f32. Elements that vanish beside
+ * the largest one are lost. Where y is 0 the gradient is 0, and for p = inf and -inf it is shared
+ * between the elements that y equals. ONNX has p = 1 and p = 2, as ReduceL1 and ReduceL2.
+ * ops_spec/ops/reduction.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_NORM = 312, BP_NORM_ARGS_SIZE_R4 = 56 };
+typedef struct bp_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* Float. */
+  const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below max(x.ndim, 1), all different. */
+  double p;
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_norm_args;
+
 /* cumsum: The running sum along axis: y[i] is the sum of x[0] to x[i], or of x[0] to x[i - 1] if
  * is_exclusive is 1. If is_reverse is 1, the sum runs from the last element to the first. An x
  * without axes takes axis 0. Integers are added in i64 and wrap. The error of a sum of n floats
@@ -1700,6 +1824,57 @@ typedef struct bp_cumprod_args {
   int32_t is_reverse;   /* At least 0, at most 1. */
   uint32_t reserved_0;  /* 0. */
 } bp_cumprod_args;
+
+/* cummax: The running maximum along axis, and where it is: y[i] is the largest of x[0] to x[i], and
+ * indices[i] is the index of the last one of these that equals it. NaN is larger than every number,
+ * so that y is NaN from the first NaN on, with the index of the last one so far. -0 equals 0, and y
+ * has the sign of the element that indices names. An x without axes takes axis 0. Indices that i32
+ * cannot hold are refused in i32. NumPy calls it maximum.accumulate. ONNX has no such op.
+ * ops_spec/ops/scan.yaml; profile infer; numerics R3; experimental since 0.4. */
+enum { BP_OP_CUMMAX = 322, BP_CUMMAX_ARGS_SIZE_R4 = 40 };
+typedef struct bp_cummax_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;       /* Out, like(x), shape x.shape. */
+  const bp_tensor* indices; /* Out or NULL, index, shape x.shape. */
+  int32_t axis;             /* At least 0, below max(x.ndim, 1). */
+  uint32_t reserved_0;      /* 0. */
+} bp_cummax_args;
+
+/* cummin: The running minimum along axis, and where it is: y[i] is the smallest of x[0] to x[i],
+ * and indices[i] is the index of the last one of these that equals it. NaN counts as smaller than
+ * every number, so that y is NaN from the first NaN on, with the index of the last one so far. -0
+ * equals 0, and y has the sign of the element that indices names. An x without axes takes axis 0.
+ * Indices that i32 cannot hold are refused in i32. NumPy calls it minimum.accumulate. ONNX has no
+ * such op.
+ * ops_spec/ops/scan.yaml; profile infer; numerics R3; experimental since 0.4. */
+enum { BP_OP_CUMMIN = 323, BP_CUMMIN_ARGS_SIZE_R4 = 40 };
+typedef struct bp_cummin_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32, i64, u8, i8, i16 or bool. */
+  const bp_tensor* y;       /* Out, like(x), shape x.shape. */
+  const bp_tensor* indices; /* Out or NULL, index, shape x.shape. */
+  int32_t axis;             /* At least 0, below max(x.ndim, 1). */
+  uint32_t reserved_0;      /* 0. */
+} bp_cummin_args;
+
+/* logcumsumexp: The logarithm of the running sum of exp(x) along axis, which does not overflow
+ * where exp(x) would: y[i] is that of the sum over x[0] to x[i], or over x[i] to the last one if
+ * is_reverse is 1. It is -inf where each of these is -inf, and +inf where one of them is +inf and
+ * none is NaN. An x without axes takes axis 0. Where y is infinite the gradient is not defined.
+ * ONNX has no such op, and NumPy calls it logaddexp.accumulate.
+ * ops_spec/ops/scan.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_LOGCUMSUMEXP = 324, BP_LOGCUMSUMEXP_ARGS_SIZE_R4 = 32 };
+typedef struct bp_logcumsumexp_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape. */
+  int32_t axis;       /* At least 0, below max(x.ndim, 1). */
+  int32_t is_reverse; /* At least 0, at most 1. */
+} bp_logcumsumexp_args;
 
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share: y is alpha * (a b) + beta * addend. An alpha or beta of 0
@@ -1978,6 +2153,75 @@ typedef struct bp_adaptive_avg_pool_backward_args {
   uint64_t input_size_count; /* grad_y.ndim - 2. */
   const int64_t* input_size; /* At least 0. */
 } bp_adaptive_avg_pool_backward_args;
+
+/* adaptive_max_pool: The largest element of each of output_size windows along each of the 1 to 3
+ * spatial axes of x (N, C, spatial), and the index of the first such element, flat over the spatial
+ * axes. Of an axis with n elements in x and m in y, window i has the elements from floor(i * n / m)
+ * on, up to and without ceil((i + 1) * n / m), so that windows may overlap. NaN is larger than
+ * every number, and -0 equals 0. y is the value of the first such element, whether or not indices
+ * are asked for. A y with elements, of an x without, is refused, and so are indices in i32 that i32
+ * cannot hold. PyTorch takes the last NaN of a window, and not the first.
+ * ops_spec/ops/pooling.yaml; profile infer; numerics R3; experimental since 0.4. */
+enum { BP_OP_ADAPTIVE_MAX_POOL = 486, BP_ADAPTIVE_MAX_POOL_ARGS_SIZE_R4 = 48 };
+typedef struct bp_adaptive_max_pool_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 3-D to 5-D. */
+  const bp_tensor* y;         /* Out, like(x), shape x.shape[:2] + output_size. */
+  const bp_tensor* indices;   /* Out or NULL, index, shape y.shape. */
+  uint64_t output_size_count; /* x.ndim - 2. */
+  const int64_t* output_size; /* At least 0. */
+} bp_adaptive_max_pool_args;
+
+/* unfold: The windows over the two spatial axes of x (N, C, height, width) as columns: element [n,
+ * (c, i, j), (k, l)] of y is x[n, c, k * stride[0] + i * dilation[0] - padding[0], l * stride[1] +
+ * j * dilation[1] - padding[1]], or 0 outside of x. i and j run over kernel_size, and k and l over
+ * the windows. padding is the elements before each axis, then those after each. Libraries also call
+ * this im2col. unfold of a PyTorch tensor is a view of windows along one axis instead.
+ * ops_spec/ops/pooling.yaml; profile infer; numerics E0; experimental since 0.4. */
+enum { BP_OP_UNFOLD = 487, BP_UNFOLD_ARGS_SIZE_R4 = 88 };
+typedef struct bp_unfold_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float, 4-D. */
+  /* Out, like(x), shape [x.shape[0], x.shape[1] * numel(kernel_size), numel(window(x.shape[2:],
+   * kernel_size, stride, padding, dilation))]. */
+  const bp_tensor* y;
+  uint64_t kernel_size_count; /* 2. */
+  const int64_t* kernel_size; /* At least 1. */
+  uint64_t stride_count;      /* 2. */
+  const int64_t* stride;      /* At least 1. */
+  uint64_t padding_count;     /* 4. */
+  const int64_t* padding;     /* At least 0. */
+  uint64_t dilation_count;    /* 2. */
+  const int64_t* dilation;    /* At least 1. */
+} bp_unfold_args;
+
+/* fold: Adds the columns of x to the places of y (N, C, height, width) from which unfold takes
+ * them; what unfold takes from outside of y is dropped, and places that no window covers are 0. The
+ * last two extents of y are output_size. Libraries also call this col2im. ONNX takes any number of
+ * axes.
+ * ops_spec/ops/pooling.yaml; profile infer; numerics R1; experimental since 0.4. */
+enum { BP_OP_FOLD = 488, BP_FOLD_ARGS_SIZE_R4 = 104 };
+typedef struct bp_fold_args {
+  uint32_t struct_size;
+  uint32_t flags; /* None defined: 0. */
+  /* Float, shape x.shape[:2] + [numel(window(output_size, kernel_size, stride, padding,
+   * dilation))]. */
+  const bp_tensor* x;
+  /* Out, like(x), shape [x.shape[0], x.shape[1] // numel(kernel_size)] + output_size. */
+  const bp_tensor* y;
+  uint64_t output_size_count; /* 2. */
+  const int64_t* output_size; /* At least 0. */
+  uint64_t kernel_size_count; /* 2. */
+  const int64_t* kernel_size; /* At least 1. */
+  uint64_t stride_count;      /* 2. */
+  const int64_t* stride;      /* At least 1. */
+  uint64_t padding_count;     /* 4. */
+  const int64_t* padding;     /* At least 0. */
+  uint64_t dilation_count;    /* 2. */
+  const int64_t* dilation;    /* At least 1. */
+} bp_fold_args;
 
 /* interpolate: Reads x (N, C, spatial) at output_size positions along each of its 1 to 3 spatial
  * axes. Let an axis have n elements in x and m in y. Element i of y is at the position (i + 0.5) *
