@@ -304,6 +304,26 @@ GRADIENTS = {
         lambda g, x: mpf(g) * (mpf(x) / 3 + mpf(0.5)) if -3 < x < 3 else 0.0 if x <= -3 else g,
         [(g, x) for g in (1.5, -2.0, 1e-5) for x in SIXES] + SLOPES),
 }
+GATES = [(gate, up) for (_, gate), up in zip(WIDE_SLOPES, spread(80, -10, 10, 27))]
+GATE_GRADIENTS = [(g, gate, up) for (g, gate), up in zip(WIDE_SLOPES, spread(80, -10, 10, 28))]
+
+
+def normal(x):
+    """Returns the distribution function and the density of the standard normal distribution, with
+    the digits of the root of 1/2 and of the density at 0 that the entries have."""
+    return (mpmath.erfc(-mpf(x) * mpf("0.7071067811865476")) / 2,
+            mpmath.exp(-mpf(x)**2 / 2) * mpf("0.3989422804014327"))
+
+
+def gelu_slope(x):
+    distribution, density = normal(x)
+    return distribution + mpf(x) * density
+
+
+BINARY |= {
+    "swiglu": (lambda gate, up: mpf(gate) * sigmoid(mpf(gate)) * mpf(up), GATES),
+    "geglu": (lambda gate, up: mpf(gate) * normal(gate)[0] * mpf(up), GATES),
+}
 WEIGHTS = [0.0, 1.0, 0.5, 0.25, -3.0, 7.5]
 TERNARY = {
     "lerp": (lerp, [(a, b, weight) for (a, b), weight in
@@ -317,6 +337,10 @@ TERNARY = {
                                        NAN)]),
     "elu_backward": (lambda g, x, alpha: g if x > 0 else mpf(g) * mpf(alpha) * mpmath.exp(mpf(x)),
                      [(g, x, alpha) for g in (1.5, -2.0) for x, alpha in PIECES]),
+    "swiglu_backward": (
+        lambda g, gate, up: mpf(g) * mpf(up) * sigmoid(mpf(gate)) * (
+            1 + mpf(gate) * sigmoid(-mpf(gate))), GATE_GRADIENTS),
+    "geglu_backward": (lambda g, gate, up: mpf(g) * mpf(up) * gelu_slope(gate), GATE_GRADIENTS),
     "clamp": (lambda x, low, high: extreme(extreme(x, low, max), high, min),
               [(x, low, high) for x in (-INF, -2.0, 0.5, 1.5, 7.0, INF, NAN)
                for low in (-1.0, 1.0, 2.0, NAN) for high in (1.5, 3.0)]),

@@ -1924,6 +1924,36 @@ typedef struct bp_linear_args {
   double beta;
 } bp_linear_args;
 
+/* grouped_matmul: The products of groups of rows with a matrix for each group: rows offsets[g] to
+ * offsets[g + 1] - 1 of a (rows, k) are multiplied with b[g] of b (groups, k, n), and y is (rows,
+ * n). A row of no group gives 0. The product is rounded once to the dtype of y. An offset below 0
+ * acts as 0, and one above the number of rows acts as that number. The offsets must not descend,
+ * else the results are undefined.
+ * ops_spec/ops/matrix.yaml; profile llm; numerics R1; experimental since 0.4. */
+enum { BP_OP_GROUPED_MATMUL = 402, BP_GROUPED_MATMUL_ARGS_SIZE_R4 = 40 };
+typedef struct bp_grouped_matmul_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* a;       /* Float, 2-D. */
+  const bp_tensor* b;       /* Like(a), shape [b.shape[0], a.shape[1], b.shape[2]]. */
+  const bp_tensor* offsets; /* Index, shape [b.shape[0] + 1]. */
+  const bp_tensor* y;       /* Out, like(a), shape [a.shape[0], b.shape[2]]. */
+} bp_grouped_matmul_args;
+
+/* grouped_matmul_backward_b: The gradient of grouped_matmul for its b: a_g^T grad_y_g of the rows
+ * of each group g. It is 0 for a group without rows.
+ * ops_spec/ops/matrix.yaml; profile llm; numerics R1; experimental since 0.4. */
+enum { BP_OP_GROUPED_MATMUL_BACKWARD_B = 403, BP_GROUPED_MATMUL_BACKWARD_B_ARGS_SIZE_R4 = 40 };
+typedef struct bp_grouped_matmul_backward_b_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* grad_y;  /* Float, 2-D. */
+  const bp_tensor* a;       /* Like(grad_y), shape [grad_y.shape[0], a.shape[1]]. */
+  const bp_tensor* offsets; /* Index, 1-D. */
+  /* Out, like(grad_y), shape [offsets.shape[0] - 1, a.shape[1], grad_y.shape[1]]. */
+  const bp_tensor* grad_b;
+} bp_grouped_matmul_backward_b_args;
+
 /* convolution: Cross-correlation over the 1 to 3 spatial axes of x, the kernel not flipped: x is
  * (N, C, spatial), weight (O, C / groups, kernel), bias (O) and y (N, O, spatial). padding is the
  * zeros before each axis, then the zeros after each.
@@ -2829,6 +2859,120 @@ typedef struct bp_rope_backward_args {
   uint32_t reserved_0;     /* 0. */
 } bp_rope_backward_args;
 
+/* swiglu: silu(gate) * up, the gate of the feed-forward layers of language models. The two tensors
+ * may be the halves of one, as views.
+ * ops_spec/ops/activation.yaml; profile llm; numerics E2c; experimental since 0.4. */
+enum { BP_OP_SWIGLU = 604, BP_SWIGLU_ARGS_SIZE_R4 = 32 };
+typedef struct bp_swiglu_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  const bp_tensor* gate; /* Float. */
+  const bp_tensor* up;   /* Like(gate), shape gate.shape. */
+  const bp_tensor* y;    /* Out, like(gate), shape gate.shape; may alias gate or up. */
+} bp_swiglu_args;
+
+/* swiglu_backward: The gradient of swiglu for its gate: grad_y * up * s * (1 + gate * (1 - s)) with
+ * s = sigmoid(gate). The gradient for up is swiglu of gate and grad_y.
+ * ops_spec/ops/activation.yaml; profile llm; numerics P; experimental since 0.4. */
+enum { BP_OP_SWIGLU_BACKWARD = 605, BP_SWIGLU_BACKWARD_ARGS_SIZE_R4 = 40 };
+typedef struct bp_swiglu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* gate;   /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* up;     /* Like(grad_y), shape grad_y.shape. */
+  /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or gate or up. */
+  const bp_tensor* grad_gate;
+} bp_swiglu_backward_args;
+
+/* geglu: gelu(gate) * up with the gelu of erf: gate * erfc(-gate / sqrt(2)) / 2 * up. Models that
+ * take the gelu of tanh multiply its result by up.
+ * ops_spec/ops/activation.yaml; profile llm; numerics E2c; experimental since 0.4. */
+enum { BP_OP_GEGLU = 606, BP_GEGLU_ARGS_SIZE_R4 = 32 };
+typedef struct bp_geglu_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  const bp_tensor* gate; /* Float. */
+  const bp_tensor* up;   /* Like(gate), shape gate.shape. */
+  const bp_tensor* y;    /* Out, like(gate), shape gate.shape; may alias gate or up. */
+} bp_geglu_args;
+
+/* geglu_backward: The gradient of geglu for its gate: grad_y * up * (P(gate) + gate * p(gate)) with
+ * the distribution function P and the density p of the standard normal distribution. The gradient
+ * for up is geglu of gate and grad_y.
+ * ops_spec/ops/activation.yaml; profile llm; numerics P; experimental since 0.4. */
+enum { BP_OP_GEGLU_BACKWARD = 607, BP_GEGLU_BACKWARD_ARGS_SIZE_R4 = 40 };
+typedef struct bp_geglu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* gate;   /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* up;     /* Like(grad_y), shape grad_y.shape. */
+  /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or gate or up. */
+  const bp_tensor* grad_gate;
+} bp_geglu_backward_args;
+
+/* kv_cache_append: cache with the keys or the values of new tokens: x[i] becomes row slots[i] of
+ * cache, which consists of blocks of block_size rows (blocks, block_size, heads, width). Slot s is
+ * row s % block_size of block s // block_size, so that a cache without pages is one of one block
+ * for each sequence. A negative slot writes nothing. Where a slot repeats, the last token counts.
+ * bounds says what a slot does that is not below blocks * block_size. A call whose y is the memory
+ * of cache moves the new rows alone.
+ * ops_spec/ops/attention.yaml; profile llm; numerics E0; experimental since 0.4. */
+enum { BP_OP_KV_CACHE_APPEND = 608, BP_KV_CACHE_APPEND_ARGS_SIZE_R4 = 48 };
+enum {
+  BP_KV_CACHE_APPEND_BOUNDS_FAIL = 0,
+  BP_KV_CACHE_APPEND_BOUNDS_CLAMP = 1,
+  BP_KV_CACHE_APPEND_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_kv_cache_append_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* cache; /* Every, 4-D. */
+  const bp_tensor* x;     /* Like(cache), shape slots.shape + cache.shape[2:]. */
+  const bp_tensor* slots; /* Index, 1-D to 2-D. */
+  const bp_tensor* y;     /* Out, like(cache), shape cache.shape; may alias cache. */
+  uint32_t bounds;        /* One of the constants above. */
+  uint32_t reserved_0;    /* 0. */
+} bp_kv_cache_append_args;
+
+/* paged_attention: The attention of the queries of several sequences to the keys and values of
+ * their caches, as in sdpa with the causal order. q is (tokens, heads, width), and the queries of
+ * sequence s are rows offsets[s] to offsets[s + 1] - 1: one for each sequence in decoding, several
+ * in a prefill or a part of it. Sequence s has lengths[s] keys, those of its queries included. Key
+ * j is row j % block_size of block block_table[s, j // block_size] of k_cache and v_cache, (blocks,
+ * block_size, key heads, width). Query head h reads key head h // (heads / key heads). The last
+ * query of a sequence is at the position of its last key, lengths[s] - 1, and those before it
+ * precede it. A query at position p sees key j only where 0 <= j <= p, and if window_left is not 0,
+ * only where j > p - window_left. If softcap is not 0, softcap * tanh(scale * q k^T / softcap)
+ * takes the place of scale * q k^T. A query that sees no key gives 0, and so does a row of q that
+ * is of no sequence. bounds says what a length below 0 or above max_blocks * block_size does, and a
+ * block out of the caches that holds one of the first lengths[s] keys; the other blocks of the
+ * table are not read. The offsets must not descend, else the results are undefined.
+ * ops_spec/ops/attention.yaml; profile llm; numerics R6; experimental since 0.4. */
+enum { BP_OP_PAGED_ATTENTION = 609, BP_PAGED_ATTENTION_ARGS_SIZE_R4 = 96 };
+enum {
+  BP_PAGED_ATTENTION_BOUNDS_FAIL = 0,
+  BP_PAGED_ATTENTION_BOUNDS_CLAMP = 1,
+  BP_PAGED_ATTENTION_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_paged_attention_args {
+  uint32_t struct_size;
+  uint32_t flags;               /* None defined: 0. */
+  const bp_tensor* q;           /* Float, 3-D. */
+  const bp_tensor* k_cache;     /* Like(q), shape k_cache.shape[:3] + [q.shape[2]]. */
+  const bp_tensor* v_cache;     /* Like(q), shape k_cache.shape[:3] + [v_cache.shape[3]]. */
+  const bp_tensor* block_table; /* Index, 2-D. */
+  const bp_tensor* lengths;     /* Like(block_table), shape block_table.shape[:1]. */
+  const bp_tensor* offsets;     /* Like(block_table), shape [block_table.shape[0] + 1]. */
+  const bp_tensor* y;           /* Out, like(q), shape q.shape[:2] + [v_cache.shape[3]]. */
+  double scale;
+  int64_t window_left; /* At least 0. */
+  double softcap;      /* At least 0.0, at most 1.0e30. */
+  uint32_t bounds;     /* One of the constants above. */
+  uint32_t reserved_0; /* 0. */
+} bp_paged_attention_args;
+
 /* random_bits: 32 random bits per element: word i % 4 of block i // 4 of Philox4x32-10, where i
  * counts the elements in row-major order. The key is seed (low, high), the counter (block low,
  * block high, offset low, offset high).
@@ -3031,6 +3175,71 @@ typedef struct bp_matmul_scaled_args {
   const bp_tensor* a_tensor_scale; /* Or NULL, f32, 0-D. */
   const bp_tensor* b_tensor_scale; /* Or NULL, f32, 0-D. */
 } bp_matmul_scaled_args;
+
+/* moe_route: Chooses k experts for each token of x (tokens, experts): those of the k largest
+ * elements of a row, the largest first, in the order of topk. If choice is given, its elements
+ * choose in place of those of x, for example scores with a bias that balances the load. The score
+ * of an expert is the softmax of the row, or the sigmoid of the element. If capacity is not 0, an
+ * expert takes at most capacity tokens: first those whose first choice it is, in their order, then
+ * those whose second choice it is, and so on. The rest is dropped. experts has the number of each
+ * chosen expert, or -1 where it was dropped, and weights has its score, or 0 there. If renormalize
+ * is 1, the weights of a token are divided by their sum, unless that is 0. counts has the number of
+ * tokens that each expert took, and dropped the number of choices that were dropped. There is no
+ * gradient for choice.
+ * ops_spec/ops/moe.yaml; profile llm; numerics P; experimental since 0.4. */
+enum { BP_OP_MOE_ROUTE = 850, BP_MOE_ROUTE_ARGS_SIZE_R4 = 80 };
+enum {
+  BP_MOE_ROUTE_SCORING_SOFTMAX = 1,
+  BP_MOE_ROUTE_SCORING_SIGMOID = 2,
+};
+typedef struct bp_moe_route_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* Float, 2-D. */
+  const bp_tensor* choice;  /* Or NULL, acc(x), shape x.shape. */
+  const bp_tensor* weights; /* Out, acc(x), shape [x.shape[0], k]. */
+  const bp_tensor* experts; /* Out or NULL, i64, shape [x.shape[0], k]. */
+  const bp_tensor* counts;  /* Out or NULL, i64, shape x.shape[1:]. */
+  const bp_tensor* dropped; /* Out or NULL, i64, shape []. */
+  int64_t k;                /* At least 1, at most x.shape[1]. */
+  uint32_t scoring;         /* One of the constants above. */
+  int32_t renormalize;      /* At least 0, at most 1. */
+  int64_t capacity;         /* At least 0. */
+} bp_moe_route_args;
+
+/* moe_permute: The rows of x (tokens, width), ordered by expert: y has a row for each token and
+ * each of its experts (tokens, k), first those of expert 0, in the order of the tokens, then those
+ * of expert 1, and so on. Rows offsets[e] to offsets[e + 1] - 1 of y are those of expert e, as
+ * grouped_matmul takes them. An expert below 0 or not below num_experts has no row, and the rows
+ * that are left at the end are 0. places has the row of each token and expert, or -1 where it has
+ * none.
+ * ops_spec/ops/moe.yaml; profile llm; numerics E0; experimental since 0.4. */
+enum { BP_OP_MOE_PERMUTE = 851, BP_MOE_PERMUTE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_moe_permute_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* Every, 2-D. */
+  const bp_tensor* experts; /* Index, shape [x.shape[0], experts.shape[1]]. */
+  const bp_tensor* y;       /* Out, like(x), shape [numel(experts), x.shape[1]]. */
+  const bp_tensor* offsets; /* Out or NULL, i64, shape [num_experts + 1]. */
+  const bp_tensor* places;  /* Out or NULL, i64, shape experts.shape. */
+  int64_t num_experts;      /* At least 1, at most 1048576. */
+} bp_moe_permute_args;
+
+/* moe_unpermute: The opposite of moe_permute: y[t] is the sum of weights[t, j] * x[places[t, j]]
+ * over the experts j of token t. Without weights they are 1. A place below 0 or not below the
+ * number of rows of x adds nothing, whatever its weight is. Products and sums are computed in
+ * acc(x).
+ * ops_spec/ops/moe.yaml; profile llm; numerics R1; experimental since 0.4. */
+enum { BP_OP_MOE_UNPERMUTE = 852, BP_MOE_UNPERMUTE_ARGS_SIZE_R4 = 40 };
+typedef struct bp_moe_unpermute_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* Float, 2-D. */
+  const bp_tensor* places;  /* Index, 2-D. */
+  const bp_tensor* weights; /* Or NULL, acc(x), shape places.shape. */
+  const bp_tensor* y;       /* Out, like(x), shape [places.shape[0], x.shape[1]]. */
+} bp_moe_unpermute_args;
 
 /* clang-format on */
 

@@ -230,6 +230,8 @@ const std::map<std::string_view, Samples>& samples() {
       {"gradient_mask", {{kRandom, kRandom}}},
       {"gradient_of_result", {{kRandom, kRandom}}},
       {"gradient_wide", {{kRandom, kWide}}},
+      {"gate", {{kWide, kRandom}}},
+      {"gate_gradient", {{kRandom, kWide, kRandom}}},
       {"shift", {{kRandom, {FillKind::kUniform, -3, 70}}}},
       {"ternary", {{kRandom, kRandom, {FillKind::kUniform, -0.5, 1.5}}}},
   };
