@@ -484,7 +484,7 @@ class InventoryTest(unittest.TestCase):
         first = {"movement": 1, "unary": 100, "binary": 200, "reduction": 300, "matrix": 400,
                  "convolution": 450, "pooling": 480, "normalization": 500, "loss": 550,
                  "attention": 600, "random": 650, "optimizer": 700,
-                 "quantization": 800, "moe": 850}
+                 "quantization": 800, "moe": 850, "recurrent": 900}
         shared = {"function": ["unary"], "activation": ["unary", "attention"],
                   "rectifier": ["unary"],
                   "comparison": ["unary", "binary"], "bits": ["unary", "binary"],

@@ -325,6 +325,7 @@ BINARY |= {
     "geglu": (lambda gate, up: mpf(gate) * normal(gate)[0] * mpf(up), GATES),
 }
 WEIGHTS = [0.0, 1.0, 0.5, 0.25, -3.0, 7.5]
+TRIPLES = [(c, a, b) for (a, b), c in zip(ORDINARY_PAIRS, spread(60, -3, 5, 23)) if b != 0]
 TERNARY = {
     "lerp": (lerp, [(a, b, weight) for (a, b), weight in
                     zip(ORDINARY_PAIRS, WEIGHTS * 10)] +
@@ -344,6 +345,8 @@ TERNARY = {
     "clamp": (lambda x, low, high: extreme(extreme(x, low, max), high, min),
               [(x, low, high) for x in (-INF, -2.0, 0.5, 1.5, 7.0, INF, NAN)
                for low in (-1.0, 1.0, 2.0, NAN) for high in (1.5, 3.0)]),
+    "addcmul": (lambda a, b, c: mpf(a) + mpf(b) * mpf(c), TRIPLES),
+    "addcdiv": (lambda a, b, c: mpf(a) + mpf(b) / mpf(c), TRIPLES),
 }
 
 

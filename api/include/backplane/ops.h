@@ -1575,6 +1575,34 @@ typedef struct bp_clamp_args {
   const bp_tensor* y;    /* Out, like(x), shape x.shape; may alias x or low or high. */
 } bp_clamp_args;
 
+/* addcmul: a + b * c. PyTorch has one more factor, value, by which its caller multiplies b or c
+ * here.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_ADDCMUL = 230, BP_ADDCMUL_ARGS_SIZE_R4 = 64 };
+typedef struct bp_addcmul_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* Like(a), shape a.shape. */
+  const bp_tensor* c; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar c_scalar; /* The value where c is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b or c. */
+} bp_addcmul_args;
+
+/* addcdiv: a + b / c, where the quotient is that of div. PyTorch has one more factor, value, by
+ * which its caller multiplies b here.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.4. */
+enum { BP_OP_ADDCDIV = 231, BP_ADDCDIV_ARGS_SIZE_R4 = 64 };
+typedef struct bp_addcdiv_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Float. */
+  const bp_tensor* b; /* Like(a), shape a.shape. */
+  const bp_tensor* c; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar c_scalar; /* The value where c is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b or c. */
+} bp_addcdiv_args;
+
 /* sum: The sum over axes. Without axes y is x itself, converted, so that -0 stays -0; the sum over
  * an axis of no elements is 0. Integers are added in i64 and wrap. The error of a sum of n floats
  * grows no faster than the square root of n.
@@ -2519,6 +2547,22 @@ typedef struct bp_batch_norm_training_args {
   double eps;                /* At least 0.0. */
 } bp_batch_norm_training_args;
 
+/* instance_norm: group_norm with as many groups as channels: (x - mean) * rstd * gamma[c] + beta[c]
+ * for each channel c, which is axis 1 of x, where mean, the variance and rstd = 1 / sqrt(variance +
+ * eps) are those of all places of one channel of one sample. The variance is divided by the number
+ * of places. Without gamma it is 1, without beta 0.
+ * ops_spec/ops/channel_norm.yaml; profile infer; numerics R5; experimental since 0.4. */
+enum { BP_OP_INSTANCE_NORM = 511, BP_INSTANCE_NORM_ARGS_SIZE_R4 = 48 };
+typedef struct bp_instance_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float, 2-D to 8-D. */
+  const bp_tensor* gamma; /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* beta;  /* Or NULL, like(x), shape x.shape[1:2]. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  double eps;             /* At least 0.0. */
+} bp_instance_norm_args;
+
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
  * the loss (1 - label_smoothing) * (lse[i] - x[i, t]) + label_smoothing * (lse[i] - mean(x[i])). A
  * row whose target is ignore_index has the loss 0. y is the loss of each row, their sum, or their
@@ -3052,6 +3096,75 @@ typedef struct bp_normal_args {
   bp_scalar offset_scalar; /* The value where offset is NULL. */
 } bp_normal_args;
 
+/* randint: Random integers from low to high - 1: low + w * (high - low) // 2^32, where w is the
+ * word of random_bits for this element as a number from 0 to 2^32 - 1. The probabilities of two
+ * integers differ by 2^-32 at most. An integer that i32 does not hold wraps.
+ * ops_spec/ops/random.yaml; profile train; numerics X; experimental since 0.4. */
+enum { BP_OP_RANDINT = 655, BP_RANDINT_ARGS_SIZE_R4 = 96 };
+typedef struct bp_randint_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* y;      /* Out, int, shape of your choice. */
+  int64_t low;             /* At least -4611686018427387904, at most 4611686018427387903. */
+  int64_t high;            /* At least -4611686018427387904, at most 4611686018427387903. */
+  const bp_tensor* seed;   /* NULL or one element, u64. */
+  bp_scalar seed_scalar;   /* The value where seed is NULL. */
+  const bp_tensor* offset; /* NULL or one element, u64. */
+  bp_scalar offset_scalar; /* The value where offset is NULL. */
+} bp_randint_args;
+
+/* bernoulli: 1 with the probability p, else 0: whether uniform number i of (seed, offset) is below
+ * element i of p. The number is one of f64 for p in f64, else one of f32. A p of 1 or more gives 1,
+ * and 0, a number below 0 or NaN gives 0.
+ * ops_spec/ops/random.yaml; profile train; numerics X; experimental since 0.4. */
+enum { BP_OP_BERNOULLI = 656, BP_BERNOULLI_ARGS_SIZE_R4 = 88 };
+typedef struct bp_bernoulli_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* p;      /* Float. */
+  const bp_tensor* y;      /* Out, f32, f64, f16, bf16 or bool, shape p.shape. */
+  const bp_tensor* seed;   /* NULL or one element, u64. */
+  bp_scalar seed_scalar;   /* The value where seed is NULL. */
+  const bp_tensor* offset; /* NULL or one element, u64. */
+  bp_scalar offset_scalar; /* The value where offset is NULL. */
+} bp_bernoulli_args;
+
+/* randperm: The integers 0 to n - 1 in random order: integer i has the key w[2i] + 2^32 * w[2i + 1]
+ * in i64 from the words w of random_bits, of which the second is signed, and the keys ascend. Equal
+ * keys keep their order.
+ * ops_spec/ops/random.yaml; profile train; numerics X; experimental since 0.4. */
+enum { BP_OP_RANDPERM = 657, BP_RANDPERM_ARGS_SIZE_R4 = 80 };
+typedef struct bp_randperm_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* y;      /* Out, index, shape of your choice in 1-D. */
+  const bp_tensor* seed;   /* NULL or one element, u64. */
+  bp_scalar seed_scalar;   /* The value where seed is NULL. */
+  const bp_tensor* offset; /* NULL or one element, u64. */
+  bp_scalar offset_scalar; /* The value where offset is NULL. */
+} bp_randperm_args;
+
+/* multinomial: Draws count classes for each row of weights (rows, classes), with replacement: class
+ * c has the share s[c] = floor(weights[c] / peak * 2^32) in f64, where peak is the largest weight
+ * of the row. Uniform number i of f64, times the sum of all shares, rounded down, is r, and the
+ * class is the first whose shares up to and with its own sum to more than r. So a class with less
+ * than 2^-32 of the largest weight is never drawn. A weight that is below 0, infinite or NaN counts
+ * as 0. A row without a weight above 0 gives the last class. PyTorch can draw without replacement
+ * too, and ONNX takes logarithms.
+ * ops_spec/ops/random.yaml; profile train; numerics X; experimental since 0.4. */
+enum { BP_OP_MULTINOMIAL = 658, BP_MULTINOMIAL_ARGS_SIZE_R4 = 96 };
+typedef struct bp_multinomial_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* weights; /* Float, 2-D. */
+  const bp_tensor* y;       /* Out, index, shape [weights.shape[0], count]. */
+  int64_t count;            /* At least 0. */
+  const bp_tensor* seed;    /* NULL or one element, u64. */
+  bp_scalar seed_scalar;    /* The value where seed is NULL. */
+  const bp_tensor* offset;  /* NULL or one element, u64. */
+  bp_scalar offset_scalar;  /* The value where offset is NULL. */
+} bp_multinomial_args;
+
 /* sgd_step: One step of stochastic gradient descent on every parameter p with gradient g and
  * momentum buffer m. g += weight_decay * p; then, if there are buffers, m = g in step 1 and m =
  * momentum * m + (1 - dampening) * g later, and g = g + momentum * m with nesterov, else g = m;
@@ -3121,6 +3234,80 @@ typedef struct bp_scale_and_check_finite_args {
   bp_scalar scale_scalar;     /* The value where scale is NULL. */
 } bp_scale_and_check_finite_args;
 
+/* adam_step: One step of Adam on every parameter p with gradient g, where weight decay is a part of
+ * the gradient: g += weight_decay * p; m = beta1 * m + (1 - beta1) * g in exp_avg; v = beta2 * v +
+ * (1 - beta2) * g^2 in exp_avg_sq; p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) +
+ * eps). step counts from 1.
+ * ops_spec/ops/optimizer.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_ADAM_STEP = 703, BP_ADAM_STEP_ARGS_SIZE_R4 = 168 };
+typedef struct bp_adam_step_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  uint64_t params_count;
+  const bp_tensor* const* params;     /* In and out, each, float. */
+  uint64_t grads_count;               /* len(params). */
+  const bp_tensor* const* grads;      /* Each, like(params), shape params.shape. */
+  uint64_t exp_avg_count;             /* len(params). */
+  const bp_tensor* const* exp_avg;    /* In and out, each, like(params), shape params.shape. */
+  uint64_t exp_avg_sq_count;          /* len(params). */
+  const bp_tensor* const* exp_avg_sq; /* In and out, each, like(params), shape params.shape. */
+  const bp_tensor* lr;                /* NULL or one element, f64 or f32. */
+  bp_scalar lr_scalar;                /* The value where lr is NULL. */
+  const bp_tensor* step;              /* NULL or one element, i64. */
+  bp_scalar step_scalar;              /* The value where step is NULL. */
+  double beta1;                       /* At least 0.0, below 1.0. */
+  double beta2;                       /* At least 0.0, below 1.0. */
+  double eps;                         /* At least 0.0. */
+  double weight_decay;                /* At least 0.0. */
+} bp_adam_step_args;
+
+/* lion_step: One step of Lion on every parameter p with gradient g: c = beta1 * m + (1 - beta1) *
+ * g; p -= lr * (sign(c) + weight_decay * p); then m = beta2 * m + (1 - beta2) * g in exp_avg. The
+ * sign of 0 is 0.
+ * ops_spec/ops/optimizer.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_LION_STEP = 704, BP_LION_STEP_ARGS_SIZE_R4 = 112 };
+typedef struct bp_lion_step_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  uint64_t params_count;
+  const bp_tensor* const* params;  /* In and out, each, float. */
+  uint64_t grads_count;            /* len(params). */
+  const bp_tensor* const* grads;   /* Each, like(params), shape params.shape. */
+  uint64_t exp_avg_count;          /* len(params). */
+  const bp_tensor* const* exp_avg; /* In and out, each, like(params), shape params.shape. */
+  const bp_tensor* lr;             /* NULL or one element, f64 or f32. */
+  bp_scalar lr_scalar;             /* The value where lr is NULL. */
+  double beta1;                    /* At least 0.0, below 1.0. */
+  double beta2;                    /* At least 0.0, below 1.0. */
+  double weight_decay;             /* At least 0.0. */
+} bp_lion_step_args;
+
+/* foreach_scale: Multiplies every element of the tensors xs by scale. With grad_norm it limits the
+ * norm of the gradients.
+ * ops_spec/ops/optimizer.yaml; profile train; numerics E1; experimental since 0.4. */
+enum { BP_OP_FOREACH_SCALE = 705, BP_FOREACH_SCALE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_foreach_scale_args {
+  uint32_t struct_size;
+  uint32_t flags;    /* None defined: 0. */
+  uint64_t xs_count;
+  const bp_tensor* const* xs; /* In and out, each, float. */
+  const bp_tensor* scale;     /* NULL or one element, f64 or f32. */
+  bp_scalar scale_scalar;     /* The value where scale is NULL. */
+} bp_foreach_scale_args;
+
+/* grad_norm: The Euclidean norm of all elements of the tensors xs together, the root of the sum of
+ * their squares. Squares are taken and added in f64, so that no square of a narrower float
+ * overflows or vanishes.
+ * ops_spec/ops/optimizer.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_GRAD_NORM = 706, BP_GRAD_NORM_ARGS_SIZE_R4 = 32 };
+typedef struct bp_grad_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;    /* None defined: 0. */
+  uint64_t xs_count;
+  const bp_tensor* const* xs; /* Each, float. */
+  const bp_tensor* y;         /* Out, f32 or f64, shape []. */
+} bp_grad_norm_args;
+
 /* quantize: x / scale, rounded to the dtype of y, plus zero. Along each axis x consists of as many
  * equal blocks as scale has elements there, and the elements of a block share one scale and one
  * zero: a scale of shape (1, 1) is for all of x, (n, 1) for each row, and (n, k // 32) for each
@@ -3175,6 +3362,25 @@ typedef struct bp_matmul_scaled_args {
   const bp_tensor* a_tensor_scale; /* Or NULL, f32, 0-D. */
   const bp_tensor* b_tensor_scale; /* Or NULL, f32, 0-D. */
 } bp_matmul_scaled_args;
+
+/* fake_quantize: (code - zero) * scale, where code is x / scale, rounded to the nearest integer,
+ * ties to even, plus zero, but at least low and at most high. It is computed in acc(x) and rounded
+ * once to the dtype of x. Infinity has the code high or low, and NaN gives NaN. Without zero it is
+ * 0. The gradient for x takes rounding for the identity: it is grad_y where the code lies in [low,
+ * high] before it is limited, and 0 elsewhere. scale and zero carry no gradient. A scale for each
+ * channel is a view with strides of 0.
+ * ops_spec/ops/quantization.yaml; profile quantized; numerics P; experimental since 0.4. */
+enum { BP_OP_FAKE_QUANTIZE = 803, BP_FAKE_QUANTIZE_ARGS_SIZE_R4 = 56 };
+typedef struct bp_fake_quantize_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float. */
+  const bp_tensor* scale; /* Acc(x), shape x.shape. */
+  const bp_tensor* zero;  /* Or NULL, i32, shape x.shape. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  int64_t low;            /* At least -9007199254740992, at most 9007199254740992. */
+  int64_t high;           /* At least -9007199254740992, at most 9007199254740992. */
+} bp_fake_quantize_args;
 
 /* moe_route: Chooses k experts for each token of x (tokens, experts): those of the k largest
  * elements of a row, the largest first, in the order of topk. If choice is given, its elements
@@ -3240,6 +3446,73 @@ typedef struct bp_moe_unpermute_args {
   const bp_tensor* weights; /* Or NULL, acc(x), shape places.shape. */
   const bp_tensor* y;       /* Out, like(x), shape [places.shape[0], x.shape[1]]. */
 } bp_moe_unpermute_args;
+
+/* lstm_cell: One step of a long short-term memory for each row of x. The gates are x weight^T + h
+ * recurrent^T + bias, in the order of ONNX, which is input, output, forget, cell; PyTorch has
+ * input, forget, cell, output. c_next = sigmoid(forget) * c + sigmoid(input) * tanh(cell), and y =
+ * sigmoid(output) * tanh(c_next), which is the next h. bias is the sum of the two biases that ONNX
+ * and PyTorch have. Everything is computed in acc(x) and rounded once. A sequence is a call for
+ * each step.
+ * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_LSTM_CELL = 900, BP_LSTM_CELL_ARGS_SIZE_R4 = 72 };
+typedef struct bp_lstm_cell_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 2-D. */
+  const bp_tensor* h;         /* Like(x), shape [x.shape[0], h.shape[1]]. */
+  const bp_tensor* c;         /* Like(x), shape h.shape. */
+  const bp_tensor* weight;    /* Like(x), shape [4 * h.shape[1], x.shape[1]]. */
+  const bp_tensor* recurrent; /* Like(x), shape [4 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;      /* Or NULL, like(x), shape [4 * h.shape[1]]. */
+  const bp_tensor* y;         /* Out, like(x), shape h.shape. */
+  const bp_tensor* c_next;    /* Out or NULL, like(x), shape h.shape. */
+} bp_lstm_cell_args;
+
+/* gru_cell: One step of a gated recurrent unit for each row of x. The gates are in the order of
+ * ONNX, which is update, reset, hidden; PyTorch has reset, update, hidden. a = x weight^T + bias
+ * and b = h recurrent^T + recurrent_bias have a third for each gate; z = sigmoid(a0 + b0), r =
+ * sigmoid(a1 + b1). If reset_after is 1, as in PyTorch, the candidate is tanh(a2 + r * b2); if it
+ * is 0, it is tanh(a2 + (r * h) recurrent2^T + recurrent_bias2), where recurrent2 is the last third
+ * of recurrent. y = (1 - z) * candidate + z * h, which is the next h. ONNX calls reset_after
+ * linear_before_reset. Everything is computed in acc(x) and rounded once. A sequence is a call for
+ * each step.
+ * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_GRU_CELL = 901, BP_GRU_CELL_ARGS_SIZE_R4 = 72 };
+typedef struct bp_gru_cell_args {
+  uint32_t struct_size;
+  uint32_t flags;                  /* None defined: 0. */
+  const bp_tensor* x;              /* Float, 2-D. */
+  const bp_tensor* h;              /* Like(x), shape [x.shape[0], h.shape[1]]. */
+  const bp_tensor* weight;         /* Like(x), shape [3 * h.shape[1], x.shape[1]]. */
+  const bp_tensor* recurrent;      /* Like(x), shape [3 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;           /* Or NULL, like(x), shape [3 * h.shape[1]]. */
+  const bp_tensor* recurrent_bias; /* Or NULL, like(x), shape [3 * h.shape[1]]. */
+  const bp_tensor* y;              /* Out, like(x), shape h.shape. */
+  int32_t reset_after;             /* At least 0, at most 1. */
+  uint32_t reserved_0;             /* 0. */
+} bp_gru_cell_args;
+
+/* rnn_cell: One step of a simple recurrent network for each row of x: activation(x weight^T + h
+ * recurrent^T + bias), which is the next h. bias is the sum of the two biases that ONNX and PyTorch
+ * have. Everything is computed in acc(x) and rounded once. A sequence is a call for each step.
+ * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
+enum { BP_OP_RNN_CELL = 902, BP_RNN_CELL_ARGS_SIZE_R4 = 64 };
+enum {
+  BP_RNN_CELL_ACTIVATION_TANH = 1,
+  BP_RNN_CELL_ACTIVATION_RELU = 2,
+};
+typedef struct bp_rnn_cell_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 2-D. */
+  const bp_tensor* h;         /* Like(x), shape [x.shape[0], h.shape[1]]. */
+  const bp_tensor* weight;    /* Like(x), shape [h.shape[1], x.shape[1]]. */
+  const bp_tensor* recurrent; /* Like(x), shape [h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;      /* Or NULL, like(x), shape [h.shape[1]]. */
+  const bp_tensor* y;         /* Out, like(x), shape h.shape. */
+  uint32_t activation;        /* One of the constants above. */
+  uint32_t reserved_0;        /* 0. */
+} bp_rnn_cell_args;
 
 /* clang-format on */
 
