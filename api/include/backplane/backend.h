@@ -131,7 +131,7 @@ typedef struct bp_registrar {
    *
    * A description leaves `op`, dtypes, dtype_count and default_value alone: the host does not read
    * them. The name is "vendor.op", both [a-z0-9_]+. A zero in `since` and `revision` stands for the
-   * first revision, 1. An op has at most 32 arguments, among them 12 tensors, 4 lists of integers
+   * first revision, 1. An op has at most 32 arguments, among them 12 tensors, 8 lists of integers
    * and 8 outputs that are no lists, and a frame of at most 512 bytes.
    *
    * [OP-3] For one name a host gives one number, for as long as the process lives, and it gives
