@@ -4,6 +4,7 @@ emit_glsl.py)."""
 
 import pathlib
 
+import output
 import primitives
 import spec
 from signatures import pascal
@@ -102,4 +103,4 @@ def listing(ops, emitter, namespace):
 
 def write(target, text):
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
+    output.write(target, text)

@@ -239,4 +239,4 @@ def source(ops):
 if __name__ == "__main__":
     target = output.path()
     emit = header if target.suffix == ".hpp" else source
-    target.write_text(emit([op for op in spec.load() if recorded_inputs(op)]), encoding="utf-8")
+    output.write(target, emit([op for op in spec.load() if recorded_inputs(op)]))

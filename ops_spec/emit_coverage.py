@@ -56,4 +56,4 @@ def page(found):
 
 
 if __name__ == "__main__":
-    output.path().write_text(page(load(spec.load())), encoding="utf-8")
+    output.write(output.path(), page(load(spec.load())))

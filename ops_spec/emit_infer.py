@@ -320,4 +320,4 @@ def source(ops):
 
 
 if __name__ == "__main__":
-    output.path().write_text(source(spec.load()), encoding="utf-8")
+    output.write(output.path(), source(spec.load()))

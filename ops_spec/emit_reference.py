@@ -119,7 +119,7 @@ def pages(ops):
 
 
 def main(target):
-    target.write_text(pages(spec.load())[target.stem], encoding="utf-8")
+    output.write(target, pages(spec.load())[target.stem])
 
 
 if __name__ == "__main__":

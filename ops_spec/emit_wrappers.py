@@ -275,4 +275,4 @@ def source(ops):
 if __name__ == "__main__":
     target = output.path()
     emit = header if target.suffix == ".hpp" else source
-    target.write_text(emit(spec.load()), encoding="utf-8")
+    output.write(target, emit(spec.load()))

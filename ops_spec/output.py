@@ -18,3 +18,10 @@ def path():
         raise SystemExit(0)
     print(text, file=sys.stderr)
     raise SystemExit(2)
+
+
+def write(target, text):
+    """Writes text to the file `target`, unless the file has it already: then what was made from the
+    file stays newer than it, and is not built again."""
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.write_text(text, encoding="utf-8")

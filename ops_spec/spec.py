@@ -566,8 +566,9 @@ def load(folder=HERE / "ops", others=()):
         _check_growth(op)
         op.dtype_order = _order_dtypes(op)
     _check_ids([*others, *ops])
+    last_revision = revisions(ops)[-1]
     for op in ops:
-        _check_formula_revisions(op, revisions(ops)[-1])
+        _check_formula_revisions(op, last_revision)
         _parse_expressions(op, {o.c_name: o for o in [*others, *ops]})
     for op in ops:
         classes.check(op)
