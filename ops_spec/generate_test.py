@@ -2,6 +2,7 @@
 """Tests of the spec's loader, of expressions and formulas, and of the files generated from them."""
 
 import contextlib
+import functools
 import io
 import pathlib
 import tempfile
@@ -17,6 +18,12 @@ import formulas
 import generate
 import output
 import spec
+
+@functools.cache
+def project():
+    """Returns the ops of the project, which take seconds to load."""
+    return spec.load()
+
 
 SQUARE = """\
 square:
@@ -189,7 +196,7 @@ class ExpressionTest(unittest.TestCase):
 class FormulaTest(Folder):
     def setUp(self):
         super().setUp()
-        self.ops = {op.name: op for op in spec.load()}
+        self.ops = {op.name: op for op in project()}
 
     def parse(self, text, scope=None):
         parser = formulas.FormulaParser(
@@ -392,7 +399,7 @@ class GenerateTest(Folder):
             self.assertIn(words, self.refusal(self.grown(line)), line)
 
     def test_no_line_is_longer_than_100_columns(self):
-        text = generate.header(spec.load(), "GUARD", "ops_spec/ops")
+        text = generate.header(project(), "GUARD", "ops_spec/ops")
         self.assertEqual([line for line in text.split("\n") if len(line) > 100], [])
 
     def run_main(self, *argv):
@@ -404,7 +411,7 @@ class GenerateTest(Folder):
     def test_check_finds_files_out_of_date_and_a_wrong_count(self):
         header, rows = self.folder / "a.h", self.folder / "a.def"
         where = ("--header", header, "--rows", rows)
-        count = len(spec.load())
+        count = len(project())
         self.assertEqual(self.run_main(*where, "--check", count)[0], 1)
         self.assertEqual(self.run_main(*where), (0, ""))
         self.assertEqual(self.run_main(*where, "--check", count), (0, ""))
@@ -456,7 +463,7 @@ class EmitTest(Folder):
             self.assertEqual(emit(spec.load()), emit(spec.load()))
 
     def test_the_reference_has_every_op_and_argument(self):
-        ops = spec.load()
+        ops = project()
         pages = emit_reference.pages(ops)
         for op in ops:
             text = pages[pathlib.Path(op.path).stem]
@@ -471,12 +478,12 @@ class InventoryTest(unittest.TestCase):
     """The rules that hold for the ops of this tree."""
 
     def test_every_op_can_be_differentiated_or_says_why_not(self):
-        for op in spec.load():
+        for op in project():
             with self.subTest(op.name):
                 self.assertTrue(op.gradients.reason or op.gradients.gradients)
 
     def test_backward_ops_are_not_asked_of_inference(self):
-        for op in spec.load():
+        for op in project():
             if "_backward" in op.name:
                 self.assertIn(op.profile, ("train", "llm"), op.name)
 
@@ -491,7 +498,7 @@ class InventoryTest(unittest.TestCase):
                   "channel_norm": ["normalization"], "resampling": ["pooling"],
                   "scan": ["reduction"], "indexing": ["movement"]}
         ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
-        for op in spec.load():
+        for op in project():
             family = pathlib.Path(op.path).stem
             starts = [first[block] for block in shared.get(family, [family])]
             self.assertTrue(any(start <= op.id < min(e for e in ends if e > start)
@@ -500,7 +507,7 @@ class InventoryTest(unittest.TestCase):
 
 class CoreAtenTest(unittest.TestCase):
     def test_operators_exist_and_few_are_missing(self):
-        found = emit_coverage.load(spec.load())
+        found = emit_coverage.load(project())
         self.assertGreaterEqual(emit_coverage.share(found), 0.95)
         self.assertIn("| `_fft_r2c` | not reachable: spectral operators |",
                       emit_coverage.page(found))
@@ -510,7 +517,7 @@ class CoreAtenTest(unittest.TestCase):
             path = pathlib.Path(folder, "aten.yaml")
             path.write_text("abs: abs\nsin: [sine]\n", encoding="utf-8")
             with self.assertRaisesRegex(spec.SpecError, "sin: there is no operator 'sine'"):
-                emit_coverage.load(spec.load(), path)
+                emit_coverage.load(project(), path)
 
 
 class Output(Folder):
