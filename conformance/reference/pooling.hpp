@@ -1,4 +1,4 @@
-// Oracles of max_pool and avg_pool and their gradients.
+// Oracles of pools and their gradients, and of unfold and fold.
 #pragma once
 
 #include <cmath>
@@ -164,6 +164,60 @@ Array<N> adaptive_avg_pool_backward(const Array<N>& grad_y, const Shape& input_s
                       grad_x[to] = grad_x[to] + share;
                     });
   return grad_x;
+}
+
+// Every window has elements.
+template <typename N>
+Pooled<N> adaptive_max_pool(const Array<N>& x, const Shape& output_size) {
+  Shape shape(x.shape.begin(), x.shape.begin() + 2);
+  shape.insert(shape.end(), output_size.begin(), output_size.end());
+  Pooled<N> result{Array<N>(shape), Array<int64_t>(shape)};
+  std::vector<int64_t> best(result.values.data.size(), -1);
+  const int64_t input_count = element_count(std::span(x.shape).subspan(2));
+  for_each_adaptive(shape[0] * shape[1], std::span(x.shape).subspan(2), output_size,
+                    [&](int64_t to, int64_t from, int64_t) {
+                      int64_t& chosen = best[static_cast<size_t>(to)];
+                      if (chosen < 0 || is_larger(x[from], x[chosen])) chosen = from;
+                    });
+  for (int64_t i = 0; i < result.values.size(); ++i) {
+    const int64_t chosen = best[static_cast<size_t>(i)];
+    result.values[i] = x[chosen];
+    result.indices[i] = chosen % input_count;
+  }
+  return result;
+}
+
+// Calls visit(element of the image, element of the columns) for each element of the columns (n, c *
+// taps, windows) that lies in the image (n, c, spatial).
+template <typename Visit>
+void for_each_column_element(const Shape& image, const Window& window, Visit visit) {
+  const std::span<const int64_t> spatial = std::span(image).subspan(2);
+  const Shape windows = window.output(spatial);
+  const int64_t taps = element_count(window.kernel_size), window_count = element_count(windows);
+  const int64_t plane = element_count(spatial);
+  for (int64_t i = 0; i < image[0] * image[1] * taps * window_count; ++i) {
+    const Shape tap = coordinates(i / window_count % taps, window.kernel_size);
+    const auto input = window.input_of(coordinates(i % window_count, windows), tap, spatial);
+    if (input) visit(i / window_count / taps * plane + *input, i);
+  }
+}
+
+template <typename N>
+Array<N> unfold(const Array<N>& x, const Window& window) {
+  Array<N> y({x.shape[0], x.shape[1] * element_count(window.kernel_size),
+              element_count(window.output(std::span(x.shape).subspan(2)))});
+  for_each_column_element(x.shape, window, [&](int64_t from, int64_t to) { y[to] = x[from]; });
+  return y;
+}
+
+template <typename N>
+Array<N> fold(const Array<N>& x, const Shape& output_size, const Window& window) {
+  Shape shape = {x.shape[0], x.shape[1] / element_count(window.kernel_size)};
+  shape.insert(shape.end(), output_size.begin(), output_size.end());
+  Array<N> y(shape);
+  for_each_column_element(shape, window,
+                          [&](int64_t to, int64_t from) { y[to] = y[to] + x[from]; });
+  return y;
 }
 
 }  // namespace bp::conformance::reference

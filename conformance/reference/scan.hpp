@@ -1,4 +1,5 @@
-// Oracles of running sums and products along an axis, and their bounds.
+// Oracles of running sums, products, extremes and logarithms of sums of exponentials along an axis,
+// and their bounds.
 #pragma once
 
 #include <cmath>
@@ -116,6 +117,104 @@ ProductBounds running_product_bounds(const Array<N>& x, const Array<N>& y, const
         found.is_lost[static_cast<size_t>(i)] = own.is_lost;
       });
   return found;
+}
+
+// ---- Extremes -------------------------------------------------------------------------------- //
+
+template <typename N>
+struct RunningExtremes {
+  Array<N> values;
+  Array<int64_t> indices;  // Of the last element so far that equals the value.
+};
+
+// Each value is that of the last element so far which no element so far is beyond.
+template <typename N, typename IsBeyond>
+RunningExtremes<N> running_extremes(const Array<N>& x, size_t axis, IsBeyond is_beyond) {
+  RunningExtremes<N> found{Array<N>(x.shape), Array<int64_t>(x.shape)};
+  const AxisView view(x.shape, axis);
+  for_each_line(view, [&](int64_t outer, int64_t inner) {
+    int64_t best = 0;
+    for (int64_t i = 0; i < view.extent; ++i) {
+      const int64_t here = view.at(outer, i, inner);
+      if (!is_beyond(x[view.at(outer, best, inner)], x[here])) best = i;
+      found.values[here] = x[view.at(outer, best, inner)];
+      found.indices[here] = best;
+    }
+  });
+  return found;
+}
+
+// ---- Logarithms of sums of exponentials ------------------------------------------------------ //
+
+// The sum of exp(x) for the x that were taken, over exp(largest).
+template <typename N>
+struct RunningExponentials {
+  void take(N x) {
+    using std::isnan;
+    ++count;
+    if (isnan(x) || x == N(HUGE_VAL)) {
+      is_open = true;
+      if (!isnan(largest)) largest = x;
+    }
+    if (is_open || x == N(-HUGE_VAL)) return;
+    if (is_empty || largest < x) {
+      const N shrink = is_empty ? N(0) : primitive::exp(largest - x);
+      const double by = primitive::nearest(shrink);
+      const double rise = is_empty ? 0 : primitive::nearest(x - largest);
+      distance = by * (distance + primitive::nearest(total) * rise);
+      total = total * shrink;
+      largest = x;
+      is_empty = false;
+    }
+    const N term = primitive::exp(x - largest);
+    distance += primitive::nearest(term) * std::fabs(primitive::nearest(x - largest));
+    total = total + term;
+  }
+
+  N total = N(0);
+  N largest = N(0);
+  double distance = 0;  // The sum of each term times the distance of its x from the largest one.
+  double count = 0;
+  bool is_empty = true;  // No finite x was taken.
+  bool is_open = false;  // NaN or +inf was taken: `largest` is the result.
+};
+
+template <typename N>
+Array<N> running_logsumexps(const Array<N>& x, const ScanRule& rule) {
+  Array<N> y(x.shape);
+  scan_lines<RunningExponentials<N>>(
+      x.shape, rule, [&](RunningExponentials<N>& sum, int64_t i) { sum.take(x[i]); },
+      [&](const RunningExponentials<N>& sum, int64_t i) {
+        if (sum.is_open) {
+          y[i] = sum.largest;
+        } else {
+          y[i] = sum.is_empty ? N(-HUGE_VAL) : sum.largest + primitive::log(sum.total);
+        }
+      });
+  return y;
+}
+
+// A kernel may shift the terms to each of the elements on the way, so that a term is a product of
+// as many exponentials as it has terms beside it. The arguments of these add up to the distance
+// from the largest element. `B` is the number type that carries the errors.
+template <typename B, typename N>
+std::vector<double> running_logsumexp_bounds(const Array<N>& x, const ScanRule& rule,
+                                             const Numerics& numerics) {
+  constexpr double kStepUlps = 4;  // Of an exponential and a product.
+  std::vector<double> bounds(x.data.size());
+  scan_lines<RunningExponentials<N>>(
+      x.shape, rule, [&](RunningExponentials<N>& sum, int64_t i) { sum.take(x[i]); },
+      [&](const RunningExponentials<N>& sum, int64_t i) {
+        if (sum.is_open || sum.is_empty) return;
+        const double total = primitive::nearest(sum.total);
+        const double steps = std::fmin(sum.count + 2, 8 * std::sqrt(sum.count));
+        const double carried = B::kUnit * (2 * kStepUlps * steps * total + 2 * sum.distance);
+        B all(total);
+        all.error = carried + sum_bound(total + carried, sum.count, numerics);
+        const B y = B(primitive::nearest(sum.largest)) + log(all);
+        bounds[static_cast<size_t>(i)] = y.error;
+      });
+  return bounds;
 }
 
 }  // namespace bp::conformance::reference

@@ -60,5 +60,53 @@ TEST(Scan, BoundsGrowWithThePlaceInTheLine) {
   EXPECT_DOUBLE_EQ(products.bounds[5], product_bound(120, 3, Numerics()));
 }
 
+TEST(Scan, ExtremesAreTheLastOfEqualElements) {
+  Array<double> x({8});
+  x.data = {-0.0, 0.0, -1, 2, 2, std::nan(""), 9, std::nan("")};
+  const auto largest = running_extremes(x, 0, is_larger<double>);
+  EXPECT_EQ(largest.indices.data, (std::vector<int64_t>{0, 1, 1, 3, 4, 5, 5, 7}));
+  EXPECT_FALSE(std::signbit(largest.values[1]));
+  EXPECT_TRUE(std::isnan(largest.values[6]));
+  const auto smallest = running_extremes(x, 0, is_smaller<double>);
+  EXPECT_EQ(smallest.indices.data, (std::vector<int64_t>{0, 1, 2, 2, 2, 5, 5, 7}));
+  EXPECT_EQ(running_extremes(matrix(), 0, is_larger<double>).values.data, matrix().data);
+}
+
+TEST(Scan, LogarithmsOfSumsNeitherOverflowNorVanish) {
+  Array<double> x({4});
+  x.data = {-1000, -1000, 1000, 1000};
+  const Array<double> y = running_logsumexps(x, {});
+  EXPECT_DOUBLE_EQ(y[0], -1000);
+  EXPECT_DOUBLE_EQ(y[1], -1000 + std::log(2.0));
+  EXPECT_DOUBLE_EQ(y[2], 1000);
+  EXPECT_DOUBLE_EQ(y[3], 1000 + std::log(2.0));
+  EXPECT_DOUBLE_EQ(running_logsumexps(x, {.is_reverse = true})[3], 1000);
+  x.data = {1, 2, 3, 4};
+  const double sum = std::exp(1) + std::exp(2) + std::exp(3) + std::exp(4);
+  EXPECT_DOUBLE_EQ(running_logsumexps(x, {})[3], std::log(sum));
+}
+
+TEST(Scan, LogarithmsOfSumsKnowInfinitiesAndNan) {
+  Array<double> x({5});
+  x.data = {-HUGE_VAL, -HUGE_VAL, 3, HUGE_VAL, std::nan("")};
+  const Array<double> y = running_logsumexps(x, {});
+  EXPECT_EQ(y[1], -HUGE_VAL);
+  EXPECT_EQ(y[2], 3);
+  EXPECT_EQ(y[3], HUGE_VAL);
+  EXPECT_TRUE(std::isnan(y[4]));
+  EXPECT_TRUE(std::isnan(running_logsumexps(x, {.is_reverse = true})[0]));
+}
+
+TEST(Scan, TheBoundOfALogarithmOfASumGrowsWithItsTerms) {
+  Array<double> x({4});
+  x.data = {-HUGE_VAL, 1, 1, 1};
+  const auto bounds = running_logsumexp_bounds<Bounded<24>>(x, {}, Numerics());
+  EXPECT_EQ(bounds[0], 0);
+  EXPECT_GT(bounds[1], 0);
+  EXPECT_GT(bounds[2], bounds[1]);
+  EXPECT_GT(bounds[3], bounds[2]);
+  EXPECT_LT(bounds[3], 1e-5);
+}
+
 }  // namespace
 }  // namespace bp::conformance::reference
