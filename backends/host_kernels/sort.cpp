@@ -15,7 +15,7 @@
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/indices.hpp"
-#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/line_operands.hpp"
 #include "backends/host_kernels/records.hpp"
 #include "hwy/highway.h"
 
@@ -24,21 +24,12 @@
 namespace bp::kernels {
 namespace {
 
-// One operand: where its lines begin, and its stride along them, in bytes.
-struct Operand {
-  std::byte* address = nullptr;
-  int64_t stride = 0;
-  std::array<int64_t, BP_MAX_RANK> line_strides{};
-};
-
 struct SortPlan {
-  Operand x, y, indices;  // No address of indices if not wanted.
+  LineOperand x, y, indices;  // No address of indices if not wanted.
   bool is_descending = false;
   bool is_i64 = true;         // The dtype of the indices.
   int64_t extent = 0, k = 0;  // The line's length, and the wanted elements.
-  uint32_t axes = 0;          // All axes except the sorted one.
-  std::array<int64_t, BP_MAX_RANK> extents{};
-  int64_t lines = 1;
+  LineSpace lines;
   int64_t capacity = 0;  // A thread has room for twice as many.
 };
 
@@ -245,20 +236,14 @@ void sort_lines(const SortPlan& plan, int64_t begin, int64_t end, std::byte* roo
   auto* const a = reinterpret_cast<Record*>(room);
   Record* const b = a + plan.capacity;
   for (int64_t number = begin; number < end; ++number) {
-    std::byte *x = plan.x.address, *y = plan.y.address, *indices = plan.indices.address;
-    int64_t rest = number;
-    for (uint32_t axis = plan.axes; axis-- > 0; rest /= plan.extents[axis]) {
-      const int64_t at = rest % plan.extents[axis];
-      x += at * plan.x.line_strides[axis];
-      y += at * plan.y.line_strides[axis];
-      if (indices != nullptr) indices += at * plan.indices.line_strides[axis];
-    }
+    const std::byte* const x = plan.x.line(plan.lines, number);
     const auto inversion = plan.is_descending ? ~uint64_t{0} : uint64_t{0};
     const Line<T> line = {x, plan.x.stride, static_cast<BitsOf<T>>(inversion)};
     const Record* const sorted = is_selected(plan.extent, plan.k)
                                      ? select_line(line, plan.extent, plan.k, plan.capacity, a)
                                      : sort_line(line, plan.extent, a, b);
-    write_line(plan, line, sorted, y, indices);
+    write_line(plan, line, sorted, plan.y.line(plan.lines, number),
+               plan.indices.line(plan.lines, number));
   }
 }
 
@@ -285,35 +270,18 @@ HWY_EXPORT(find_sort);
 
 constexpr int64_t kSortGrain = 4096;  // With fewer elements a team costs more.
 
-Operand operand_of(const bp_tensor* tensor, size_t axis) {
-  Operand operand;
-  if (tensor == nullptr) return operand;
-  const int64_t size_bytes = dtype_size_bytes(tensor->dtype);
-  operand.address = data<std::byte>(*tensor);
-  operand.stride = axis_stride(*tensor, axis) * size_bytes;
-  size_t next = 0;
-  for (size_t i = 0; i < tensor->ndim; ++i) {
-    if (i != axis) operand.line_strides[next++] = tensor->strides[i] * size_bytes;
-  }
-  return operand;
-}
-
 SortPlan plan_of(const bp_tensor& x, const bp_tensor& y, const bp_tensor* indices, int32_t its_axis,
                  bool is_descending) {
   const auto axis = static_cast<size_t>(its_axis);
   SortPlan plan;
-  plan.x = operand_of(&x, axis);
-  plan.y = operand_of(&y, axis);
-  plan.indices = operand_of(indices, axis);
+  plan.x = LineOperand(&x, axis);
+  plan.y = LineOperand(&y, axis);
+  plan.indices = LineOperand(indices, axis);
   plan.is_i64 = indices == nullptr || indices->dtype == BP_I64;
   plan.is_descending = is_descending;
   plan.extent = axis_extent(x, axis);
   plan.k = axis_extent(y, axis);
-  for (size_t i = 0; i < x.ndim; ++i) {
-    if (i == axis) continue;
-    plan.extents[plan.axes++] = x.shape[i];
-    plan.lines *= x.shape[i];
-  }
+  plan.lines = LineSpace(x, axis);
   constexpr int64_t kLeast = 1024;  // Room for elements until the bound is updated.
   plan.capacity =
       is_selected(plan.extent, plan.k) ? std::min(plan.extent, 2 * plan.k + kLeast) : plan.extent;
@@ -321,8 +289,8 @@ SortPlan plan_of(const bp_tensor& x, const bp_tensor& y, const bp_tensor* indice
 }
 
 int64_t slots_of(const SortPlan& plan, const Env& env) {
-  if (plan.lines * plan.extent < 2 * kSortGrain) return 1;
-  return std::max<int64_t>(1, std::min<int64_t>(env.thread_count(), plan.lines));
+  if (plan.lines.count * plan.extent < 2 * kSortGrain) return 1;
+  return std::max<int64_t>(1, std::min<int64_t>(env.thread_count(), plan.lines.count));
 }
 
 int64_t room_bytes(const SortPlan& plan, bp_dtype dtype) {
@@ -336,7 +304,7 @@ bp_status submit_sort(const SortPlan& plan, bp_dtype dtype, const Launch& launch
     if (plan.k == 0) return;
     parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
       for (int64_t slot = first; slot < last; ++slot) {
-        run(plan, plan.lines * slot / slots, plan.lines * (slot + 1) / slots,
+        run(plan, plan.lines.count * slot / slots, plan.lines.count * (slot + 1) / slots,
             room + slot * slot_bytes);
       }
     });

@@ -3,6 +3,7 @@
 set(kernel_sources
   activation.cpp
   adaptive_avg_pool.cpp
+  adaptive_max_pool.cpp
   argmax.cpp
   arrangement.cpp
   avg_pool.cpp
@@ -39,6 +40,7 @@ set(kernel_sources
   reduction.cpp
   rms_norm.cpp
   rope.cpp
+  running.cpp
   scale_and_check.cpp
   scan.cpp
   scatter.cpp
@@ -46,6 +48,7 @@ set(kernel_sources
   sdpa_backward.cpp
   sdpa_forward.cpp
   sdpa_sinks.cpp
+  searchsorted.cpp
   softmax.cpp
   softmax_backward.cpp
   softmax_backward_rows.cpp
