@@ -23,6 +23,7 @@ struct GradientCase {
 std::vector<GradientCase> elementwise_gradient_cases();
 std::vector<GradientCase> function_gradient_cases();
 std::vector<GradientCase> movement_gradient_cases();
+std::vector<GradientCase> indexing_gradient_cases();
 std::vector<GradientCase> matrix_gradient_cases();
 std::vector<GradientCase> window_gradient_cases();
 std::vector<GradientCase> normalization_gradient_cases();

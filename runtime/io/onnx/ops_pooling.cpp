@@ -118,7 +118,7 @@ Values global_max_pool(const Call& call) {
 Values global_lp_pool(const Call& call) {
   const Tensor x = call.input(0);
   const auto p = static_cast<double>(call.integer("p", 2));
-  return {pow(sum(pow(abs(x), p), all_axes(x.ndim(), 2), true), 1 / p)};
+  return {norm(x, all_axes(x.ndim(), 2), p, true)};
 }
 
 // ---- The inverse -------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ constexpr OpRow kRows[] = {
     {"AveragePool", 1, average_pool,
      "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides", OnnxRoute::kOp},
     {"GlobalAveragePool", 1, global_average_pool, "", OnnxRoute::kOp},
-    {"GlobalLpPool", 2, global_lp_pool, "p"},
+    {"GlobalLpPool", 2, global_lp_pool, "p", OnnxRoute::kOp},
     {"GlobalMaxPool", 1, global_max_pool, "", OnnxRoute::kOp},
     {"LpPool", 2, lp_pool, "auto_pad ceil_mode dilations kernel_shape p pads strides"},
     {"MaxPool", 1, run_max_pool,

@@ -48,7 +48,11 @@ Tensor log_sum_exp(const Tensor& x, const Axes& axes, bool keepdims) {
   return logsumexp(x, axes, keepdims);
 }
 
-constexpr Reduce kL2 = of_floats<sum_of, bp::square, bp::sqrt>;
+Tensor l2_norm(const Tensor& x, const Axes& axes, bool keepdims) {
+  return norm(x, axes, 2, keepdims);
+}
+
+constexpr Reduce kL2 = of_floats<l2_norm, same, same>;
 constexpr Reduce kLogSum = of_floats<sum_of, same, bp::log>;
 constexpr Reduce kLogSumExp = of_floats<log_sum_exp, same, same>;
 
@@ -102,8 +106,8 @@ constexpr OpRow kRows[] = {
     {"CumSum", 11, cum_sum, "exclusive reverse", OnnxRoute::kOp},
     {"ReduceL1", 1, axes_attribute<l1_norm>, kOld},
     {"ReduceL1", 18, axes_input<l1_norm>, kNew},
-    {"ReduceL2", 1, axes_attribute<kL2>, kOld},
-    {"ReduceL2", 18, axes_input<kL2>, kNew},
+    {"ReduceL2", 1, axes_attribute<kL2>, kOld, OnnxRoute::kOp},
+    {"ReduceL2", 18, axes_input<kL2>, kNew, OnnxRoute::kOp},
     {"ReduceLogSum", 1, axes_attribute<kLogSum>, kOld},
     {"ReduceLogSum", 18, axes_input<kLogSum>, kNew},
     {"ReduceLogSumExp", 1, axes_attribute<kLogSumExp>, kOld, OnnxRoute::kOp},

@@ -1,8 +1,9 @@
-// Operators whose result has as many elements as values say, and the largest elements. All but the
-// latter read their input on the host.
+// Operators whose result has as many elements as values say, and the largest elements. Compress and
+// Unique read their input on the host, and NonZero reads a count.
 #include <map>
 #include <utility>
 
+#include "backplane/runtime/counted.hpp"
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/op_table.hpp"
 
@@ -38,22 +39,11 @@ Values compress(const Call& call) {
   return {index_select(x, ints_on(x.device(), places, {count}), axis)};
 }
 
+// The axes of the input come first, as in NumPy.
 Values non_zero(const Call& call) {
   const Tensor x = call.input(0);
-  const Ints flags = to_host(x.to(BP_BOOL)).to_ints("input 0");
-  std::vector<Ints> places(static_cast<size_t>(x.ndim()));
-  for (size_t i = 0; i < flags.size(); ++i) {
-    if (flags[i] == 0) continue;
-    auto rest = static_cast<int64_t>(i);
-    for (int64_t axis = x.ndim() - 1; axis >= 0; --axis) {
-      places[static_cast<size_t>(axis)].push_back(rest % x.shape(axis));
-      rest /= x.shape(axis);
-    }
-  }
-  Ints all;
-  for (const Ints& row : places) all.insert(all.end(), row.begin(), row.end());
-  const int64_t count = x.ndim() == 0 ? 0 : static_cast<int64_t>(all.size()) / x.ndim();
-  return {host_ints(all, {x.ndim(), count})};
+  if (x.ndim() == 0) return {host_ints({}, {0, 0})};
+  return {exact_nonzero(x.to(BP_BOOL)).transpose(0, 1)};
 }
 
 // ---- Unique ------------------------------------------------------------------------------------
@@ -113,7 +103,7 @@ Values unique_slices(const Call& call) {
 
 constexpr OpRow kRows[] = {
     {"Compress", 9, compress, "axis", OnnxRoute::kHost},
-    {"NonZero", 9, non_zero, "", OnnxRoute::kHost},
+    {"NonZero", 9, non_zero, "", OnnxRoute::kOp},
     {"TopK", 1, top_k, "axis k largest sorted", OnnxRoute::kOp},
     {"Unique", 11, unique_slices, "axis sorted", OnnxRoute::kHost},
 };
