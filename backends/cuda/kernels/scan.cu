@@ -10,6 +10,7 @@
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/reduce.cuh"
 #include "backends/cuda/kernels/rows.cuh"
+#include "backends/cuda/kernels/scan_block.cuh"
 
 namespace bp::cuda {
 namespace {
@@ -90,38 +91,7 @@ class Part {
   const int64_t y_, total_;
 };
 
-constexpr unsigned kScanThreads = 256, kScanWarps = kScanThreads / kWarpSize;
 constexpr uint32_t kItems = 4, kScanTile = kScanThreads * kItems;
-
-// What the threads of a block have: the total of the threads before this one, and of all threads.
-template <typename A>
-struct BlockTotals {
-  A before, all;
-};
-
-// Scans over the block. All threads call it.
-template <class Op, typename A>
-__device__ __forceinline__ BlockTotals<A> scan_block(A value) {
-  __shared__ A warps[kScanWarps];
-  const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
-  BP_UNROLL
-  for (unsigned distance = 1; distance < kWarpSize; distance *= 2) {
-    const A below = __shfl_up_sync(kAllLanes, value, distance);
-    if (lane >= distance) value = Op::combine(below, value);
-  }
-  const A below = __shfl_up_sync(kAllLanes, value, 1);
-  __syncthreads();  // An earlier call may still use `warps`.
-  if (lane == kWarpSize - 1) warps[warp] = value;
-  __syncthreads();
-  BlockTotals<A> totals = {Op::template identity<A>(), Op::template identity<A>()};
-  BP_UNROLL
-  for (unsigned i = 0; i < kScanWarps; ++i) {
-    if (i == warp) totals.before = totals.all;
-    totals.all = Op::combine(totals.all, warps[i]);
-  }
-  if (lane > 0) totals.before = Op::combine(totals.before, below);
-  return totals;
-}
 
 template <class Op, typename X, typename A>
 __global__ void __launch_bounds__(kScanThreads) scan_along_kernel(ScanPlan plan) {

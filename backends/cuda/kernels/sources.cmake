@@ -2,6 +2,7 @@
 set(cuda_kernel_sources
   kernels/activation.cu
   kernels/adaptive_avg_pool.cu
+  kernels/adaptive_max_pool.cu
   kernels/argmax.cu
   kernels/arrangement.cu
   kernels/avg_pool.cu
@@ -38,6 +39,7 @@ set(cuda_kernel_sources
   kernels/reduction.cu
   kernels/rope.cu
   kernels/rows.cu
+  kernels/running.cu
   kernels/scan.cu
   kernels/scatter.cu
   kernels/sdpa.cu
@@ -45,6 +47,7 @@ set(cuda_kernel_sources
   kernels/sdpa_backward_mma.cu
   kernels/sdpa_mma.cu
   kernels/sdpa_mma_rounded.cu
+  kernels/searchsorted.cu
   kernels/softmax.cu
   kernels/sort.cu
   kernels/topk.cu
