@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "backends/host_kernels/scalar.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -37,6 +38,13 @@ struct AttentionDropout {
   ScalarArgument seed, offset;
 };
 
+// Where the keys of a paged cache lie: key j is row j % block_size of block blocks[j / block_size].
+// The axes of k and v are then (blocks, block_size, key heads, width).
+struct KeyPages {
+  const int64_t* blocks = nullptr;  // NULL: k and v have an axis of keys.
+  int64_t block_size = 0;
+};
+
 // The operands that the forward and the backward op have.
 struct Attention {
   bp_dtype dtype = 0;
@@ -46,6 +54,7 @@ struct Attention {
   double scale = 0, softcap = 0;
   KeyBand band;
   AttentionDropout dropout;
+  KeyPages pages;
 
   int64_t problems() const { return batch * key_heads; }
   int64_t rows() const { return group * queries; }
@@ -78,9 +87,20 @@ struct Attention {
     return reinterpret_cast<T*>(view.address) + problem / key_heads * view.strides[0] +
            head_of(problem, row) * view.strides[1] + row % queries * view.strides[2];
   }
+  bool is_paged() const { return pages.blocks != nullptr; }
+  // Returns how many keys from `key` on lie at equal distances, and the distance in a view.
+  int64_t keys_in_line(int64_t key) const {
+    return is_paged() ? pages.block_size - key % pages.block_size : keys - key;
+  }
+  int64_t key_stride(const View& view) const { return view.strides[is_paged() ? 1 : 2]; }
   // Returns the first element of a key, in k, v and their gradients.
   template <typename T>
   T* key_of(const View& view, int64_t problem, int64_t key) const {
+    if (is_paged()) {
+      return reinterpret_cast<T*>(view.address) +
+             pages.blocks[key / pages.block_size] * view.strides[0] +
+             key % pages.block_size * view.strides[1] + problem % key_heads * view.strides[2];
+    }
     return reinterpret_cast<T*>(view.address) + problem / key_heads * view.strides[0] +
            problem % key_heads * view.strides[1] + key * view.strides[2];
   }
@@ -110,7 +130,13 @@ struct AttentionBackward : Attention {
 uint64_t attention_workspace_size_bytes(const AttentionForward& attention, int thread_count);
 uint64_t attention_workspace_size_bytes(const AttentionBackward& attention, int thread_count);
 
-void run_attention(const AttentionForward& attention, std::byte* workspace, int thread_count);
+// Computes several attentions of one dtype, whose blocks of rows the threads share.
+void run_attentions(std::span<const AttentionForward> attentions, std::byte* workspace,
+                    int thread_count);
+inline void run_attention(const AttentionForward& attention, std::byte* workspace,
+                          int thread_count) {
+  run_attentions({&attention, 1}, workspace, thread_count);
+}
 void run_attention(const AttentionBackward& attention, std::byte* workspace, int thread_count);
 
 // Computes grad_sinks (sdpa_sinks.cpp).

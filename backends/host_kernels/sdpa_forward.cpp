@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/sdpa.hpp"
@@ -230,24 +231,54 @@ class BlockForward {
 // Below this many products a team of threads costs more than it saves.
 constexpr int64_t kParallelProducts = 1 << 17;
 
-template <typename T>
-void run_blocks(const AttentionForward& a, std::byte* workspace, int thread_count) {
-  using Sum = Compute<T>;
-  const int64_t blocks = a.row_blocks(), tasks = a.problems() * blocks;
-  const int64_t size = AttentionScratch(a, false).size();
-  const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
-  const bool is_small = a.problems() * a.rows() <= kParallelProducts / row_cost;
-  Sum* const memory = reinterpret_cast<Sum*>(workspace);
+// Which tasks the attentions of a list have: one for each problem and block of rows.
+class TaskList {
+ public:
+  explicit TaskList(std::span<const AttentionForward> list) : list_(list) {
+    for (const AttentionForward& a : list) {
+      ends_.push_back(count() + a.problems() * a.row_blocks());
+      scratch_ = std::max(scratch_, AttentionScratch(a, false).size());
+      const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
+      const int64_t rows = a.problems() * a.rows(), most = kParallelProducts / row_cost;
+      room_ -= std::min(rows, most + 1) * row_cost;
+    }
+  }
+
+  int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t scratch() const { return scratch_; }
+  bool is_small() const { return room_ >= 0; }
+
   // The last rows of a causal problem see the most keys, so they are computed first.
+  template <typename T>
+  void run(int64_t task, Compute<T>* memory) const {
+    const auto at = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), task) -
+                                        ends_.begin());
+    const AttentionForward& a = list_[at];
+    const int64_t blocks = a.row_blocks(), local = task - (at == 0 ? 0 : ends_[at - 1]);
+    BlockForward<T>(a, local / blocks, blocks - 1 - local % blocks, memory).run();
+  }
+
+ private:
+  std::span<const AttentionForward> list_;
+  std::vector<int64_t> ends_;
+  int64_t scratch_ = 0;
+  int64_t room_ = kParallelProducts;  // What a single thread may still do; negative: too much.
+};
+
+template <typename T>
+void run_blocks(std::span<const AttentionForward> list, std::byte* workspace, int thread_count) {
+  const TaskList tasks(list);
+  auto* const memory = reinterpret_cast<Compute<T>*>(workspace);
+  const bool is_small = tasks.is_small();
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
-  for (int64_t task = 0; task < tasks; ++task) {
-    BlockForward<T>(a, task / blocks, blocks - 1 - task % blocks, memory + thread_number() * size)
-        .run();
+  for (int64_t task = 0; task < tasks.count(); ++task) {
+    tasks.run<T>(task, memory + thread_number() * tasks.scratch());
   }
 }
 
-void run_forward(const AttentionForward& a, std::byte* workspace, int thread_count) {
-  with_float(a.dtype, [&]<typename T>(T) { run_blocks<T>(a, workspace, thread_count); });
+void run_forward(std::span<const AttentionForward> list, std::byte* workspace, int thread_count) {
+  if (list.empty()) return;
+  with_float(list[0].dtype, [&]<typename T>(T) { run_blocks<T>(list, workspace, thread_count); });
 }
 
 }  // namespace
@@ -262,8 +293,9 @@ HWY_EXPORT(run_forward);
 
 }  // namespace
 
-void run_attention(const AttentionForward& attention, std::byte* workspace, int thread_count) {
-  HWY_DYNAMIC_DISPATCH(run_forward)(attention, workspace, thread_count);
+void run_attentions(std::span<const AttentionForward> attentions, std::byte* workspace,
+                    int thread_count) {
+  HWY_DYNAMIC_DISPATCH(run_forward)(attentions, workspace, thread_count);
 }
 
 }  // namespace bp::kernels

@@ -162,12 +162,19 @@ bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
 template <typename T, typename Sum = Compute<T>>
 TileRows<Sum> tile_of_keys(const Attention& a, const View& view, int64_t problem, int64_t key,
                            int64_t count, int64_t width, Sum* buffer) {
-  const T* const from = a.key_of<const T>(view, problem, key);
+  const int64_t stride = a.key_stride(view);
   if constexpr (std::is_same_v<T, Sum>) {
-    if (view.strides[3] == 1 || width == 1) return {from, view.strides[2]};
+    const bool is_dense = view.strides[3] == 1 || width == 1;
+    if (is_dense && a.keys_in_line(key) >= count) {
+      return {a.key_of<const T>(view, problem, key), stride};
+    }
   }
-  for (int64_t j = 0; j < count; ++j) {
-    load_line(from + j * view.strides[2], view.strides[3], width, buffer + j * width);
+  for (int64_t j = 0, end = 0; j < count; j = end) {
+    const T* from = a.key_of<const T>(view, problem, key + j);
+    end = std::min(count, j + a.keys_in_line(key + j));
+    for (int64_t i = j; i < end; ++i, from += stride) {
+      load_line(from, view.strides[3], width, buffer + i * width);
+    }
   }
   return {buffer, width};
 }

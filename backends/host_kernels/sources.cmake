@@ -19,12 +19,16 @@ set(kernel_sources
   gather.cpp
   gemm.cpp
   gemv.cpp
+  grouped_matmul.cpp
   interpolate.cpp
+  kv_cache_append.cpp
   layer_norm.cpp
   log_softmax.cpp
   loop.cpp
   max_pool.cpp
   max_pool_backward.cpp
+  moe.cpp
+  moe_route.cpp
   movement.cpp
   nll_loss.cpp
   norm.cpp
@@ -47,6 +51,7 @@ set(kernel_sources
   sdpa.cpp
   sdpa_backward.cpp
   sdpa_forward.cpp
+  sdpa_paged.cpp
   sdpa_sinks.cpp
   searchsorted.cpp
   softmax.cpp
