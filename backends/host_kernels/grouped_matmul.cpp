@@ -27,14 +27,12 @@ struct GroupOffsets {
                                : reinterpret_cast<const int32_t*>(view.address)[offset];
     return std::clamp<int64_t>(row, 0, rows);
   }
-  int64_t count(int64_t group) const {
-    return std::max<int64_t>(0, at(group + 1) - at(group));
-  }
+  int64_t count(int64_t group) const { return std::max<int64_t>(0, at(group + 1) - at(group)); }
 };
 
 Matrix matrix_of(const bp_tensor& tensor) {
   const uint32_t row = tensor.ndim - 2;
-  return {data<std::byte>(tensor), tensor.dtype,         tensor.shape[row],
+  return {data<std::byte>(tensor), tensor.dtype,        tensor.shape[row],
           tensor.shape[row + 1],   tensor.strides[row], tensor.strides[row + 1]};
 }
 
@@ -98,7 +96,8 @@ Gemm of_rows(const GroupedProduct& p, int64_t rows) {
 
 // Returns a workspace that is enough for a group of any size. What a product needs grows with its
 // rows, but for these numbers of them: products by a vector have a workspace of their own, which is
-// largest at 256 rows, and copies of blocks are largest where one block has the whole depth. Such blocks and the sums of a longer product may be needed together.
+// largest at 256 rows, and copies of blocks are largest where one block has the whole depth. Such
+// blocks and the sums of a longer product may be needed together.
 uint64_t group_workspace(const GroupedProduct& p, int thread_count) {
   constexpr int64_t kRows[] = {1, 2, 256, 512};
   uint64_t most = 0;
@@ -163,9 +162,8 @@ bp_status grouped_launch(const Args& args, Launch& launch) {
   const GroupedProduct p = product_of(args);
   const int threads = launch.thread_count();
   const uint64_t team_size_bytes = group_workspace(p, sharers_of(p, threads));
-  return launch.submit([=, workspace = launch.workspace()] {
-    run_groups(p, workspace, team_size_bytes, threads);
-  });
+  return launch.submit(
+      [=, workspace = launch.workspace()] { run_groups(p, workspace, team_size_bytes, threads); });
 }
 
 constexpr auto kDtypes = with_indices(kFloatDtypes);
@@ -180,7 +178,7 @@ constinit const bp_kernel kGroupedMatmul =
 constinit const bp_kernel kGroupedMatmulBackwardB =
     make_kernel<bp_grouped_matmul_backward_b_args,
                 grouped_launch<bp_grouped_matmul_backward_b_args>, nullptr,
-                grouped_workspace<bp_grouped_matmul_backward_b_args>>(kernel_row(
-        "grouped_matmul_backward_b", BP_OP_GROUPED_MATMUL_BACKWARD_B, {kDtypes, 2}));
+                grouped_workspace<bp_grouped_matmul_backward_b_args>>(
+        kernel_row("grouped_matmul_backward_b", BP_OP_GROUPED_MATMUL_BACKWARD_B, {kDtypes, 2}));
 
 }  // namespace bp::kernels

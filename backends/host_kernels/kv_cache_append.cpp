@@ -47,10 +47,9 @@ void copy_part(const Line& from, const Line& to, int64_t width, int64_t begin, i
   while (begin < end) {
     const int64_t head = begin / width, first = begin % width;
     const int64_t count = std::min(width - first, end - begin);
-    const T* const source = reinterpret_cast<const T*>(from.address) + head * from.head_stride +
-                            first * from.stride;
-    T* const target =
-        reinterpret_cast<T*>(to.address) + head * to.head_stride + first * to.stride;
+    const T* const source =
+        reinterpret_cast<const T*>(from.address) + head * from.head_stride + first * from.stride;
+    T* const target = reinterpret_cast<T*>(to.address) + head * to.head_stride + first * to.stride;
     if (from.stride == 1 && to.stride == 1) {
       std::memcpy(target, source, static_cast<size_t>(count) * sizeof(T));
     } else {
@@ -92,9 +91,8 @@ void run_append(const Append& a, int thread_count) {
   WrongIndex wrong;
   with_any(a.dtype, [&]<typename T>(T) {
     using Bits = hwy::UnsignedFromSize<sizeof(T)>;
-    parallel_for(thread_count, count, grain, [&](int64_t begin, int64_t end) {
-      append_part<Bits>(a, begin, end, wrong);
-    });
+    parallel_for(thread_count, count, grain,
+                 [&](int64_t begin, int64_t end) { append_part<Bits>(a, begin, end, wrong); });
     if (count == 0) append_part<Bits>(a, 0, 0, wrong);  // It checks the slots.
   });
   wrong.check("kv_cache_append", a.indices, a.bounds.extent);
@@ -115,8 +113,7 @@ constexpr auto kDtypes = with_indices(kAnyDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kKvCacheAppend =
-    make_kernel<bp_kv_cache_append_args, append_launch>(kernel_row(
-        "kv_cache_append", BP_OP_KV_CACHE_APPEND, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
+constinit const bp_kernel kKvCacheAppend = make_kernel<bp_kv_cache_append_args, append_launch>(
+    kernel_row("kv_cache_append", BP_OP_KV_CACHE_APPEND, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -76,8 +76,8 @@ void unpermute_part(const Unpermute& u, int64_t token, int64_t first, int64_t co
   for (int64_t j = 0; j < u.places.view.shape[1]; ++j) {
     const int64_t place = u.places.at(token, j);
     if (place < 0 || place >= u.x.shape[0]) continue;
-    const auto* const from = reinterpret_cast<const T*>(u.x.address) + place * u.x.strides[0] +
-                             first * u.x.strides[1];
+    const auto* const from =
+        reinterpret_cast<const T*>(u.x.address) + place * u.x.strides[0] + first * u.x.strides[1];
     load_line(from, u.x.strides[1], count, line);
     const int64_t offset = token * u.weights.strides[0] + j * u.weights.strides[1];
     add_part(line, u.has_weights ? reinterpret_cast<const Sum*>(u.weights.address)[offset] : Sum{1},
@@ -235,9 +235,8 @@ constinit const bp_kernel kMoePermute =
     make_kernel<bp_moe_permute_args, permute_launch, nullptr, permute_workspace>(
         kernel_row("moe_permute", BP_OP_MOE_PERMUTE, {kMovedRows, 2}));
 
-constinit const bp_kernel kMoeUnpermute =
-    make_kernel<bp_moe_unpermute_args, unpermute_launch>(
-        kernel_row("moe_unpermute", BP_OP_MOE_UNPERMUTE, {kSummedRows, 2}));
+constinit const bp_kernel kMoeUnpermute = make_kernel<bp_moe_unpermute_args, unpermute_launch>(
+    kernel_row("moe_unpermute", BP_OP_MOE_UNPERMUTE, {kSummedRows, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -173,8 +173,8 @@ Route route_of(const bp_moe_route_args& args) {
 }
 
 bp_reason route_supports(const bp_moe_route_args& args) {
-  const bool is_known = args.scoring == BP_MOE_ROUTE_SCORING_SOFTMAX ||
-                        args.scoring == BP_MOE_ROUTE_SCORING_SIGMOID;
+  const bool is_known =
+      args.scoring == BP_MOE_ROUTE_SCORING_SOFTMAX || args.scoring == BP_MOE_ROUTE_SCORING_SIGMOID;
   return is_known ? nullptr : "the scoring is not known";
 }
 

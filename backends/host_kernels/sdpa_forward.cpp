@@ -251,8 +251,8 @@ class TaskList {
   // The last rows of a causal problem see the most keys, so they are computed first.
   template <typename T>
   void run(int64_t task, Compute<T>* memory) const {
-    const auto at = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), task) -
-                                        ends_.begin());
+    const auto at =
+        static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), task) - ends_.begin());
     const AttentionForward& a = list_[at];
     const int64_t blocks = a.row_blocks(), local = task - (at == 0 ? 0 : ends_[at - 1]);
     BlockForward<T>(a, local / blocks, blocks - 1 - local % blocks, memory).run();

@@ -157,10 +157,10 @@ uint64_t paged_workspace(const bp_paged_attention_args& args, const Env& env) {
 
 bp_status paged_launch(const bp_paged_attention_args& args, Launch& launch) {
   const PagedAttention p = paged_of(args);
-  return launch.submit(
-      [p, memory = launch.workspace(), offset = scratch_offset(p), threads = launch.thread_count()] {
-        run_paged(p, reinterpret_cast<int64_t*>(memory), memory + offset, threads);
-      });
+  return launch.submit([p, memory = launch.workspace(), offset = scratch_offset(p),
+                        threads = launch.thread_count()] {
+    run_paged(p, reinterpret_cast<int64_t*>(memory), memory + offset, threads);
+  });
 }
 
 constexpr auto kDtypes = with_indices(kFloatDtypes);
