@@ -1,29 +1,16 @@
 // Computes y = activation(a b + bias) for every stride and every mixture of dtypes. It runs the
 // products that cuBLASLt does not take, and all products if cuBLASLt is missing.
 //
-// A block of 256 threads computes a tile of 64 by 64, from tiles of a and b in shared memory that
-// are 16 deep; a thread computes 4 by 4. Sums are f32, or f64 for f64, and each runs over the depth
-// in blocks and in one order, so that equal input gives equal bits. Elements of narrow dtypes are
-// widened on their way to shared memory, by dtypes known at run time: one kernel serves all
-// mixtures.
+// A block computes one tile of y (product_tiles.cuh).
 #include "backends/cuda/kernels/activation.cuh"
 #include "backends/cuda/kernels/map.cuh"
-#include "backends/cuda/kernels/mixed.cuh"
 #include "backends/cuda/kernels/product_axes.cuh"
+#include "backends/cuda/kernels/product_tiles.cuh"
 
 namespace bp::cuda {
 namespace {
 
-constexpr int kTile = 64, kDepth = 16, kPerThread = 4;
-constexpr int kTileThreads = kTile / kPerThread * (kTile / kPerThread);
 constexpr unsigned kMostBatchBlocks = 65535;
-
-// A matrix on the device.
-struct TileMatrix {
-  std::byte* address = nullptr;
-  MixedKind kind = MixedKind::kWide;
-  int64_t row_stride = 0, col_stride = 0;
-};
 
 struct TilesPlan {
   int64_t rows = 0, cols = 0, depth = 0;
@@ -35,26 +22,6 @@ struct TilesPlan {
   uint32_t activation = 0;
   Axes<4> batch;
 };
-
-// Copies kTile lines of kDepth elements to shared memory, as to[depth][line], with zeros beyond the
-// ends. Neighbouring threads read neighbours in memory.
-template <typename Sum>
-__device__ __forceinline__ void load_tile(const TileMatrix& m, int64_t offset, int64_t line_stride,
-                                          int64_t depth_stride, int64_t first_line, int64_t lines,
-                                          int64_t first_depth, int64_t depth,
-                                          Sum (&to)[kDepth][kTile + 1]) {
-  const bool is_deep = depth_stride == 1;
-  BP_UNROLL for (int i = 0; i < kTile * kDepth / kTileThreads; ++i) {
-    const int number = static_cast<int>(threadIdx.x) + i * kTileThreads;
-    const int line = is_deep ? number / kDepth : number % kTile;
-    const int deep = is_deep ? number % kDepth : number / kTile;
-    const int64_t at_line = first_line + line, at_depth = first_depth + deep;
-    to[deep][line] = at_line < lines && at_depth < depth
-                         ? load_as<Sum>(m.address, m.kind,
-                                        offset + at_line * line_stride + at_depth * depth_stride)
-                         : Sum{0};
-  }
-}
 
 template <typename Sum>
 __device__ __forceinline__ void store_sum(const TilesPlan& p, const int64_t (&at)[4], int64_t row,
@@ -71,52 +38,23 @@ __device__ __forceinline__ void store_sum(const TilesPlan& p, const int64_t (&at
 }
 
 template <typename Sum>
-__global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
-  __shared__ Sum a[kDepth][kTile + 1], b[kDepth][kTile + 1];
-  const int64_t first_row = int64_t{blockIdx.x / p.col_tiles} * kTile;
-  const int64_t first_col = int64_t{blockIdx.x % p.col_tiles} * kTile;
-  const int row = static_cast<int>(threadIdx.x) / (kTile / kPerThread);
-  const int col = static_cast<int>(threadIdx.x) % (kTile / kPerThread);
+__global__ void __launch_bounds__(kProductThreads) product_tiles(TilesPlan p) {
+  const int64_t first_row = int64_t{blockIdx.x / p.col_tiles} * kProductSide;
+  const int64_t first_col = int64_t{blockIdx.x % p.col_tiles} * kProductSide;
   for (uint32_t batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
     int64_t at[4];
     p.batch.locate(batch, at);
-    Sum totals[kPerThread][kPerThread] = {};
-    for (int64_t begin = 0; begin < p.depth; begin += p.block) {
-      const int64_t end = begin + p.block < p.depth ? begin + p.block : p.depth;
-      Sum sums[kPerThread][kPerThread] = {};
-      for (int64_t k = begin; k < end; k += kDepth) {
-        __syncthreads();
-        load_tile(p.a, at[kAxesA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth,
-                  a);
-        load_tile(p.b, at[kAxesB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth,
-                  b);
-        __syncthreads();
-        BP_UNROLL for (int d = 0; d < kDepth; ++d) {
-          BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
-            const Sum left = a[d][row + i * (kTile / kPerThread)];
-            BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
-              sums[i][j] += left * b[d][col + j * (kTile / kPerThread)];
-            }
-          }
-        }
-      }
-      BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
-        BP_UNROLL for (int j = 0; j < kPerThread; ++j) totals[i][j] += sums[i][j];
-      }
-    }
+    Sum totals[kPerThread][kPerThread];
+    multiply_tile(p.a.from(at[kAxesA]), p.b.from(at[kAxesB]), {first_row, p.rows},
+                  {first_col, p.cols}, {p.depth, p.block}, totals);
     BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
       BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
-        const int64_t y_row = first_row + row + i * (kTile / kPerThread);
-        const int64_t y_col = first_col + col + j * (kTile / kPerThread);
+        const int64_t y_row = first_row + product_row(i);
+        const int64_t y_col = first_col + product_col(j);
         if (y_row < p.rows && y_col < p.cols) store_sum(p, at, y_row, y_col, totals[i][j]);
       }
     }
   }
-}
-
-template <typename Sum>
-TileMatrix matrix(const ProductOperand& o) {
-  return {o.address, mixed_kind<Sum>(o.dtype), o.row_stride, o.col_stride};
 }
 
 // ---- Steps beside cuBLASLt ----------------------------------------------------------------------
@@ -158,29 +96,35 @@ struct OperandAxes {
 };
 
 template <typename Sum>
+TileMatrix tile_matrix(const ProductOperand& o) {
+  return {o.address, mixed_kind<Sum>(o.dtype), o.row_stride, o.col_stride};
+}
+
+template <typename Sum>
 bp_status launch_tiles(const Product& product, Launch& launch) {
   TilesPlan plan;
   plan.rows = product.y.rows;
   plan.cols = product.y.cols;
   plan.depth = product.a.cols;
-  plan.block = block_of_sum(plan.depth, kDepth);
-  plan.a = matrix<Sum>(product.a);
-  plan.b = matrix<Sum>(product.b);
-  plan.y = matrix<Sum>(product.y);
-  if (product.has_preactivation) plan.preactivation = matrix<Sum>(product.preactivation);
+  plan.block = block_of_sum(plan.depth, kProductDepth);
+  plan.a = tile_matrix<Sum>(product.a);
+  plan.b = tile_matrix<Sum>(product.b);
+  plan.y = tile_matrix<Sum>(product.y);
+  if (product.has_preactivation) plan.preactivation = tile_matrix<Sum>(product.preactivation);
   plan.bias = product.has_bias ? product.bias : nullptr;
   plan.bias_stride = product.bias_stride;
   plan.activation = product.activation;
   plan.batch = batch_axes(product);
-  const int64_t col_tiles = (plan.cols + kTile - 1) / kTile, batches = product.batch_count();
-  const int64_t tiles = col_tiles * ((plan.rows + kTile - 1) / kTile);
+  const int64_t col_tiles = (plan.cols + kProductSide - 1) / kProductSide,
+                batches = product.batch_count();
+  const int64_t tiles = col_tiles * ((plan.rows + kProductSide - 1) / kProductSide);
   if (tiles > INT32_MAX || batches > INT32_MAX) {
     return launch.refuse(BP_UNSUPPORTED, "the product has more than 2^31 - 1 tiles or batches");
   }
   plan.col_tiles = static_cast<uint32_t>(col_tiles);
   plan.batches = static_cast<uint32_t>(batches);
   const dim3 blocks(static_cast<unsigned>(tiles), std::min(plan.batches, kMostBatchBlocks));
-  return run<product_tiles<Sum>>(launch, blocks, kTileThreads, 0, plan);
+  return run<product_tiles<Sum>>(launch, blocks, kProductThreads, 0, plan);
 }
 
 }  // namespace

@@ -333,6 +333,13 @@ inline View4 view_of_rows(const bp_tensor* tensor) {
   return view;
 }
 
+// Returns the cap that acts. A cap below the normal numbers of f32 makes every score 0, and so does
+// the smallest of them.
+inline double least_softcap(double softcap, bp_dtype dtype) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  return dtype == BP_F64 || softcap == 0 ? softcap : std::max(softcap, kLeast);
+}
+
 template <typename Args>
 Attention attention_of(const Args& args) {
   Attention a;
@@ -356,10 +363,7 @@ Attention attention_of(const Args& args) {
   a.band_begin = band.begin;
   a.band_end = band.end;
   a.scale = args.scale;
-  // A cap below the normal numbers of f32 makes every score 0, and so does the smallest of them.
-  constexpr double kLeast = std::numeric_limits<float>::min();
-  const bool is_wide = args.q->dtype == BP_F64 || args.softcap == 0;
-  a.softcap = is_wide ? args.softcap : std::max(args.softcap, kLeast);
+  a.softcap = least_softcap(args.softcap, args.q->dtype);
   a.sinks = view_of_heads(args.sinks);
   a.dropout_p = args.dropout_p;
   a.seed = seed_argument(args.seed, args.seed_scalar);

@@ -16,7 +16,10 @@ set(cuda_kernel_sources
   kernels/element_loss.cu
   kernels/embedding.cu
   kernels/gather.cu
+  kernels/grouped_matmul.cu
+  kernels/groups.cu
   kernels/interpolate.cu
+  kernels/kv_cache_append.cu
   kernels/layer_norm.cu
   kernels/linear.cpp
   kernels/loop.cu
@@ -24,6 +27,7 @@ set(cuda_kernel_sources
   kernels/matmul_integers.cu
   kernels/matmul_scaled.cu
   kernels/max_pool.cu
+  kernels/moe.cu
   kernels/movement.cu
   kernels/norm.cu
   kernels/norm_sums.cu
@@ -48,6 +52,7 @@ set(cuda_kernel_sources
   kernels/sdpa_mma.cu
   kernels/sdpa_mma_rounded.cu
   kernels/searchsorted.cu
+  kernels/sdpa_paged.cu
   kernels/softmax.cu
   kernels/sort.cu
   kernels/topk.cu

@@ -14,12 +14,12 @@ constexpr int kMaxRank = 8;
 // The most elements of one launch, which 32 bits count. The host cuts a loop with more elements.
 constexpr int64_t kMaxLaunchElements = int64_t{1} << 30;
 
-// Divides numbers below 2^31 by a number known at launch, with a multiplication (Granlund,
-// Montgomery 1994).
+// Divides numbers below 2^31 by a number that is the same for many of them, with a multiplication
+// (Granlund, Montgomery 1994).
 class Divider {
  public:
   Divider() = default;
-  explicit Divider(uint32_t divisor) : divisor_(divisor) {
+  __host__ __device__ explicit Divider(uint32_t divisor) : divisor_(divisor) {
     while ((uint64_t{1} << shift_) < divisor) ++shift_;
     const uint64_t rest = (uint64_t{1} << shift_) - divisor;
     multiplier_ = static_cast<uint32_t>((rest << 32) / divisor + 1);
