@@ -1,4 +1,4 @@
-// sgd_step and adamw_step over lists of parameters, for tensors of every layout.
+// sgd_step, adam_step, adamw_step and lion_step over lists of parameters, for tensors of every layout.
 //
 // A step is one pass over memory. For each parameter it reads the gradient and the state once, and
 // writes the parameter and the state once.
@@ -59,36 +59,69 @@ void sgd_row(std::byte* const* data, const int64_t* strides, int64_t n, const vo
                                           : sgd_elements<T, false, true>(data, strides, n, s);
 }
 
-// data and strides are those of (parameter, gradient, exp_avg, exp_avg_sq).
-template <typename T, bool kIsDense>
-void adamw_elements(std::byte* const* data, const int64_t* strides, int64_t n,
-                    const AdamwSettings& s) {
-  const auto decay = static_cast<T>(s.lr * s.weight_decay), eps = static_cast<T>(s.eps);
+// Returns whether the first kCount operands are dense.
+template <typename T, int kCount>
+bool are_dense(const int64_t* strides) {
+  bool result = true;
+  for (int k = 0; k < kCount; ++k) result = result && strides[k] == int64_t{sizeof(T)};
+  return result;
+}
+
+// data and strides are those of (parameter, gradient, exp_avg, exp_avg_sq). If weight decay is
+// decoupled, it acts on the parameter, else it is a part of the gradient.
+template <typename T, bool kIsDense, bool kIsDecoupled>
+void adam_elements(std::byte* const* data, const int64_t* strides, int64_t n,
+                   const AdamSettings& s) {
+  const auto decay = static_cast<T>(kIsDecoupled ? s.lr * s.weight_decay : s.weight_decay);
   const auto beta1 = static_cast<T>(s.beta1), share1 = static_cast<T>(1.0 - s.beta1);
   const auto beta2 = static_cast<T>(s.beta2), share2 = static_cast<T>(1.0 - s.beta2);
-  const auto lr = static_cast<T>(s.lr / s.correction1);
+  const auto lr = static_cast<T>(s.lr / s.correction1), eps = static_cast<T>(s.eps);
   const auto root_scale = static_cast<T>(1.0 / std::sqrt(s.correction2));
   for (int64_t i = 0; i < n; ++i) {
     T& param = element<T, kIsDense>(data[0], strides[0], i);
-    const T grad = element<T, kIsDense>(data[1], strides[1], i);
+    T grad = element<T, kIsDense>(data[1], strides[1], i);
+    if constexpr (!kIsDecoupled) grad += decay * param;
     T& average = element<T, kIsDense>(data[2], strides[2], i);
     T& average_of_squares = element<T, kIsDense>(data[3], strides[3], i);
     const T m = beta1 * average + share1 * grad;
     const T v = beta2 * average_of_squares + share2 * grad * grad;
     average = m;
     average_of_squares = v;
-    param = param - decay * param - lr * m / (std::sqrt(v) * root_scale + eps);
+    const T kept = kIsDecoupled ? param - decay * param : param;
+    param = kept - lr * m / (std::sqrt(v) * root_scale + eps);
+  }
+}
+
+template <typename T, bool kIsDecoupled>
+void adam_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const AdamSettings& s = *static_cast<const AdamSettings*>(context);
+  return are_dense<T, 4>(strides) ? adam_elements<T, true, kIsDecoupled>(data, strides, n, s)
+                                  : adam_elements<T, false, kIsDecoupled>(data, strides, n, s);
+}
+
+// data and strides are those of (parameter, gradient, exp_avg).
+template <typename T, bool kIsDense>
+void lion_elements(std::byte* const* data, const int64_t* strides, int64_t n,
+                   const LionSettings& s) {
+  const auto lr = static_cast<T>(s.lr), weight_decay = static_cast<T>(s.weight_decay);
+  const auto beta1 = static_cast<T>(s.beta1), share1 = static_cast<T>(1.0 - s.beta1);
+  const auto beta2 = static_cast<T>(s.beta2), share2 = static_cast<T>(1.0 - s.beta2);
+  for (int64_t i = 0; i < n; ++i) {
+    T& param = element<T, kIsDense>(data[0], strides[0], i);
+    const T grad = element<T, kIsDense>(data[1], strides[1], i);
+    T& average = element<T, kIsDense>(data[2], strides[2], i);
+    const T mixed = beta1 * average + share1 * grad;
+    const T sign = mixed > 0 ? T{1} : mixed < 0 ? T{-1} : mixed;  // Of 0 it is 0, of NaN NaN.
+    param -= lr * (sign + weight_decay * param);
+    average = beta2 * average + share2 * grad;
   }
 }
 
 template <typename T>
-void adamw_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
-  const AdamwSettings& s = *static_cast<const AdamwSettings*>(context);
-  constexpr int64_t kDense = sizeof(T);
-  bool is_dense = true;
-  for (int k = 0; k < 4; ++k) is_dense = is_dense && strides[k] == kDense;
-  return is_dense ? adamw_elements<T, true>(data, strides, n, s)
-                  : adamw_elements<T, false>(data, strides, n, s);
+void lion_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const LionSettings& s = *static_cast<const LionSettings*>(context);
+  return are_dense<T, 3>(strides) ? lion_elements<T, true>(data, strides, n, s)
+                                  : lion_elements<T, false>(data, strides, n, s);
 }
 
 // The number of elements that are widened at a time, which stay in the first-level cache.
@@ -152,15 +185,30 @@ void narrow_sgd_row(std::byte* const* data, const int64_t* strides, int64_t n,
   }
 }
 
+template <typename T>
+RowFunction* row_of(uint32_t op) {
+  constexpr bool kIsWide = !kIsNarrow<T>;
+  using C = std::conditional_t<kIsWide, T, float>;
+  switch (op) {
+    case BP_OP_SGD_STEP:
+      if constexpr (kIsWide) return sgd_row<T>;
+      else return narrow_sgd_row<T>;
+    case BP_OP_LION_STEP:
+      if constexpr (kIsWide) return lion_row<T>;
+      else return narrow_row<T, lion_row<C>, 3>;
+    case BP_OP_ADAM_STEP:
+      if constexpr (kIsWide) return adam_row<T, false>;
+      else return narrow_row<T, adam_row<C, false>, 4>;
+    case BP_OP_ADAMW_STEP:
+      if constexpr (kIsWide) return adam_row<T, true>;
+      else return narrow_row<T, adam_row<C, true>, 4>;
+    default:
+      throw StatusError(BP_INTERNAL, "no optimizer has the op " + std::to_string(op));
+  }
+}
+
 RowFunction* optimizer_row(uint32_t op, bp_dtype dtype) {
-  const bool is_sgd = op == BP_OP_SGD_STEP;
-  return with_float(dtype, [=]<typename T>(T) -> RowFunction* {
-    if constexpr (kIsNarrow<T>) {
-      return is_sgd ? narrow_sgd_row<T> : narrow_row<T, adamw_row<float>, 4>;
-    } else {
-      return is_sgd ? sgd_row<T> : adamw_row<T>;
-    }
-  });
+  return with_float(dtype, [=]<typename T>(T) -> RowFunction* { return row_of<T>(op); });
 }
 
 }  // namespace
@@ -209,8 +257,9 @@ bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
       });
 }
 
-bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
-  AdamwSettings settings;
+template <uint32_t kOp, typename Args>
+bp_status adam_launch(const Args& args, Launch& launch) {
+  AdamSettings settings;
   settings.beta1 = args.beta1;
   settings.beta2 = args.beta2;
   settings.eps = args.eps;
@@ -221,11 +270,11 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
   for (uint64_t i = 0; i < args.params_count; ++i) {
     const bp_tensor* const p = args.params[i];
     steps.push_back({make_loop({p, args.grads[i], args.exp_avg[i], args.exp_avg_sq[i]}),
-                     HWY_DYNAMIC_DISPATCH(optimizer_row)(BP_OP_ADAMW_STEP, p->dtype)});
+                     HWY_DYNAMIC_DISPATCH(optimizer_row)(kOp, p->dtype)});
   }
   return launch.submit(
       [settings, lr, step, steps = std::move(steps), threads = launch.thread_count()] {
-        AdamwSettings s = settings;
+        AdamSettings s = settings;
         s.lr = lr.get();
         const auto count = static_cast<double>(step.get<int64_t>());
         s.correction1 = 1.0 - std::pow(s.beta1, count);
@@ -234,14 +283,36 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
       });
 }
 
+bp_status lion_launch(const bp_lion_step_args& args, Launch& launch) {
+  const RateArgument lr(args.lr, args.lr_scalar);
+  std::vector<Step> steps;
+  for (uint64_t i = 0; i < args.params_count; ++i) {
+    const bp_tensor* const p = args.params[i];
+    steps.push_back({make_loop({p, args.grads[i], args.exp_avg[i]}),
+                     HWY_DYNAMIC_DISPATCH(optimizer_row)(BP_OP_LION_STEP, p->dtype)});
+  }
+  return launch.submit([settings = LionSettings{0, args.beta1, args.beta2, args.weight_decay}, lr,
+                        steps = std::move(steps), threads = launch.thread_count()] {
+    LionSettings s = settings;
+    s.lr = lr.get();
+    for (const Step& each : steps) run_loop(each.loop, each.row, threads, kStepGrain, &s);
+  });
+}
+
 constexpr bp_kernel_flags kStepFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
 
 constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
     kernel_row("sgd_step", BP_OP_SGD_STEP, {kStepDtypes, 2}, kStepFlags));
-constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
-    kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kStepDtypes, 2}, kStepFlags));
+constinit const bp_kernel kAdamStep =
+    make_kernel<bp_adam_step_args, adam_launch<BP_OP_ADAM_STEP, bp_adam_step_args>>(
+        kernel_row("adam_step", BP_OP_ADAM_STEP, {kStepDtypes, 2}, kStepFlags));
+constinit const bp_kernel kAdamwStep =
+    make_kernel<bp_adamw_step_args, adam_launch<BP_OP_ADAMW_STEP, bp_adamw_step_args>>(
+        kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kStepDtypes, 2}, kStepFlags));
+constinit const bp_kernel kLionStep = make_kernel<bp_lion_step_args, lion_launch>(
+    kernel_row("lion_step", BP_OP_LION_STEP, {kStepDtypes, 2}, kStepFlags));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

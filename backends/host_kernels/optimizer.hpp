@@ -13,9 +13,14 @@ struct SgdSettings {
   bool is_first = false;  // It is step 1.
 };
 
-struct AdamwSettings {
+// Those of adam_step and adamw_step, which differ in what weight decay acts on.
+struct AdamSettings {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   double correction1 = 1, correction2 = 1;  // They are 1 - beta^step.
+};
+
+struct LionSettings {
+  double lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0;
 };
 
 }  // namespace bp::kernels

@@ -1,4 +1,5 @@
-// scale_and_check_finite over a list of tensors, for every layout. It makes one pass, in place.
+// scale_and_check_finite and foreach_scale over a list of tensors, for every layout. They make one
+// pass, in place.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/scale_and_check.cpp"
@@ -20,7 +21,7 @@ namespace {
 
 struct ScaleAndCheck {
   double scale = 0;
-  std::atomic<bool>* found = nullptr;  // Set if an element is not finite.
+  std::atomic<bool>* found = nullptr;  // Set if an element is not finite. NULL: nothing checks.
 };
 
 }  // namespace
@@ -60,7 +61,7 @@ void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
     x = narrow<T>(before * scale);
     is_found = is_found || !std::isfinite(before) || !std::isfinite(widen(x));
   }
-  if (is_found) options.found->store(true, std::memory_order_relaxed);
+  if (is_found && options.found != nullptr) options.found->store(true, std::memory_order_relaxed);
 }
 
 RowFunction* find_scale_row(bp_dtype dtype) {
@@ -85,15 +86,28 @@ struct ScaleStep {
   RowFunction* row;
 };
 
-bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
-  const RateArgument scale(args.scale, args.scale_scalar);
+template <typename Args>
+std::vector<ScaleStep> steps_of(const Args& args) {
   std::vector<ScaleStep> steps;
   steps.reserve(args.xs_count);
   for (uint64_t i = 0; i < args.xs_count; ++i) {
     steps.push_back(
         {make_loop({args.xs[i]}), HWY_DYNAMIC_DISPATCH(find_scale_row)(args.xs[i]->dtype)});
   }
-  return launch.submit([scale, steps = std::move(steps), found = data<float>(*args.found),
+  return steps;
+}
+
+bp_status foreach_launch(const bp_foreach_scale_args& args, Launch& launch) {
+  const RateArgument scale(args.scale, args.scale_scalar);
+  return launch.submit([scale, steps = steps_of(args), threads = launch.thread_count()] {
+    const ScaleAndCheck options = {scale.get(), nullptr};
+    for (const ScaleStep& step : steps) run_loop(step.loop, step.row, threads, kGrain, &options);
+  });
+}
+
+bp_status check_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
+  const RateArgument scale(args.scale, args.scale_scalar);
+  return launch.submit([scale, steps = steps_of(args), found = data<float>(*args.found),
                         threads = launch.thread_count()] {
     std::atomic<bool> is_found = false;
     const ScaleAndCheck options = {scale.get(), &is_found};
@@ -102,12 +116,15 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
   });
 }
 
+constexpr bp_kernel_flags kScaleFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
+
 }  // namespace
 
+constinit const bp_kernel kForeachScale = make_kernel<bp_foreach_scale_args, foreach_launch>(
+    kernel_row("foreach_scale", BP_OP_FOREACH_SCALE, {kStepDtypes, 2}, kScaleFlags));
 constinit const bp_kernel kScaleAndCheckFinite =
-    make_kernel<bp_scale_and_check_finite_args, scale_launch>(
-        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kStepDtypes, 2},
-                   BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
+    make_kernel<bp_scale_and_check_finite_args, check_launch>(kernel_row(
+        "scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kStepDtypes, 2}, kScaleFlags));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -20,6 +20,7 @@ set(kernel_sources
   gemm.cpp
   gemv.cpp
   grouped_matmul.cpp
+  grad_norm.cpp
   interpolate.cpp
   kv_cache_append.cpp
   layer_norm.cpp

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// sgd_step, adamw_step and scale_and_check_finite on one tensor of their lists. There is one
-// invocation for each element.
+// The optimizer steps, foreach_scale and scale_and_check_finite on one tensor of their lists. There
+// is one invocation for each element.
 //
 // If the step is in the call, the host computes the bias corrections. If the step is in a tensor, one
 // invocation of each workgroup computes them, with the same integers (bias_correction.glsl), so that
@@ -17,7 +17,8 @@ layout(constant_id = 3) const uint kRank = 1;
 layout(constant_id = 4) const uint kHasBuffer = 0;
 layout(constant_id = 5) const uint kNesterov = 0;
 
-const uint kSgd = 0u, kAdamw = 1u, kScale = 2u;
+const uint kSgd = 0u, kAdamw = 1u, kScaleAndCheck = 2u, kAdam = 3u, kLion = 4u, kScale = 5u;
+const bool kIsAdam = kOp == kAdam || kOp == kAdamw;
 
 BP_RECORD {
   uint64_t param, grad, first, second;  // The buffers of the op.
@@ -90,7 +91,8 @@ void run_sgd(uint64_t at[4]) {
   store_f32(kType, at[0], param - lr * grad);
 }
 
-void run_adamw(uint64_t at[4]) {
+// The weight decay of adamw_step acts on the parameter, that of adam_step on the gradient.
+void run_adam(uint64_t at[4]) {
   float lr = record.lr, correction1 = record.correction1, correction2 = record.correction2;
   if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
   if (record.step_address != 0ul) {
@@ -98,8 +100,12 @@ void run_adamw(uint64_t at[4]) {
     correction2 = shared_corrections[1];
   }
   float param = load_f32(kType, at[0]);
-  const float grad = load_f32(kType, at[1]);
-  param -= lr * record.weight_decay * param;
+  float grad = load_f32(kType, at[1]);
+  if (kOp == kAdamw) {
+    param -= lr * record.weight_decay * param;
+  } else {
+    grad += record.weight_decay * param;
+  }
   const float average = record.beta1 * load_f32(kType, at[2]) + record.rest1 * grad;
   const float squares = record.beta2 * load_f32(kType, at[3]) + record.rest2 * grad * grad;
   store_f32(kType, at[2], average);
@@ -108,12 +114,24 @@ void run_adamw(uint64_t at[4]) {
   store_f32(kType, at[0], param - lr * m / (sqrt(v) + record.eps));
 }
 
+void run_lion(uint64_t at[4]) {
+  float lr = record.lr;
+  if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
+  const float param = load_f32(kType, at[0]);
+  const float grad = load_f32(kType, at[1]), average = load_f32(kType, at[2]);
+  const float mixed = record.beta1 * average + record.rest1 * grad;
+  const float direction = mixed > 0.0 ? 1.0 : mixed < 0.0 ? -1.0 : mixed;  // Of NaN it is NaN.
+  store_f32(kType, at[0], param - lr * (direction + record.weight_decay * param));
+  store_f32(kType, at[2], record.beta2 * average + record.rest2 * grad);
+}
+
 void run_scale(uint64_t at[4]) {
   float scale = record.lr;
   if (record.lr_address != 0ul) scale = load_f64_as_f32(record.lr_address);
   const float before = load_f32(kType, at[0]);
   const uint after = encode_f32(kType, before * scale);
   store_bits(size_of(kType), at[0], after);
+  if (kOp == kScale) return;
   const float rounded = decode_f32(kType, after);
   // Every invocation that finds such an element writes the same value.
   if (!(abs(before) < infinity()) || !(abs(rounded) < infinity())) {
@@ -122,12 +140,12 @@ void run_scale(uint64_t at[4]) {
 }
 
 void main() {
-  if (kOp == kAdamw && record.step_address != 0ul) share_corrections();
+  if (kIsAdam && record.step_address != 0ul) share_corrections();
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   uint64_t at[4];
   at[0] = record.param + offset_of(i, kRank, record.extents, record.strides[0]);
-  if (kOp == kScale) {
+  if (kOp == kScale || kOp == kScaleAndCheck) {
     run_scale(at);
     return;
   }
@@ -136,7 +154,9 @@ void main() {
   at[3] = record.second + offset_of(i, kRank, record.extents, record.strides[3]);
   if (kOp == kSgd) {
     run_sgd(at);
+  } else if (kOp == kLion) {
+    run_lion(at);
   } else {
-    run_adamw(at);
+    run_adam(at);
   }
 }

@@ -1,5 +1,5 @@
-// sgd_step, adamw_step and scale_and_check_finite submit a dispatch for each tensor of their lists
-// (optimizer.comp).
+// The optimizer steps, foreach_scale and scale_and_check_finite submit a dispatch for each tensor of
+// their lists (optimizer.comp).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,7 +12,14 @@
 namespace bp::vulkan {
 namespace {
 
-enum OptimizerOp : uint32_t { kSgd = 0, kAdamw = 1, kScale = 2 };
+enum OptimizerOp : uint32_t {
+  kSgd = 0,
+  kAdamw = 1,
+  kScaleAndCheck = 2,
+  kAdam = 3,
+  kLion = 4,
+  kScale = 5
+};
 
 struct OptimizerRecord {
   uint64_t tensors[4];
@@ -98,7 +105,17 @@ bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
   return BP_OK;
 }
 
-bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
+template <typename Args>
+void set_betas(OptimizerRecord& record, const Args& args) {
+  record.beta1 = static_cast<float>(args.beta1);
+  record.rest1 = static_cast<float>(1.0 - args.beta1);
+  record.beta2 = static_cast<float>(args.beta2);
+  record.rest2 = static_cast<float>(1.0 - args.beta2);
+  record.weight_decay = static_cast<float>(args.weight_decay);
+}
+
+template <OptimizerOp kOp, typename Args>
+bp_status adam_launch(const Args& args, Launch& launch) {
   OptimizerRecord record{};
   record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
   record.fraction1 = corrections::fraction_of(args.beta1);
@@ -108,14 +125,10 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
     record.correction1 = corrections::correction_of(record.fraction1, step);
     record.correction2 = corrections::correction_of(record.fraction2, step);
   }
-  record.beta1 = static_cast<float>(args.beta1);
-  record.rest1 = static_cast<float>(1.0 - args.beta1);
-  record.beta2 = static_cast<float>(args.beta2);
-  record.rest2 = static_cast<float>(1.0 - args.beta2);
+  set_betas(record, args);
   record.eps = static_cast<float>(args.eps);
-  record.weight_decay = static_cast<float>(args.weight_decay);
   for (uint64_t i = 0; i < args.params_count; ++i) {
-    const Step step{.op = kAdamw,
+    const Step step{.op = kOp,
                     .tensors = {args.params[i], args.grads[i], args.exp_avg[i], args.exp_avg_sq[i]},
                     .lr = args.lr,
                     .step = args.step};
@@ -125,11 +138,31 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
   return BP_OK;
 }
 
-bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
+bp_status lion_launch(const bp_lion_step_args& args, Launch& launch) {
+  OptimizerRecord record{};
+  record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
+  set_betas(record, args);
+  for (uint64_t i = 0; i < args.params_count; ++i) {
+    const Step step{.op = kLion,
+                    .tensors = {args.params[i], args.grads[i], args.exp_avg[i]},
+                    .lr = args.lr};
+    const bp_status status = submit_step(launch, step, record);
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+// Scales the tensors. If the op checks them, it sets `found`.
+template <typename Args>
+bp_status scale_launch(const Args& args, Launch& launch) {
   OptimizerRecord record{};
   record.lr = static_cast<float>(value_of(args.scale, args.scale_scalar));
   for (uint64_t i = 0; i < args.xs_count; ++i) {
-    const Step step{.op = kScale, .tensors = {args.xs[i]}, .lr = args.scale, .found = args.found};
+    Step step{.op = kScale, .tensors = {args.xs[i]}, .lr = args.scale};
+    if constexpr (requires { args.found; }) {
+      step.op = kScaleAndCheck;
+      step.found = args.found;
+    }
     const bp_status status = submit_step(launch, step, record);
     if (status != BP_OK) return status;
   }
@@ -145,10 +178,19 @@ constexpr auto kFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
     kernel_row("sgd_step", BP_OP_SGD_STEP, {kDtypes, 2}, kFlags));
-constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
-    kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kDtypes, 2}, kFlags));
+constinit const bp_kernel kAdamStep =
+    make_kernel<bp_adam_step_args, adam_launch<kAdam, bp_adam_step_args>>(
+        kernel_row("adam_step", BP_OP_ADAM_STEP, {kDtypes, 2}, kFlags));
+constinit const bp_kernel kAdamwStep =
+    make_kernel<bp_adamw_step_args, adam_launch<kAdamw, bp_adamw_step_args>>(
+        kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kDtypes, 2}, kFlags));
+constinit const bp_kernel kLionStep = make_kernel<bp_lion_step_args, lion_launch>(
+    kernel_row("lion_step", BP_OP_LION_STEP, {kDtypes, 2}, kFlags));
+constinit const bp_kernel kForeachScale =
+    make_kernel<bp_foreach_scale_args, scale_launch<bp_foreach_scale_args>>(
+        kernel_row("foreach_scale", BP_OP_FOREACH_SCALE, {kDtypes, 2}, kFlags));
 constinit const bp_kernel kScaleAndCheckFinite =
-    make_kernel<bp_scale_and_check_finite_args, scale_launch>(
+    make_kernel<bp_scale_and_check_finite_args, scale_launch<bp_scale_and_check_finite_args>>(
         kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kDtypes, 2}, kFlags));
 
 }  // namespace bp::vulkan
