@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "conformance/numerics/bounded.hpp"
+#include "conformance/reference/primitives.hpp"
 
 namespace bp::conformance::reference {
 
@@ -32,13 +35,14 @@ SgdState<N> sgd_step(SgdState<N> state, N grad, const SgdSettings& s) {
   return state;
 }
 
-struct AdamwSettings {
+struct AdamSettings {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   int64_t step = 1;
+  bool is_decoupled = true;  // Weight decay acts on the parameter, not on the gradient.
 };
 
 template <typename N>
-struct AdamwState {
+struct AdamState {
   N param, average, average_of_squares;
 };
 
@@ -50,17 +54,63 @@ N power(N base, int64_t exponent) {
 }
 
 template <typename N>
-AdamwState<N> adamw_step(AdamwState<N> state, N grad, const AdamwSettings& s) {
+AdamState<N> adam_step(AdamState<N> state, N grad, const AdamSettings& s) {
   using std::sqrt;
   const N one(1), beta1 = constant<N>(s.beta1), beta2 = constant<N>(s.beta2);
-  const N lr = constant<N>(s.lr);
-  state.param = state.param - lr * constant<N>(s.weight_decay) * state.param;
+  const N lr = constant<N>(s.lr), decay = constant<N>(s.weight_decay);
+  if (s.is_decoupled) {
+    state.param = state.param - lr * decay * state.param;
+  } else {
+    grad = grad + decay * state.param;
+  }
   state.average = beta1 * state.average + (one - beta1) * grad;
   state.average_of_squares = beta2 * state.average_of_squares + (one - beta2) * grad * grad;
   const N m = state.average / (one - power(beta1, s.step));
   const N v = state.average_of_squares / (one - power(beta2, s.step));
   state.param = state.param - lr * m / (sqrt(v) + constant<N>(s.eps));
   return state;
+}
+
+struct LionSettings {
+  double lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0;
+};
+
+template <typename N>
+struct LionState {
+  N param, average;
+};
+
+// Returns the sign, which may be another one if the error of x reaches to the other side of 0.
+template <typename N>
+N sign_of(N x) {
+  const double nearest = primitive::nearest(x);
+  const N sign(nearest > 0 ? 1.0 : nearest < 0 ? -1.0 : nearest);
+  if constexpr (requires { x.error; }) {
+    if (x.error > 0 && std::fabs(x.value) <= x.error) return N(primitive::nearest(sign), 2.0);
+  }
+  return sign;
+}
+
+template <typename N>
+LionState<N> lion_step(LionState<N> state, N grad, const LionSettings& s) {
+  const auto mixed = [&](double beta) {
+    const N kept = constant<N>(beta);
+    return kept * state.average + (N(1) - kept) * grad;
+  };
+  const bool is_zero = primitive::nearest(state.average) == 0 && primitive::nearest(grad) == 0;
+  const N sign = is_zero ? N(0) : sign_of(mixed(s.beta1));
+  const N direction = sign + constant<N>(s.weight_decay) * state.param;
+  state.param = state.param - constant<N>(s.lr) * direction;
+  state.average = mixed(s.beta2);
+  return state;
+}
+
+template <typename N>
+N euclidean_norm(std::span<const N> elements) {
+  using std::sqrt;
+  std::vector<N> squares;
+  for (const N& element : elements) squares.push_back(element * element);
+  return sqrt(sum_of(std::span<const N>(squares)));
 }
 
 }  // namespace bp::conformance::reference

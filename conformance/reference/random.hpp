@@ -2,7 +2,12 @@
 // them but normal are exact.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "backplane/base.h"
 #include "conformance/numerics/bounded.hpp"
@@ -58,6 +63,41 @@ template <typename N>
 N dropout(const RandomState& state, uint64_t index, double p, N x) {
   if (p >= 1 || uniform(state, BP_F32, index) < p) return N(0);
   return x * (N(1) / (N(1) - constant<N>(p)));
+}
+
+// Returns an integer from low to high - 1.
+inline int64_t random_integer(const RandomState& state, int64_t low, int64_t high, uint64_t index) {
+  const auto range = static_cast<uint64_t>(high - low);
+  return low + static_cast<int64_t>(random_bits(state, index) * range >> 32);
+}
+
+// Returns 0 to count - 1, sorted by keys of two words.
+inline std::vector<int64_t> permutation(const RandomState& state, int64_t count) {
+  const auto key = [&](int64_t i) {
+    const auto first = 2 * static_cast<uint64_t>(i);
+    const auto upper = static_cast<int32_t>(random_bits(state, first + 1));
+    return int64_t{upper} * (int64_t{1} << 32) + random_bits(state, first);
+  };
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, key);
+  return order;
+}
+
+// Returns the class that number `draw` of [0, 1) chooses by the weights of a row.
+inline int64_t drawn_class(std::span<const double> weights, double draw) {
+  const auto counts = [](double weight) { return weight > 0 && std::isfinite(weight); };
+  double peak = 0;
+  for (const double weight : weights) peak = counts(weight) ? std::fmax(peak, weight) : peak;
+  std::vector<int64_t> ends;
+  int64_t total = 0;
+  for (const double weight : weights) {
+    if (counts(weight)) total += static_cast<int64_t>(std::floor(weight / peak * 0x1p32));
+    ends.push_back(total);
+  }
+  const auto place = static_cast<int64_t>(std::floor(draw * static_cast<double>(total)));
+  const auto found = std::ranges::find_if(ends, [&](int64_t end) { return end > place; });
+  return std::min<int64_t>(found - ends.begin(), std::ssize(ends) - 1);
 }
 
 }  // namespace bp::conformance::reference

@@ -220,8 +220,61 @@ TEST(Reference, OptimizersFollowTheirFormulas) {
   first.step = 1;
   EXPECT_EQ(sgd_step<double>({1, 2}, 0.5, first).buffer, 0.5);
   // In step 1 from a zero state, Adam moves by lr, whatever the gradient is.
-  const AdamwSettings adamw{0.01, 0.9, 0.999, 0, 0, 1};
-  EXPECT_NEAR((adamw_step<double>({1, 0, 0}, 123, adamw).param), 0.99, 1e-12);
+  const AdamSettings adamw{0.01, 0.9, 0.999, 0, 0, 1};
+  EXPECT_NEAR((adam_step<double>({1, 0, 0}, 123, adamw).param), 0.99, 1e-12);
+}
+
+TEST(Reference, AdamDecaysTheGradientOrTheParameter) {
+  AdamSettings s{0.01, 0.9, 0.999, 0, 0.5, 1};
+  // The first step is lr in the direction of the gradient, whatever its size.
+  EXPECT_NEAR((adam_step<double>({2, 0, 0}, 1, s).param), 2 - 0.01 * 0.5 * 2 - 0.01, 1e-12);
+  s.is_decoupled = false;
+  const auto next = adam_step<double>({2, 0, 0}, 1, s);
+  EXPECT_NEAR(next.param, 2 - 0.01, 1e-12);
+  EXPECT_NEAR(next.average, 0.1 * (1 + 0.5 * 2), 1e-12);
+}
+
+TEST(Reference, LionMovesByTheSignOfTheMixedGradient) {
+  const LionSettings s{0.125, 0.75, 0.5, 0.5};
+  // 0.75 * 1 + 0.25 * -2 is above 0, and -4 in place of -2 brings it below.
+  EXPECT_EQ((lion_step<double>({2, 1}, -2, s).param), 2 - 0.125 * (1 + 0.5 * 2));
+  EXPECT_EQ((lion_step<double>({2, 1}, -4, s).param), 2 - 0.125 * (-1 + 0.5 * 2));
+  EXPECT_EQ((lion_step<double>({2, 0}, 0, s).param), 2 - 0.125 * 0.5 * 2);
+  EXPECT_EQ((lion_step<double>({2, 1}, -2, s).average), 0.5 * 1 + 0.5 * -2);
+}
+
+TEST(Reference, EuclideanNormOfAllElements) {
+  const std::vector<double> elements = {3, -4, 12};
+  EXPECT_EQ(euclidean_norm(std::span<const double>(elements)), 13);
+}
+
+TEST(Reference, RandomDrawsFollowTheWordsOfTheirElements) {
+  const RandomState zero;  // Its first word is 0x6627e8d5, its fourth one 0x9b00dbd8.
+  EXPECT_EQ(random_integer(zero, -5, 11, 0), -5 + 6);  // A sixteenth for each leading digit.
+  EXPECT_EQ(random_integer(zero, 0, 256, 3), 0x9b);
+  const std::vector<double> weights = {1, -3, 4, NAN, 0, 3};
+  EXPECT_EQ(drawn_class(weights, 0), 0);
+  EXPECT_EQ(drawn_class(weights, 0.12), 0);
+  EXPECT_EQ(drawn_class(weights, 0.13), 2);
+  EXPECT_EQ(drawn_class(weights, 0.62), 2);
+  EXPECT_EQ(drawn_class(weights, 0.63), 5);
+  EXPECT_EQ(drawn_class(weights, 0x1.fffffffffffffp-1), 5);
+  EXPECT_EQ(drawn_class(std::vector<double>{0, 0, 0}, 0.5), 2);
+}
+
+TEST(Reference, PermutationSortsSignedKeysOfTwoWords) {
+  const RandomState state{42, 7};
+  const std::vector<int64_t> order = permutation(state, 100);
+  std::vector<bool> is_found(100);
+  for (size_t i = 0; i < order.size(); ++i) {
+    is_found[static_cast<size_t>(order[i])] = true;
+    if (i == 0) continue;
+    const auto upper = [&](int64_t number) {
+      return static_cast<int32_t>(random_bits(state, 2 * static_cast<uint64_t>(number) + 1));
+    };
+    EXPECT_LE(upper(order[i - 1]), upper(order[i]));
+  }
+  EXPECT_EQ(is_found, std::vector<bool>(100, true));
 }
 
 TEST(Reference, DoubleDoubleAgreesWithDouble) {

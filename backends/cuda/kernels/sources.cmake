@@ -18,6 +18,7 @@ set(cuda_kernel_sources
   kernels/gather.cu
   kernels/grouped_matmul.cu
   kernels/groups.cu
+  kernels/grad_norm.cu
   kernels/interpolate.cu
   kernels/kv_cache_append.cu
   kernels/layer_norm.cu

@@ -1,4 +1,4 @@
-// Cases of group norm and batch norm. Cases of layouts follow by rule.
+// Cases of group norm, instance norm and batch norm. Cases of layouts follow by rule.
 #include <algorithm>
 
 #include "conformance/cases/ops/op_families.hpp"
@@ -50,12 +50,16 @@ const std::vector<Row>& all_rows() {
   return rows;
 }
 
+bool gives_statistics(uint32_t op) {
+  return op == BP_OP_GROUP_NORM || op == BP_OP_BATCH_NORM_TRAINING;
+}
+
 std::string detail_of(const Row& row, uint32_t op) {
   std::string text = shape_text(row.x);
   if (op == BP_OP_GROUP_NORM) text += "_groups" + std::to_string(row.groups);
   if (!row.has_gamma) text += "_nogamma";
   if (!row.has_beta) text += "_nobeta";
-  if (!row.has_statistics && op != BP_OP_BATCH_NORM_INFERENCE) text += "_nostats";
+  if (!row.has_statistics && gives_statistics(op)) text += "_nostats";
   if (row.eps != 1e-5) text += row.eps == 0 ? "_eps0" : "_largeeps";
   return text;
 }
@@ -66,13 +70,18 @@ Optional<N> optional_array(const CallData& data, std::string_view name) {
   return data.array<N>(name);
 }
 
+// Each channel is a group of instance norm.
+int64_t groups_of(const CallData& data) {
+  return data.op() == BP_OP_INSTANCE_NORM ? data.tensor("x").shape[1] : data.integer("groups");
+}
+
 template <typename N>
 Normalized<N> normalized(const CallData& data) {
   const auto gamma = optional_array<N>(data, "gamma"), beta = optional_array<N>(data, "beta");
   if (data.op() == BP_OP_BATCH_NORM_TRAINING) {
     return reference::batch_norm_training(data.array<N>("x"), gamma, beta, data.number("eps"));
   }
-  return reference::group_norm(data.array<N>("x"), data.integer("groups"), gamma, beta,
+  return reference::group_norm(data.array<N>("x"), groups_of(data), gamma, beta,
                                data.number("eps"));
 }
 
@@ -82,7 +91,7 @@ class Members {
   explicit Members(const CallData& data)
       : channels_(data.tensor("x").shape), groups_(0), width_(0) {
     if (data.op() == BP_OP_BATCH_NORM_TRAINING) return;
-    groups_ = data.integer("groups");
+    groups_ = groups_of(data);
     width_ = channels_.channels / groups_;
   }
 
@@ -176,7 +185,7 @@ OpCase make_row(uint32_t op, const Row& row, bp_dtype dtype, const std::string& 
   if (row.has_gamma) made.input("gamma", dtype, channels, kRandom);
   if (row.has_beta) made.input("beta", dtype, channels, kRandom);
   made.output("y", dtype, row.x);
-  if (row.has_statistics && !is_inference) {
+  if (row.has_statistics && gives_statistics(op)) {
     const bool is_group = op == BP_OP_GROUP_NORM;
     const Shape rows = is_group ? Shape{row.x[0], row.groups} : channels;
     made.output("mean", wide, rows).output(is_group ? "rstd" : "variance", wide, rows);
@@ -193,6 +202,7 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
               const Fill& data) {
   std::vector<std::string> seen;  // Only group norm has groups, so two rows may be equal.
   for (const Row& row : all_rows()) {
+    if (op == BP_OP_INSTANCE_NORM && row.x[1] == 0) continue;  // The op refuses it.
     OpCase made = make_row(op, row, dtype, fill, data);
     if (std::ranges::find(seen, made.detail) != seen.end()) continue;
     seen.push_back(made.detail);
@@ -209,7 +219,8 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
 }  // namespace
 
 void add_channel_norm(OpCases& cases) {
-  for (const uint32_t op : {uint32_t{BP_OP_GROUP_NORM}, uint32_t{BP_OP_BATCH_NORM_INFERENCE},
+  for (const uint32_t op : {uint32_t{BP_OP_GROUP_NORM}, uint32_t{BP_OP_INSTANCE_NORM},
+                            uint32_t{BP_OP_BATCH_NORM_INFERENCE},
                             uint32_t{BP_OP_BATCH_NORM_TRAINING}}) {
     for (const bp_dtype dtype : kFloats) {
       add_rows(cases, op, dtype, "random", kRandom);
