@@ -57,6 +57,7 @@ const std::vector<GradientCase>& gradient_cases() {
           matrix_gradient_cases, window_gradient_cases, normalization_gradient_cases,
           channel_norm_gradient_cases, loss_gradient_cases, attention_gradient_cases,
           moe_gradient_cases}) {
+          recurrent_gradient_cases}) {
       for (GradientCase& item : family()) cases.push_back(std::move(item));
     }
     return cases;
@@ -125,6 +126,10 @@ std::vector<GradientCase> elementwise_gradient_cases() {
          return where(lt(gradient_sample({2, 3}, 3), 1), x[0], 0);
        }},
       {"lerp", {{2, 3}, {3}, {2, 1}}, [](Inputs x) { return lerp(x[0], x[1], x[2] - 0.5); }},
+      {"addcmul", {{2, 3}, {3}, {2, 1}}, [](Inputs x) { return addcmul(x[0], x[1], x[2]); }},
+      {"addcmul, by a number", {{3}, {3}}, [](Inputs x) { return addcmul(x[0], x[1], 0.7); }},
+      {"addcdiv", {{2, 3}, {3}, {2, 1}}, [](Inputs x) { return addcdiv(x[0], x[1], x[2]); }},
+      {"addcdiv, by a number", {{3}, {3}}, [](Inputs x) { return addcdiv(x[0], x[1], 0.7); }},
       {"lerp, by a number", {{3}, {3}}, [](Inputs x) { return lerp(x[0], x[1], 0.7); }},
       {"dropout", {{10}}, [](Inputs x) { return dropout(x[0], 11, 0, 0.4); }},
       {"dropout_backward", {{10}}, [](Inputs x) { return dropout_backward(x[0], 11, 0, 0.4); }},

@@ -55,6 +55,13 @@ std::vector<GradientCase> rounding_cases() {
       {"fmax", {{2, 3}, {3}}, [](Inputs x) { return fmax(x[0], x[1]) * x[0]; }},
       {"fmin", {{2, 3}, {3}}, [](Inputs x) { return fmin(x[0], x[1]) * x[0]; }},
       {"clamp", {{2, 3}, {3}, {2, 1}}, [](Inputs x) { return clamp(x[0], x[1] - 0.4, x[2]); }},
+      // The steps are too fine for central differences to see, and numbers above 1 have no code.
+      {"fake_quantize",
+       {{6}},
+       [](Inputs x) {
+         const Tensor scale = full({6}, 0x1p-46, BP_F64), zero = full({6}, int64_t{3}, BP_I32);
+         return fake_quantize(x[0], scale, zero, 0, int64_t{1} << 46) * x[0];
+       }},
       {"clamp, to a number", {{6}, {6}}, [](Inputs x) { return clamp(x[0], x[1], 1.2); }},
   };
 }
