@@ -1,4 +1,5 @@
-// sgd_step, adam_step, adamw_step and lion_step over lists of parameters, for tensors of every layout.
+// sgd_step, adam_step, adamw_step and lion_step over lists of parameters, for tensors of every
+// layout.
 //
 // A step is one pass over memory. For each parameter it reads the gradient and the state once, and
 // writes the parameter and the state once.
@@ -8,6 +9,7 @@
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -185,30 +187,50 @@ void narrow_sgd_row(std::byte* const* data, const int64_t* strides, int64_t n,
   }
 }
 
+[[noreturn]] void refuse_op(uint32_t op) {
+  throw StatusError(BP_INTERNAL, "no optimizer has the op " + std::to_string(op));
+}
+
 template <typename T>
-RowFunction* row_of(uint32_t op) {
-  constexpr bool kIsWide = !kIsNarrow<T>;
-  using C = std::conditional_t<kIsWide, T, float>;
+RowFunction* wide_row_of(uint32_t op) {
   switch (op) {
     case BP_OP_SGD_STEP:
-      if constexpr (kIsWide) return sgd_row<T>;
-      else return narrow_sgd_row<T>;
-    case BP_OP_LION_STEP:
-      if constexpr (kIsWide) return lion_row<T>;
-      else return narrow_row<T, lion_row<C>, 3>;
+      return sgd_row<T>;
     case BP_OP_ADAM_STEP:
-      if constexpr (kIsWide) return adam_row<T, false>;
-      else return narrow_row<T, adam_row<C, false>, 4>;
+      return adam_row<T, false>;
     case BP_OP_ADAMW_STEP:
-      if constexpr (kIsWide) return adam_row<T, true>;
-      else return narrow_row<T, adam_row<C, true>, 4>;
+      return adam_row<T, true>;
+    case BP_OP_LION_STEP:
+      return lion_row<T>;
     default:
-      throw StatusError(BP_INTERNAL, "no optimizer has the op " + std::to_string(op));
+      refuse_op(op);
+  }
+}
+
+template <typename T>
+RowFunction* narrow_row_of(uint32_t op) {
+  switch (op) {
+    case BP_OP_SGD_STEP:
+      return narrow_sgd_row<T>;
+    case BP_OP_ADAM_STEP:
+      return narrow_row<T, adam_row<float, false>, 4>;
+    case BP_OP_ADAMW_STEP:
+      return narrow_row<T, adam_row<float, true>, 4>;
+    case BP_OP_LION_STEP:
+      return narrow_row<T, lion_row<float>, 3>;
+    default:
+      refuse_op(op);
   }
 }
 
 RowFunction* optimizer_row(uint32_t op, bp_dtype dtype) {
-  return with_float(dtype, [=]<typename T>(T) -> RowFunction* { return row_of<T>(op); });
+  return with_float(dtype, [=]<typename T>(T) -> RowFunction* {
+    if constexpr (kIsNarrow<T>) {
+      return narrow_row_of<T>(op);
+    } else {
+      return wide_row_of<T>(op);
+    }
+  });
 }
 
 }  // namespace

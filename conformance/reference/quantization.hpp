@@ -57,8 +57,8 @@ inline Array<double> quantize(const Blocked& of, bp_dtype to) {
   return y;
 }
 
-// Returns how many scales a number of `steps` scales becomes: its code, which is `steps` + zero from
-// low to high, without zero. NaN stays NaN.
+// Returns how many scales a number of `steps` scales becomes: its code, which is `steps` + zero
+// from low to high, without zero. NaN stays NaN.
 inline double limited_code(double steps, double zero, double low, double high) {
   if (std::isnan(steps)) return steps;
   return std::fmin(std::fmax(steps + zero, low), high) - zero;

@@ -84,8 +84,8 @@ Array<N> gru_cell(const Cell<N>& cell, bool reset_after) {
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t row = i / n, gate = 2 * n + i % n;
     const N update = elementwise::sigmoid(cell.of_both(row, i % n));
-    const N from_state = reset_after ? reset[i] * cell.of_state(cell.h, row, gate)
-                                     : cell.of_state(kept, row, gate);
+    const N from_state =
+        reset_after ? reset[i] * cell.of_state(cell.h, row, gate) : cell.of_state(kept, row, gate);
     const N candidate = primitive::tanh(cell.of_input(row, gate) + from_state);
     y[i] = (N(1) - update) * candidate + update * cell.h[i];
   }

@@ -19,8 +19,12 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 // One row, one input and one unit: x = 2, h = 3, and a weight for each gate.
 Cell<double> one_unit(std::vector<double> weight, std::vector<double> recurrent) {
   const auto gates = static_cast<int64_t>(weight.size());
-  return {tensor({1, 1}, {2}), tensor({1, 1}, {3}), tensor({gates, 1}, std::move(weight)),
-          tensor({gates, 1}, std::move(recurrent)), {}, {}};
+  return {tensor({1, 1}, {2}),
+          tensor({1, 1}, {3}),
+          tensor({gates, 1}, std::move(weight)),
+          tensor({gates, 1}, std::move(recurrent)),
+          {},
+          {}};
 }
 
 TEST(LstmCell, HasItsGatesInTheOrderOfOnnx) {
@@ -51,8 +55,12 @@ TEST(RnnCell, AddsInputAndState) {
 }
 
 TEST(Cells, KeepRowsAndUnitsApart) {
-  const Cell<double> cell{tensor({2, 1}, {1, 2}), tensor({2, 2}, {1, 0, 0, 1}),
-                          tensor({2, 1}, {1, 10}), tensor({2, 2}, {100, 200, 300, 400}), {}, {}};
+  const Cell<double> cell{tensor({2, 1}, {1, 2}),
+                          tensor({2, 2}, {1, 0, 0, 1}),
+                          tensor({2, 1}, {1, 10}),
+                          tensor({2, 2}, {100, 200, 300, 400}),
+                          {},
+                          {}};
   EXPECT_EQ(rnn_cell(cell, true).data, (std::vector<double>{101, 310, 202, 420}));
 }
 

@@ -33,8 +33,7 @@ __device__ double sum_of_block(double own) {
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) squares_kernel(SquaresPlan plan) {
   const uint32_t begin = blockIdx.x * kSquaresBlock;
-  const uint32_t end =
-      plan.count - begin < kSquaresBlock ? plan.count : begin + kSquaresBlock;
+  const uint32_t end = plan.count - begin < kSquaresBlock ? plan.count : begin + kSquaresBlock;
   double own = 0;
   for (uint32_t i = begin + threadIdx.x; i < end; i += kBlockThreads) {
     int64_t offset[1];

@@ -1,5 +1,5 @@
-// sgd_step, adam_step, adamw_step, lion_step, foreach_scale and scale_and_check_finite over lists of
-// tensors, for every layout: one pass over memory (multi_tensor.cuh).
+// sgd_step, adam_step, adamw_step, lion_step, foreach_scale and scale_and_check_finite over lists
+// of tensors, for every layout: one pass over memory (multi_tensor.cuh).
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/multi_tensor.cuh"
 
@@ -64,10 +64,9 @@ struct Adam {
     const double rate = lr.get<double>(), count = static_cast<double>(step.get<int64_t>());
     const double correction1 = 1.0 - pow(beta1, count), correction2 = 1.0 - pow(beta2, count);
     const double decay = kIsDecoupled ? rate * weight_decay : weight_decay;
-    return {decay,       beta1,
-            1.0 - beta1, beta2,
-            1.0 - beta2, rate / correction1,
-            1.0 / sqrt(correction2), eps};
+    return {
+        decay, beta1, 1.0 - beta1, beta2, 1.0 - beta2, rate / correction1, 1.0 / sqrt(correction2),
+        eps};
   }
 
   template <typename C>

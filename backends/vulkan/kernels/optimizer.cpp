@@ -1,5 +1,5 @@
-// The optimizer steps, foreach_scale and scale_and_check_finite submit a dispatch for each tensor of
-// their lists (optimizer.comp).
+// The optimizer steps, foreach_scale and scale_and_check_finite submit a dispatch for each tensor
+// of their lists (optimizer.comp).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -143,9 +143,8 @@ bp_status lion_launch(const bp_lion_step_args& args, Launch& launch) {
   record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
   set_betas(record, args);
   for (uint64_t i = 0; i < args.params_count; ++i) {
-    const Step step{.op = kLion,
-                    .tensors = {args.params[i], args.grads[i], args.exp_avg[i]},
-                    .lr = args.lr};
+    const Step step{
+        .op = kLion, .tensors = {args.params[i], args.grads[i], args.exp_avg[i]}, .lr = args.lr};
     const bp_status status = submit_step(launch, step, record);
     if (status != BP_OK) return status;
   }

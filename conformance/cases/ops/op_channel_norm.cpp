@@ -219,9 +219,9 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
 }  // namespace
 
 void add_channel_norm(OpCases& cases) {
-  for (const uint32_t op : {uint32_t{BP_OP_GROUP_NORM}, uint32_t{BP_OP_INSTANCE_NORM},
-                            uint32_t{BP_OP_BATCH_NORM_INFERENCE},
-                            uint32_t{BP_OP_BATCH_NORM_TRAINING}}) {
+  for (const uint32_t op :
+       {uint32_t{BP_OP_GROUP_NORM}, uint32_t{BP_OP_INSTANCE_NORM},
+        uint32_t{BP_OP_BATCH_NORM_INFERENCE}, uint32_t{BP_OP_BATCH_NORM_TRAINING}}) {
     for (const bp_dtype dtype : kFloats) {
       add_rows(cases, op, dtype, "random", kRandom);
       // The variance is small compared with the square of the mean.

@@ -32,7 +32,8 @@ void add_states(OpCases& cases, OpCase row) {
     cases.push_back(std::move(made));
   }
   row.fill = "tensor";
-  row.input("seed", BP_U64, {}, index_fill(1 << 30)).input("offset", BP_U64, {}, index_fill(1 << 30));
+  row.input("seed", BP_U64, {}, index_fill(1 << 30))
+      .input("offset", BP_U64, {}, index_fill(1 << 30));
   cases.push_back(std::move(row));
 }
 
@@ -56,8 +57,7 @@ std::vector<Expected> expected_integers(const CallData& data, const Numerics&) {
   const int64_t low = data.integer("low"), high = data.integer("high");
   const bool is_narrow = data.tensor("y").dtype == BP_I32;
   return each_of(data, [&](int64_t i) {
-    const int64_t drawn =
-        reference::random_integer(state, low, high, static_cast<uint64_t>(i));
+    const int64_t drawn = reference::random_integer(state, low, high, static_cast<uint64_t>(i));
     return is_narrow ? int64_t{static_cast<int32_t>(drawn)} : drawn;
   });
 }
@@ -95,13 +95,7 @@ struct Output {
 
 const std::vector<Output>& outputs() {
   static const std::vector<Output> all = {
-      {{}},
-      {{17}},
-      {{1031}},
-      {{2, 3, 5}},
-      {{0}},
-      {{5, 7}, kTransposed},
-      {{17}, kNegative},
+      {{}}, {{17}}, {{1031}}, {{2, 3, 5}}, {{0}}, {{5, 7}, kTransposed}, {{17}, kNegative},
   };
   return all;
 }
@@ -145,8 +139,7 @@ void add_trials(OpCases& cases, bp_dtype dtype, bp_dtype result) {
 
 void add_orders(OpCases& cases, bp_dtype dtype) {
   const auto add = [&](int64_t count, Layout layout) {
-    OpCase made =
-        make_case(BP_OP_RANDPERM, dtype, "", std::to_string(count), layout_text(layout));
+    OpCase made = make_case(BP_OP_RANDPERM, dtype, "", std::to_string(count), layout_text(layout));
     made.output("y", dtype, {count}, layout);
     made.reference = expected_order;
     made.varies = count > 8;
@@ -168,15 +161,16 @@ void add_classes(OpCases& cases, bp_dtype dtype, bp_dtype index) {
     const char* name = "positive";
   };
   constexpr Row kRows[] = {
-      {1, 1, 5},  {1, 7, 1},   {3, 5, 17},           {2, 67, 33},
-      {1, 1031, 9}, {0, 4, 3}, {4, 3, 0},            {3, 9, 20, "spoiled"},
-      {2, 5, 11, "zero"},      {2, 40, 25, "steep"},
+      {1, 1, 5},          {1, 7, 1},
+      {3, 5, 17},         {2, 67, 33},
+      {1, 1031, 9},       {0, 4, 3},
+      {4, 3, 0},          {3, 9, 20, "spoiled"},
+      {2, 5, 11, "zero"}, {2, 40, 25, "steep"},
   };
   for (const Row& row : kRows) {
     const std::string_view name = row.name;
     const std::string detail = shape_text({row.rows, row.classes}) + "_" +
-                               std::to_string(row.count) + "_" + row.name + "_" +
-                               dtype_text(index);
+                               std::to_string(row.count) + "_" + row.name + "_" + dtype_text(index);
     const Fill fill = name == "zero"    ? Fill{FillKind::kUniform, 0, 0}
                       : name == "steep" ? Fill{FillKind::kLogUniform, -14, 14}
                                         : kPositive;

@@ -17,7 +17,7 @@ struct Codes {
   bool has_zero;
 };
 constexpr Codes kCodes[] = {
-    {"i8", -128, 127, false}, {"u8_zero", 0, 255, true},  {"i4_zero", -8, 7, true},
+    {"i8", -128, 127, false}, {"u8_zero", 0, 255, true}, {"i4_zero", -8, 7, true},
     {"one", 3, 3, true},      {"binary", -1, 1, false},
 };
 

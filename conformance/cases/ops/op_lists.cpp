@@ -31,8 +31,8 @@ std::string detail_of(const TensorList& list, const std::string& settings) {
   return text + "_" + settings;
 }
 
-void add_tensors(OpCase& made, bp_dtype dtype, const TensorList& list, std::string_view name, Role role,
-                 const Fill& fill) {
+void add_tensors(OpCase& made, bp_dtype dtype, const TensorList& list, std::string_view name,
+                 Role role, const Fill& fill) {
   for (const Shape& shape : list.shapes) {
     made.tensors.push_back({name, role, dtype, shape, list.lies, fill, ""});
   }
@@ -113,7 +113,8 @@ void add_scale(OpCases& cases, uint32_t op, bp_dtype dtype) {
     const bool is_for_check = name == "found" || name == "last" || name == "early";
     if (is_for_check && !is_checked) continue;
     for (const TensorList& list : tensor_lists()) {
-      OpCase made = make_case(op, dtype, row.name, detail_of(list, "scaled"), layout_text(list.lies));
+      OpCase made =
+          make_case(op, dtype, row.name, detail_of(list, "scaled"), layout_text(list.lies));
       add_tensors(made, dtype, list, "xs", Role::kInOut, row.data);
       const double start = row.was_found ? 1 : 0;
       if (is_checked) made.inout("found", BP_F32, {}, {FillKind::kUniform, start, start});
@@ -170,8 +171,8 @@ void add_grad_norm(OpCases& cases, bp_dtype dtype, bp_dtype result) {
   for (const NormRow& row : rows) {
     const std::string_view name = row.name;
     for (const TensorList& list : tensor_lists()) {
-      OpCase made = make_case(BP_OP_GRAD_NORM, dtype, row.name,
-                              detail_of(list, dtype_text(result)), layout_text(list.lies));
+      OpCase made = make_case(BP_OP_GRAD_NORM, dtype, row.name, detail_of(list, dtype_text(result)),
+                              layout_text(list.lies));
       add_tensors(made, dtype, list, "xs", Role::kInput, row.data);
       made.output("y", result, {}).reference = expected_grad_norm;
       if (name == "infinite") {

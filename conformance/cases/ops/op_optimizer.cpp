@@ -158,8 +158,9 @@ void add_lion(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     double weight_decay;
     Fill data;  // Of the gradients and averages.
   };
-  const LionRow rows[] = {
-      {"plain", 0, kRandom}, {"decay", 0.125, kRandom}, {"zero", 0.125, {FillKind::kUniform, 0, 0}}};
+  const LionRow rows[] = {{"plain", 0, kRandom},
+                          {"decay", 0.125, kRandom},
+                          {"zero", 0.125, {FillKind::kUniform, 0, 0}}};
   for (const LionRow& row : rows) {
     for (const TensorList& list : tensor_lists()) {
       OpCase made = make_case(BP_OP_LION_STEP, dtype, "random", detail_of(list, row.name),

@@ -41,8 +41,12 @@ const std::vector<Variant>& variants_of(uint32_t op) {
 
 template <typename N>
 Cell<N> cell_of(const CallData& data) {
-  Cell<N> cell{data.array<N>("x"), data.array<N>("h"), data.array<N>("weight"),
-               data.array<N>("recurrent"), {}, {}};
+  Cell<N> cell{data.array<N>("x"),
+               data.array<N>("h"),
+               data.array<N>("weight"),
+               data.array<N>("recurrent"),
+               {},
+               {}};
   if (data.has("bias")) cell.bias = data.array<N>("bias");
   if (data.has("recurrent_bias")) cell.recurrent_bias = data.array<N>("recurrent_bias");
   return cell;
