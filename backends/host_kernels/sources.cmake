@@ -19,8 +19,8 @@ set(kernel_sources
   gather.cpp
   gemm.cpp
   gemv.cpp
-  grouped_matmul.cpp
   grad_norm.cpp
+  grouped_matmul.cpp
   interpolate.cpp
   kv_cache_append.cpp
   layer_norm.cpp

@@ -16,9 +16,9 @@ set(cuda_kernel_sources
   kernels/element_loss.cu
   kernels/embedding.cu
   kernels/gather.cu
+  kernels/grad_norm.cu
   kernels/grouped_matmul.cu
   kernels/groups.cu
-  kernels/grad_norm.cu
   kernels/interpolate.cu
   kernels/kv_cache_append.cu
   kernels/layer_norm.cu
@@ -52,8 +52,8 @@ set(cuda_kernel_sources
   kernels/sdpa_backward_mma.cu
   kernels/sdpa_mma.cu
   kernels/sdpa_mma_rounded.cu
-  kernels/searchsorted.cu
   kernels/sdpa_paged.cu
+  kernels/searchsorted.cu
   kernels/softmax.cu
   kernels/sort.cu
   kernels/topk.cu
