@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// max_pool, avg_pool, adaptive_avg_pool and the gradients of means, over up to three spatial axes.
+// max_pool, avg_pool, their adaptive forms and the gradients of means, over up to three spatial axes.
 // There is one invocation for each element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
@@ -14,7 +14,8 @@ layout(constant_id = 3) const uint kHasIndices = 0;
 layout(constant_id = 4) const uint kCountsPadding = 0;
 layout(constant_id = 5) const uint kIndexType = 7;
 
-const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u, kAdaptive = 3u, kAdaptiveBackward = 4u;
+const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u, kAdaptive = 3u, kAdaptiveBackward = 4u,
+           kAdaptiveMax = 5u;
 
 // Axes are n, c and three spatial ones; strides are in bytes. x is the tensor in which a window
 // lies. The gradient computes grad_x, in the place of x, from grad_y, in the place of y.
@@ -25,6 +26,24 @@ BP_RECORD {
   int64_t strides_x[5], strides_y[5], strides_indices[5];
   uint window[3], stride[3], padding[3], dilation[3];
 } BP_RECORD_NAME;
+
+// Chooses an element of x if it is larger than the best one so far. NaN is larger than every number.
+void offer(uint n, uint c, ivec3 i, inout float best, inout int64_t chosen) {
+  const float value = load_f32(kType, at(record.x, record.strides_x, n, c, i));
+  const bool is_first_nan = is_nan(value) && !is_nan(best);
+  const bool is_larger = !is_nan(best) && is_below(best, value);
+  if (chosen >= 0l && !is_larger && !is_first_nan) return;
+  best = value;
+  chosen = (int64_t(i.x) * int64_t(record.extents_x[3]) + int64_t(i.y)) *
+               int64_t(record.extents_x[4]) + int64_t(i.z);
+}
+
+void store_chosen(uint n, uint c, ivec3 place, float best, int64_t chosen) {
+  store_f32(kType, at(record.y, record.strides_y, n, c, place), best);
+  if (kHasIndices != 0u) {
+    store_i64(kIndexType, at(record.indices, record.strides_indices, n, c, place), chosen);
+  }
+}
 
 void run_max(uint number) {
   uint n, c;
@@ -44,19 +63,9 @@ void run_max(uint number) {
       is_inside = is_inside && i[d] >= 0 && i[d] < int(record.extents_x[d + 2u]);
     }
     if (!is_inside) continue;
-    const float value = load_f32(kType, at(record.x, record.strides_x, n, c, i));
-    const bool is_first_nan = is_nan(value) && !is_nan(best);
-    const bool is_larger = !is_nan(best) && is_below(best, value);
-    if (chosen < 0l || is_larger || is_first_nan) {
-      best = value;
-      chosen = (int64_t(i.x) * int64_t(record.extents_x[3]) + int64_t(i.y)) *
-                   int64_t(record.extents_x[4]) + int64_t(i.z);
-    }
+    offer(n, c, i, best, chosen);
   }
-  store_f32(kType, at(record.y, record.strides_y, n, c, place), best);
-  if (kHasIndices != 0u) {
-    store_i64(kIndexType, at(record.indices, record.strides_indices, n, c, place), chosen);
-  }
+  store_chosen(n, c, place, best, chosen);
 }
 
 // Returns the number of elements of x in the window of a result. With kCountsPadding, padding
@@ -89,6 +98,25 @@ float bin_size(ivec3 place) {
     size *= float(bin_end(place[d], extent, bins) - bin_begin(place[d], extent, bins));
   }
   return size;
+}
+
+void run_adaptive_max(uint number) {
+  uint n, c;
+  ivec3 place;
+  locate(number, record.extents_y, n, c, place);
+  ivec3 begin, end;
+  [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    begin[d] = bin_begin(place[d], record.extents_x[d + 2u], record.extents_y[d + 2u]);
+    end[d] = bin_end(place[d], record.extents_x[d + 2u], record.extents_y[d + 2u]);
+  }
+  float best = -infinity();
+  int64_t chosen = -1l;
+  for (int i = begin.x; i < end.x; ++i) {
+    for (int j = begin.y; j < end.y; ++j) {
+      for (int k = begin.z; k < end.z; ++k) offer(n, c, ivec3(i, j, k), best, chosen);
+    }
+  }
+  store_chosen(n, c, place, best, chosen);
 }
 
 // Adds the elements of x between two corners, the second of which is outside.
@@ -163,6 +191,8 @@ void main() {
   if (uint64_t(number) >= record.count) return;
   if (kOp == kMax) {
     run_max(number);
+  } else if (kOp == kAdaptiveMax) {
+    run_adaptive_max(number);
   } else if (kOp == kAverage || kOp == kAdaptive) {
     run_average(number);
   } else {

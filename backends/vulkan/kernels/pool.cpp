@@ -1,5 +1,5 @@
-// max_pool, avg_pool, adaptive_avg_pool and their gradients, over 1 to 3 spatial axes (pool.comp).
-// The gradient of max_pool has the index of each element and uses scatter.comp.
+// max_pool, avg_pool, their adaptive forms and gradients, over 1 to 3 spatial axes (pool.comp). The
+// gradient of max_pool has the index of each element and uses scatter.comp.
 #include <algorithm>
 
 #include "backends/vulkan/kernels/grid.hpp"
@@ -16,6 +16,7 @@ enum PoolOp : uint32_t {
   kPoolAverageBackward = 2,
   kPoolAdaptive = 3,
   kPoolAdaptiveBackward = 4,
+  kPoolAdaptiveMax = 5,
 };
 
 struct PoolRecord {
@@ -139,6 +140,17 @@ bp_status adaptive_launch(const bp_adaptive_avg_pool_args& args, Launch& launch)
   return submit_pool(launch, {kPoolAdaptive, args.x, args.y, nullptr}, record);
 }
 
+bp_reason adaptive_max_reason(const bp_adaptive_max_pool_args& args) {
+  const int64_t plane = element_count(args.x->ndim - 2, args.x->shape + 2);
+  const bp_reason reason = index_reason(args.indices, plane);
+  return reason != nullptr ? reason : bins_reason(*args.x, *args.y);
+}
+
+bp_status adaptive_max_launch(const bp_adaptive_max_pool_args& args, Launch& launch) {
+  PoolRecord record{};
+  return submit_pool(launch, {kPoolAdaptiveMax, args.x, args.y, args.indices}, record);
+}
+
 bp_reason adaptive_backward_reason(const bp_adaptive_avg_pool_backward_args& args) {
   return bins_reason(*args.grad_x, *args.grad_y);
 }
@@ -197,6 +209,9 @@ constinit const bp_kernel kAvgPoolBackward =
                 window_reason<bp_avg_pool_backward_args>>(
         kernel_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD, kF32Dtypes));
 
+constinit const bp_kernel kAdaptiveMaxPool =
+    make_kernel<bp_adaptive_max_pool_args, adaptive_max_launch, adaptive_max_reason>(
+        kernel_row("adaptive_max_pool", BP_OP_ADAPTIVE_MAX_POOL, {kIndexedRows, 2}));
 constinit const bp_kernel kAdaptiveAvgPool =
     make_kernel<bp_adaptive_avg_pool_args, adaptive_launch, adaptive_reason>(
         kernel_row("adaptive_avg_pool", BP_OP_ADAPTIVE_AVG_POOL, kF32Dtypes));

@@ -30,10 +30,12 @@ set(vulkan_kernel_sources
   kernels/reduction.cpp
   kernels/rope.cpp
   kernels/rows.cpp
+  kernels/running.cpp
   kernels/scan.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp
   kernels/sdpa_products.cpp
+  kernels/searchsorted.cpp
   kernels/softmax.cpp
   kernels/sort.cpp
   kernels/submit.cpp
