@@ -46,16 +46,6 @@ struct Classes {
   bool is_streamed;  // Dense rows are written past the caches.
 };
 
-// Returns the distance of row number `row` from the first one, in elements.
-inline int64_t row_offset(const View& view, int64_t row) {
-  int64_t offset = 0;
-  for (uint32_t axis = view.ndim - 1; axis-- > 0;) {
-    offset += row % view.shape[axis] * view.strides[axis];
-    row /= view.shape[axis];
-  }
-  return offset;
-}
-
 }  // namespace
 }  // namespace bp::kernels
 #endif

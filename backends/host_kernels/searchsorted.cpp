@@ -35,15 +35,6 @@ int64_t place_of(const T* row, int64_t stride, int64_t n, BitsOf<T> key, bool is
   return n == 0 ? 0 : begin + (is_before(begin) ? 1 : 0);
 }
 
-// Returns the distance of the element with this number from the first one, without its last axis.
-int64_t row_offset(const View& view, int64_t row) {
-  int64_t offset = 0;
-  for (uint32_t axis = view.ndim - 1; axis-- > 0; row /= view.shape[axis]) {
-    offset += row % view.shape[axis] * view.strides[axis];
-  }
-  return offset;
-}
-
 template <typename T>
 void search_values(const Search& s, int64_t begin, int64_t end) {
   const uint32_t last = s.values.ndim - 1;

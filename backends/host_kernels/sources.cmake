@@ -11,6 +11,7 @@ set(kernel_sources
   cat.cpp
   channel_norm.cpp
   channel_norm_rows.cpp
+  chosen.cpp
   convolution_f64.cpp
   copy.cpp
   cross_entropy.cpp

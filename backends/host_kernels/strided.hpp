@@ -32,6 +32,16 @@ inline bool is_contiguous(const View& view) {
   return is_contiguous(view.ndim, view.shape, view.strides);
 }
 
+// Returns the distance of a row from the first one, in elements. A row lies along the last axis,
+// of which there is one, and rows are counted in row-major order.
+inline int64_t row_offset(const View& view, int64_t row) {
+  int64_t offset = 0;
+  for (uint32_t axis = view.ndim - 1; axis-- > 0; row /= view.shape[axis]) {
+    offset += row % view.shape[axis] * view.strides[axis];
+  }
+  return offset;
+}
+
 // Copies every element, of 1, 2, 4 or 8 bytes; `to` has the same shape.
 void copy_elements(const View& from, const View& to, int64_t element_size_bytes, int thread_count);
 
