@@ -34,14 +34,14 @@ Places nonzero(const Array<N>& x) {
 
 template <typename N>
 struct Selected {
-  Array<N> values;  // As many as the mask has elements. Those behind the used ones are 0.
+  Array<N> values;  // As many as the mask has elements. Those behind the used ones are `unused`.
   int64_t count = 0;
 };
 
 template <typename N>
-Selected<N> masked_select(const Array<N>& x, const Array<int64_t>& mask) {
+Selected<N> masked_select(const Array<N>& x, const Array<int64_t>& mask, N unused = N(0)) {
   Selected<N> found{Array<N>({x.size()})};
-  std::fill(found.values.data.begin(), found.values.data.end(), N(0));
+  std::fill(found.values.data.begin(), found.values.data.end(), unused);
   for (int64_t i = 0; i < x.size(); ++i) {
     if (mask[i] != 0) found.values[found.count++] = x[i];
   }
