@@ -83,12 +83,20 @@ double primitive_bound(std::string_view primitive, bp_dtype dtype, double x, dou
   throw std::out_of_range("no bound of the primitive " + std::string(primitive));
 }
 
+// The elements of a formula with several steps.
+struct Propagated {
+  std::vector<double> bounds;        // B of each element.
+  std::vector<bool> is_lost;         // A step before the last one may overflow.
+  std::vector<bool> is_lost_beside;  // The same where infinite arguments are 0 instead.
+};
+
 // If an argument is infinite and the formula takes 0 times infinity, it gives NaN in place of its
 // limit. The limit, which is found at the largest number, is also right, and for gradients NaN is
-// right too. If finite arguments let a step before the last one overflow, any result is right.
+// right too. If finite arguments let a step before the last one overflow, any result is right;
+// beside an infinite argument, which that step may cancel, NaN is.
 template <typename N>
 void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<Array<N>> inputs,
-                  const std::vector<bool>& is_lost) {
+                  const Propagated& found) {
   const auto is_infinite = where_an_input(inputs, [](double x) { return std::isinf(x); });
   for (Array<N>& input : inputs) {
     for (N& x : input.data) {
@@ -103,23 +111,23 @@ void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<
   const auto is_no_number = where_an_input(inputs, [](double x) { return std::isnan(x); });
   expected.also_right = [=](int64_t element, DoubleDouble y) {
     const auto i = static_cast<size_t>(element);
-    if (!is_infinite[i]) return is_lost[i] && !is_no_number[i];
-    return isnan(y) ? may_be_nan : y.hi == limits[i];
+    if (!is_infinite[i]) return found.is_lost[i] && !is_no_number[i];
+    return isnan(y) ? may_be_nan || found.is_lost_beside[i] : y.hi == limits[i];
   };
 }
 
-// The elements of a formula with several steps.
-struct Propagated {
-  std::vector<double> bounds;  // B of each element.
-  std::vector<bool> is_lost;
-};
 Propagated propagated(const Op& op, const CallData& data, bp_dtype dtype) {
   return with_bounded(dtype, [&]<typename N>(N) {
     Propagated found;
-    for (const N& y : computed(op, inputs_of<N>(op, data)).data) {
+    std::vector<Array<N>> inputs = inputs_of<N>(op, data);
+    for (const N& y : computed(op, inputs).data) {
       found.bounds.push_back(y.error);
       found.is_lost.push_back(y.is_lost);
     }
+    for (Array<N>& input : inputs) {
+      for (N& x : input.data) x = std::isinf(x.value) ? N(0) : x;
+    }
+    for (const N& y : computed(op, inputs).data) found.is_lost_beside.push_back(y.is_lost);
     return found;
   });
 }
@@ -168,7 +176,7 @@ std::vector<Expected> judged_floats(const Op& op, const CallData& data, const Nu
   std::vector<double> brought = rounding_to_f32(op, data, exact);
   if (!brought.empty()) known.carried = {std::move(brought)};
   std::vector<Expected> expected = judged(data, std::move(known));
-  if (is_propagated) allow_limits(expected[0], op, dtype, inputs, found.is_lost);
+  if (is_propagated) allow_limits(expected[0], op, dtype, inputs, found);
   return expected;
 }
 
