@@ -1575,8 +1575,8 @@ typedef struct bp_clamp_args {
   const bp_tensor* y;    /* Out, like(x), shape x.shape; may alias x or low or high. */
 } bp_clamp_args;
 
-/* addcmul: a + b * c. PyTorch has one more factor, value, by which its caller multiplies b or c
- * here.
+/* addcmul: a + b * c. b * c may overflow, and then so does y, or it is NaN where a is infinite.
+ * PyTorch has one more factor, value, by which its caller multiplies b or c here.
  * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.4. */
 enum { BP_OP_ADDCMUL = 230, BP_ADDCMUL_ARGS_SIZE_R4 = 64 };
 typedef struct bp_addcmul_args {
@@ -1589,8 +1589,9 @@ typedef struct bp_addcmul_args {
   const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b or c. */
 } bp_addcmul_args;
 
-/* addcdiv: a + b / c, where the quotient is that of div. PyTorch has one more factor, value, by
- * which its caller multiplies b here.
+/* addcdiv: a + b / c, where the quotient is that of div. It may overflow, and then so does y, or it
+ * is NaN where a is infinite. PyTorch has one more factor, value, by which its caller multiplies b
+ * here.
  * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.4. */
 enum { BP_OP_ADDCDIV = 231, BP_ADDCDIV_ARGS_SIZE_R4 = 64 };
 typedef struct bp_addcdiv_args {
