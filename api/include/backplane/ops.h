@@ -3104,10 +3104,10 @@ typedef struct bp_normal_args {
 enum { BP_OP_RANDINT = 655, BP_RANDINT_ARGS_SIZE_R4 = 96 };
 typedef struct bp_randint_args {
   uint32_t struct_size;
-  uint32_t flags;          /* None defined: 0. */
-  const bp_tensor* y;      /* Out, int, shape of your choice. */
-  int64_t low;             /* At least -4611686018427387904, at most 4611686018427387903. */
-  int64_t high;            /* At least -4611686018427387904, at most 4611686018427387903. */
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* y; /* Out, int, shape of your choice. */
+  int64_t low;
+  int64_t high;
   const bp_tensor* seed;   /* NULL or one element, u64. */
   bp_scalar seed_scalar;   /* The value where seed is NULL. */
   const bp_tensor* offset; /* NULL or one element, u64. */
@@ -3379,8 +3379,8 @@ typedef struct bp_fake_quantize_args {
   const bp_tensor* scale; /* Acc(x), shape x.shape. */
   const bp_tensor* zero;  /* Or NULL, i32, shape x.shape. */
   const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
-  int64_t low;            /* At least -9007199254740992, at most 9007199254740992. */
-  int64_t high;           /* At least -9007199254740992, at most 9007199254740992. */
+  int64_t low;
+  int64_t high;
 } bp_fake_quantize_args;
 
 /* moe_route: Chooses k experts for each token of x (tokens, experts): those of the k largest
