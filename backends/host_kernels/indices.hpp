@@ -83,16 +83,17 @@ class WrongIndex {
   // Remembers the place of the index.
   void set(const void* place) { place_ = static_cast<const std::byte*>(place); }
 
-  // Fails the work of `op` if an index was not below `extent`. `exception` ends the text.
-  void check(const char* op, const IndexTensor& indices, int64_t extent,
-             const char* exception = "") const {
+  // Fails the work of `op` if an index of `argument` was not below `extent`. `exception` ends the
+  // text.
+  void check(const char* op, const IndexTensor& indices, int64_t extent, const char* exception = "",
+             const char* argument = "indices") const {
     const std::byte* const place = place_;
     if (place == nullptr) return;
     const int64_t position = (place - indices.first) / (indices.is_i64 ? 8 : 4);
     const int64_t index = indices.is_i64 ? *reinterpret_cast<const int64_t*>(place)
                                          : *reinterpret_cast<const int32_t*>(place);
     throw StatusError(BP_DATA_FAILURE,
-                      bad_index_text(op, "indices", position, index, extent) + exception);
+                      bad_index_text(op, argument, position, index, extent) + exception);
   }
 
  private:

@@ -95,7 +95,7 @@ void run_append(const Append& a, int thread_count) {
                  [&](int64_t begin, int64_t end) { append_part<Bits>(a, begin, end, wrong); });
     if (count == 0) append_part<Bits>(a, 0, 0, wrong);  // It checks the slots.
   });
-  wrong.check("kv_cache_append", a.indices, a.bounds.extent);
+  wrong.check("kv_cache_append", a.indices, a.bounds.extent, "", "slots");
 }
 
 bp_status append_launch(const bp_kv_cache_append_args& args, Launch& launch) {

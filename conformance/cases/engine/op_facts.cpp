@@ -15,7 +15,12 @@ bool holds_numbers(const TensorArgument& argument) {
 }
 
 bool is_index(const OpCase& row, const TensorArgument& argument) {
-  return op_info(row.op).member(argument.name).dtype == "index";
+  const OpInfo& info = op_info(row.op);
+  std::string_view rule = info.member(argument.name).dtype;
+  if (rule.starts_with("like(")) {
+    rule = info.member(rule.substr(5, rule.find(')') - 5)).dtype;
+  }
+  return rule == "index";
 }
 
 bp_dtype first_dtype(const FrameMember& member) {
