@@ -55,6 +55,17 @@ TEST(Functions, ComplementOfTheErrorFunctionKeepsItsDigits) {
   EXPECT_TRUE(isnan(erfc(DoubleDouble(NAN))));
 }
 
+TEST(Functions, BoundsErfcOfAnInexactArgumentOnBothSides) {
+  for (const double x : {-6.0, -1.0, -1e-3, 0.0, 1e-3, 1.0, 3.0}) {
+    const double error = 0x1p-20;
+    const Bounded<24> y = erfc(Bounded<24>(x, error));
+    for (const double moved : {x - error, x + error}) {
+      EXPECT_LE(std::fabs(std::erfc(moved) - std::erfc(x)), y.error) << x;
+    }
+    EXPECT_LE(y.error, 4 * error + 0x1p-20 * y.value) << x;
+  }
+}
+
 TEST(Activation, GeluKeepsItsDigitsFarBelowZero) {
   for (const double x : {-0.5, -2.869063, -4.5, -5.2985473, -8.0, -13.0, -30.0}) {
     const auto expected = static_cast<double>(x * std::erfc(-x / std::sqrt(2.0L)) / 2);

@@ -128,12 +128,17 @@ Bounded<kBits> erfinv(Bounded<kBits> x) {
   return Bounded<kBits>::step(erfinv(x.value), carried, kErfinvUlps);
 }
 
-// `x` is at least 0, where the slope of the logarithm is at most 2 x + 2 / sqrt(pi).
+// Where all of x is below 0, the slope is largest at the end nearer to 0. Elsewhere the slope of the
+// logarithm is at most 2 / sqrt(pi), and 2 x more above 0.
 template <int kBits>
 Bounded<kBits> erfc(Bounded<kBits> x) {
-  const double value = std::erfc(x.value);
-  const double slope = 2 * (x.value + x.error) + M_2_SQRTPI;
-  const double carried = x.error == 0 ? 0 : value * std::expm1(x.error * slope);
+  const double value = std::erfc(x.value), end = x.value + x.error;
+  double carried = 0;
+  if (x.error != 0 && end < 0) {
+    carried = x.error * M_2_SQRTPI * std::exp(-end * end);
+  } else if (x.error != 0) {
+    carried = value * std::expm1(x.error * (2 * std::fmax(end, 0) + M_2_SQRTPI));
+  }
   return Bounded<kBits>::step(value, carried, kErfUlps<kBits>);
 }
 
