@@ -40,7 +40,11 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
 
 bool Instance::wait_for_work(uint64_t timeout_ns) {
   const Deadline deadline(timeout_ns);
-  if (!executor.wait_idle(timeout_ns)) return false;
+  Executor& launcher = collectives->watch().launcher();
+  do {  // Streams wait for calls of process groups, and these for streams.
+    if (!executor.wait_idle(deadline.left_ns())) return false;
+    if (!launcher.wait_idle(deadline.left_ns())) return false;
+  } while (!executor.wait_idle(0));
   for (const std::unique_ptr<Device>& device : cards) {
     if (!device->settle(deadline.left_ns())) return false;
   }

@@ -10,6 +10,7 @@
 #include "backends/cuda/collective_world.hpp"
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/memory.hpp"
+#include "backends/cuda/nccl_launch.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/group_checks.hpp"
@@ -84,15 +85,6 @@ bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind
 
 // ---- Submitting ---------------------------------------------------------------------------------
 
-// One checked call.
-struct Checked {
-  std::shared_ptr<NcclWorld> world;
-  NcclMember* member = nullptr;
-  std::shared_ptr<Lane> lane;
-  NcclCall call;
-  uint64_t timeout_ns = 0;
-};
-
 std::byte* range_of(const bp_buffer_ref& range, const Device& device, uint64_t elements,
                     bp_dtype dtype, const std::string& name, const char* what) {
   if (elements == 0) return address_of(range);
@@ -103,7 +95,7 @@ std::byte* range_of(const bp_buffer_ref& range, const Device& device, uint64_t e
   return address_of(range);
 }
 
-Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index) {
+NcclSubmission check_call(Collectives& c, const bp_collective_call* at, uint64_t index) {
   const std::string name = "submit: call " + std::to_string(index) + ": ";
   const auto theirs =
       read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
@@ -113,7 +105,7 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
     refuse(BP_UNSUPPORTED, name + why);
   }
   check_not_ended(group.world->status(), name);
-  Checked checked;
+  NcclSubmission checked;
   checked.world = group.world;
   checked.member = group.member;
   checked.timeout_ns = theirs.timeout_ns == 0 ? group.world->timeout_ns() : theirs.timeout_ns;
@@ -133,8 +125,8 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
 }
 
 // Refuses calls of local ranks that do not match, before any call can hang.
-void check_signatures(std::vector<Checked>& calls) {
-  for (Checked& c : calls) {
+void check_signatures(std::vector<NcclSubmission>& calls) {
+  for (NcclSubmission& c : calls) {
     if (is_between_peers(c.call.kind)) continue;
     uint64_t count = 0;  // A rank knows only its own uneven counts.
     if (c.call.is_even && c.call.kind != BP_COLLECTIVE_ALL_TO_ALL) count = c.call.send_counts[0];
@@ -146,82 +138,25 @@ void check_signatures(std::vector<Checked>& calls) {
   }
 }
 
-// Submits calls as one group, and waits until NCCL has put them on their streams. Without the wait,
-// NCCL's background work could come after work that is submitted next. Ends the worlds of calls
-// that fail.
-void issue(NcclWatch& watch, const std::vector<Checked>& calls) {
-  const Nccl& nccl = calls[0].world->nccl();
-  std::vector<std::unique_ptr<NcclReductions>> reductions;
-  auto deadline = NcclClock::time_point::max();
-  Outcome failure;
-  check(nccl, nccl.group_start(), "ncclGroupStart");
-  try {
-    for (const Checked& c : calls) {
-      deadline = std::min(deadline, deadline_of(c.timeout_ns));
-      const Current current(*c.member->device);
-      const std::lock_guard lock(c.member->mutex);
-      if (c.member->comm == nullptr) refuse(BP_ABORTED, "submit: the group has ended");
-      reductions.push_back(std::make_unique<NcclReductions>(nccl, c.member->comm));
-      submit_nccl_call(nccl, c.member->comm, *reductions.back(), c.call, c.member->scratch,
-                       c.lane->native());
-    }
-  } catch (const StatusError& e) {
-    failure = {e.status(), e.what()};
-  }
-  const ncclResult_t ended = nccl.group_end();
-  try {
-    if (failure.status != BP_OK) refuse(failure.status, failure.text);
-    check(nccl, ended, "ncclGroupEnd");
-    for (const Checked& c : calls) {
-      c.world->wait_ready({c.member}, deadline, collective_name(c.call.kind));
-    }
-    for (const Checked& c : calls) {
-      auto event = std::make_unique<NativeEvent>(*c.member->device, false);
-      const Current current(*c.member->device);
-      const Driver& driver = c.member->device->driver();
-      check(driver, driver.cudaEventRecord(event->get(), c.lane->native()), "cudaEventRecord");
-      watch.add({c.world, c.member, c.lane, std::move(event), deadline_of(c.timeout_ns),
-                 collective_name(c.call.kind)});
-    }
-  } catch (const StatusError& e) {
-    for (const Checked& c : calls) {
-      c.lane->fail(e.status(), e.what());
-      watch.end(c.world, {e.status(), e.what()});
-    }
-  }
-}
-
 bp_status submit(void* self, uint64_t call_count, const bp_collective_call* calls,
                  uint64_t call_stride_bytes) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
     if (call_count == 0) return BP_OK;
     require(calls, "submit: calls");
-    std::vector<Checked> checked;
+    std::vector<NcclSubmission> checked;
     const auto* at = reinterpret_cast<const std::byte*>(calls);
     for (uint64_t i = 0; i < call_count; ++i, at += call_stride_bytes) {
       check_stride(at, call_stride_bytes, "submit: call_stride_bytes");
       checked.push_back(check_call(c, reinterpret_cast<const bp_collective_call*>(at), i));
     }
-    for (const Checked& call : checked) {
+    for (const NcclSubmission& call : checked) {
       if (const bp_status status = call.lane->admit(); status != BP_OK) return status;
     }
     check_signatures(checked);
-    // Calls on streams that are held back are submitted later, for each stream by itself.
-    // Communicators do not block, so the order between ranks does not matter.
-    std::vector<Checked> now;
-    std::map<Lane*, std::vector<Checked>> later;
-    for (Checked& call : checked) {
-      if (call.lane->is_free()) {
-        now.push_back(std::move(call));
-      } else {
-        later[call.lane.get()].push_back(std::move(call));
-      }
-    }
-    for (auto& [lane, held] : later) {
-      const auto batch = std::make_shared<std::vector<Checked>>(std::move(held));
-      static_cast<void>(lane->hold([&c, batch] { issue(c.watch(), *batch); }));
-    }
-    if (!now.empty()) issue(c.watch(), now);
+    // Each rank has its own thread, so the order between ranks does not matter.
+    std::map<NcclMember*, std::vector<NcclSubmission>> by_member;
+    for (NcclSubmission& call : checked) by_member[call.member].push_back(std::move(call));
+    for (auto& [member, theirs] : by_member) launch_calls(c.watch(), std::move(theirs));
     return BP_OK;
   });
 }

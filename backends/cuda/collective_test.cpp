@@ -169,6 +169,11 @@ class Process {
   bp_status submit(const std::vector<bp_collective_call>& calls) {
     return ops().submit(ops().self, calls.size(), calls.data(), sizeof(bp_collective_call));
   }
+  // Submits a copy of the first 16 bytes of a rank's buffer to its bytes from 32 on.
+  bp_status keep(size_t i) {
+    const bp_buffer_ref to{ranks_[i].buffer, 32, 16}, from{ranks_[i].buffer, 0, 16};
+    return instance_->allocator.copy(instance_->allocator.self, ranks_[i].stream, &to, &from);
+  }
   bp_status sum(size_t i) { return submit({call(i, BP_COLLECTIVE_ALL_REDUCE, BP_REDUCTION_SUM)}); }
   bp_status outcome(size_t i) {
     return instance_->streams.synchronize(instance_->streams.self, ranks_[i].stream, kLong);
@@ -253,6 +258,75 @@ TEST_F(CollectiveTest, AbortReachesAnotherProcess) {
   EXPECT_EQ(b.outcome(0), BP_ABORTED);
   EXPECT_NE(b.text().find("another process has ended the group: rank 0 aborted"), std::string::npos)
       << b.text();
+}
+
+// NCCL makes a connection when the first call needs it, and all its ranks must come for that.
+TEST_F(CollectiveTest, AThreadSubmitsOneRankAfterTheOther) {
+  Process a;
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
+  a.values(0)[0] = 1;
+  a.values(1)[0] = 2;
+  EXPECT_EQ(a.sum(0), BP_OK);
+  EXPECT_EQ(a.keep(0), BP_OK);  // It must come after the sum.
+  EXPECT_EQ(a.sum(0), BP_OK);   // The communicator takes it when it has connected.
+  EXPECT_EQ(a.sum(1), BP_OK);
+  EXPECT_EQ(a.sum(1), BP_OK);
+  EXPECT_EQ(a.outcome(0), BP_OK) << a.text();
+  EXPECT_EQ(a.outcome(1), BP_OK) << a.text();
+  EXPECT_EQ(a.values(0)[8], 3);
+  EXPECT_EQ(a.values(0)[0], 6);
+  EXPECT_EQ(a.values(1)[0], 6);
+}
+
+TEST_F(CollectiveTest, AbortEndsACallThatConnects) {
+  Process a;
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
+  EXPECT_EQ(a.sum(0), BP_OK);
+  EXPECT_EQ(a.ops().abort(a.ops().self, a.rank(0).group), BP_OK);
+  EXPECT_EQ(a.outcome(0), BP_ABORTED);
+  EXPECT_NE(a.text().find("rank 0 aborted the group"), std::string::npos) << a.text();
+}
+
+TEST_F(CollectiveTest, ACallThatConnectsOutlivesItsGroup) {
+  Process a;
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
+  a.values(0)[0] = 1;
+  a.values(1)[0] = 2;
+  EXPECT_EQ(a.sum(0), BP_OK);
+  EXPECT_EQ(a.ops().destroy(a.ops().self, std::exchange(a.rank(0).group, nullptr)), BP_OK);
+  EXPECT_EQ(a.sum(1), BP_OK);
+  EXPECT_EQ(a.outcome(0), BP_OK) << a.text();
+  EXPECT_EQ(a.values(0)[0], 3);
+}
+
+// The rank that comes last to a split stores the communicators of all ranks, also of those that
+// have gone meanwhile.
+TEST_F(CollectiveTest, ASplitThatTimesOutEndsItsGroupAndLeavesNothing) {
+  Store store;
+  Process a, b;
+  ASSERT_NO_FATAL_FAILURE(meet(a, b, store));
+  const uint32_t color = 4, key = 0;
+  bp_process_group* out = nullptr;
+  const auto split = [&](Process& p) {
+    return p.ops().split(p.ops().self, 1, &p.rank(0).group, &color, &key, kShort, &out);
+  };
+  EXPECT_EQ(split(a), BP_TIMEOUT);
+  EXPECT_EQ(a.status(0), BP_TIMEOUT);
+  EXPECT_NE(split(b), BP_OK);
+  EXPECT_NE(b.status(0), BP_OK);  // It waited in vain too, or the store told it the end.
+  EXPECT_EQ(out, nullptr);
+}
+
+TEST_F(CollectiveTest, ASplitWithoutATimeoutHasThatOfTheGroup) {
+  Process a;
+  ASSERT_EQ(a.create({0, 1}, 2, nullptr, kLong), BP_OK);
+  bp_process_group* const groups[] = {a.rank(0).group, a.rank(1).group};
+  const uint32_t colors[] = {4, 4}, keys[] = {0, 1};
+  bp_process_group* out[2] = {};
+  ASSERT_EQ(a.ops().split(a.ops().self, 2, groups, colors, keys, 0, out), BP_OK) << a.text();
+  for (size_t i = 0; i < 2; ++i) a.add_rank(a.rank(i).device, out[i]);
+  EXPECT_EQ(a.ops().shrink(a.ops().self, 2, out, 0, nullptr, 0, out), BP_OK) << a.text();
+  for (size_t i = 0; i < 2; ++i) a.add_rank(a.rank(i).device, out[i]);
 }
 
 TEST_F(CollectiveTest, AFailureOfNcclEndsTheGroupInWords) {

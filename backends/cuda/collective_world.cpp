@@ -84,6 +84,14 @@ void check_devices(const WorldPlan& plan) {
   }
 }
 
+std::unique_ptr<NcclMember> make_member(Collectives& c, uint32_t rank, Device& device) {
+  auto member = std::make_unique<NcclMember>();
+  member->rank = rank;
+  member->device = &device;
+  member->launches = std::make_shared<Queue>(*c.instance().host, c.watch().launcher(), false);
+  return member;
+}
+
 std::vector<NcclMember*> members_of(NcclWorld& world) {
   std::vector<NcclMember*> members;
   for (const auto& member : world.members()) members.push_back(member.get());
@@ -120,10 +128,7 @@ std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const Wo
   auto world = std::make_shared<NcclWorld>(nccl, plan.world_size, plan.timeout_ns, plan.store,
                                            plan.prefix, plan.options);
   for (size_t i = 0; i < plan.devices.size(); ++i) {
-    auto member = std::make_unique<NcclMember>();
-    member->rank = plan.ranks[i];
-    member->device = plan.devices[i];
-    world->members().push_back(std::move(member));
+    world->members().push_back(make_member(c, plan.ranks[i], *plan.devices[i]));
   }
   const ncclUniqueId id = unique_id(nccl, plan, call);
   in_group(nccl, members_of(*world), [&](NcclMember& m) {

@@ -50,6 +50,9 @@ void check_devices(const WorldPlan& plan);
 std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const WorldPlan& plan,
                                       const char* call);
 
+// Makes a rank without a communicator.
+std::unique_ptr<NcclMember> make_member(Collectives& c, uint32_t rank, Device& device);
+
 std::vector<NcclMember*> members_of(NcclWorld& world);
 
 // Connects the ranks here, because the first call must not wait for connections. Throws

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace bp::cuda {
@@ -22,11 +23,9 @@ NcclClock::time_point deadline_of(uint64_t timeout_ns) {
 }
 
 bool wait_until(NcclClock::time_point deadline, const std::function<bool()>& done) {
-  while (!done()) {
-    if (NcclClock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-  return true;
+  if (deadline == NcclClock::time_point::max()) return poll(UINT64_MAX, done);
+  const auto left = std::max(deadline - NcclClock::now(), NcclClock::duration::zero());
+  return poll(static_cast<uint64_t>(std::chrono::nanoseconds(left).count()), done);
 }
 
 // ---- Worlds -------------------------------------------------------------------------------------
@@ -115,6 +114,14 @@ void NcclWorld::abort(NcclMember& member) {
     comm = std::exchange(member.comm, nullptr);
   }
   if (comm != nullptr) member.device->quietly([&](const Driver&) { nccl_.abort(comm); });
+  std::list<ncclComm_t> children;
+  {
+    const std::lock_guard lock(member.mutex);
+    children = std::move(member.children);
+  }
+  for (const ncclComm_t child : children) {
+    if (child != nullptr) member.device->quietly([&](const Driver&) { nccl_.abort(child); });
+  }
 }
 
 // ---- The watch ----------------------------------------------------------------------------------
@@ -125,14 +132,30 @@ NcclWatch::~NcclWatch() {
     is_stopping_ = true;
     stop_deadline_ = NcclClock::now() + kCloseTime;
   }
+  drop_queued_work();
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  launcher_.wait_idle();
+  launcher_.stop();
   for (Reaper& reaper : reapers_) reaper.thread.join();
 }
 
-void NcclWatch::add(NcclWork work) {
+// Streams that wait for the host may never reach the calls, and nothing may run after the watch.
+void NcclWatch::drop_queued_work() {
+  std::vector<std::shared_ptr<NcclWork>> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    std::ranges::copy_if(work_, std::back_inserter(queued),
+                         [](const auto& work) { return work->state == NcclWork::State::kQueued; });
+  }
+  for (const std::shared_ptr<NcclWork>& work : queued) {
+    work->member->launches->lose({BP_ABORTED, work->what + ": the backend shuts down"});
+  }
+}
+
+void NcclWatch::add(std::shared_ptr<NcclWork> work) {
   const std::lock_guard lock(mutex_);
-  work_.push_back(std::make_shared<NcclWork>(std::move(work)));
+  work_.push_back(std::move(work));
   if (!is_started_) thread_ = std::thread([this] { run(); });
   is_started_ = true;
   changed_.notify_all();
@@ -164,27 +187,39 @@ void NcclWatch::reap(std::function<void()> task) {
                       is_done});
 }
 
+std::vector<std::shared_ptr<Lane>> NcclWatch::lanes_of(const NcclWorld& world) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Lane>> lanes;
+  for (const std::shared_ptr<NcclWork>& work : work_) {
+    if (work->world.get() == &world) lanes.push_back(work->lane);
+  }
+  return lanes;
+}
+
+// NCCL may put calls on their streams until it has aborted the communicator, so the streams live
+// as long.
 void NcclWatch::abort_all(const std::shared_ptr<NcclWorld>& world) {
   for (const auto& member : world->members()) {
-    reap([world, at = member.get()] { world->abort(*at); });
+    reap([world, at = member.get(), lanes = lanes_of(*world)] { world->abort(*at); });
   }
 }
 
 // Fails the streams before the kernels end, so that nobody sees the kernels as completed.
 void NcclWatch::fail_work(const NcclWorld& world, const Outcome& why) {
-  std::vector<std::shared_ptr<Lane>> lanes;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const std::shared_ptr<NcclWork>& work : work_) {
-      if (work->world.get() == &world) lanes.push_back(work->lane);
-    }
-  }
-  for (const std::shared_ptr<Lane>& lane : lanes) lane->fail(why.status, why.text);
+  for (const auto& lane : lanes_of(world)) lane->fail(why.status, why.text);
 }
 
 bool NcclWatch::has_work(const NcclMember& member) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(work_, [&](const auto& w) { return w->member == &member; });
+}
+
+bool NcclWatch::is_launching(const NcclMember& member) {
+  using State = NcclWork::State;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(work_, [&](const auto& w) {
+    return w->member == &member && (w->state == State::kQueued || w->state == State::kConnecting);
+  });
 }
 
 void NcclWatch::run() {
@@ -201,8 +236,11 @@ void NcclWatch::run() {
 
 bool NcclWatch::look_at(NcclWork& work, bool asks_stores, Outcome& out_why) {
   NcclWorld& world = *work.world;
+  const NcclWork::State at = work.state;
+  const bool is_launched = at == NcclWork::State::kLaunched;
+  if (at == NcclWork::State::kOver) return true;
   try {
-    if (work.event->is_complete()) return true;
+    if (is_launched && work.event->is_complete()) return true;
   } catch (const StatusError& e) {
     out_why = {e.status(), e.what()};
     return true;
@@ -213,15 +251,16 @@ bool NcclWatch::look_at(NcclWork& work, bool asks_stores, Outcome& out_why) {
     // Another process or thread has ended the world, so its kernels will end soon.
     if (!work.is_ended) {
       work.is_ended = true;
-      work.deadline = now + kCloseTime;
+      work.last_moment = now + kCloseTime;
       out_why = world.status();
     }
-    return now >= work.deadline;
+    return now >= work.last_moment;
   }
-  const ncclResult_t state = world.state_of(*work.member);
+  const ncclResult_t state =
+      at == NcclWork::State::kQueued ? ncclSuccess : world.state_of(*work.member);
   if (state != ncclSuccess && state != ncclInProgress) {
     out_why = {status_of(state), work.what + ": " + world.nccl().error_string(state)};
-  } else if (now >= work.deadline) {
+  } else if (is_launched && now >= work.deadline) {
     out_why = {BP_TIMEOUT, work.what + ": rank " + std::to_string(work.member->rank) +
                                " waited for the others until its timeout"};
   } else if (now >= stop_deadline_.load()) {

@@ -1,15 +1,16 @@
 // The ranks of a process group that live in this process, and the thread that watches them.
 //
 // Communicators do not block: work that they cannot do at once goes on in the background, and its
-// state is polled. If a rank does not arrive, the others wait for at most their timeout. Then the
-// watch fails their streams and aborts the communicators, which ends the kernels that wait. A call
-// that ends a communicator may wait for all work of its device, so each such call has its own
-// thread.
+// state is polled. nccl_launch.hpp says how calls get there. If a rank does not arrive, the others
+// wait for at most their timeout. Then the watch fails their streams and aborts the communicators,
+// which ends the kernels that wait. A call that ends a communicator may wait for all work of its
+// device, so each such call has its own thread.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -39,8 +40,11 @@ struct NcclMember {
   void* scratch = nullptr;  // 8 bytes of the device that nobody reads.
   uint64_t next_sequence = 0;
   bool is_closed = false;  // Set when the host destroys the group.
-  std::mutex mutex;        // It guards `comm`, for one thread at a time.
+  std::shared_ptr<Queue> launches;  // The calls that NCCL has not taken yet.
+  std::mutex mutex;                 // It guards what follows, for one thread at a time.
   ncclComm_t comm = nullptr;
+  // The places where NCCL stores the communicators of a split, at any time before abort() returns.
+  std::list<ncclComm_t> children;
 };
 
 // The arguments of a collective that must be equal on all ranks.
@@ -101,7 +105,8 @@ class NcclWorld {
   // Returns how many parts were made of this world before. The number is equal in every process.
   uint32_t take_split_number() { return next_split_.fetch_add(1); }
 
-  // Aborts a communicator, which also ends the kernels that wait in it.
+  // Aborts a communicator, which also ends the kernels that wait in it, and a split of it that goes
+  // on.
   void abort(NcclMember& member);
 
  private:
@@ -122,13 +127,36 @@ class NcclWorld {
 
 // Submitted work that has not ended.
 struct NcclWork {
-  std::shared_ptr<NcclWorld> world;
-  NcclMember* member;
-  std::shared_ptr<Lane> lane;
+  enum class State {
+    kQueued,      // Earlier calls of the rank, or earlier work of the stream, are in front of it.
+    kConnecting,  // NCCL has it.
+    kLaunched,    // It is on its stream, with `event` behind it.
+    kOver,        // It will not be launched.
+  };
+  NcclWork(std::shared_ptr<NcclWorld> its_world, NcclMember* its_member,
+           std::shared_ptr<Lane> its_lane, std::string its_name)
+      : world(std::move(its_world)),
+        member(its_member),
+        lane(std::move(its_lane)),
+        what(std::move(its_name)) {}
+
+  void launch(std::unique_ptr<NativeEvent> its_event, NcclClock::time_point its_deadline) {
+    event = std::move(its_event);
+    deadline = its_deadline;
+    state = State::kLaunched;
+  }
+
+  const std::shared_ptr<NcclWorld> world;
+  NcclMember* const member;
+  const std::shared_ptr<Lane> lane;
+  const std::string what;
+  std::atomic<State> state = State::kQueued;
+  // Valid in the state kLaunched.
   std::unique_ptr<NativeEvent> event;
-  NcclClock::time_point deadline;
-  std::string what;
-  bool is_ended = false;  // Its world has ended; it may run until its deadline.
+  NcclClock::time_point deadline = NcclClock::time_point::max();
+  // Only the watch uses these. After the end of its world, work may run until `last_moment`.
+  bool is_ended = false;
+  NcclClock::time_point last_moment;
 };
 
 class NcclWatch {
@@ -138,7 +166,14 @@ class NcclWatch {
   // Waits for running work, at most for its timeouts, and ends the rest.
   ~NcclWatch();
 
-  void add(NcclWork work);
+  void add(std::shared_ptr<NcclWork> work);
+
+  // The threads that give calls to NCCL. Each of them may wait for connections, so each rank can
+  // have its own.
+  Executor& launcher() { return launcher_; }
+
+  // Returns whether calls of the rank have not reached their streams.
+  bool is_launching(const NcclMember& member);
 
   // Ends a world with `why`. The streams of its work fail at once, and its communicators end soon
   // after.
@@ -153,6 +188,8 @@ class NcclWatch {
     std::shared_ptr<std::atomic<bool>> is_done;
   };
   void run();
+  // Returns the streams of the work of a world.
+  std::vector<std::shared_ptr<Lane>> lanes_of(const NcclWorld& world);
   void fail_work(const NcclWorld& world, const Outcome& why);
   void look_at_work(bool asks_stores);
   // Returns true if the work need not be watched any more. Else sets out_why to the reason why it
@@ -163,7 +200,9 @@ class NcclWatch {
   void abort_all(const std::shared_ptr<NcclWorld>& world);
   void close_now(NcclWorld& world, NcclMember& member);
   bool has_work(const NcclMember& member);
+  void drop_queued_work();
 
+  Executor launcher_{SIZE_MAX};
   std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::vector<std::shared_ptr<NcclWork>> work_;

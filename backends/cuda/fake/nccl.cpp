@@ -19,74 +19,139 @@ using Finish = std::function<void(std::map<int, Offer>& offers)>;
 struct Step {
   ncclComm* comm;
   cudaStream_t stream;
+  Connection connection;
   std::function<void()> run;
 };
 thread_local int group_depth = 0;
 thread_local std::vector<Step> steps;
+thread_local std::shared_ptr<Job> last_job;  // The last group of the thread that had calls.
 
-void submit(Step step) {
+void submit(cudaStream_t stream, std::function<void()> work) {
   State& s = state();
-  FakeStream* const stream = s.find(step.stream);
-  if (stream == nullptr) return s.break_rule("NCCL got a stream that does not exist");
-  Context* const before = std::exchange(current(), stream->context);
-  s.submit(step.stream, reinterpret_cast<const void*>(&submit), std::move(step.run));
+  FakeStream* const found = s.find(stream);
+  if (found == nullptr) return s.break_rule("NCCL got a stream that does not exist");
+  Context* const before = std::exchange(current(), found->context);
+  s.submit(stream, reinterpret_cast<const void*>(&submit), std::move(work));
   current() = before;
 }
 
-ncclResult_t add(Step step) {
-  if (group_depth == 0) {
-    submit(std::move(step));
-  } else {
-    steps.push_back(std::move(step));
+// Launches the groups whose connections have been made. They count as connecting until their work
+// is on its streams.
+void launch_connected() {
+  Shared& s = shared();
+  std::vector<std::shared_ptr<Job>> ready;
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto is_ready = [](const std::shared_ptr<Job>& job) {
+      return std::ranges::all_of(job->needs, [](const auto& need) {
+        const auto& [comm, connection] = need;
+        return comm->world->connections[connection.name].size() >= connection.ranks;
+      });
+    };
+    for (const std::shared_ptr<Job>& job : s.connecting) {
+      if (is_ready(job)) ready.push_back(job);
+    }
+    for (const std::shared_ptr<Job>& job : ready) std::erase(s.connecting, job);
   }
-  return ncclSuccess;
+  for (const std::shared_ptr<Job>& job : ready) {
+    job->launch();
+    const std::lock_guard lock(s.mutex);
+    job->is_done = true;
+    s.changed.notify_all();
+  }
 }
 
+// NCCL before 2.27 keeps a group that connects in the thread that ended it, and the thread must not
+// begin another group meanwhile.
 ncclResult_t group_start() {
+  if (group_depth == 0 && last_job != nullptr) {
+    const std::lock_guard lock(shared().mutex);
+    if (!last_job->is_done) return ncclInvalidUsage;
+    last_job = nullptr;
+  }
   ++group_depth;
   return ncclSuccess;
 }
 
-// Submits the gathered calls. All calls of one communicator are one piece of work, so that no send
-// waits behind a receive.
+// Submits the gathered calls once their connections have been made. All calls of one communicator
+// are one piece of work, so that no send waits behind a receive.
 ncclResult_t group_end() {
   if (--group_depth > 0) return ncclInProgress;
   std::vector<Step> gathered = std::exchange(steps, {});
-  std::map<std::pair<ncclComm*, cudaStream_t>, std::vector<std::function<void()>>> parts;
-  std::vector<std::pair<ncclComm*, cudaStream_t>> order;
-  for (Step& step : gathered) {
-    auto& part = parts[{step.comm, step.stream}];
-    if (part.empty()) order.emplace_back(step.comm, step.stream);
-    part.push_back(std::move(step.run));
-  }
-  for (const auto& at : order) {
-    submit({at.first, at.second, [runs = std::move(parts[at])] {
-              for (const auto& run : runs) run();
-            }});
-  }
   ncclResult_t result;
-  return fails("ncclGroupEnd", result) ? result : ncclInProgress;
+  if (fails("ncclGroupEnd", result)) return result;
+  if (gathered.empty()) return ncclInProgress;
+  using Part = std::pair<ncclComm*, cudaStream_t>;
+  std::map<Part, std::vector<std::function<void()>>> parts;
+  std::vector<Part> order;
+  const auto job = std::make_shared<Job>();
+  {
+    const std::lock_guard lock(shared().mutex);
+    for (Step& step : gathered) {
+      auto& part = parts[{step.comm, step.stream}];
+      if (part.empty()) order.emplace_back(step.comm, step.stream);
+      part.push_back(std::move(step.run));
+      step.comm->world->connections[step.connection.name].insert(step.comm->rank);
+      job->needs.emplace_back(step.comm, std::move(step.connection));
+      step.comm->job = job;
+    }
+    job->launch = [parts = std::move(parts), order = std::move(order)] {
+      for (const Part& at : order) {
+        submit(at.second, [runs = parts.at(at)] {
+          for (const auto& run : runs) run();
+        });
+      }
+    };
+    shared().connecting.push_back(job);
+  }
+  last_job = job;
+  launch_connected();
+  return ncclInProgress;
 }
 
-// Brings `offer` to the next meeting of `comm`. The rank that comes last calls `finish`.
-ncclResult_t meet(const char* name, ncclComm* comm, cudaStream_t stream, const Offer& offer,
-                  Finish finish) {
+// Adds a call to its group. A communicator takes no call while it connects for earlier ones.
+ncclResult_t add(const char* name, Step step) {
   ncclResult_t result;
   if (fails(name, result)) return result;
-  const uint64_t number = comm->next++;
-  return add({comm, stream, [comm, number, offer, finish = std::move(finish)] {
-                Shared& s = shared();
-                std::unique_lock lock(s.mutex);
-                const std::shared_ptr<World> world = comm->world;
-                Meeting& meeting = world->meetings[number];
-                meeting.offers[comm->rank] = offer;
-                if (std::ssize(meeting.offers) == world->size) {
-                  finish(meeting.offers);
-                  meeting.is_done = true;
-                  s.changed.notify_all();
-                }
-                s.changed.wait(lock, [&] { return meeting.is_done || comm->is_aborted; });
-              }});
+  {
+    const std::lock_guard lock(shared().mutex);
+    if (step.comm->job != nullptr && !step.comm->job->is_done) return ncclInvalidArgument;
+  }
+  if (group_depth == 0) return ncclInvalidUsage;  // The backend makes all calls in groups.
+  steps.push_back(std::move(step));
+  return ncclSuccess;
+}
+
+// Brings `offer` to the next meeting of `comm`. The rank that comes last calls `finish`. As NCCL
+// has other algorithms for few bytes than for many, it has other connections for them.
+ncclResult_t meet(const char* name, ncclComm* comm, cudaStream_t stream, const Offer& offer,
+                  Finish finish) {
+  constexpr size_t kFewBytes = 8;
+  const Connection connection{
+      std::string(name) + (offer.send_bytes <= kFewBytes ? " of few bytes" : ""),
+      static_cast<size_t>(comm->world->size)};
+  const uint64_t number = comm->next;
+  const ncclResult_t added =
+      add(name, {comm, stream, connection, [comm, number, offer, finish = std::move(finish)] {
+                   Shared& s = shared();
+                   std::unique_lock lock(s.mutex);
+                   const std::shared_ptr<World> world = comm->world;
+                   Meeting& meeting = world->meetings[number];
+                   meeting.offers[comm->rank] = offer;
+                   if (std::ssize(meeting.offers) == world->size) {
+                     finish(meeting.offers);
+                     meeting.is_done = true;
+                     s.changed.notify_all();
+                   }
+                   s.changed.wait(lock, [&] { return meeting.is_done || comm->is_aborted; });
+                 }});
+  if (added == ncclSuccess) ++comm->next;
+  return added;
+}
+
+// Returns the connection from one rank to another.
+Connection path(int from, int to) {
+  return {std::to_string(from) + " to " + std::to_string(to), from == to ? size_t{1} : size_t{2}};
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------
@@ -201,10 +266,9 @@ ncclResult_t all_gather(const void* send, void* receive, size_t count, ncclDataT
 
 ncclResult_t send(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                   cudaStream_t stream) {
-  ncclResult_t result;
-  if (fails("ncclSend", result)) return result;
   const auto* const bytes = static_cast<const std::byte*>(from);
-  return add({comm, stream, [=] {
+  return add("ncclSend",
+             {comm, stream, path(comm->rank, peer), [=] {
                 const std::lock_guard lock(shared().mutex);
                 comm->world->mail[{comm->rank, peer}].emplace_back(bytes, bytes + count);
                 shared().changed.notify_all();
@@ -213,9 +277,8 @@ ncclResult_t send(const void* from, size_t count, ncclDataType_t, int peer, nccl
 
 ncclResult_t receive(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                      cudaStream_t stream) {
-  ncclResult_t result;
-  if (fails("ncclRecv", result)) return result;
-  return add({comm, stream, [=] {
+  return add("ncclRecv",
+             {comm, stream, path(peer, comm->rank), [=] {
                 std::unique_lock lock(shared().mutex);
                 const std::shared_ptr<World> world = comm->world;
                 std::deque<Bytes>& box = world->mail[{peer, comm->rank}];

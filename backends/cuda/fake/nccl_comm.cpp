@@ -28,6 +28,8 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
+bool is_connecting(const ncclComm& comm) { return comm.job != nullptr && !comm.job->is_done; }
+
 ncclComm* make_comm(const std::shared_ptr<World>& world, int rank) {
   ++shared().live;
   auto* const comm = new ncclComm;
@@ -53,11 +55,14 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
 
 // Makes the worlds of a split to which all ranks have come.
 void finish_split(Split& split) {
+  split.is_done = true;
   // The communicators of each color, each with its (key, rank).
   std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;
   for (const auto& [rank, wish] : split.wishes) {
     if (wish.first == NCCL_SPLIT_NOCOLOR) continue;
-    parts[wish.first].push_back({{wish.second, rank}, split.children[rank]});
+    ncclComm* const child = make_comm(nullptr, 0);
+    *split.places[rank] = child;
+    parts[wish.first].push_back({{wish.second, rank}, child});
   }
   for (auto& [color, members] : parts) {
     std::sort(members.begin(), members.end());
@@ -78,10 +83,8 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclC
   auto& meeting = s.splits[{comm->world, comm->next_split++}];
   if (meeting == nullptr) meeting = std::make_shared<Split>();
   meeting->wishes[comm->rank] = {color, key};
-  if (color != NCCL_SPLIT_NOCOLOR) {
-    *child = make_comm(std::make_shared<World>(World{.size = 1}), 0);  // Nobody has joined it yet.
-    meeting->children[comm->rank] = *child;
-  }
+  *child = nullptr;
+  meeting->places[comm->rank] = child;
   comm->splitting = meeting;
   keep_last(s.max_ctas, config->maxCTAs);
   if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
@@ -90,19 +93,31 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclC
 
 ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
   const std::lock_guard lock(shared().mutex);
-  *state = comm->world->joined < comm->world->size ? ncclInProgress : shared().async_failure;
+  const bool has_all = comm->world->joined == comm->world->size;
+  *state = has_all ? shared().async_failure : ncclInProgress;
+  if (*state == ncclSuccess && is_connecting(*comm)) *state = ncclInProgress;
   if (comm->splitting == nullptr) return ncclSuccess;
-  if (std::ssize(comm->splitting->wishes) < comm->world->size) {
-    *state = ncclInProgress;
-  } else {
+  if (comm->splitting->is_done) {
     comm->splitting = nullptr;
+  } else {
+    *state = ncclInProgress;
   }
   return ncclSuccess;
 }
 
+// Ends a communicator. It stops to connect, and nothing is stored for it any more. As NCCL does, it
+// waits for a launch that goes on.
 ncclResult_t end_comm(ncclComm_t comm) {
-  const std::lock_guard lock(shared().mutex);
+  std::unique_lock lock(shared().mutex);
   comm->is_aborted = true;
+  if (is_connecting(*comm)) {
+    if (std::erase(shared().connecting, comm->job) != 0) comm->job->is_done = true;
+    shared().changed.wait(lock, [&] { return comm->job->is_done; });
+  }
+  if (comm->splitting != nullptr) {
+    comm->splitting->wishes.erase(comm->rank);
+    comm->splitting->places.erase(comm->rank);
+  }
   --shared().live;
   keep_last(shared().graveyard, std::unique_ptr<ncclComm>(comm));
   shared().changed.notify_all();
