@@ -112,6 +112,13 @@ int cudnn_version(const LibraryLoader& loader, void* handle) {
   return get == nullptr ? 0 : static_cast<int>(get());
 }
 
+// NVRTC has no patch in its version.
+int nvrtc_version(const LibraryLoader& loader, void* handle) {
+  const auto get = function<int (*)(int*, int*)>(loader, handle, "nvrtcVersion");
+  int major = 0, minor = 0;
+  return get == nullptr || get(&major, &minor) != 0 ? 0 : major * 10000 + minor * 100;
+}
+
 int nccl_version(const LibraryLoader& loader, void* handle) {
   const auto get = function<ncclResult_t (*)(int*)>(loader, handle, "ncclGetVersion");
   int version = 0;
@@ -222,6 +229,47 @@ void bind(Binder& get, Nccl& t) {
   get("ncclRedOpDestroy", t.destroy_reduction);
 }
 
+// ---- What a library opens by itself -------------------------------------------------------------
+
+// Opens what a library needs later, and returns lines for the log.
+template <typename Table>
+std::vector<LibraryLine> open_companions(const Table&, const LibrarySearch&, const LibraryLoader&,
+                                         void*) {
+  return {};
+}
+
+// cuDNN opens NVRTC by the name of a file when it compiles an engine, and NVRTC opens its builtins
+// in this way. The loader finds neither in a toolkit or in wheels, but takes a library that the
+// process has already loaded. (cuDNN's page "Building and Running a cuDNN Dependent Program" names
+// libnvrtc.so; the file of the builtins ends in NVRTC's version.)
+std::vector<LibraryLine> open_companions(const Cudnn&, const LibrarySearch& search,
+                                         const LibraryLoader& loader, void* handle) {
+  const auto cudart_version = function<size_t (*)()>(loader, handle, "cudnnGetCudartVersion");
+  const size_t major = cudart_version == nullptr ? 0 : cudart_version() / 1000;
+  const std::string file = "libnvrtc.so." + std::to_string(major);
+  const LibrarySpec spec{
+      "NVRTC",
+      {file.c_str()},
+      nvrtc_version,
+      static_cast<int>(major) * 10000,
+      "install it (the toolkit, or the wheel nvidia-cuda-nvrtc), or name its folder in option "
+      "library_path; without it cuDNN cannot use the engines that it compiles at run time"};
+  const FoundLibrary found = find_library(spec, search, loader);
+  if (found.handle == nullptr) return {{false, found.reason}};
+  std::vector<LibraryLine> lines{
+      {true, "NVRTC " + library_version_text(found.version) + " (" + found.file + ")"}};
+  const size_t folder_length = found.file.rfind('/');
+  if (folder_length == std::string::npos) return lines;  // The loader finds its neighbours too.
+  const std::string builtins = found.file.substr(0, folder_length) + "/libnvrtc-builtins.so." +
+                               std::to_string(major) + "." +
+                               std::to_string(found.version / 100 % 100);
+  std::string why = "there is no such file";
+  if (!loader.exists(builtins) || loader.open(builtins, why) == nullptr) {
+    lines.push_back({false, "NVRTC lacks its builtins: " + builtins + " does not open: " + why});
+  }
+  return lines;
+}
+
 }  // namespace
 
 LibraryLoader system_loader() {
@@ -276,7 +324,7 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 template <typename Table>
 const Table* Library<Table>::get(const LibrarySearch& search, const LibraryLoader& loader,
                                  const LibraryNote& note) {
-  std::string line;  // The line for the log.
+  std::vector<LibraryLine> lines;  // The lines for the log.
   std::call_once(once_, [&] {
     const LibrarySpec spec = spec_of(Table{});
     found_ = find_library(spec, search, loader);
@@ -288,11 +336,14 @@ const Table* Library<Table>::get(const LibrarySearch& search, const LibraryLoade
       found_.reason = std::string(spec.name) + " is missing: " + found_.file + " (" + version +
                       ") has no " + binder.missing() + "; " + spec.what_to_do;
     }
-    line = found_.handle == nullptr
-               ? found_.reason
-               : std::string(spec.name) + " " + version + " (" + found_.file + ")";
+    if (found_.handle == nullptr) {
+      lines.push_back({false, found_.reason});
+      return;
+    }
+    lines = open_companions(table_, search, loader, found_.handle);
+    lines.push_back({true, std::string(spec.name) + " " + version + " (" + found_.file + ")"});
   });
-  if (!line.empty()) note(found_.handle != nullptr, line);
+  for (const LibraryLine& line : lines) note(line.is_found, line.text);
   return found_.handle == nullptr ? nullptr : &table_;
 }
 

@@ -9,6 +9,8 @@
 //   the toolkit: option toolkit_path, else /usr/local/cuda
 //   the wheels of a Python environment: option python_path, the environment or its site-packages
 //
+// Beside cuDNN the search opens NVRTC, which cuDNN opens later by its name alone.
+//
 // An opened library stays loaded until the process ends, because these libraries have threads and
 // contexts that outlive their handles.
 #pragma once
@@ -62,8 +64,13 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 
 std::string library_version_text(int version);
 
-// A function that is called once for each library, after the search, with a line that says which
-// file was taken or why the library is missing.
+// A line for the log: which file was taken, or why the library is missing.
+struct LibraryLine {
+  bool is_found = false;
+  std::string text;
+};
+
+// A function that is called once for each library, after the search, with the text of its line.
 using LibraryNote = std::function<void(bool is_found, const std::string& line)>;
 
 // A library and its functions. The first get() opens it.

@@ -20,9 +20,17 @@ struct File {
 
 File of_version(int version) { return {version, {}, ""}; }
 
+constexpr size_t kCudartVersion = 12080;  // The runtime with which cuDNN was built.
+size_t give_cudart_version() { return kCudartVersion; }
+
 // The version of the file whose version function was looked up last. It is global because a C
 // function has no state.
 int asked_version = 0;
+int give_nvrtc_version(int* major, int* minor) {
+  *major = asked_version / 10000;
+  *minor = asked_version / 100 % 100;
+  return 0;
+}
 size_t give_version() { return static_cast<size_t>(asked_version); }
 ncclResult_t give_nccl_version(int* version) {
   *version = asked_version;
@@ -54,6 +62,12 @@ struct World {
       asked_version = file.version;
       if (std::string(symbol) == "ncclGetVersion") {
         return reinterpret_cast<void*>(&give_nccl_version);
+      }
+      if (std::string(symbol) == "nvrtcVersion") {
+        return reinterpret_cast<void*>(&give_nvrtc_version);
+      }
+      if (std::string(symbol) == "cudnnGetCudartVersion") {
+        return reinterpret_cast<void*>(&give_cudart_version);
       }
       return reinterpret_cast<void*>(&give_version);
     };
@@ -99,6 +113,38 @@ TEST(Libraries, LooksInTheToolkitAndThenInWheels) {
   EXPECT_EQ(w.notes,
             (std::vector<std::string>{"cuBLASLt 12.4.0 (/toolkit/lib64/libcublasLt.so.12)",
                                       "NCCL 2.28.9 (/env/s/nvidia/nccl/lib/libnccl.so.2)"}));
+}
+
+// cuDNN opens NVRTC by its name when it compiles an engine. The loader finds no wheels.
+TEST(Libraries, OpensTheCompilerThatCudnnNeedsInTheSameFolders) {
+  const std::string cudnn = "/env/s/nvidia/cudnn/lib", nvrtc = "/env/s/nvidia/cuda_nvrtc/lib";
+  World w;
+  w.matches["/env/lib/python3*/site-packages/nvidia/*/lib"] = {cudnn, nvrtc};
+  w.files[cudnn + "/libcudnn.so.9"] = of_version(91900);
+  w.files[nvrtc + "/libnvrtc.so.12"] = of_version(120800);
+  w.files[nvrtc + "/libnvrtc.so.13"] = of_version(130000);  // It is for another cuDNN.
+  w.files[nvrtc + "/libnvrtc-builtins.so.12.8"] = {};
+  Libraries libraries({{}, "", "/env"}, w.loader(), w.note());
+  ASSERT_NE(libraries.cudnn(), nullptr);
+  EXPECT_EQ(w.notes, (std::vector<std::string>{"NVRTC 12.8.0 (" + nvrtc + "/libnvrtc.so.12)",
+                                               "cuDNN 9.19.0 (" + cudnn + "/libcudnn.so.9)"}));
+  EXPECT_EQ(w.opened.back(), nvrtc + "/libnvrtc-builtins.so.12.8");
+}
+
+TEST(Libraries, SaysThatCudnnLacksItsCompilerOrThePartsOfIt) {
+  World w;
+  w.files["libcudnn.so.9"] = of_version(91900);
+  Libraries without({{}, "", ""}, w.loader(), w.note());
+  ASSERT_NE(without.cudnn(), nullptr);
+  ASSERT_EQ(w.notes.size(), 2u);
+  EXPECT_TRUE(w.notes[0].starts_with("missing: NVRTC is missing: no libnvrtc.so.12 "))
+      << w.notes[0];
+  w.files["/toolkit/lib64/libnvrtc.so.12"] = of_version(120800);
+  Libraries with_half({{}, "/toolkit", ""}, w.loader(), w.note());
+  ASSERT_NE(with_half.cudnn(), nullptr);
+  EXPECT_EQ(w.notes[3],
+            "missing: NVRTC lacks its builtins: /toolkit/lib64/libnvrtc-builtins.so.12.8 does not "
+            "open: there is no such file");
 }
 
 TEST(Libraries, SaysWhatToDoWhereOneIsMissing) {
@@ -182,9 +228,10 @@ TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
   Libraries libraries(host.table, {.folders = {}, .toolkit = "/no/such/folder", .python = {}});
   const bool is_found = libraries.cudnn() != nullptr;
   static_cast<void>(libraries.cudnn());
-  ASSERT_EQ(host.log.size(), 1u);
-  EXPECT_TRUE(host.log[0].starts_with(is_found ? "info: cuDNN 9." : "warning: cuDNN is missing: "))
-      << host.log[0];
+  ASSERT_EQ(host.log.size(), is_found ? 2u : 1u);  // One is about NVRTC.
+  EXPECT_TRUE(
+      host.log.back().starts_with(is_found ? "info: cuDNN 9." : "warning: cuDNN is missing: "))
+      << host.log.back();
 }
 
 // The real loader opens a library that every machine has.
