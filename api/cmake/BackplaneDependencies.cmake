@@ -262,8 +262,16 @@ if(BACKPLANE_BUILD_CUDA)
   endif()
   list(JOIN missing ", " missing)
   if(missing STREQUAL "")
-    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
-      "What device code is compiled for: sm_80, and sm_90 with PTX for newer devices")
+    # A release has code for each generation of data centres and desktops, because a driver takes
+    # minutes to make it from PTX at the first use. The last one also has PTX, for what comes later.
+    # Code of sm_100 and sm_120 needs nvcc 12.8, and takes a compiler twice as long.
+    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+      set(architectures "80-real;90-real;100-real;120")
+    else()
+      set(architectures "80-real;90")
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING
+      "What device code is compiled for; a number without -real has PTX for newer devices too")
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "nvcc's C++ compiler")
     if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
