@@ -3,10 +3,16 @@
 bytes, shared memory; and how long each source takes to compile. Needs nvcc and no GPU.
 
 usage: report_resources.py BUILD_FOLDER [--jobs N] [--all] [--out FILE.json] [--no-spills]
+       report_resources.py --sass FILE... [--architecture sm_90] [--out FILE.json]
 
 Compiles the device code again by the commands of BUILD_FOLDER/compile_commands.json, with the
 assembler's notes. Prints the kernels that have a stack frame or spill, with --all every one, and a
 line per architecture. With --no-spills the exit code is 1 if one spills.
+
+With --sass it reads the code of plugins or objects that were built, by cuobjdump and nvdisasm (of
+the toolkit, or the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm on the path): instructions
+of tensor cores and of local memory, registers, shared memory, and the share of a multiprocessor's
+warps that can be resident. The exit code is 1 if a kernel uses local memory, 77 without cuobjdump.
 """
 
 import argparse
@@ -15,6 +21,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,6 +55,104 @@ def parse_notes(text):
             if shared := SHARED.search(line):
                 kernels[-1]["shared_bytes"] = int(shared[1])
     return kernels
+
+
+FUNCTION = re.compile(r"Function\s*:\s*(\w+)")
+RESOURCES = re.compile(r"Function (\w+):\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
+INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
+TENSOR_CORES = {"HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA"}
+LOCAL_MEMORY = {"LDL", "STL"}
+
+
+def parse_sass(text):
+    """Returns the instructions of each function: tensor cores, local memory, f32, all."""
+    functions = {}
+    counts = None
+    for line in text.splitlines():
+        if match := FUNCTION.search(line):
+            counts = functions.setdefault(match[1], {"tensor": 0, "local": 0, "ffma": 0, "all": 0})
+        elif counts is not None and (match := INSTRUCTION.search(line)):
+            counts["all"] += 1
+            counts["tensor"] += match[1] in TENSOR_CORES
+            counts["local"] += match[1] in LOCAL_MEMORY
+            counts["ffma"] += match[1] == "FFMA"
+    return functions
+
+
+def parse_resources(text):
+    """Returns registers, stack and shared bytes of each function that cuobjdump tells of."""
+    return {
+        match[1]: {"registers": int(match[2]), "stack_bytes": int(match[3]),
+                   "shared_bytes": int(match[4])}
+        for match in RESOURCES.finditer(text)
+    }
+
+
+# What a multiprocessor has (CUDA programming guide, technical specifications per capability):
+# resident warps, resident blocks, and bytes of shared memory.
+MULTIPROCESSORS = {
+    "sm_80": (64, 32, 164 << 10), "sm_90": (64, 32, 228 << 10),
+    "sm_100": (64, 32, 228 << 10), "sm_120": (48, 24, 100 << 10),
+}
+
+
+def occupancy(architecture, registers, shared_bytes, threads):
+    """The share of the warps that can be resident, by the formula of NVIDIA's calculator: a warp
+    takes its registers in units of 256 and of 4 warps, a block its shared memory in units of 128
+    bytes and 1 KiB for the system."""
+    most_warps, most_blocks, most_shared = MULTIPROCESSORS[architecture]
+    warps = -(-threads // 32)
+    registers_per_warp = -(-max(registers, 1) * 32 // 256) * 256
+    by_registers = 65536 // registers_per_warp // 4 * 4 // warps
+    by_shared = most_shared // (-(-(shared_bytes + 1024) // 128) * 128)
+    return min(by_registers, by_shared, most_warps // warps, most_blocks) * warps / most_warps
+
+
+def read_sass(path, architecture):
+    """Returns one dictionary for each kernel of a file."""
+    texts = []
+    for option in ("-res-usage", "-sass"):
+        done = subprocess.run(["cuobjdump", "-arch", architecture, option, path],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"cuobjdump does not read {path}: {done.stderr or done.stdout}")
+        texts.append(done.stdout)
+    resources, sass = parse_resources(texts[0]), parse_sass(texts[1])
+    name = Path(path).name
+    return [
+        dict(resources[function], kernel=function, source=name, architecture=architecture, **counts)
+        for function, counts in sass.items() if function in resources
+    ]
+
+
+def print_sass(kernels, threads):
+    print("tensor   ffma    all  local  registers  shared  occupancy  kernel")
+    for k in sorted(kernels, key=lambda k: (-k["tensor"], -k["all"])):
+        share = occupancy(k["architecture"], k["registers"], k["shared_bytes"], threads)
+        print(f"{k['tensor']:6} {k['ffma']:6} {k['all']:6} {k['local']:6} {k['registers']:10} "
+              f"{k['shared_bytes']:7} {share:9.0%}  {k['source']}: {k['kernel'][:90]}")
+    print(f"{len(kernels)} kernels of {kernels[0]['architecture']}; occupancy for blocks of "
+          f"{threads} threads without dynamic shared memory")
+    users = [k for k in kernels if k["local"]]
+    for k in users:
+        print(f"FAILED: {k['source']}: {k['kernel']} uses local memory "
+              f"({k['local']} instructions, {k['stack_bytes']} bytes)")
+    return 1 if users else 0
+
+
+def report_sass(options):
+    if shutil.which("cuobjdump") is None:
+        print("skipped: there is no cuobjdump (install the wheels nvidia-cuda-cuobjdump and "
+              "nvidia-cuda-nvdisasm, or the toolkit)")
+        return 77
+    kernels = [k for path in options.sass for k in read_sass(path, options.architecture)]
+    if not kernels:
+        sys.exit(f"the files have no code for {options.architecture}")
+    demangle(kernels)
+    status = print_sass(kernels, options.threads)
+    if options.out:
+        options.out.write_text(json.dumps({"kernels": kernels}, indent=1) + "\n")
+    return status
 
 
 def compile_with_notes(entry):
@@ -106,12 +211,22 @@ def print_report(kernels, times, wants_all):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("build", type=Path, help="a folder in which the backend was configured")
+    parser.add_argument("build", type=Path, nargs="?",
+                        help="a folder in which the backend was configured")
+    parser.add_argument("--sass", nargs="+", metavar="FILE", help="plugins or objects to read")
+    parser.add_argument("--architecture", default="sm_90", choices=sorted(MULTIPROCESSORS),
+                        help="whose code --sass reads; the default is sm_90")
+    parser.add_argument("--threads", type=int, default=256,
+                        help="the threads of a block, for the occupancy; the default is 256")
     parser.add_argument("--jobs", type=int, default=1, help="how many compile at once")
     parser.add_argument("--all", action="store_true", help="list every kernel")
     parser.add_argument("--out", type=Path, help="write everything as JSON, too")
     parser.add_argument("--no-spills", action="store_true", help="exit code 1 if a kernel spills")
     options = parser.parse_args()
+    if options.sass:
+        return report_sass(options)
+    if options.build is None:
+        parser.error("a build folder or --sass is needed")
     database = options.build / "compile_commands.json"
     if not database.is_file():
         sys.exit(f"there is no {database}: configure the build first")

@@ -1,5 +1,7 @@
 """Tests of report_resources.py, on notes as ptxas writes them."""
 
+import contextlib
+import io
 import unittest
 
 import report_resources
@@ -15,6 +17,53 @@ ptxas info    : Function properties for _Z4sortPf
     64 bytes stack frame, 8 bytes spill stores, 16 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 64 bytes cumulative stack size, 1024 bytes smem
 """
+
+SASS = """\
+\t\tFunction : _Z4gemmPf
+        /*0000*/                   LDC R1, c[0x0][0x28] ;          /* 0x00000a00ff017b82 */
+        /*0010*/              @!P0 HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
+        /*0020*/                   FFMA R0, R1, R2, R3 ;
+\t\tFunction : _Z4sortPf
+        /*0000*/                   STL.64 [R1], R2 ;
+        /*0010*/               @P1 LDL R3, [R1+0x8] ;
+"""
+USAGE = """\
+ Function _Z4gemmPf:
+  REG:128 STACK:0 SHARED:32768 LOCAL:0 CONSTANT[0]:560 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+
+
+class ParseSass(unittest.TestCase):
+    def test_counts_tensor_cores_and_local_memory(self):
+        functions = report_resources.parse_sass(SASS)
+        self.assertEqual(functions["_Z4gemmPf"], {"tensor": 1, "local": 0, "ffma": 1, "all": 3})
+        self.assertEqual(functions["_Z4sortPf"], {"tensor": 0, "local": 2, "ffma": 0, "all": 2})
+
+    def test_reads_resources(self):
+        usage = report_resources.parse_resources(USAGE)
+        self.assertEqual(usage["_Z4gemmPf"],
+                         {"registers": 128, "stack_bytes": 0, "shared_bytes": 32768})
+
+    def test_a_kernel_with_local_memory_fails_by_name(self):
+        counts = {"registers": 32, "stack_bytes": 8, "shared_bytes": 0, "source": "sort.cu",
+                  "architecture": "sm_90", "tensor": 0, "ffma": 0, "all": 2}
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            status = report_resources.print_sass([dict(counts, kernel="bad", local=2)], 256)
+            good = report_resources.print_sass([dict(counts, kernel="good", local=0)], 256)
+        self.assertEqual((status, good), (1, 0))
+        self.assertIn("FAILED: sort.cu: bad uses local memory", text.getvalue())
+        self.assertNotIn("FAILED: sort.cu: good", text.getvalue())
+
+
+class Occupancy(unittest.TestCase):
+    def test_follows_the_calculator(self):
+        share = report_resources.occupancy
+        self.assertEqual(share("sm_90", 32, 0, 256), 1)  # Nothing limits it.
+        self.assertEqual(share("sm_90", 128, 0, 256), 0.25)  # 16 warps have registers.
+        self.assertEqual(share("sm_90", 168, 0, 128), 0.1875)  # 12 warps.
+        self.assertEqual(share("sm_80", 32, 100 << 10, 256), 0.125)  # One block has memory.
+        self.assertEqual(share("sm_120", 32, 0, 1024), 32 / 48)
 
 
 class ParseNotes(unittest.TestCase):
