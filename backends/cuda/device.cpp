@@ -207,6 +207,17 @@ void Device::enable_peer(Device& peer) {
   peers_.insert(&peer);
 }
 
+// A request for less than before would take back what another launch relies on.
+cudaError_t Device::allow_shared_bytes(const void* kernel, size_t bytes) {
+  const std::lock_guard lock(shared_mutex_);
+  size_t& allowed = shared_bytes_[kernel];
+  if (allowed >= bytes) return cudaSuccess;
+  const cudaError_t error = driver().cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess) allowed = bytes;
+  return error;
+}
+
 // ---- Handles ------------------------------------------------------------------------------------
 
 Stream* Device::create_stream(int32_t priority) {

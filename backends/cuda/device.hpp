@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -125,6 +126,10 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   cudaMemPool_t pool();
   cudaStream_t memory_stream();
 
+  // Allows blocks of `kernel` so much shared memory, which is more than they have without a
+  // request. Asks CUDA only for more than was allowed before. The context is current.
+  cudaError_t allow_shared_bytes(const void* kernel, size_t bytes);
+
   // A word of host memory that kernels of this device write to: 0, and nobody else's until it is
   // given back, when no kernel may write to it any more. take_bad_data_report() throws CudaError.
   BadDataReport* take_bad_data_report();
@@ -171,6 +176,9 @@ class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
   std::vector<std::shared_ptr<Lane>> buried_;
   std::vector<std::unique_ptr<Ending>> endings_;
   std::vector<std::function<void()>> kept_;  // Ends without an event.
+
+  std::mutex shared_mutex_;                               // It guards the member below.
+  std::unordered_map<const void*, size_t> shared_bytes_;  // What was allowed, by kernel.
 };
 
 // The device's context is the calling thread's while this lives; then what was before is again.

@@ -63,9 +63,7 @@ bp_status Launch::launch(const void* kernel, dim3 grid, dim3 block, size_t share
   if (only_checks() || grid.x == 0 || grid.y == 0 || grid.z == 0) return BP_OK;
   if (shared_bytes > kSharedBytes) {
     const bp_status status =
-        checked(driver().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              static_cast<int>(shared_bytes)),
-                "cudaFuncSetAttribute");
+        checked(device_.allow_shared_bytes(kernel, shared_bytes), "cudaFuncSetAttribute");
     if (status != BP_OK) return status;
   }
   return checked(driver().cudaLaunchKernel(kernel, grid, block, args, shared_bytes, stream()),

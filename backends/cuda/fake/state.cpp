@@ -109,6 +109,7 @@ void reset(const Setup& setup) {
   s.pools.clear();
   s.graphs.clear();
   s.instances.clear();
+  s.shared_bytes.clear();
   s.counts.clear();
   s.violations.clear();
   s.failing.clear();

@@ -79,6 +79,7 @@ struct State {
   std::map<FakePool*, std::unique_ptr<FakePool>> pools;
   std::map<FakeGraph*, std::unique_ptr<FakeGraph>> graphs, instances;
   std::map<const void*, KernelBody> kernels;
+  std::map<std::pair<const Context*, const void*>, size_t> shared_bytes;  // What was allowed.
   std::map<std::string, uint64_t> counts;
   std::vector<std::string> violations;
   std::string failing;

@@ -126,11 +126,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
-cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t,
+// CUDA refuses a launch whose blocks have more shared memory than was allowed for the kernel.
+cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t shared_bytes,
                              cudaStream_t stream) {
+  constexpr size_t kSharedBytes = size_t{48} << 10;
   KernelBody body;
   {
     const std::lock_guard lock(state().mutex);
+    const auto allowed = state().shared_bytes.find({current(), kernel});
+    const bool has_more = allowed != state().shared_bytes.end();
+    if (shared_bytes > (has_more ? allowed->second : kSharedBytes)) return cudaErrorInvalidValue;
     const auto found = state().kernels.find(kernel);
     if (found == state().kernels.end()) return cudaErrorInvalidDeviceFunction;
     body = found->second;
@@ -138,7 +143,12 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t
   return state().submit(stream, kernel, body(args));
 }
 
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+// The largest shared memory is the only attribute that the backend sets.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  const std::lock_guard lock(state().mutex);
+  state().shared_bytes[{current(), kernel}] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
 
 // ---- Graphs -------------------------------------------------------------------------------------
 
