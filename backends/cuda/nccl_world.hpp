@@ -39,7 +39,7 @@ struct NcclMember {
   Device* device = nullptr;
   void* scratch = nullptr;  // 8 bytes of the device that nobody reads.
   uint64_t next_sequence = 0;
-  bool is_closed = false;  // Set when the host destroys the group.
+  bool is_closed = false;           // Set when the host destroys the group.
   std::shared_ptr<Queue> launches;  // The calls that NCCL has not taken yet.
   std::mutex mutex;                 // It guards what follows, for one thread at a time.
   ncclComm_t comm = nullptr;

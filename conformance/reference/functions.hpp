@@ -128,8 +128,8 @@ Bounded<kBits> erfinv(Bounded<kBits> x) {
   return Bounded<kBits>::step(erfinv(x.value), carried, kErfinvUlps);
 }
 
-// Where all of x is below 0, the slope is largest at the end nearer to 0. Elsewhere the slope of the
-// logarithm is at most 2 / sqrt(pi), and 2 x more above 0.
+// Where all of x is below 0, the slope is largest at the end nearer to 0. Elsewhere the slope of
+// the logarithm is at most 2 / sqrt(pi), and 2 x more above 0.
 template <int kBits>
 Bounded<kBits> erfc(Bounded<kBits> x) {
   const double value = std::erfc(x.value), end = x.value + x.error;

@@ -3131,8 +3131,8 @@ typedef struct bp_bernoulli_args {
 } bp_bernoulli_args;
 
 /* randperm: The integers 0 to n - 1 in random order: integer i has the key w[2i] + 2^32 * w[2i + 1]
- * in i64 from the words w of random_bits, of which the second is signed, and the keys ascend. Equal
- * keys keep their order.
+ * in i64 from the words w of random_bits, of which the second is signed, and smaller keys come
+ * first. Equal keys keep their order.
  * ops_spec/ops/random.yaml; profile train; numerics X; experimental since 0.4. */
 enum { BP_OP_RANDPERM = 657, BP_RANDPERM_ARGS_SIZE_R4 = 80 };
 typedef struct bp_randperm_args {
