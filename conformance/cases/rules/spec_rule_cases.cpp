@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kMostRows = 12;
 constexpr size_t kMostFindings = 8;  // The most findings of a case; the others are only counted.
 
-// Returns which arguments are given, the lengths of lists, and the ranks.
+// Returns which arguments are given, the lengths of lists, the ranks, and which numbers are below
+// 0.
 std::string form_of(const OpCase& row) {
   std::string form;
   for (const TensorArgument& argument : row.tensors) {
@@ -25,8 +26,11 @@ std::string form_of(const OpCase& row) {
   }
   for (const Attribute& attribute : row.attributes) {
     const auto* list = std::get_if<Shape>(&attribute.value);
-    form +=
-        std::string(attribute.name) + (list == nullptr ? "" : std::to_string(list->size())) + " ";
+    const auto* number = std::get_if<double>(&attribute.value);
+    form += std::string(attribute.name);
+    if (list != nullptr) form += std::to_string(list->size());
+    if (number != nullptr && *number < 0) form += "-";
+    form += " ";
   }
   return form;
 }
