@@ -8,6 +8,7 @@
 #include "backplane/host.h"
 #include "registry/calls/descriptions.hpp"
 #include "registry/calls/formula_scope.hpp"
+#include "registry/calls/op_rows.hpp"
 #include "registry/calls/runtime_ops.hpp"
 
 namespace bp::core {
@@ -34,8 +35,14 @@ const TensorParser::View* TensorParser::find_view(std::string_view name) {
 
 namespace {
 
+// An operator of the headers may have scalars that a call leaves out, such as the seed of sdpa.
 bool may_be_absent(const bp_op_argument& a, const bp_op_desc& op) {
-  return a.since > op.since || a.kind == BP_ARGUMENT_OPTIONAL_TENSOR;
+  if (a.since > op.since || a.kind == BP_ARGUMENT_OPTIONAL_TENSOR) return true;
+  const OpRow* const row = find_op(op.op);
+  if (row == nullptr) return false;
+  const std::span<const TensorArgument> tensors(row->tensors.data(), row->tensor_count);
+  const auto own = std::ranges::find(tensors, std::string_view(a.name), &TensorArgument::name);
+  return own != tensors.end() && own->may_be_absent;
 }
 
 std::span<const bp_op_argument> arguments_of(const bp_op_desc& op) {
