@@ -63,7 +63,7 @@ void clear_mask(CallData& data) {
 }
 
 void add_nonzero(OpCases& cases, bp_dtype dtype) {
-  const auto add = [&](const Shape& shape, const std::string& fill, const Fill& numbers,
+  const auto put = [&](const Shape& shape, const std::string& fill, const Fill& numbers,
                        bool has_count) -> OpCase& {
     const std::string detail = shape_text(shape) + (has_count ? "" : "_uncounted");
     OpCase made = make_case(BP_OP_NONZERO, dtype, fill, detail, "dense");
@@ -77,14 +77,14 @@ void add_nonzero(OpCases& cases, bp_dtype dtype) {
     cases.push_back(std::move(made));
     return cases.back();
   };
-  for (const Shape& shape : all_shapes()) add(shape, "repeat", kRepeat, true).derive = thin_out;
-  add({5, 7}, "repeat", kRepeat, false);
-  add({4, 33}, "special", kSpecial, true);
-  if (is_float(dtype)) add({9, 33}, "sparse", kSparse, true);
+  for (const Shape& shape : all_shapes()) put(shape, "repeat", kRepeat, true).derive = thin_out;
+  put({5, 7}, "repeat", kRepeat, false);
+  put({4, 33}, "special", kSpecial, true);
+  if (is_float(dtype)) put({9, 33}, "sparse", kSparse, true);
 }
 
 void add_masked_select(OpCases& cases, bp_dtype dtype) {
-  const auto add = [&](const Shape& shape, const std::string& detail, bool has_count) -> OpCase& {
+  const auto put = [&](const Shape& shape, const std::string& detail, bool has_count) -> OpCase& {
     OpCase made =
         make_case(BP_OP_MASKED_SELECT, dtype, "coord", shape_text(shape) + detail, "dense");
     made.input("x", dtype, shape, kCoord).input("mask", BP_BOOL, shape, kExactDense);
@@ -97,10 +97,10 @@ void add_masked_select(OpCases& cases, bp_dtype dtype) {
     cases.push_back(std::move(made));
     return cases.back();
   };
-  for (const Shape& shape : all_shapes()) add(shape, "", true).derive = thin_out;
-  add({5, 7}, "_all", true);
-  add({5, 7}, "_none", true).derive = clear_mask;
-  add({5, 7}, "_uncounted", false).derive = thin_out;
+  for (const Shape& shape : all_shapes()) put(shape, "", true).derive = thin_out;
+  put({5, 7}, "_all", true);
+  put({5, 7}, "_none", true).derive = clear_mask;
+  put({5, 7}, "_uncounted", false).derive = thin_out;
 }
 
 // ---- searchsorted ---------------------------------------------------------------------------- //
