@@ -29,9 +29,11 @@ bp_status refuse_behind(const bp_host& host, const Outcome& failure) {
 
 bool Point::complete(Outcome outcome) {
   std::vector<std::shared_ptr<Queue>> waiters;
+  std::function<void()> offer;  // It may hold the point itself.
   {
     const std::lock_guard lock(mutex_);
     if (is_complete_) return false;
+    offer.swap(offer_);
     outcome_ = std::move(outcome);
     if (is_timed_) time_ns_ = Clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
     is_complete_ = true;
@@ -55,8 +57,27 @@ bool Point::park(const std::shared_ptr<Queue>& queue) {
 }
 
 bool Point::wait(uint64_t timeout_ns) {
+  while (timeout_ns == UINT64_MAX && help()) {
+  }
   std::unique_lock lock(mutex_);
   return wait_on(completed_, lock, timeout_ns, [&] { return is_complete_; });
+}
+
+void Point::offer(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  if (!is_complete_) offer_ = std::move(work);
+}
+
+std::function<void()> Point::take_offer() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(offer_, nullptr);
+}
+
+bool Point::help(int max_queues) {
+  if (is_complete()) return false;
+  if (const std::function<void()> work = take_offer()) return work(), true;
+  const std::shared_ptr<Queue> source = source_.lock();
+  return source != nullptr && max_queues > 0 && source->help(max_queues - 1);
 }
 
 // ---- Executor -----------------------------------------------------------------------------------
@@ -137,6 +158,7 @@ void Executors::stop() {
 
 bp_status Queue::enqueue(Item item) {
   executor_.start();
+  const bool runs_anywhere = item.anywhere;
   uint32_t before = kQueued;
   Outcome failure;
   {
@@ -151,8 +173,8 @@ bp_status Queue::enqueue(Item item) {
   }
   if (failure.status != BP_OK) return refuse_behind(host_, failure);
   // In the state kOwned, the owner schedules the queue when its task has ended. In the state
-  // kQueued, the queue is already scheduled.
-  if (before == kIdle) schedule();
+  // kQueued, the queue is already scheduled. An item that may run anywhere needs no other thread.
+  if (before == kIdle && (!runs_anywhere || run_items(false))) schedule();
   return BP_OK;
 }
 
@@ -188,7 +210,24 @@ bool Queue::wait(uint64_t timeout_ns) {
   }
   std::unique_lock lock(mutex_);
   const uint64_t last = queued_;
+  if (timeout_ns == UINT64_MAX) {
+    while (done_ < last) {
+      lock.unlock();
+      const bool has_helped = help();
+      lock.lock();
+      if (!has_helped) break;
+    }
+  }
   return wait_on(ended_, lock, timeout_ns, [&] { return done_ >= last; });
+}
+
+bool Queue::help(int max_queues) {
+  std::shared_ptr<Point> point;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_running_item_ && !items_.empty()) point = items_.front().point;
+  }
+  return point != nullptr && point->help(max_queues);
 }
 
 // Returns a copy, because the host is told without the lock.
@@ -275,6 +314,7 @@ bool Queue::run_items(bool is_executor) {
           failure_ = {BP_ABORTED, "the backend was shut down while the stream waited for an event"};
       failed_.store(true, std::memory_order_release);
     }
+    is_running_item_ = true;
     lock.unlock();
     run_item(item, outcome_for(item.epoch));
     // What a task holds, such as memory that was freed meanwhile, ends before the work counts as
@@ -282,6 +322,7 @@ bool Queue::run_items(bool is_executor) {
     item.run = nullptr;
     item.point = nullptr;
     lock.lock();
+    is_running_item_ = false;
     items_.pop_front();
     ++done_;
     const bool is_last = items_.empty();

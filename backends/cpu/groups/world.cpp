@@ -112,10 +112,14 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
   watch(call);
   const bool is_own_letter = is_between_peers(call->kind) && call->root == call->rank;
   if (!is_own_letter) begin(*call);
+  // A thread that waits for the call may run it before a thread of its own has woken up.
+  call->done->offer([world = shared_from_this(), call, is_own_letter] {
+    is_own_letter ? world->deliver(call) : world->run(call);
+  });
   const auto queue = std::make_shared<Queue>(threads_.host, threads_.calls, false);
   static_cast<void>(queue->submit_always(
-      [world = shared_from_this(), call, is_own_letter](const Outcome&) {
-        is_own_letter ? world->deliver(call) : world->run(call);
+      [done = call->done](const Outcome&) {
+        if (const std::function<void()> work = done->take_offer()) work();
       },
       false));
 }

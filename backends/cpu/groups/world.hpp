@@ -87,7 +87,7 @@ class World : public std::enable_shared_from_this<World> {
   void number(Running& call);
 
   // Says that the stream of `call` has reached the call, with the outcome `before` of the work in
-  // front of it. Runs the call on a thread of its own.
+  // front of it. The call runs on a thread of its own, or on one that waits for it.
   void arrive(const std::shared_ptr<Running>& call, const Outcome& before);
 
   // Ends the group if the host has not destroyed it, and waits until its members are over.

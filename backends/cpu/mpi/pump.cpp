@@ -72,8 +72,9 @@ void Pump::run() {
     for (auto& world : take_added()) worlds_.push_back(std::move(world));
     bool has_calls = false, is_changed = false;
     for (const auto& world : worlds_) {
-      is_changed |= world->poll();
-      has_calls |= world->has_calls();
+      const World::Progress progress = world->pump();
+      is_changed |= progress.has_happened;
+      has_calls |= progress.has_calls;
     }
     std::erase_if(worlds_, [](const auto& world) { return world->is_over(); });
     const auto now = Clock::now();
@@ -100,7 +101,7 @@ void Pump::say_goodbye() {
   while (!has_said && Clock::now() < end) {
     has_said = true;
     for (const auto& world : worlds_) {
-      world->poll();
+      static_cast<void>(world->pump());
       has_said &= world->has_said();
     }
     sched_yield();

@@ -1,5 +1,7 @@
 #include "backends/cpu/mpi/world.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -87,7 +89,10 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
     if (ended.status == BP_OK) arrivals_.push_back(call);
   }
   if (ended.status != BP_OK) return finish(call, ended);
-  alarm_->ring();
+  call->done->offer([world = shared_from_this(), call] { world->pump_until_done(*call); });
+  // A host that has waited for its last call is about to wait for this one. If it is not, the
+  // thread of the pump comes soon without being woken, which would take the time of a short call.
+  if (!was_helped_.exchange(false)) alarm_->ring();
 }
 
 void World::end(const Outcome& why) {
@@ -110,6 +115,27 @@ void World::leave() {
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
+
+World::Progress World::pump() {
+  std::unique_lock lock(polling_, std::defer_lock);
+  if (helpers_ > 0 || !lock.try_lock()) return {.has_happened = false, .has_calls = true};
+  const bool has_happened = poll();
+  return {has_happened, !active_.empty() || !own_letters_.empty() || was_helped_};
+}
+
+void World::pump_until_done(const Running& call) {
+  ++helpers_;
+  while (!call.done->is_complete()) {
+    {
+      const std::lock_guard lock(polling_);
+      poll();
+    }
+    // Ranks and their calculations may share few processors.
+    if (!call.done->is_complete()) sched_yield();
+  }
+  was_helped_ = true;
+  --helpers_;
+}
 
 bool World::poll() {
   const uint64_t events = channel_ ? channel_->events : 0;

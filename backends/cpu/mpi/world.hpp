@@ -1,11 +1,14 @@
 // One rank of a group over MPI, and the calls that it runs. Each process has one rank of a group.
 //
-// One thread, that of pump.hpp, makes all calls of MPI for all groups of the instance, and never
-// waits in one. Other threads leave calls here, and take what has become of them.
+// One thread, that of pump.hpp, goes on with the calls of all groups of the instance, and never
+// waits in MPI. Other threads leave calls here, and take what has become of them. A thread that
+// waits for a call goes on with the calls of its group itself meanwhile, so that no other thread
+// must wake up for them.
 //
 // Each rank sends each other one exactly one notice: that it leaves, or that its group has ended.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -46,7 +49,7 @@ struct Running : RankCall {
   Clock::time_point deadline = Clock::time_point::max();
 };
 
-class World {
+class World : public std::enable_shared_from_this<World> {
  public:
   using Call = Running;
 
@@ -84,9 +87,14 @@ class World {
 
   // ---- For the thread of the pump ---------------------------------------------------------------
 
-  // Goes on with all calls, without waiting. Returns whether something has happened.
-  bool poll();
-  bool has_calls() const { return !active_.empty() || !own_letters_.empty(); }
+  // What became of the calls of a group in pump().
+  struct Progress {
+    bool has_happened = false;  // A call went on.
+    bool has_calls = false;     // There are calls that are not over, or one may come unheard.
+  };
+
+  // Goes on with all calls, without waiting. Leaves them to threads that wait for one of them.
+  Progress pump();
 
   // Returns whether nothing is left to do for a group that the host has destroyed.
   bool is_over() const;
@@ -98,6 +106,8 @@ class World {
   // The key is the number of the letter; a letter of the rank to itself waits for its other half.
   using Letters = std::map<uint64_t, std::shared_ptr<Running>>;
 
+  bool poll();
+  void pump_until_done(const Running& call);
   void take_arrivals();
   void start(const std::shared_ptr<Running>& call);
   void deliver(const std::shared_ptr<Running>& call);
@@ -127,7 +137,10 @@ class World {
   int submitted_ = 0;
   bool is_destroyed_ = false, has_said_ = false;
 
-  // The thread of the pump alone uses the members below.
+  std::atomic<int> helpers_ = 0;          // Threads that wait for a call and go on with it.
+  std::atomic<bool> was_helped_ = false;  // Whether such a thread saw the end of the last call.
+
+  std::mutex polling_;              // It guards the members below. It is locked before mutex_.
   std::optional<Channel> channel_;  // A group of one rank has none.
   std::vector<std::shared_ptr<Running>> active_;
   Letters own_letters_;

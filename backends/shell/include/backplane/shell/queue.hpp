@@ -6,6 +6,10 @@
 // executor takes them. If the first item waits for a point, the queue is parked at the point and
 // costs the executor nothing. A submission to an idle inline queue costs two atomic operations
 // besides the task itself.
+//
+// A thread that waits without a timeout can help: work that was offered to a point, such as a
+// collective that blocks, then runs on the waiting thread. This saves the time in which another
+// thread wakes up, and a processor is not shared by two threads for one piece of work.
 #pragma once
 
 #include <atomic>
@@ -44,6 +48,9 @@ class DataFailure : public StatusError {
   using StatusError::StatusError;
 };
 
+// How many queues that wait for each other a thread looks through for work to help with.
+inline constexpr int kMaxHelpedQueues = 8;
+
 // A moment that queues and threads wait for: a record on a queue, or a signal of the host. A point
 // completes once.
 class Point {
@@ -63,8 +70,22 @@ class Point {
   // Parks `queue` until the point completes. Returns false, and does nothing, if it is complete.
   bool park(const std::shared_ptr<Queue>& queue);
 
-  // Blocks until the point is complete. Returns false if timeout_ns passed first.
+  // Blocks until the point is complete. Returns false if timeout_ns passed first. Without a
+  // timeout, it helps first.
   bool wait(uint64_t timeout_ns);
+
+  // Leaves work that completes the point, or brings that nearer. The first caller of take_offer()
+  // runs it. A thread that helps is one; whoever offers makes sure that the point completes without
+  // help. The work does not throw. It ends with the point if nobody takes it.
+  void offer(std::function<void()> work);
+  std::function<void()> take_offer();  // Returns nullptr if it was taken, or there is none.
+
+  // Says that the point completes when `queue` has come to it. Nobody waits for the point yet.
+  void set_source(std::weak_ptr<Queue> queue) { source_ = std::move(queue); }
+
+  // Runs offered work in front of the point, if there is any. Returns whether it did. Work is
+  // sought through up to `max_queues` queues, since queues may wait for each other.
+  bool help(int max_queues = kMaxHelpedQueues);
 
  private:
   mutable std::mutex mutex_;
@@ -74,6 +95,8 @@ class Point {
   int64_t time_ns_ = 0;
   Outcome outcome_;
   std::vector<std::shared_ptr<Queue>> waiters_;
+  std::function<void()> offer_;
+  std::weak_ptr<Queue> source_;
 };
 
 // The threads that run queued work. There are up to `max_threads`; each starts when there is more
@@ -161,7 +184,11 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool is_idle() const { return state_.load(std::memory_order_acquire) == kIdle; }
 
   // Blocks until the work submitted so far has ended. Returns false if timeout_ns passed first.
+  // Without a timeout, it helps first.
   bool wait(uint64_t timeout_ns);
+
+  // Runs work that was offered to the point for which the first item waits, as Point::help() does.
+  bool help(int max_queues = kMaxHelpedQueues);
 
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -253,6 +280,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Outcome cleared_;     // The failure that clear_failure() ended last.
   uint64_t epoch_ = 0;  // The number of ended failures. Items of an older epoch do not run.
   bool is_parked_ = false, is_abandoned_ = false;
+  bool is_running_item_ = false;  // A thread runs the first item without the lock.
 };
 
 }  // namespace bp

@@ -95,6 +95,7 @@ struct QueueStreams : StreamHandles<Instance, Device, Stream, Event> {
     return std::make_shared<Point>(e.is_timed());
   }
   static bp_status record(const Stream& s, const Event&, const std::shared_ptr<Point>& point) {
+    point->set_source(s.queue);
     return s.queue->submit_always([point](const Outcome& before) { point->complete(before); },
                                   true);
   }
