@@ -3515,6 +3515,99 @@ typedef struct bp_rnn_cell_args {
   uint32_t reserved_0;        /* 0. */
 } bp_rnn_cell_args;
 
+/* fft: The discrete Fourier transform along axis: y[k] is the sum over j of x[j] * exp(-2 pi i j k
+ * / n), where i^2 is -1 and n is the number of elements along axis, at least 1. x and y are
+ * complex: their last axis has the real and the imaginary part, and cannot be transformed.
+ * normalization divides the sum by nothing (backward), by sqrt(n) (ortho) or by n (forward), as in
+ * NumPy. Everything is computed in acc(x) and rounded once. The error of a result grows no faster
+ * than sqrt(n) times the sum of the magnitudes along axis. If an element is infinite or NaN, or if
+ * these magnitudes add up to more than acc(x) can hold, the results along its axis are not defined.
+ * ops_spec/ops/spectral.yaml; profile spectral; numerics R1; experimental since 0.4. */
+enum { BP_OP_FFT = 950, BP_FFT_ARGS_SIZE_R4 = 32 };
+enum {
+  BP_FFT_NORMALIZATION_BACKWARD = 1,
+  BP_FFT_NORMALIZATION_ORTHO = 2,
+  BP_FFT_NORMALIZATION_FORWARD = 3,
+};
+typedef struct bp_fft_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float, shape x.shape[:-1] + [2]. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape. */
+  int32_t axis;           /* At least 0, below x.ndim. */
+  uint32_t normalization; /* One of the constants above. */
+} bp_fft_args;
+
+/* ifft: The inverse of fft with the same axis and normalization: y[j] is the sum over k of x[k] *
+ * exp(2 pi i j k / n), where i^2 is -1 and n is the number of elements along axis, at least 1. x
+ * and y are complex: their last axis has the real and the imaginary part, and cannot be
+ * transformed. normalization divides the sum by n (backward), by sqrt(n) (ortho) or by nothing
+ * (forward), as in NumPy. What fft says of errors, infinities and NaN holds here too.
+ * ops_spec/ops/spectral.yaml; profile spectral; numerics R1; experimental since 0.4. */
+enum { BP_OP_IFFT = 951, BP_IFFT_ARGS_SIZE_R4 = 32 };
+enum {
+  BP_IFFT_NORMALIZATION_BACKWARD = 1,
+  BP_IFFT_NORMALIZATION_ORTHO = 2,
+  BP_IFFT_NORMALIZATION_FORWARD = 3,
+};
+typedef struct bp_ifft_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float, shape x.shape[:-1] + [2]. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape. */
+  int32_t axis;           /* At least 0, below x.ndim. */
+  uint32_t normalization; /* One of the constants above. */
+} bp_ifft_args;
+
+/* rfft: The first n // 2 + 1 results of fft for a real x, of which the others are the conjugates:
+ * y[k] is the sum over j of x[j] * exp(-2 pi i j k / n), where i^2 is -1 and n is the number of
+ * elements along axis, at least 1. y has a last axis more than x, of the real and the imaginary
+ * part. The imaginary part of y[0] is 0, and so is that of y[n / 2] if n is even. normalization
+ * divides the sum by nothing (backward), by sqrt(n) (ortho) or by n (forward), as in NumPy. What
+ * fft says of errors, infinities and NaN holds here too.
+ * ops_spec/ops/spectral.yaml; profile spectral; numerics R1; experimental since 0.4. */
+enum { BP_OP_RFFT = 952, BP_RFFT_ARGS_SIZE_R4 = 32 };
+enum {
+  BP_RFFT_NORMALIZATION_BACKWARD = 1,
+  BP_RFFT_NORMALIZATION_ORTHO = 2,
+  BP_RFFT_NORMALIZATION_FORWARD = 3,
+};
+typedef struct bp_rfft_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float, 1-D to 7-D. */
+  /* Out, like(x), shape x.shape[:axis] + [x.shape[axis] // 2 + 1] + x.shape[axis + 1:] + [2]. */
+  const bp_tensor* y;
+  int32_t axis;           /* At least 0, below x.ndim. */
+  uint32_t normalization; /* One of the constants above. */
+} bp_rfft_args;
+
+/* irfft: The inverse of rfft with the same axis and normalization. x is complex: its last axis has
+ * the real and the imaginary part, and cannot be transformed. y is real and has length elements
+ * along axis, for which x has length // 2 + 1: two lengths have the same number, so that the call
+ * says which it is. y[j] is the sum over k from 0 to length - 1 of z[k] * exp(2 pi i j k / length),
+ * where i^2 is -1 and z is x, continued by the conjugates: z[length - k] is that of z[k]. The
+ * imaginary part of x[0] counts as 0, and so does that of x[length / 2] if length is even.
+ * normalization divides the sum by length (backward), by sqrt(length) (ortho) or by nothing
+ * (forward), as in NumPy. What fft says of errors, infinities and NaN holds here too.
+ * ops_spec/ops/spectral.yaml; profile spectral; numerics R1; experimental since 0.4. */
+enum { BP_OP_IRFFT = 953, BP_IRFFT_ARGS_SIZE_R4 = 40 };
+enum {
+  BP_IRFFT_NORMALIZATION_BACKWARD = 1,
+  BP_IRFFT_NORMALIZATION_ORTHO = 2,
+  BP_IRFFT_NORMALIZATION_FORWARD = 3,
+};
+typedef struct bp_irfft_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float, shape x.shape[:-1] + [2]. */
+  /* Out, like(x), shape x.shape[:axis] + [length] + x.shape[axis + 1:-1]. */
+  const bp_tensor* y;
+  int64_t length;         /* At least 1. */
+  int32_t axis;           /* At least 0, below x.ndim. */
+  uint32_t normalization; /* One of the constants above. */
+} bp_irfft_args;
+
 /* clang-format on */
 
 #ifdef __cplusplus
