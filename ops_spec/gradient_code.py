@@ -32,7 +32,9 @@ def values_of(gradients):
 
 
 def asks_given(gradients, name):
-    """Returns whether a formula asks given(name)."""
+    """Returns whether a formula asks given(name), or the backward op takes `name` or nothing."""
+    if gradients.op:
+        return gradients.op.arg(name) is not None and gradients.op.arg(name).is_optional
     return any(isinstance(n, ast.Call) and n.func.id == "given" and n.args[0].id == name
                for value in values_of(gradients) for n in ast.walk(value.node))
 

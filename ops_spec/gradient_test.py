@@ -85,6 +85,15 @@ class GradientTest(unittest.TestCase):
         with self.assertRaisesRegex(spec.SpecError, "z may not be there: ask given"):
             emit_autograd.NodeSource(op)
 
+    def test_a_backward_op_may_take_no_gradient_of_an_output(self):
+        text = self.node("lstm")
+        for line in ("grad_y = or_zeros(grad_outputs[0], y_meta_, device_of(grad_outputs, 3));",
+                     "const Tensor& grad_h_next = grad_outputs[1];",
+                     "const Tensor& grad_c_next = grad_outputs[2];",
+                     "if (h_next) attach(*node, h_next, 1);",
+                     "if (c_next) attach(*node, c_next, 2);"):
+            self.assertIn(line, text)
+
     def load(self, text):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "small.yaml").write_text(text, encoding="utf-8")

@@ -3452,8 +3452,8 @@ typedef struct bp_moe_unpermute_args {
  * recurrent^T + bias, in the order of ONNX, which is input, output, forget, cell; PyTorch has
  * input, forget, cell, output. c_next = sigmoid(forget) * c + sigmoid(input) * tanh(cell), and y =
  * sigmoid(output) * tanh(c_next), which is the next h. bias is the sum of the two biases that ONNX
- * and PyTorch have. Everything is computed in acc(x) and rounded once. A sequence is a call for
- * each step.
+ * and PyTorch have. Everything is computed in acc(x) and rounded once. lstm runs a sequence of
+ * steps.
  * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
 enum { BP_OP_LSTM_CELL = 900, BP_LSTM_CELL_ARGS_SIZE_R4 = 72 };
 typedef struct bp_lstm_cell_args {
@@ -3475,8 +3475,8 @@ typedef struct bp_lstm_cell_args {
  * sigmoid(a1 + b1). If reset_after is 1, as in PyTorch, the candidate is tanh(a2 + r * b2); if it
  * is 0, it is tanh(a2 + (r * h) recurrent2^T + recurrent_bias2), where recurrent2 is the last third
  * of recurrent. y = (1 - z) * candidate + z * h, which is the next h. ONNX calls reset_after
- * linear_before_reset. Everything is computed in acc(x) and rounded once. A sequence is a call for
- * each step.
+ * linear_before_reset. Everything is computed in acc(x) and rounded once. gru runs a sequence of
+ * steps.
  * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
 enum { BP_OP_GRU_CELL = 901, BP_GRU_CELL_ARGS_SIZE_R4 = 72 };
 typedef struct bp_gru_cell_args {
@@ -3495,7 +3495,7 @@ typedef struct bp_gru_cell_args {
 
 /* rnn_cell: One step of a simple recurrent network for each row of x: activation(x weight^T + h
  * recurrent^T + bias), which is the next h. bias is the sum of the two biases that ONNX and PyTorch
- * have. Everything is computed in acc(x) and rounded once. A sequence is a call for each step.
+ * have. Everything is computed in acc(x) and rounded once. rnn runs a sequence of steps.
  * ops_spec/ops/recurrent.yaml; profile infer; numerics P; experimental since 0.4. */
 enum { BP_OP_RNN_CELL = 902, BP_RNN_CELL_ARGS_SIZE_R4 = 64 };
 enum {
@@ -3514,6 +3514,242 @@ typedef struct bp_rnn_cell_args {
   uint32_t activation;        /* One of the constants above. */
   uint32_t reserved_0;        /* 0. */
 } bp_rnn_cell_args;
+
+/* lstm: A long short-term memory over the steps of x (steps, rows, inputs): one layer in one
+ * direction. Each step is a call of lstm_cell with the h and the c that the step before has left,
+ * rounded to the dtype of x as lstm_cell rounds them; h and c are those of the first step. y
+ * (steps, rows, hidden) has the h of each step, and h_next and c_next are the last states. If
+ * is_reverse is 1, the last step of x is the first one that runs, and step t of x still gives step
+ * t of y. Row i has the steps t < lengths[i], or all steps without lengths. In the others y and
+ * gates are 0 whatever x is, and the state stays as it is, so that with is_reverse each row begins
+ * at the last step that it has. bounds says what a length does that is below 0 or above the number
+ * of steps. gates is for the gradient: sigmoid(input), sigmoid(output), sigmoid(forget), tanh(cell)
+ * and the c that the step takes, behind each other. A net of several layers, or of both directions,
+ * is a call for each of them, and a cat.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_LSTM = 903, BP_LSTM_ARGS_SIZE_R4 = 104 };
+enum {
+  BP_LSTM_BOUNDS_FAIL = 0,
+  BP_LSTM_BOUNDS_CLAMP = 1,
+  BP_LSTM_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_lstm_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 3-D. */
+  const bp_tensor* h;         /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* c;         /* Like(x), shape h.shape. */
+  const bp_tensor* weight;    /* Like(x), shape [4 * h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent; /* Like(x), shape [4 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;      /* Or NULL, like(x), shape [4 * h.shape[1]]. */
+  const bp_tensor* lengths;   /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;         /* Out, like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* h_next;    /* Out or NULL, like(x), shape h.shape. */
+  const bp_tensor* c_next;    /* Out or NULL, like(x), shape h.shape. */
+  const bp_tensor* gates;     /* Out or NULL, acc(x), shape x.shape[:2] + [5 * h.shape[1]]. */
+  int32_t is_reverse;         /* At least 0, at most 1. */
+  uint32_t bounds;            /* One of the constants above. */
+} bp_lstm_args;
+
+/* lstm_backward: The gradients of lstm. The steps run in the other order than in lstm. At each of
+ * them dh is grad_y plus what the later step gives, first grad_h_next, and with i, o, f, g and
+ * before from gates and l = tanh(f * before + i * g), dc is dh * o * (1 - l^2) plus what the later
+ * step gives, first grad_c_next. The gradients of the sums in the gates are d = (dc * g * i * (1 -
+ * i), dh * l * o * (1 - o), dc * before * f * (1 - f), dc * i * (1 - g^2)). The earlier step gets d
+ * recurrent and dc * f, and what the first one leaves is grad_h and grad_c. grad_x is d weight, and
+ * summed over all steps grad_weight is d^T x, grad_recurrent is d^T times the h of the earlier
+ * step, and grad_bias is the sum of d over the rows. In a step that a row does not have, d is 0
+ * whatever grad_y is, x adds nothing, and dh and dc stay. Everything is computed in acc(x) and
+ * rounded once. An absent grad_h_next or grad_c_next is 0. grad_bias is given only if lstm had a
+ * bias.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_LSTM_BACKWARD = 904, BP_LSTM_BACKWARD_ARGS_SIZE_R4 = 144 };
+enum {
+  BP_LSTM_BACKWARD_BOUNDS_FAIL = 0,
+  BP_LSTM_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_LSTM_BACKWARD_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_lstm_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;                  /* None defined: 0. */
+  const bp_tensor* grad_y;         /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* grad_h_next;    /* Or NULL, like(x), shape h.shape. */
+  const bp_tensor* grad_c_next;    /* Or NULL, like(x), shape h.shape. */
+  const bp_tensor* x;              /* Float, 3-D. */
+  const bp_tensor* h;              /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* weight;         /* Like(x), shape [4 * h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent;      /* Like(x), shape [4 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* lengths;        /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;              /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* gates;          /* Acc(x), shape x.shape[:2] + [5 * h.shape[1]]. */
+  const bp_tensor* grad_h;         /* Out, like(x), shape h.shape. */
+  const bp_tensor* grad_c;         /* Out or NULL, like(x), shape h.shape. */
+  const bp_tensor* grad_x;         /* Out or NULL, like(x), shape x.shape. */
+  const bp_tensor* grad_weight;    /* Out or NULL, like(x), shape weight.shape. */
+  const bp_tensor* grad_recurrent; /* Out or NULL, like(x), shape recurrent.shape. */
+  const bp_tensor* grad_bias;      /* Out or NULL, like(x), shape [4 * h.shape[1]]. */
+  int32_t is_reverse;              /* At least 0, at most 1. */
+  uint32_t bounds;                 /* One of the constants above. */
+} bp_lstm_backward_args;
+
+/* gru: Gated recurrent units over the steps of x (steps, rows, inputs): one layer in one direction.
+ * Each step is a call of gru_cell with the h that the step before has left, rounded to the dtype of
+ * x as gru_cell rounds it; h is that of the first step. y (steps, rows, hidden) has the h of each
+ * step, and h_next is the last one. If is_reverse is 1, the last step of x is the first one that
+ * runs, and step t of x still gives step t of y. Row i has the steps t < lengths[i], or all steps
+ * without lengths. In the others y and gates are 0 whatever x is, and the state stays as it is, so
+ * that with is_reverse each row begins at the last step that it has. bounds says what a length does
+ * that is below 0 or above the number of steps. gates is for the gradient: z, r and the candidate
+ * of gru_cell behind each other, and b2 behind them if reset_after is 1. A net of several layers,
+ * or of both directions, is a call for each of them, and a cat.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_GRU = 905, BP_GRU_ARGS_SIZE_R4 = 104 };
+enum {
+  BP_GRU_BOUNDS_FAIL = 0,
+  BP_GRU_BOUNDS_CLAMP = 1,
+  BP_GRU_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_gru_args {
+  uint32_t struct_size;
+  uint32_t flags;                  /* None defined: 0. */
+  const bp_tensor* x;              /* Float, 3-D. */
+  const bp_tensor* h;              /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* weight;         /* Like(x), shape [3 * h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent;      /* Like(x), shape [3 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;           /* Or NULL, like(x), shape [3 * h.shape[1]]. */
+  const bp_tensor* recurrent_bias; /* Or NULL, like(x), shape [3 * h.shape[1]]. */
+  const bp_tensor* lengths;        /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;              /* Out, like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* h_next;         /* Out or NULL, like(x), shape h.shape. */
+  /* Out or NULL, acc(x), shape x.shape[:2] + [(3 + reset_after) * h.shape[1]]. */
+  const bp_tensor* gates;
+  int32_t reset_after; /* At least 0, at most 1. */
+  int32_t is_reverse;  /* At least 0, at most 1. */
+  uint32_t bounds;     /* One of the constants above. */
+  uint32_t reserved_0; /* 0. */
+} bp_gru_args;
+
+/* gru_backward: The gradients of gru. The steps run in the other order than in gru. At each of them
+ * dh is grad_y plus what the later step gives, first grad_h_next. With z, r, the candidate n and b2
+ * from gates, and the h of the earlier step, dn = dh * (1 - z) * (1 - n^2) and dz = dh * (h - n) *
+ * z * (1 - z). If reset_after is 1, dr = dn * b2 * r * (1 - r), and the third of what h is
+ * multiplied by is du = dn * r; if it is 0, dr = s * h * r * (1 - r) with s = dn recurrent2, and du
+ * = dn belongs to r * h. The earlier step gets dh * z and what leads through recurrent, and what
+ * the first one leaves is grad_h. With a = (dz, dr, dn) and b = (dz, dr, du), grad_x is a weight,
+ * and summed over all steps grad_weight is a^T x, grad_recurrent is b^T times h, or times r * h for
+ * the last third if reset_after is 0, grad_bias is the sum of a over the rows, and
+ * grad_recurrent_bias that of b. In a step that a row does not have, a and b are 0 whatever grad_y
+ * is, x adds nothing, and dh stays. Everything is computed in acc(x) and rounded once. An absent
+ * grad_h_next is 0. The gradient of a bias is given only if gru had this bias.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_GRU_BACKWARD = 906, BP_GRU_BACKWARD_ARGS_SIZE_R4 = 144 };
+enum {
+  BP_GRU_BACKWARD_BOUNDS_FAIL = 0,
+  BP_GRU_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_GRU_BACKWARD_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_gru_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;               /* None defined: 0. */
+  const bp_tensor* grad_y;      /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* grad_h_next; /* Or NULL, like(x), shape h.shape. */
+  const bp_tensor* x;           /* Float, 3-D. */
+  const bp_tensor* h;           /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* weight;      /* Like(x), shape [3 * h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent;   /* Like(x), shape [3 * h.shape[1], h.shape[1]]. */
+  const bp_tensor* lengths;     /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;           /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  /* Acc(x), shape x.shape[:2] + [(3 + reset_after) * h.shape[1]]. */
+  const bp_tensor* gates;
+  const bp_tensor* grad_h;              /* Out, like(x), shape h.shape. */
+  const bp_tensor* grad_x;              /* Out or NULL, like(x), shape x.shape. */
+  const bp_tensor* grad_weight;         /* Out or NULL, like(x), shape weight.shape. */
+  const bp_tensor* grad_recurrent;      /* Out or NULL, like(x), shape recurrent.shape. */
+  const bp_tensor* grad_bias;           /* Out or NULL, like(x), shape [3 * h.shape[1]]. */
+  const bp_tensor* grad_recurrent_bias; /* Out or NULL, like(x), shape [3 * h.shape[1]]. */
+  int32_t reset_after;                  /* At least 0, at most 1. */
+  int32_t is_reverse;                   /* At least 0, at most 1. */
+  uint32_t bounds;                      /* One of the constants above. */
+  uint32_t reserved_0;                  /* 0. */
+} bp_gru_backward_args;
+
+/* rnn: A simple recurrent network over the steps of x (steps, rows, inputs): one layer in one
+ * direction. Each step is a call of rnn_cell with the h that the step before has left, rounded to
+ * the dtype of x as rnn_cell rounds it; h is that of the first step. y (steps, rows, hidden) has
+ * the h of each step, and h_next is the last one. If is_reverse is 1, the last step of x is the
+ * first one that runs, and step t of x still gives step t of y. Row i has the steps t < lengths[i],
+ * or all steps without lengths. In the others y is 0 whatever x is, and the state stays as it is,
+ * so that with is_reverse each row begins at the last step that it has. bounds says what a length
+ * does that is below 0 or above the number of steps. A net of several layers, or of both
+ * directions, is a call for each of them, and a cat.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_RNN = 907, BP_RNN_ARGS_SIZE_R4 = 88 };
+enum {
+  BP_RNN_ACTIVATION_TANH = 1,
+  BP_RNN_ACTIVATION_RELU = 2,
+};
+enum {
+  BP_RNN_BOUNDS_FAIL = 0,
+  BP_RNN_BOUNDS_CLAMP = 1,
+  BP_RNN_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_rnn_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* x;         /* Float, 3-D. */
+  const bp_tensor* h;         /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* weight;    /* Like(x), shape [h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent; /* Like(x), shape [h.shape[1], h.shape[1]]. */
+  const bp_tensor* bias;      /* Or NULL, like(x), shape [h.shape[1]]. */
+  const bp_tensor* lengths;   /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;         /* Out, like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* h_next;    /* Out or NULL, like(x), shape h.shape. */
+  uint32_t activation;        /* One of the constants above. */
+  int32_t is_reverse;         /* At least 0, at most 1. */
+  uint32_t bounds;            /* One of the constants above. */
+  uint32_t reserved_0;        /* 0. */
+} bp_rnn_args;
+
+/* rnn_backward: The gradients of rnn. The steps run in the other order than in rnn. At each of them
+ * dh is grad_y plus what the later step gives, first grad_h_next, and d is dh * (1 - y^2) if
+ * activation is tanh; if it is relu, d is 0 where y is 0 or below, else dh. The earlier step gets d
+ * recurrent, and what the first one leaves is grad_h. grad_x is d weight, and summed over all steps
+ * grad_weight is d^T x, grad_recurrent is d^T times the h of the earlier step, and grad_bias is the
+ * sum of d over the rows. In a step that a row does not have, d is 0 whatever grad_y is, x adds
+ * nothing, and dh stays. Everything is computed in acc(x) and rounded once. An absent grad_h_next
+ * is 0. grad_bias is given only if rnn had a bias.
+ * ops_spec/ops/recurrent.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_RNN_BACKWARD = 908, BP_RNN_BACKWARD_ARGS_SIZE_R4 = 128 };
+enum {
+  BP_RNN_BACKWARD_ACTIVATION_TANH = 1,
+  BP_RNN_BACKWARD_ACTIVATION_RELU = 2,
+};
+enum {
+  BP_RNN_BACKWARD_BOUNDS_FAIL = 0,
+  BP_RNN_BACKWARD_BOUNDS_CLAMP = 1,
+  BP_RNN_BACKWARD_BOUNDS_UNDEFINED = 2,
+};
+typedef struct bp_rnn_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;                  /* None defined: 0. */
+  const bp_tensor* grad_y;         /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* grad_h_next;    /* Or NULL, like(x), shape h.shape. */
+  const bp_tensor* x;              /* Float, 3-D. */
+  const bp_tensor* h;              /* Like(x), shape [x.shape[1], h.shape[1]]. */
+  const bp_tensor* weight;         /* Like(x), shape [h.shape[1], x.shape[2]]. */
+  const bp_tensor* recurrent;      /* Like(x), shape [h.shape[1], h.shape[1]]. */
+  const bp_tensor* lengths;        /* Or NULL, index, shape [x.shape[1]]. */
+  const bp_tensor* y;              /* Like(x), shape x.shape[:2] + [h.shape[1]]. */
+  const bp_tensor* grad_h;         /* Out, like(x), shape h.shape. */
+  const bp_tensor* grad_x;         /* Out or NULL, like(x), shape x.shape. */
+  const bp_tensor* grad_weight;    /* Out or NULL, like(x), shape weight.shape. */
+  const bp_tensor* grad_recurrent; /* Out or NULL, like(x), shape recurrent.shape. */
+  const bp_tensor* grad_bias;      /* Out or NULL, like(x), shape [h.shape[1]]. */
+  uint32_t activation;             /* One of the constants above. */
+  int32_t is_reverse;              /* At least 0, at most 1. */
+  uint32_t bounds;                 /* One of the constants above. */
+  uint32_t reserved_0;             /* 0. */
+} bp_rnn_backward_args;
 
 /* fft: The discrete Fourier transform along axis: y[k] is the sum over j of x[j] * exp(-2 pi i j k
  * / n), where i^2 is -1 and n is the number of elements along axis, at least 1. x and y are
