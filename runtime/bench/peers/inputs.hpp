@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "backplane/runtime/runtime.hpp"
@@ -14,6 +15,15 @@ inline int64_t count(const Shape& shape) {
   int64_t result = 1;
   for (const int64_t extent : shape) result *= extent;
   return result;
+}
+
+inline double size_of(const Shape& shape) { return static_cast<double>(count(shape)); }
+
+// Returns text like "4096x1024".
+inline std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text;
 }
 
 inline Tensor input(const Shape& shape, int64_t s = 0, bp_dtype dtype = BP_F32) {

@@ -44,9 +44,11 @@ class Peer:
     """A process that answers lines; worker.cpp lists them. It runs on as many processors as it may
     use threads, because a setting of the library alone would not limit every library."""
 
-    def __init__(self, name, command, threads):
+    def __init__(self, name, command, threads, malloc=None):
         self.name = name
         counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        if malloc and name in IN_PYTHON:
+            counts["LD_PRELOAD"] = str(malloc)
         processors = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -80,18 +82,19 @@ class Peer:
         self.process.wait(timeout=30)
 
 
-def start(threads, wanted):
+def start(threads, wanted, malloc):
     commands = {"Backplane": [str(WORKER), "backplane"], "oneDNN": [str(WORKER), "onednn"],
                 "ggml": [str(WORKER), "ggml"], "ggml repacked": [str(WORKER), "ggml-repacked"],
                 "PyTorch": [str(PYTHON), str(HERE / "torch_peer.py"), str(threads)],
                 "onnxruntime": [str(PYTHON), str(HERE / "onnxruntime_peer.py"), str(threads)]}
-    return {name: Peer(name, commands[name], threads) for name in ("Backplane", *wanted)}
+    return {name: Peer(name, commands[name], threads, malloc)
+            for name in ("Backplane", *wanted)}
 
 
 def is_same(ours, theirs):
     """Returns whether two means of absolute values can be results of the same work; NaN agrees."""
     return math.isnan(ours) or math.isnan(theirs) or \
-        abs(ours - theirs) <= 0.02 * max(abs(ours), abs(theirs)) + 1e-6
+        abs(ours - theirs) <= 0.02 * max(abs(ours), abs(theirs))
 
 
 def measure(name, peers, have, options):
@@ -228,6 +231,9 @@ def parse():
     parser.add_argument("--rounds", type=int, default=7, help="turns of each peer, an odd number")
     parser.add_argument("--ms", type=int, default=60, help="milliseconds of a turn")
     parser.add_argument("--peers", help=f"which peers, joined by ,: {', '.join(PEERS)}")
+    parser.add_argument("--malloc", type=pathlib.Path, metavar="LIBRARY",
+                        help="allocator that PyTorch and onnxruntime load, in place of malloc() of "
+                             "the system")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument("--list", action="store_true", help="name the cases, and end")
     options = parser.parse_args()
@@ -236,6 +242,9 @@ def parse():
     usual = PEERS[2:] if options.quantized else USUAL
     options.peers = [p.strip() for p in options.peers.split(",") if p.strip()] \
         if options.peers is not None else list(usual)
+    if options.malloc and not options.malloc.is_file():
+        parser.error(f"--malloc: '{options.malloc}' is not a file; on Debian, "
+                     "libtcmalloc-minimal4 has libtcmalloc_minimal.so.4")
     for peer in options.peers:
         if peer not in PEERS:
             parser.error(f"--peers: there is no '{peer}'; there are {', '.join(PEERS)}")
@@ -246,7 +255,7 @@ def run(options):
     rows = []
     wanted = options.peers
     for threads in map(int, options.threads.split(",")):
-        peers = start(threads, wanted)
+        peers = start(threads, wanted, options.malloc)
         try:
             have = {name: peer.cases() for name, peer in peers.items()}
             if options.list:
@@ -296,7 +305,8 @@ def main():
     if options.quantized:
         print("", *markdown_lines(rows, options.peers), sep="\n")
     if options.json:
-        document = {"environment": environment(), "rows": rows, "summary": lines}
+        facts = environment() | {"malloc": str(options.malloc or "")}
+        document = {"environment": facts, "rows": rows, "summary": lines}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -40,12 +40,6 @@ std::vector<Case> ggml_cases(bool is_repacked);
 // The rows of the products with a quantised weight of 4096 by 4096.
 constexpr int64_t kQuantizedRows[] = {1, 16, 512};
 
-// Adds the cases of Backplane whose weight is constant and was prepared.
-void add_prepared_cases(std::vector<Case>& cases);
-
-// Adds the cases of Backplane whose weight is quantised.
-void add_quantized_cases(std::vector<Case>& cases);
-
 // Return the limits of this machine on `threads` threads. memory_bandwidth() is in bytes per
 // second, read and written, of memory that no cache holds, and takes the best of reading, copying
 // and adding. The other limit is in f32 multiplications and additions per second.

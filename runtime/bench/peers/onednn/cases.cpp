@@ -1,87 +1,11 @@
-// The cases that oneDNN has, as direct calls. Primitives are made beforehand. Inputs and outputs
-// have the formats of the case, and constant weights have the format that the library prefers.
+// The cases that oneDNN has, except those of images.
 #include <algorithm>
-#include <cmath>
-#include <dnnl.hpp>
-#include <memory>
-#include <unordered_map>
 
-#include "runtime/bench/peers/worker.hpp"
+#include "runtime/bench/peers/onednn/program.hpp"
 
 namespace bp::bench {
+namespace onednn {
 namespace {
-
-using Dims = dnnl::memory::dims;
-using Tag = dnnl::memory::format_tag;
-using Type = dnnl::memory::data_type;
-using Desc = dnnl::memory::desc;
-
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
-
-Tag plain_tag(size_t rank) {
-  constexpr Tag kTags[] = {Tag::a, Tag::ab, Tag::abc, Tag::abcd};
-  return kTags[rank - 1];
-}
-
-Desc plain(const Dims& dims, Type type = Type::f32) { return {dims, type, plain_tag(dims.size())}; }
-
-dnnl::memory filled(const Desc& desc, int64_t s) {
-  const Desc f32(desc.get_dims(), Type::f32, plain_tag(desc.get_dims().size()));
-  dnnl::memory source(f32, engine()), result(desc, engine());
-  auto* values = static_cast<float*>(source.get_data_handle());
-  const auto n = static_cast<int64_t>(f32.get_size() / sizeof(float));
-  for (int64_t i = 0; i < n; ++i) values[i] = input_value(i, s);
-  dnnl::stream stream(engine());
-  dnnl::reorder(source, result).execute(stream, source, result);
-  stream.wait();
-  return result;
-}
-
-double mean_abs(const dnnl::memory& memory) {
-  const Desc desc = memory.get_desc();
-  const Desc f32(desc.get_dims(), Type::f32, plain_tag(desc.get_dims().size()));
-  dnnl::memory from = memory, values(f32, engine());
-  dnnl::stream stream(engine());
-  dnnl::reorder(from, values).execute(stream, from, values);
-  stream.wait();
-  const auto* data = static_cast<const float*>(values.get_data_handle());
-  const size_t n = f32.get_size() / sizeof(float);
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += std::abs(double{data[i]});
-  return sum / static_cast<double>(n);
-}
-
-// A primitive over memory of the given descriptors. The memory `result` is compared.
-struct Program {
-  dnnl::stream stream{engine()};
-  dnnl::primitive primitive;
-  std::unordered_map<int, dnnl::memory> arguments;
-  int result = DNNL_ARG_DST;
-};
-
-Ready ready(Program program) {
-  auto shared = std::make_shared<Program>(std::move(program));
-  return {[shared] {
-            shared->primitive.execute(shared->stream, shared->arguments);
-            shared->stream.wait();
-          },
-          [shared] { return mean_abs(shared->arguments.at(shared->result)); }};
-}
-
-// `sources` are filled with inputs 0, 1, ... in this order.
-template <typename PrimitiveDesc, typename Primitive>
-Ready make(const PrimitiveDesc& desc, std::vector<std::pair<int, Desc>> sources) {
-  Program program;
-  program.primitive = Primitive(desc);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    program.arguments.emplace(sources[i].first, filled(sources[i].second, static_cast<int64_t>(i)));
-  }
-  program.arguments.emplace(DNNL_ARG_DST, dnnl::memory(desc.dst_desc(), engine()));
-  return ready(std::move(program));
-}
 
 Case matmul_case(const std::string& name, const Dims& a, const Dims& b, Type type = Type::f32) {
   return {name, 0, 0, [=] {
@@ -151,12 +75,13 @@ Case eltwise_case(const std::string& name, int64_t n, dnnl::algorithm algorithm,
           }};
 }
 
-Case add_case(const std::string& name, const Dims& a, const Dims& b, dnnl::algorithm algorithm) {
+Case add_case(const std::string& name, const Dims& a, const Dims& b, dnnl::algorithm algorithm,
+              Type type = Type::f32) {
   return {name, 0, 0, [=] {
-            const dnnl::binary::primitive_desc desc(engine(), algorithm, plain(a), plain(b),
-                                                    plain(a));
+            const dnnl::binary::primitive_desc desc(engine(), algorithm, plain(a, type),
+                                                    plain(b, type), plain(a, type));
             return make<dnnl::binary::primitive_desc, dnnl::binary>(
-                desc, {{DNNL_ARG_SRC_0, plain(a)}, {DNNL_ARG_SRC_1, plain(b)}});
+                desc, {{DNNL_ARG_SRC_0, plain(a, type)}, {DNNL_ARG_SRC_1, plain(b, type)}});
           }};
 }
 
@@ -194,49 +119,74 @@ Case reorder_case(const std::string& name, const Desc& from, const Desc& to) {
           }};
 }
 
-Case layer_norm_case() {
-  return {"layer_norm f32 4096x1024", 0, 0, [] {
+Case layer_norm_case(const std::string& name, const Dims& x, Type type) {
+  return {name, 0, 0, [=] {
             using dnnl::normalization_flags;
-            const Desc x = plain({4096, 1024}), scale = plain(Dims{1024});
+            const Desc rows = plain(x, type), scale = plain(Dims{x.back()});
             const dnnl::layer_normalization_forward::primitive_desc desc(
-                engine(), dnnl::prop_kind::forward_inference, x, x, 1e-5F,
+                engine(), dnnl::prop_kind::forward_inference, rows, rows, 1e-5F,
                 normalization_flags::use_scale | normalization_flags::use_shift);
             return make<dnnl::layer_normalization_forward::primitive_desc,
                         dnnl::layer_normalization_forward>(
-                desc, {{DNNL_ARG_SRC, x}, {DNNL_ARG_SCALE, scale}, {DNNL_ARG_SHIFT, scale}});
+                desc, {{DNNL_ARG_SRC, rows}, {DNNL_ARG_SCALE, scale}, {DNNL_ARG_SHIFT, scale}});
           }};
 }
 
-// The activations have plain formats, as in the case, and the weights have the fastest format.
-Case convolution_case(const std::string& name, const Dims& x, const Dims& w, int64_t stride,
-                      int64_t padding) {
-  return {name, 0, 0, [=] {
-            const int64_t out = (x[2] + 2 * padding - w[2]) / stride + 1;
-            const dnnl::convolution_forward::primitive_desc desc(
-                engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                plain(x), {w, Type::f32, Tag::any}, plain({x[0], w[0], out, out}),
-                Dims{stride, stride}, Dims{padding, padding}, Dims{padding, padding});
-            return make<dnnl::convolution_forward::primitive_desc, dnnl::convolution_forward>(
-                desc, {{DNNL_ARG_SRC, plain(x)}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}});
-          }};
+void add_more_elementwise(std::vector<Case>& cases) {
+  using Algorithm = dnnl::algorithm;
+  constexpr int64_t kMany = 1 << 22, kOdd = 1000003;
+  const Case more[] = {
+      eltwise_case("sigmoid f32 4194304", kMany, Algorithm::eltwise_logistic, Type::f32),
+      eltwise_case("sigmoid bf16 4194304", kMany, Algorithm::eltwise_logistic, Type::bf16),
+      eltwise_case("exp bf16 4194304", kMany, Algorithm::eltwise_exp, Type::bf16),
+      eltwise_case("mish f32 4194304", kMany, Algorithm::eltwise_mish, Type::f32),
+      add_case("add bf16 4194304", {kMany}, {kMany}, Algorithm::binary_add, Type::bf16),
+      add_case("mul bf16 1000003", {kOdd}, {kOdd}, Algorithm::binary_mul, Type::bf16),
+      add_case("sub f16 4194304", {kMany}, {kMany}, Algorithm::binary_sub, Type::f16),
+      add_case("maximum f32 1000003", {kOdd}, {kOdd}, Algorithm::binary_max),
+      add_case("add f32 1000003x3 + 3", {kOdd, 3}, {1, 3}, Algorithm::binary_add),
+      add_case("mul bf16 4096x1024 * 4096x1", {4096, 1024}, {4096, 1}, Algorithm::binary_mul,
+               Type::bf16),
+      reorder_case("cast bf16 to f32 4194304", plain(Dims{kMany}, Type::bf16), plain(Dims{kMany})),
+      reorder_case("cast f32 to f16 4194304", plain(Dims{kMany}), plain(Dims{kMany}, Type::f16)),
+      reorder_case("cast f16 to f32 4194304", plain(Dims{kMany}, Type::f16), plain(Dims{kMany})),
+      reorder_case("copy bf16 transposed 4096x1024", {{1024, 4096}, Type::bf16, Tag::ba},
+                   plain({1024, 4096}, Type::bf16)),
+      reduction_case("sum f32 1000003x3, axis 1", {kOdd, 3}, {kOdd, 1}, Algorithm::reduction_sum),
+      reduction_case("amin f32 4194304", {kMany}, {1}, Algorithm::reduction_min),
+      softmax_case("softmax f32 100000x10", {100000, 10}, 1, Type::f32),
+      softmax_case("softmax bf16 32x128256", {32, 128256}, 1, Type::bf16),
+      softmax_case("softmax f16 4x12x512x512", {4, 12, 512, 512}, 3, Type::f16),
+      layer_norm_case("layer_norm f32 4096x1024", {4096, 1024}, Type::f32),
+      layer_norm_case("layer_norm bf16 4096x1024", {4096, 1024}, Type::bf16),
+      layer_norm_case("layer_norm f32 1x4096", {1, 4096}, Type::f32),
+  };
+  cases.insert(cases.end(), std::begin(more), std::end(more));
 }
 
-Case pool_case(const std::string& name, const Dims& x, dnnl::algorithm algorithm, int64_t kernel,
-               int64_t padding) {
-  return {name, 0, 0, [=] {
-            const int64_t out = (x[2] + 2 * padding - kernel) / 2 + 1;
-            const dnnl::pooling_forward::primitive_desc desc(
-                engine(), dnnl::prop_kind::forward_inference, algorithm, plain(x),
-                plain({x[0], x[1], out, out}), Dims{2, 2}, Dims{kernel, kernel}, Dims{0, 0},
-                Dims{padding, padding}, Dims{padding, padding});
-            return make<dnnl::pooling_forward::primitive_desc, dnnl::pooling_forward>(
-                desc, {{DNNL_ARG_SRC, plain(x)}});
-          }};
+void add_more_products(std::vector<Case>& cases) {
+  const Case more[] = {
+      matmul_case("matmul bf16 4096x4096x1", {4096, 4096}, {4096, 1}, Type::bf16),
+      matmul_case("matmul bf16 1x4096x4096", {1, 4096}, {4096, 4096}, Type::bf16),
+      matmul_case("matmul bf16 8x4096x4096", {8, 4096}, {4096, 4096}, Type::bf16),
+      matmul_case("matmul f16 1x4096x4096", {1, 4096}, {4096, 4096}, Type::f16),
+      matmul_case("matmul f16 8x4096x4096", {8, 4096}, {4096, 4096}, Type::f16),
+      matmul_case("matmul bf16 1023x1025x1021", {1023, 1025}, {1025, 1021}, Type::bf16),
+      matmul_case("matmul f32 4096x16x4096", {4096, 16}, {16, 4096}),
+      matmul_case("matmul f32 16x65536x16", {16, 65536}, {65536, 16}),
+      matmul_case("matmul f32 100003x3x3", {100003, 3}, {3, 3}),
+      matmul_case("matmul f32 512 of 32x32x32", {512, 32, 32}, {512, 32, 32}),
+      matmul_case("matmul f32 4096 of 4x4x4", {4096, 4, 4}, {4096, 4, 4}),
+      matmul_case("matmul bf16 64 of 128x64x128", {64, 128, 64}, {64, 64, 128}, Type::bf16),
+  };
+  cases.insert(cases.end(), std::begin(more), std::end(more));
 }
 
 }  // namespace
+}  // namespace onednn
 
 std::vector<Case> onednn_cases() {
+  using namespace onednn;
   using Algorithm = dnnl::algorithm;
   std::vector<Case> cases = {
       add_case("add f32 16777216", {1 << 24}, {1 << 24}, Algorithm::binary_add),
@@ -266,7 +216,6 @@ std::vector<Case> onednn_cases() {
       softmax_case("softmax f32 1023x999", {1023, 999}, 1, Type::f32),
       softmax_case("softmax f32 4096x1024, axis 0", {4096, 1024}, 0, Type::f32),
       softmax_case("log_softmax f32 4096x1024", {4096, 1024}, 1, Type::f32, Algorithm::softmax_log),
-      layer_norm_case(),
       matmul_case("matmul f32 1024^3", {1024, 1024}, {1024, 1024}),
       matmul_case("matmul f32 1023x1025x1021", {1023, 1025}, {1025, 1021}),
       matmul_case("matmul f32 128^3", {128, 128}, {128, 128}),
@@ -278,21 +227,10 @@ std::vector<Case> onednn_cases() {
       matmul_case("matmul f16 1024^3", {1024, 1024}, {1024, 1024}, Type::f16),
       i8_product_case("matmul_scaled i8 1024^3, per channel", 1024, 1024, 1024),
       i8_product_case("matmul_scaled i8 1024^3, per channel, b constant", 1024, 1024, 1024),
-      convolution_case("convolution f32 8x3x224x224, 64 of 7x7, stride 2", {8, 3, 224, 224},
-                       {64, 3, 7, 7}, 2, 3),
-      convolution_case("convolution f32 8x64x56x56, 64 of 3x3", {8, 64, 56, 56}, {64, 64, 3, 3}, 1,
-                       1),
-      convolution_case("convolution f32 8x256x56x56, 64 of 1x1", {8, 256, 56, 56}, {64, 256, 1, 1},
-                       1, 0),
-      convolution_case("convolution f32 8x128x28x28, 128 of 3x3", {8, 128, 28, 28},
-                       {128, 128, 3, 3}, 1, 1),
-      convolution_case("convolution f32 8x512x7x7, 512 of 3x3", {8, 512, 7, 7}, {512, 512, 3, 3}, 1,
-                       1),
-      pool_case("max_pool f32 8x64x112x112, 3x3, stride 2", {8, 64, 112, 112},
-                Algorithm::pooling_max, 3, 1),
-      pool_case("avg_pool f32 8x64x56x56, 2x2", {8, 64, 56, 56},
-                Algorithm::pooling_avg_exclude_padding, 2, 0),
   };
+  add_more_elementwise(cases);
+  add_more_products(cases);
+  add_image_cases(cases);
   for (const int64_t rows : kQuantizedRows) {
     const std::string name = "matmul_scaled i8 " + std::to_string(rows) + "x4096x4096, per channel";
     for (const char* const words : {"", ", b constant"}) {

@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "runtime/bench/peers/prepared_op.hpp"
+#include "runtime/bench/peers/backplane/prepared_op.hpp"
+#include "runtime/bench/peers/backplane/suite.hpp"
 
 namespace bp::bench {
 namespace {
@@ -64,12 +65,6 @@ Factor factor(const Shape& shape, int64_t s, const Stored& stored) {
     made.zero = Codes(zeros({blocks[0], blocks[1] / per_byte}, BP_U8), stored.dtype);
   }
   return made;
-}
-
-std::string text_of(const Shape& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
-  return text;
 }
 
 double bytes_of(const Shape& shape, const Stored& stored) {
@@ -206,9 +201,7 @@ void add_quantized_cases(std::vector<Case>& cases) {
   constexpr Stored kI8Rows = {BP_I8, 1024}, kLongI8Rows = {BP_I8, 4096};
   constexpr Stored kI4Groups = {BP_I4, 32}, kI4GroupsWithZeros = {BP_I4, 32, true};
   const Shape cube = {1024, 1024, 1024}, decode = {1, 4096, 4096};
-  add_conversion(cases, "quantize f32 to i8 4096x1024, per row", kI8Rows, true);
   add_conversion(cases, "quantize f32 to i4 4096x1024, groups of 32", kI4Groups, true);
-  add_conversion(cases, "dequantize i8 to f32 4096x1024, per row", kI8Rows, false);
   add_conversion(cases, "dequantize i4 to f32 4096x1024, groups of 32", kI4Groups, false);
   add(cases, "matmul_scaled i8 1024^3, per channel", cube, kI8Rows, kI8Rows);
   add(cases, "matmul_scaled i8 1024^3, per channel, b constant", cube, kI8Rows, kI8Rows, true);

@@ -3,12 +3,11 @@
 #include <string>
 #include <utility>
 
-#include "runtime/bench/peers/prepared_op.hpp"
+#include "runtime/bench/peers/backplane/prepared_op.hpp"
+#include "runtime/bench/peers/backplane/suite.hpp"
 
 namespace bp::bench {
 namespace {
-
-double size_of(const Shape& shape) { return static_cast<double>(count(shape)); }
 
 void add_product(std::vector<Case>& cases, const std::string& name, int64_t rows, int64_t depth,
                  int64_t cols) {
