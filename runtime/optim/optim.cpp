@@ -25,6 +25,14 @@ void check_below_one(const char* optimizer, const char* option, double value) {
                                        short_text(value) + "; allowed: 0 <= " + option + " < 1");
 }
 
+template <typename Options>
+void check_adam_options(const char* optimizer, const Options& options) {
+  check_at_least(optimizer, "eps", options.eps, 0);
+  check_at_least(optimizer, "weight_decay", options.weight_decay, 0);
+  check_below_one(optimizer, "beta1", options.beta1);
+  check_below_one(optimizer, "beta2", options.beta2);
+}
+
 std::vector<Tensor> zeros_like_all(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> zeros;
   zeros.reserve(tensors.size());
@@ -101,85 +109,87 @@ void Sgd::step() {
   }
 }
 
-AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
-    : Optimizer(std::move(parameters)),
-      options_(options),
-      exp_avg_(zeros_like_all(parameters_)),
-      exp_avg_sq_(zeros_like_all(parameters_)),
-      step_counts_(parameters_.size()) {
-  check_at_least("AdamW", "lr", options.lr, 0);
-  check_at_least("AdamW", "eps", options.eps, 0);
-  check_at_least("AdamW", "weight_decay", options.weight_decay, 0);
-  check_below_one("AdamW", "beta1", options.beta1);
-  check_below_one("AdamW", "beta2", options.beta2);
-}
+// ---- Optimizers with averages -------------------------------------------------------------------
 
-void AdamW::step() {
-  const NoGradGuard no_grad;
-  for (const auto& [step, indices] : next_steps(parameters_, step_counts_)) {
-    adamw_step(pick(parameters_, indices), gradients(parameters_, indices), pick(exp_avg_, indices),
-               pick(exp_avg_sq_, indices), options_.lr, step, options_.beta1, options_.beta2,
-               options_.eps, options_.weight_decay);
+AveragingOptimizer::AveragingOptimizer(const char* name, std::vector<Tensor> parameters, double lr,
+                                       std::vector<std::string> averages)
+    : Optimizer(std::move(parameters)), name_(name), lr_(lr), step_counts_(parameters_.size()) {
+  check_at_least(name, "lr", lr, 0);
+  for (std::string& average : averages) {
+    averages_.push_back({std::move(average), zeros_like_all(parameters_)});
   }
 }
 
-void AdamW::step(const Tensor& lr, const Tensor& step) {
+AveragingOptimizer::Group AveragingOptimizer::group_of(const std::vector<size_t>& indices) const {
+  Group group{pick(parameters_, indices), gradients(parameters_, indices), {}};
+  for (const Average& average : averages_) group.averages.push_back(pick(average.tensors, indices));
+  return group;
+}
+
+void AveragingOptimizer::step() {
+  const NoGradGuard no_grad;
+  for (const auto& [step, indices] : next_steps(parameters_, step_counts_)) {
+    update(group_of(indices), lr_, step);
+  }
+}
+
+void AveragingOptimizer::step(const Tensor& lr, const Tensor& step) {
   std::vector<size_t> indices;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].grad()) continue;
     indices.push_back(i);
     const int64_t count = step_counts_[i], first = step_counts_[indices[0]];
     if (count == first) continue;
-    throw Error(BP_INVALID_ARGUMENT, "AdamW: parameter " + std::to_string(i) + " has taken " +
-                                         std::to_string(count) + " steps, and parameter " +
-                                         std::to_string(indices[0]) + " " + std::to_string(first) +
-                                         "; allowed with a step in a tensor: one number");
+    throw Error(BP_INVALID_ARGUMENT,
+                std::string(name_) + ": parameter " + std::to_string(i) + " has taken " +
+                    std::to_string(count) + " steps, and parameter " + std::to_string(indices[0]) +
+                    " " + std::to_string(first) + "; allowed with a step in a tensor: one number");
   }
   if (indices.empty()) return;
   const NoGradGuard no_grad;
-  adamw_step(pick(parameters_, indices), gradients(parameters_, indices), pick(exp_avg_, indices),
-             pick(exp_avg_sq_, indices), lr, step, options_.beta1, options_.beta2, options_.eps,
-             options_.weight_decay);
+  update(group_of(indices), lr, step);
 }
 
-void AdamW::count_steps(int64_t count) {
-  check_at_least("AdamW", "count", static_cast<double>(count), 0);
+void AveragingOptimizer::count_steps(int64_t count) {
+  check_at_least(name_, "count", static_cast<double>(count), 0);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].grad()) step_counts_[i] += count;
   }
 }
 
-void AdamW::set_lr(double lr) {
-  check_at_least("AdamW", "lr", lr, 0);
-  options_.lr = lr;
+void AveragingOptimizer::set_lr(double lr) {
+  check_at_least(name_, "lr", lr, 0);
+  lr_ = lr;
 }
 
-TensorMap AdamW::state_dict() const {
+TensorMap AveragingOptimizer::state_dict() const {
   TensorMap state;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    state["exp_avg." + std::to_string(i)] = exp_avg_[i];
-    state["exp_avg_sq." + std::to_string(i)] = exp_avg_sq_[i];
+  for (const Average& average : averages_) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      state[average.name + "." + std::to_string(i)] = average.tensors[i];
+    }
   }
   state["step_counts"] = from_host<int64_t>(
       step_counts_, {static_cast<int64_t>(step_counts_.size())}, parameters_[0].device());
   return state;
 }
 
-void AdamW::load_state_dict(const TensorMap& state) {
+void AveragingOptimizer::load_state_dict(const TensorMap& state) {
+  const std::string name = name_;
   const TensorMap own = state_dict();
   if (state.size() != own.size()) {
-    throw Error(BP_INVALID_ARGUMENT, "AdamW: the state has " + std::to_string(state.size()) +
+    throw Error(BP_INVALID_ARGUMENT, name + ": the state has " + std::to_string(state.size()) +
                                          " tensors; allowed: the " + std::to_string(own.size()) +
                                          " of state_dict()");
   }
-  for (const auto& [name, tensor] : own) {
-    const auto found = state.find(name);
+  for (const auto& [key, tensor] : own) {
+    const auto found = state.find(key);
     if (found == state.end()) {
-      throw Error(BP_INVALID_ARGUMENT, "AdamW: the state has no '" + name + "'");
+      throw Error(BP_INVALID_ARGUMENT, name + ": the state has no '" + key + "'");
     }
     if (!(found->second.shape() == tensor.shape()) || found->second.dtype() != tensor.dtype()) {
       throw Error(BP_INVALID_ARGUMENT,
-                  "AdamW: '" + name + "' is " + dtype_text(found->second.dtype()) + " " +
+                  name + ": '" + key + "' is " + dtype_text(found->second.dtype()) + " " +
                       to_string(found->second.shape()) +
                       "; allowed: " + dtype_text(tensor.dtype()) + " " + to_string(tensor.shape()));
     }
@@ -187,15 +197,51 @@ void AdamW::load_state_dict(const TensorMap& state) {
   std::vector<int64_t> step_counts = state.at("step_counts").to_vector<int64_t>();
   if (const auto least = std::ranges::min_element(step_counts); *least < 0) {
     throw Error(BP_INVALID_ARGUMENT,
-                "AdamW: 'step_counts' has " + std::to_string(*least) + "; allowed: 0 and above");
+                name + ": 'step_counts' has " + std::to_string(*least) + "; allowed: 0 and above");
   }
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const Device device = parameters_[i].device();
-    exp_avg_[i].copy_from(state.at("exp_avg." + std::to_string(i)).to(device));
-    exp_avg_sq_[i].copy_from(state.at("exp_avg_sq." + std::to_string(i)).to(device));
+  for (const Average& average : averages_) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const Tensor& saved = state.at(average.name + "." + std::to_string(i));
+      average.tensors[i].copy_from(saved.to(parameters_[i].device()));
+    }
   }
   step_counts_ = std::move(step_counts);
+}
+
+AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
+    : AveragingOptimizer("AdamW", std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}),
+      options_(options) {
+  check_adam_options("AdamW", options);
+}
+
+void AdamW::update(const Group& group, const Operand& lr, const Operand& step) {
+  adamw_step(group.parameters, group.gradients, group.averages[0], group.averages[1], lr, step,
+             options_.beta1, options_.beta2, options_.eps, options_.weight_decay);
+}
+
+Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& options)
+    : AveragingOptimizer("Adam", std::move(parameters), options.lr, {"exp_avg", "exp_avg_sq"}),
+      options_(options) {
+  check_adam_options("Adam", options);
+}
+
+void Adam::update(const Group& group, const Operand& lr, const Operand& step) {
+  adam_step(group.parameters, group.gradients, group.averages[0], group.averages[1], lr, step,
+            options_.beta1, options_.beta2, options_.eps, options_.weight_decay);
+}
+
+Lion::Lion(std::vector<Tensor> parameters, const LionOptions& options)
+    : AveragingOptimizer("Lion", std::move(parameters), options.lr, {"exp_avg"}),
+      options_(options) {
+  check_at_least("Lion", "weight_decay", options.weight_decay, 0);
+  check_below_one("Lion", "beta1", options.beta1);
+  check_below_one("Lion", "beta2", options.beta2);
+}
+
+void Lion::update(const Group& group, const Operand& lr, const Operand& /*step*/) {
+  lion_step(group.parameters, group.gradients, group.averages[0], lr, options_.beta1,
+            options_.beta2, options_.weight_decay);
 }
 
 double CosineSchedule::lr(int64_t step) const {

@@ -153,6 +153,27 @@ TEST_F(Formulas, OfAdamWWithDecoupledDecay) {
   });
 }
 
+TEST_F(Formulas, OfAdamWithDecayInTheGradient) {
+  Adam optimizer({x}, {.lr = 0.1, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.2});
+  expect_steps(optimizer, x, [this](size_t i, double p, double g, int64_t step) {
+    g += 0.2 * p;
+    m[i] = 0.8 * m[i] + 0.2 * g;
+    v[i] = 0.95 * v[i] + 0.05 * g * g;
+    const auto n = static_cast<double>(step);
+    const double root = std::sqrt(v[i] / (1 - std::pow(0.95, n)));
+    return p - 0.1 * (m[i] / (1 - std::pow(0.8, n))) / (root + 1e-3);
+  });
+}
+
+TEST_F(Formulas, OfLion) {
+  Lion optimizer({x}, {.lr = 0.1, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.2});
+  expect_steps(optimizer, x, [this](size_t i, double p, double g, int64_t) {
+    const double c = 0.8 * m[i] + 0.2 * g;
+    m[i] = 0.95 * m[i] + 0.05 * g;
+    return p - 0.1 * ((c > 0) - (c < 0) + 0.2 * p);
+  });
+}
+
 // ---- Which parameters --------------------------------------------------------------------------
 
 TEST_F(Optimizers, CountTheStepsOfEachParameterByItself) {
@@ -188,6 +209,7 @@ TEST_F(Optimizers, RefuseOptionsThatDiverge) {
   const std::vector<Tensor> all{parameter()};
   const auto sgd = [&](const SgdOptions& o) { return message_of([&] { Sgd(all, o); }); };
   const auto adamw = [&](const AdamWOptions& o) { return message_of([&] { AdamW(all, o); }); };
+  const auto lion = [&](const LionOptions& o) { return message_of([&] { Lion(all, o); }); };
   EXPECT_EQ(sgd({.lr = -1}), "Sgd: lr is -1; allowed: from 0");
   EXPECT_EQ(sgd({.lr = std::nan("")}).find("Sgd: lr is nan"), 0u);
   EXPECT_EQ(sgd({.momentum = -0.5}), "Sgd: momentum is -0.5; allowed: from 0");
@@ -195,6 +217,8 @@ TEST_F(Optimizers, RefuseOptionsThatDiverge) {
   EXPECT_EQ(adamw({.beta1 = 1}), "AdamW: beta1 is 1; allowed: 0 <= beta1 < 1");
   EXPECT_EQ(adamw({.beta2 = -0.1}), "AdamW: beta2 is -0.1; allowed: 0 <= beta2 < 1");
   EXPECT_EQ(adamw({.weight_decay = -1}), "AdamW: weight_decay is -1; allowed: from 0");
+  EXPECT_EQ(message_of([&] { Adam(all, {.eps = -1}); }), "Adam: eps is -1; allowed: from 0");
+  EXPECT_EQ(lion({.beta2 = 1}), "Lion: beta2 is 1; allowed: 0 <= beta2 < 1");
 }
 
 TEST_F(Optimizers, WriteInPlaceSoThatAnOldGraphNotices) {
@@ -227,6 +251,20 @@ TEST_F(Optimizers, KeepTheirStateWhereAnotherIsRefused) {
             "AdamW: 'step_counts' has -3; allowed: 0 and above");
   EXPECT_EQ(optimizer.state_dict().at("exp_avg.0").to_vector<float>(), before);
   EXPECT_EQ(optimizer.state_dict().at("step_counts").to_vector<int64_t>(), std::vector<int64_t>{1});
+}
+
+TEST_F(Optimizers, SaveTheAveragesThatTheyHave) {
+  const Tensor x = parameter(), y = parameter();
+  Lion first({x}, {.lr = 0.1}), second({y}, {.lr = 0.1});
+  step(first, x);
+  const TensorMap state = first.state_dict();
+  EXPECT_EQ(state.size(), 2u) << "exp_avg.0 and step_counts";
+  second.load_state_dict(state);
+  EXPECT_EQ(second.state_dict().at("exp_avg.0").to_vector<float>(),
+            state.at("exp_avg.0").to_vector<float>());
+  Adam other({parameter()});
+  EXPECT_EQ(message_of([&] { other.load_state_dict(state); }),
+            "Adam: the state has 2 tensors; allowed: the 3 of state_dict()");
 }
 
 TEST_F(Optimizers, CopyTheStateThatTheyLoad) {

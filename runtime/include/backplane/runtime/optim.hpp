@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "backplane/runtime/safetensors.hpp"
@@ -53,18 +54,10 @@ class Sgd : public Optimizer {
   std::vector<int64_t> step_counts_;
 };
 
-struct AdamWOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 1e-2;  // Decoupled: not part of the gradient.
-};
-
-// AdamW (Loshchilov and Hutter 2019), as the op adamw_step defines it.
-class AdamW : public Optimizer {
+// What optimizers with moving averages have in common: a rate that schedules set, the number of
+// steps of each parameter, and a state that can be saved.
+class AveragingOptimizer : public Optimizer {
  public:
-  AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   void step() override;
 
   // Takes a step whose rate (f64 or f32) and number (i64, from 1) are read from tensors of one
@@ -74,7 +67,7 @@ class AdamW : public Optimizer {
   void step(const Tensor& lr, const Tensor& step);
   void count_steps(int64_t count);
 
-  double lr() const { return options_.lr; }
+  double lr() const { return lr_; }
   void set_lr(double lr);  // Sets the rate from the next step on, for schedules.
 
   // state_dict() returns the state that steps need besides the parameters, so that training can
@@ -83,10 +76,82 @@ class AdamW : public Optimizer {
   TensorMap state_dict() const;
   void load_state_dict(const TensorMap& state);
 
+ protected:
+  // `name` is that of the optimizer in error texts, and `averages` are the names of its averages.
+  AveragingOptimizer(const char* name, std::vector<Tensor> parameters, double lr,
+                     std::vector<std::string> averages);
+
+  // The tensors of the parameters that take a step together.
+  struct Group {
+    std::vector<Tensor> parameters, gradients;
+    std::vector<std::vector<Tensor>> averages;  // In the order of their names.
+  };
+  virtual void update(const Group& group, const Operand& lr, const Operand& step) = 0;
+
  private:
-  AdamWOptions options_;
-  std::vector<Tensor> exp_avg_, exp_avg_sq_;
+  struct Average {
+    std::string name;
+    std::vector<Tensor> tensors;  // Of the parameters.
+  };
+  Group group_of(const std::vector<size_t>& indices) const;
+
+  const char* const name_;
+  double lr_;
+  std::vector<Average> averages_;
   std::vector<int64_t> step_counts_;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  // Decoupled: not part of the gradient.
+};
+
+// AdamW (Loshchilov and Hutter 2019), as the op adamw_step defines it.
+class AdamW : public AveragingOptimizer {
+ public:
+  AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
+
+ private:
+  void update(const Group& group, const Operand& lr, const Operand& step) override;
+  AdamWOptions options_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  // The gradient grows by this factor times the parameter.
+};
+
+// Adam (Kingma and Ba 2015), as the op adam_step defines it.
+class Adam : public AveragingOptimizer {
+ public:
+  Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
+
+ private:
+  void update(const Group& group, const Operand& lr, const Operand& step) override;
+  AdamOptions options_;
+};
+
+struct LionOptions {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;  // Decoupled: not part of the gradient.
+};
+
+// Lion (Chen et al. 2023), as the op lion_step defines it. It does not use the number of a step.
+class Lion : public AveragingOptimizer {
+ public:
+  Lion(std::vector<Tensor> parameters, const LionOptions& options = {});
+
+ private:
+  void update(const Group& group, const Operand& lr, const Operand& step) override;
+  LionOptions options_;
 };
 
 // A learning rate that rises linearly from 0 to `peak` over `warmup` steps and then falls along
