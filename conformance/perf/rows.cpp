@@ -99,6 +99,7 @@ std::vector<PerfCall> perf_calls() {
   add_element_rows(rows);
   add_line_rows(rows);
   add_image_rows(rows);
+  add_model_rows(rows);
   add_product_rows(rows);
   const std::map<std::string, Base> bases = suite_rows();
   std::vector<PerfCall> calls;
