@@ -1,6 +1,7 @@
 // MPI tells nobody that a message has come, so the thread asks again and again: without a pause
 // while messages come, and ever more seldom if none does. It leaves its processor to others each
-// time, because ranks and their calculations may share few processors.
+// time, because ranks and their calculations may share few processors. It takes no time from
+// threads that go on with their calls themselves.
 #include "backends/cpu/mpi/pump.hpp"
 
 #include <sched.h>
@@ -70,16 +71,17 @@ void Pump::run() {
   Clock::time_point last = Clock::now();
   while (!is_stopping()) {
     for (auto& world : take_added()) worlds_.push_back(std::move(world));
-    bool has_calls = false, is_changed = false;
+    bool has_calls = false, is_changed = false, is_helped = false;
     for (const auto& world : worlds_) {
       const World::Progress progress = world->pump();
       is_changed |= progress.has_happened;
       has_calls |= progress.has_calls;
+      is_helped |= progress.is_helped;
     }
     std::erase_if(worlds_, [](const auto& world) { return world->is_over(); });
     const auto now = Clock::now();
     if (is_changed) last = now;
-    if (now - last < kBusy) {
+    if (now - last < kBusy && !is_helped) {
       sched_yield();
     } else if (worlds_.empty()) {
       alarm_->wait();

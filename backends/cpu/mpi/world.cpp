@@ -118,9 +118,10 @@ void World::leave() {
 
 World::Progress World::pump() {
   std::unique_lock lock(polling_, std::defer_lock);
-  if (helpers_ > 0 || !lock.try_lock()) return {.has_happened = false, .has_calls = true};
+  const bool is_helped = helpers_ > 0 || was_helped_;
+  if (helpers_ > 0 || !lock.try_lock()) return {false, true, is_helped};
   const bool has_happened = poll();
-  return {has_happened, !active_.empty() || !own_letters_.empty() || was_helped_};
+  return {has_happened, !active_.empty() || !own_letters_.empty() || is_helped, is_helped};
 }
 
 void World::pump_until_done(const Running& call) {

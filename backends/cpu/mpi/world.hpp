@@ -91,6 +91,7 @@ class World : public std::enable_shared_from_this<World> {
   struct Progress {
     bool has_happened = false;  // A call went on.
     bool has_calls = false;     // There are calls that are not over, or one may come unheard.
+    bool is_helped = false;     // Threads that wait for calls go on with them.
   };
 
   // Goes on with all calls, without waiting. Leaves them to threads that wait for one of them.
