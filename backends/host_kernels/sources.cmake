@@ -26,6 +26,7 @@ set(kernel_sources
   kv_cache_append.cpp
   layer_norm.cpp
   log_softmax.cpp
+  logcumsumexp.cpp
   loop.cpp
   max_pool.cpp
   max_pool_backward.cpp
