@@ -175,29 +175,26 @@ TensorMap AveragingOptimizer::state_dict() const {
 }
 
 void AveragingOptimizer::load_state_dict(const TensorMap& state) {
-  const std::string name = name_;
+  const auto refuse = [this](const std::string& text) {
+    throw Error(BP_INVALID_ARGUMENT, std::string(name_) + ": " + text);
+  };
   const TensorMap own = state_dict();
   if (state.size() != own.size()) {
-    throw Error(BP_INVALID_ARGUMENT, name + ": the state has " + std::to_string(state.size()) +
-                                         " tensors; allowed: the " + std::to_string(own.size()) +
-                                         " of state_dict()");
+    refuse("the state has " + std::to_string(state.size()) + " tensors; allowed: the " +
+           std::to_string(own.size()) + " of state_dict()");
   }
   for (const auto& [key, tensor] : own) {
     const auto found = state.find(key);
-    if (found == state.end()) {
-      throw Error(BP_INVALID_ARGUMENT, name + ": the state has no '" + key + "'");
-    }
+    if (found == state.end()) refuse("the state has no '" + key + "'");
     if (!(found->second.shape() == tensor.shape()) || found->second.dtype() != tensor.dtype()) {
-      throw Error(BP_INVALID_ARGUMENT,
-                  name + ": '" + key + "' is " + dtype_text(found->second.dtype()) + " " +
-                      to_string(found->second.shape()) +
-                      "; allowed: " + dtype_text(tensor.dtype()) + " " + to_string(tensor.shape()));
+      refuse("'" + key + "' is " + dtype_text(found->second.dtype()) + " " +
+             to_string(found->second.shape()) + "; allowed: " + dtype_text(tensor.dtype()) + " " +
+             to_string(tensor.shape()));
     }
   }
   std::vector<int64_t> step_counts = state.at("step_counts").to_vector<int64_t>();
   if (const auto least = std::ranges::min_element(step_counts); *least < 0) {
-    throw Error(BP_INVALID_ARGUMENT,
-                name + ": 'step_counts' has " + std::to_string(*least) + "; allowed: 0 and above");
+    refuse("'step_counts' has " + std::to_string(*least) + "; allowed: 0 and above");
   }
   const NoGradGuard no_grad;
   for (const Average& average : averages_) {
@@ -293,7 +290,7 @@ Tensor scale_grads_to_norm(const std::vector<Tensor>& parameters, const Tensor& 
                            double most) {
   check_norm("scale_grads_to_norm", most);
   const NoGradGuard no_grad;
-  const Tensor norm = sqrt(squares);
+  Tensor norm = sqrt(squares);
   // A norm of 0 gives an infinite quotient, which the minimum replaces.
   const Tensor factor = minimum(Scalar(most) / norm, 1.0);
   for (const Tensor& parameter : parameters) {
