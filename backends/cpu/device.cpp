@@ -16,7 +16,7 @@ namespace bp::cpu {
 namespace {
 
 // The profile "train" includes "infer".
-constexpr const char* kProfiles[] = {"train", "llm"};
+constexpr const char* kProfiles[] = {"train", "llm", "spectral"};
 
 // Returns the number of processors that this process may run on.
 int processor_count() {

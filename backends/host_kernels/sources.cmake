@@ -17,6 +17,8 @@ set(kernel_sources
   cross_entropy.cpp
   element_loss.cpp
   embedding.cpp
+  fourier.cpp
+  fourier_lines.cpp
   gather.cpp
   gemm.cpp
   gemv.cpp
@@ -62,6 +64,7 @@ set(kernel_sources
   softmax_backward_rows.cpp
   softmax_rows.cpp
   sort.cpp
+  spectral.cpp
   strided.cpp
   transpose.cpp
   where.cpp

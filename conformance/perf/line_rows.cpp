@@ -1,5 +1,5 @@
-// Ops along an axis: reductions, softmax, norms, sorting and losses. The optimizers and the random
-// ops are here too.
+// Ops along an axis: reductions, softmax, norms, sorting, losses and Fourier transforms. The
+// optimizers and the random ops are here too.
 #include "conformance/perf/rows.hpp"
 
 namespace bp::conformance {
@@ -138,6 +138,23 @@ void add_step_rows(std::vector<PerfRow>& rows) {
               });
 }
 
+// 1000 has the factors 2 and 5, and 1009 is prime.
+void add_fourier_rows(std::vector<PerfRow>& rows) {
+  constexpr const char *kLast = "random.5x7_axis1.dense", *kFirst = "random.7x5_axis0.dense";
+  const std::vector<Attribute> length = {{"length", int64_t{4096}}};
+  rows.insert(rows.end(),
+              {
+                  {BP_OP_FFT, "n256", kLast, kF32, {{"x", {2048, 256, 2}}}},
+                  {BP_OP_FFT, "n1000", kLast, kF32, {{"x", {512, 1000, 2}}}},
+                  {BP_OP_FFT, "n1009", kLast, kF32, {{"x", {64, 1009, 2}}}},
+                  {BP_OP_FFT, "n4096", kLast, kAll, {{"x", {128, 4096, 2}}}},
+                  {BP_OP_FFT, "axis0", kFirst, kF32, {{"x", {1024, 512, 2}}}},
+                  {BP_OP_IFFT, "n4096", kLast, kF32, {{"x", {128, 4096, 2}}}},
+                  {BP_OP_RFFT, "n4096", kLast, kThree, {{"x", {256, 4096}}}},
+                  {BP_OP_IRFFT, "n4096", kLast, kThree, {{"x", {256, 2049, 2}}}, length},
+              });
+}
+
 }  // namespace
 
 void add_line_rows(std::vector<PerfRow>& rows) {
@@ -145,6 +162,7 @@ void add_line_rows(std::vector<PerfRow>& rows) {
   add_norm_rows(rows);
   add_order_rows(rows);
   add_step_rows(rows);
+  add_fourier_rows(rows);
 }
 
 }  // namespace bp::conformance

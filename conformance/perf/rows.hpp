@@ -29,7 +29,7 @@ struct PerfRow {
 
 // Each function adds the table at the end of its file.
 void add_element_rows(std::vector<PerfRow>& rows);  // Element-wise ops, copies, look-ups.
-void add_line_rows(std::vector<PerfRow>& rows);     // Reductions, norms, sorting, losses.
+void add_line_rows(std::vector<PerfRow>& rows);     // Reductions, norms, transforms.
 void add_image_rows(std::vector<PerfRow>& rows);    // Losses, norms of channels, resampling.
 void add_model_rows(std::vector<PerfRow>& rows);    // Scans, selection, gates, cells, steps.
 void add_product_rows(std::vector<PerfRow>& rows);  // Products, windows, attention.

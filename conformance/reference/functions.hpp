@@ -82,9 +82,9 @@ struct SineAndCosine {
 
 // Returns sine and cosine of 2 * pi * turns for turns in [0, 1). It uses the series in the nearest
 // eighth of a turn, and turns the result back.
-inline SineAndCosine sine_and_cosine(double turns) {
-  const double quarter = std::nearbyint(turns * 4);
-  const DoubleDouble x = kPi * DoubleDouble(2 * (turns - quarter / 4));
+inline SineAndCosine sine_and_cosine(DoubleDouble turns) {
+  const double quarter = std::nearbyint(turns.hi * 4);
+  const DoubleDouble rest = turns - DoubleDouble(quarter / 4), x = kPi * (rest + rest);
   DoubleDouble term = 1, sine = 0, cosine = 0;
   for (int n = 0; n < 30; ++n) {
     const DoubleDouble next = n % 4 < 2 ? term : -term;

@@ -53,7 +53,8 @@ const std::vector<GradientCase>& gradient_cases() {
          {elementwise_gradient_cases, function_gradient_cases, movement_gradient_cases,
           indexing_gradient_cases, matrix_gradient_cases, window_gradient_cases,
           normalization_gradient_cases, channel_norm_gradient_cases, loss_gradient_cases,
-          attention_gradient_cases, moe_gradient_cases, recurrent_gradient_cases}) {
+          attention_gradient_cases, moe_gradient_cases, recurrent_gradient_cases,
+          spectral_gradient_cases}) {
       for (GradientCase& item : family()) cases.push_back(std::move(item));
     }
     return cases;

@@ -32,6 +32,7 @@ std::vector<GradientCase> loss_gradient_cases();
 std::vector<GradientCase> attention_gradient_cases();
 std::vector<GradientCase> moe_gradient_cases();
 std::vector<GradientCase> recurrent_gradient_cases();
+std::vector<GradientCase> spectral_gradient_cases();
 const std::vector<GradientCase>& gradient_cases();
 
 // Returns the ops that have a gradient in the spec and no case.

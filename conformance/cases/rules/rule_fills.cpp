@@ -111,7 +111,10 @@ void add_nonfinite(RowList& rows, const OpCase& base) {
     std::vector<Expected> all = exact(data, numerics);
     for (Expected& expected : all) {
       for (double& bound : expected.bound) bound = std::isnan(bound) ? HUGE_VAL : bound;
-      if (may_be_nan) expected.also_right = [](int64_t, DoubleDouble y) { return isnan(y); };
+      if (!may_be_nan) continue;
+      expected.also_right = [right = expected.also_right](int64_t element, DoubleDouble y) {
+        return isnan(y) || (right && right(element, y));
+      };
     }
     return all;
   };
