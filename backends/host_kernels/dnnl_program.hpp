@@ -35,6 +35,11 @@ class ThreadCountScope {
 // Returns whether oneDNN uses all instructions of `isa`.
 bool library_has(dnnl::cpu_isa isa);
 
+// The largest depth of products of i8, or u8 by i8, that oneDNN computes here. Differences of codes
+// and zero points are at most 255, so a sum of so many products is an i32. Steps on the way may
+// wrap around.
+constexpr int64_t kMostDepthOfBytes = 1 << 15;
+
 // Returns how many threads are worth waking for `products` multiplications. To wait for a team
 // takes longer than a small product, and far longer if the machine is busy.
 int threads_for(int64_t products, int thread_count);

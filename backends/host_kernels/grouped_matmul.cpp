@@ -1,10 +1,12 @@
 // grouped_matmul and its gradient for b. Groups are products of their own (gemm.hpp), whose rows
 // are known when the work runs. If there are many groups, threads share them; else all threads work
-// on each of them.
+// on each of them. With AMX, threads share the panels of all groups.
 #include <algorithm>
 
 #include "backends/host_kernels/gemm.hpp"
+#include "backends/host_kernels/gemm_amx.hpp"
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/product.hpp"
 #include "backends/host_kernels/strided.hpp"
 
 namespace bp::kernels {
@@ -113,15 +115,18 @@ int sharers_of(const GroupedProduct& p, int thread_count) {
   return p.offsets.groups() >= int64_t{4} * thread_count ? 1 : thread_count;
 }
 
+// Clears the rows that are of no group.
+void clear_other_rows(const GroupedProduct& p) {
+  const int64_t begin = p.offsets.at(0), end = p.offsets.at(p.offsets.groups());
+  clear(p.all.y.part(0, begin, 0, p.all.y.cols));
+  clear(p.all.y.part(end, p.all.y.rows - end, 0, p.all.y.cols));
+}
+
 void run_groups(const GroupedProduct& p, std::byte* workspace, uint64_t team_size_bytes,
                 int thread_count) {
   const int64_t groups = p.offsets.groups();
   const int sharers = sharers_of(p, thread_count), teams = thread_count / sharers;
-  if (!p.is_gradient) {
-    const int64_t begin = p.offsets.at(0), end = p.offsets.at(groups);
-    clear(p.all.y.part(0, begin, 0, p.all.y.cols));
-    clear(p.all.y.part(end, p.all.y.rows - end, 0, p.all.y.cols));
-  }
+  if (!p.is_gradient) clear_other_rows(p);
   parallel_for(thread_count, teams, 1, [&](int64_t begin, int64_t end) {
     for (int64_t team = begin; team < end; ++team) {
       std::byte* const own = workspace + static_cast<uint64_t>(team) * team_size_bytes;
@@ -166,9 +171,49 @@ bp_status grouped_launch(const Args& args, Launch& launch) {
       [=, workspace = launch.workspace()] { run_groups(p, workspace, team_size_bytes, threads); });
 }
 
+void run_groups_by_amx(const GroupedProduct& p, std::byte* workspace, int thread_count) {
+  constexpr int64_t kParallelProducts = 1 << 22;  // With fewer products a team costs more.
+  const int64_t panels = ceil_div(p.all.b.cols, kAmxColumns), tasks = p.offsets.groups() * panels;
+  const uint64_t size_bytes = amx_panel_size_bytes(p.all.a.cols);
+  const bool is_small = p.all.a.rows * p.all.a.cols * p.all.b.cols < kParallelProducts;
+  clear_other_rows(p);
+#pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
+  for (int64_t task = 0; task < tasks; ++task) {
+    std::byte* const own = workspace + static_cast<uint64_t>(thread_number()) * size_bytes;
+    const Gemm gemm = p.group(task / panels);
+    if (gemm.y.rows > 0) run_amx_panel(gemm, task % panels, own);
+  }
+}
+
+bp_reason amx_supports(const bp_grouped_matmul_args& args) {
+  return takes_amx(product_of(args).all) ? nullptr
+                                         : "the processor has no AMX for bf16, the depth is not a "
+                                           "multiple of 32, or the rows of a or b are not dense";
+}
+
+uint64_t amx_workspace(const bp_grouped_matmul_args& args, const Env& env) {
+  return static_cast<uint64_t>(env.thread_count()) * amx_panel_size_bytes(args.a->shape[1]);
+}
+
+bp_status amx_launch(const bp_grouped_matmul_args& args, Launch& launch) {
+  if (const bp_reason reason = amx_supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("grouped_matmul: ") + reason);
+  }
+  return launch.submit(
+      [p = product_of(args), workspace = launch.workspace(), threads = launch.thread_count()] {
+        run_groups_by_amx(p, workspace, threads);
+      });
+}
+
 constexpr auto kDtypes = with_indices(kFloatDtypes);
+constexpr bp_dtype kBf16[] = {BP_BF16};
+constexpr auto kAmxDtypes = with_indices(kBf16);
 
 }  // namespace
+
+constinit const bp_kernel kGroupedMatmulDotBf16 =
+    make_kernel<bp_grouped_matmul_args, amx_launch, amx_supports, amx_workspace>(
+        dot_bf16_row(kernel_row("grouped_matmul.dot_bf16", BP_OP_GROUPED_MATMUL, {kAmxDtypes, 2})));
 
 constinit const bp_kernel kGroupedMatmul =
     make_kernel<bp_grouped_matmul_args, grouped_launch<bp_grouped_matmul_args>, nullptr,

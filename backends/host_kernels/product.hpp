@@ -39,6 +39,9 @@ uint64_t product_workspace_size_bytes(const Product& product, const Env& env,
 bp_status submit_product(const Product& product, const Launch& launch,
                          Subnormals subnormals = Subnormals::kept);
 
+// Returns whether submit_product() takes this product of i8 into i32, whose sums are exact.
+bool library_has_bytes(const Product& product, const Env& env);
+
 // ---- Kernels for products of bf16 by vdpbf16ps -------------------------------------------------
 
 // The dtypes of (a, b, y) that they take, and what they declare.

@@ -13,9 +13,6 @@ using dnnl::memory;
 // With fewer rows run_scaled_rows() is faster, unless the weight is packed: it reads the weight
 // once.
 constexpr int64_t kFewestRows = 8;
-// Differences of codes and zero points are at most 255, and a sum of their products is an i32.
-// Steps on the way may wrap around.
-constexpr int64_t kMostDepth = 1 << 15;
 
 constexpr Program::Memory kWeight = 1;  // The number of the weight among the memories.
 
@@ -107,7 +104,7 @@ const char* scaled_library_refusal(const ScaledProduct& p, bool is_packed) {
                         p.b_dtype == BP_I8 && p.is_one_block();
   if (!is_known) return "the factors are not i8 or u8 by i8 with a scale for each row";
   if (!is_contiguous(p.a)) return "a is not one dense matrix";
-  if (p.depth > kMostDepth) return "a row has more than 32,768 elements";
+  if (p.depth > kMostDepthOfBytes) return "a row has more than 32,768 elements";
   if (p.cols > 1 && p.b_row_bytes < p.depth) return "the rows of b overlap";
   if (p.rows == 0 || p.cols == 0) return "y has no elements";
   if (p.rows < kFewestRows && !is_packed) return "the product has less than 8 rows";

@@ -36,6 +36,10 @@ AttentionScratch::AttentionScratch(const Attention& a, bool is_backward) {
   const bool bends = is_backward && (a.has_softcap() || a.has_dropout());
   slopes = reserve(bends ? kKeyBlock * kRowBlock : 0);
   kept = reserve(bends || a.has_dropout() ? kKeyBlock * kRowBlock : 0);
+  const int64_t depth = padded_width(a.width), columns = padded_width(a.value_width);
+  const int64_t halves = kRowBlock * depth + kKeyBlock * kRowBlock / 2 + kKeyBlock * columns +
+                         kKeyBlock * depth + (kKeyBlock + 1) * columns;
+  amx = reserve(a.uses_amx ? halves / 2 + columns * kRowBlock / 2 : 0);
 }
 
 int64_t AttentionScratch::reserve(int64_t elements) {
@@ -44,7 +48,46 @@ int64_t AttentionScratch::reserve(int64_t elements) {
   return begin;
 }
 
+bool has_few_rows(const AttentionForward& a) {
+  const int64_t most = a.sum_size_bytes() == 8 ? kMostFewRows / 2 : kMostFewRows;
+  const bool is_dense = a.k.strides[3] == 1 && a.v.strides[3] == 1;
+  return a.rows() <= most && is_dense && !a.has_dropout();
+}
+
+int64_t few_keys_of_part(int64_t keys) {
+  constexpr int64_t kLeastKeys = 256, kMostKeys = kTilesOfSum * kKeyBlock, kMostParts = 32;
+  const int64_t size = std::clamp((keys + kMostParts - 1) / kMostParts, kLeastKeys, kMostKeys);
+  return (size + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
+}
+
+int64_t few_parts(int64_t keys) {
+  const int64_t size = few_keys_of_part(keys);
+  return std::max<int64_t>(1, (keys + size - 1) / size);
+}
+
+int64_t few_sums_size(const AttentionForward& a) {
+  return 2 * kMostFewRows + a.rows() * padded_width(a.value_width);
+}
+
+int64_t few_scratch_size(const AttentionForward& a) {
+  const int64_t rows = std::min(a.rows(), kMostFewRows);
+  return rows * (padded_width(a.width) + kKeyBlock) + kKeyBlock;
+}
+
+uint64_t attentions_workspace_size_bytes(const AttentionForward& a, int64_t problems, int64_t rows,
+                                         int thread_count) {
+  rows = std::min(rows, problems * kMostFewRows);
+  const int64_t sums =
+      (2 * kMostFewRows * problems + rows * padded_width(a.value_width)) * few_parts(a.keys);
+  const int64_t elements = std::max(AttentionScratch(a, false).size() * thread_count,
+                                    sums + few_scratch_size(a) * thread_count);
+  return static_cast<uint64_t>(elements * a.sum_size_bytes());
+}
+
 uint64_t attention_workspace_size_bytes(const AttentionForward& a, int thread_count) {
+  if (has_few_rows(a)) {
+    return attentions_workspace_size_bytes(a, a.problems(), a.problems() * a.rows(), thread_count);
+  }
   const int64_t elements = AttentionScratch(a, false).size() * thread_count;
   return static_cast<uint64_t>(elements * a.sum_size_bytes());
 }
@@ -91,9 +134,10 @@ void set_operands(Attention& a, const Args& args) {
                .offset = seed_argument(args.offset, args.offset_scalar)};
 }
 
-AttentionForward forward_of(const bp_sdpa_args& args) {
+AttentionForward forward_of(const bp_sdpa_args& args, bool uses_amx) {
   AttentionForward a;
   set_operands(a, args);
+  a.uses_amx = uses_amx;
   a.y = view_of(*args.y);
   a.has_lse = args.lse != nullptr;
   if (a.has_lse) a.lse = view_of(*args.lse);
@@ -127,13 +171,19 @@ bp_status submit(const Operands& operands, Launch& launch) {
       });
 }
 
+constexpr bp_dtype kAmxDtypes[] = {BP_BF16};
+
+template <bool uses_amx>
 uint64_t sdpa_workspace(const bp_sdpa_args& args, const Env& env) {
-  return attention_workspace_size_bytes(forward_of(args), env.thread_count());
+  return attention_workspace_size_bytes(forward_of(args, uses_amx), env.thread_count());
 }
 
+template <bool uses_amx>
 bp_status sdpa_launch(const bp_sdpa_args& args, Launch& launch) {
-  return submit(forward_of(args), launch);
+  return submit(forward_of(args, uses_amx), launch);
 }
+
+bp_reason amx_supports(const bp_sdpa_args&) { return attention_amx_refusal(); }
 
 uint64_t sdpa_backward_workspace(const bp_sdpa_backward_args& args, const Env& env) {
   return attention_workspace_size_bytes(backward_of(args), env.thread_count());
@@ -145,8 +195,17 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
 
 }  // namespace
 
-constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>(
-    kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
+constinit const bp_kernel kSdpaAmx =
+    make_kernel<bp_sdpa_args, sdpa_launch<true>, amx_supports, sdpa_workspace<true>>([] {
+      bp_kernel row =
+          kernel_row_of_any_shape("sdpa.amx", BP_OP_SDPA, kAmxDtypes, BP_KERNEL_TAKES_SCALAR);
+      row.numerics = &kAmxNumerics;
+      return row;
+    }());
+
+constinit const bp_kernel kSdpa =
+    make_kernel<bp_sdpa_args, sdpa_launch<false>, nullptr, sdpa_workspace<false>>(
+        kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>(

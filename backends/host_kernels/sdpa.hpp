@@ -31,6 +31,9 @@ constexpr int64_t kKeyBlock = 64;
 // added to totals, so that long sums keep their digits.
 constexpr int64_t kTilesOfSum = 64;
 
+// Below this many products a team of threads costs more than it saves.
+constexpr int64_t kParallelProducts = 1 << 17;
+
 // What multiplies the weights of an attention: element i of (batch, heads, queries, keys) is kept
 // where the f32 uniform number i of (seed, offset) is at least p.
 struct AttentionDropout {
@@ -51,6 +54,7 @@ struct Attention {
   int64_t batch = 0, key_heads = 0, group = 0, queries = 0, keys = 0, width = 0, value_width = 0;
   View q, k, v, mask, bias, sinks;
   bool has_mask = false, has_bias = false, has_sinks = false, has_band = false;
+  bool uses_amx = false;  // Of bf16 alone: a tile register multiplies, and rounds the weights.
   double scale = 0, softcap = 0;
   KeyBand band;
   AttentionDropout dropout;
@@ -128,6 +132,10 @@ struct AttentionBackward : Attention {
 };
 
 uint64_t attention_workspace_size_bytes(const AttentionForward& attention, int thread_count);
+// The same for a list of attentions like this one, with up to `problems` problems in all, which
+// have `rows` rows in all.
+uint64_t attentions_workspace_size_bytes(const AttentionForward& attention, int64_t problems,
+                                         int64_t rows, int thread_count);
 uint64_t attention_workspace_size_bytes(const AttentionBackward& attention, int thread_count);
 
 // Computes several attentions of one dtype, whose blocks of rows the threads share.
@@ -139,8 +147,37 @@ inline void run_attention(const AttentionForward& attention, std::byte* workspac
 }
 void run_attention(const AttentionBackward& attention, std::byte* workspace, int thread_count);
 
+// Returns why the forward op of this processor does not take Attention::uses_amx, or NULL.
+bp_reason attention_amx_refusal();
+
+// What kernels with Attention::uses_amx declare.
+inline constexpr bp_numerics kAmxNumerics = {.struct_size = sizeof(bp_numerics),
+                                             .struct_type = BP_STRUCT_NUMERICS,
+                                             .products = BP_PRODUCTS_BF16,
+                                             .flush = BP_FLUSH_INPUTS | BP_FLUSH_OUTPUTS};
+
 // Computes grad_sinks (sdpa_sinks.cpp).
 void run_sink_gradients(const AttentionBackward& attention, int thread_count);
+
+// ---- Problems of a few rows (sdpa_few.cpp) ------------------------------------------------------
+
+constexpr int64_t kMostFewRows = 16;
+
+// Returns whether the problems have so few rows that vectors should lie along the width.
+bool has_few_rows(const AttentionForward& attention);
+
+// The keys of a problem are divided into parts of this size. There are up to 32 parts, and more of
+// them only where sums would become longer than kTilesOfSum tiles.
+int64_t few_keys_of_part(int64_t keys);
+int64_t few_parts(int64_t keys);
+
+// Return the elements of the sums of one part, and of the memory of one thread.
+int64_t few_sums_size(const AttentionForward& attention);
+int64_t few_scratch_size(const AttentionForward& attention);
+
+// Computes attentions for which has_few_rows() is true.
+void run_few_rows(std::span<const AttentionForward* const> attentions, std::byte* workspace,
+                  int thread_count);
 
 // Pads the width of a tile's rows in memory to a multiple of the most elements that two vectors
 // have.
@@ -159,6 +196,7 @@ class AttentionScratch {
   int64_t grad_panels, q_rows, grad_rows, grad_scores;  // Used by the backward op alone.
   int64_t slopes;  // Of the soft cap, which the backward op uses.
   int64_t kept;    // What dropout multiplies a tile of weights by.
+  int64_t amx;     // The operands of AMX (sdpa_products-inl.hpp).
 
  private:
   int64_t reserve(int64_t elements);

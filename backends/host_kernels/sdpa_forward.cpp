@@ -19,6 +19,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backends/host_kernels/sdpa_products-inl.hpp"
 #include "backends/host_kernels/sdpa_terms-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,7 +27,7 @@ namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
 // Computes one block of rows. `memory` is the thread's own.
-template <typename T>
+template <typename T, class Products>
 class BlockForward {
  public:
   using Sum = Compute<T>;
@@ -34,19 +35,22 @@ class BlockForward {
   using Vector = hn::Vec<Tag>;
 
   BlockForward(const AttentionForward& a, int64_t problem, int64_t block, Sum* memory)
-      : a_(a), block_(a, problem, block), scratch_(a, false), memory_(memory) {}
+      : a_(a),
+        block_(a, problem, block),
+        scratch_(a, false),
+        memory_(memory),
+        products_(a, problem, scratch_, memory) {}
 
   void run() {
     load_panels<T>(a_, block_, a_.q, a_.width, part(scratch_.line), part(scratch_.q_panels));
+    products_.load_queries(block_.panels);
     std::fill_n(part(scratch_.y_panels), y_elements(), Sum{0});
     std::fill_n(part(scratch_.peaks), kRowBlock, -kInfinity<Sum>);
     std::fill_n(part(scratch_.sums), kRowBlock, Sum{0});
     const int64_t end = block_.key_limit;
     for (int64_t key = block_.first_tile(); key < end; key += kKeyBlock) {
       const int64_t count = std::min(kKeyBlock, end - key);
-      keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
-      values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
-                                part(scratch_.values));
+      products_.load_tile(key, count);
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
       const bool is_full = (key / kKeyBlock + 1) % kTilesOfSum == 0;
       if (is_full && a_.has_key_totals()) take_all_sums();
@@ -74,16 +78,14 @@ class BlockForward {
   Sum* result_of(int64_t sums, int64_t totals) const { return part(has_totals_ ? totals : sums); }
 
   // Computes the keys [key, key + count) for one panel.
-  void run_tile(int64_t panel, int64_t key, int64_t count) {
-    count = block_.seen_end(panel, key, count);
+  void run_tile(int64_t panel, int64_t key, int64_t all) {
+    const int64_t count = block_.seen_end(panel, key, all);
     if (count == 0) return;
     Sum* const scores = part(scratch_.scores);
-    multiply_panel<Read::kAlong, false>(count, keys_.data, keys_.stride,
-                                        part(scratch_.q_panels) + panel * kPanel<Sum> * a_.width,
-                                        kPanel<Sum>, a_.width, scores, kPanel<Sum>);
+    products_.multiply_keys(panel, count, scores);
     const Sum scale = finish_scores<T>(a_, block_, panel, key, count, part(scratch_.line), scores,
                                        kPanel<Sum>, static_cast<Sum*>(nullptr));
-    const bool may_hide = a_.has_mask || a_.has_dropout() || !block_.sees_all(panel, key, count);
+    const bool may_hide = a_.has_mask || a_.has_dropout() || !block_.sees_all(panel, key, all);
     may_hide ? add_tile<true>(panel, key, count, scale) : add_tile<false>(panel, key, count, scale);
   }
 
@@ -96,11 +98,8 @@ class BlockForward {
     }
     if (a_.has_dropout()) drop(panel, key, count);
     const Sum* const p = part(scratch_.scores);
-    if (kMayHide && !is_finite(values_, count, a_.value_width)) {
-      return add_seen_values(count, y);
-    }
-    multiply_panel<Read::kAcross, true>(a_.value_width, values_.data, values_.stride, p,
-                                        kPanel<Sum>, count, y, kPanel<Sum>);
+    if (kMayHide && !products_.has_finite_values(count)) return add_seen_values(count, y);
+    products_.add_values(count, p, y);
   }
 
   // Turns the scores of one vector of rows into exp(score - peak), or -0 for a key that is not
@@ -169,24 +168,13 @@ class BlockForward {
     const Sum* p = part(scratch_.scores);
     for (int64_t j = 0; j < count; ++j, p += kPanel<Sum>) {
       for (int64_t c = 0; c < a_.value_width; ++c) {
-        const Sum value = values_.data[j * values_.stride + c];
+        const Sum value = products_.value(j, c);
         for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {
           if (p[lane] == 0 && std::signbit(p[lane])) continue;
           y[c * kPanel<Sum> + lane] += p[lane] * value;
         }
       }
     }
-  }
-
-  // Adds the sink of a row: makes exp(peak) * total the denominator, and `sum` what y is divided
-  // by. A row without a weight keeps the sum 0.
-  void add_sink(int64_t row, Sum& peak, Sum& total, Sum& sum) const {
-    const Sum sink = a_.template sink_of<Sum>(block_.problem, row);
-    const Sum larger = sum != 0 && peak > sink ? peak : sink;
-    if (larger == -kInfinity<Sum>) return;
-    if (sum != 0) sum += std::exp(sink - peak);
-    total = total * std::exp(peak - larger) + std::exp(sink - larger);
-    peak = larger;
   }
 
   // Divides by the sums, and writes y and lse. A row without a weight gets 0, whatever the values
@@ -197,7 +185,7 @@ class BlockForward {
     for (int64_t r = 0; r < block_.count; ++r) {
       const int64_t row = block_.begin + r;
       Sum peak = part(scratch_.peaks)[r], total = sums[r];
-      if (a_.has_sinks) add_sink(row, peak, total, sums[r]);
+      if (a_.has_sinks) add_sink(a_, block_.problem, row, peak, total, sums[r]);
       if (a_.has_lse)
         *a_.template row_of<Sum>(a_.lse, block_.problem, row) = peak + std::log(total);
     }
@@ -224,18 +212,16 @@ class BlockForward {
   const RowBlock<Sum> block_;
   const AttentionScratch scratch_;
   Sum* const memory_;
-  TileRows<Sum> keys_{}, values_{};
+  Products products_;
   bool has_totals_ = false;
 };
-
-// Below this many products a team of threads costs more than it saves.
-constexpr int64_t kParallelProducts = 1 << 17;
 
 // Which tasks the attentions of a list have: one for each problem and block of rows.
 class TaskList {
  public:
-  explicit TaskList(std::span<const AttentionForward> list) : list_(list) {
-    for (const AttentionForward& a : list) {
+  explicit TaskList(std::span<const AttentionForward* const> list) : list_(list) {
+    for (const AttentionForward* const its : list) {
+      const AttentionForward& a = *its;
       ends_.push_back(count() + a.problems() * a.row_blocks());
       scratch_ = std::max(scratch_, AttentionScratch(a, false).size());
       const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
@@ -253,20 +239,25 @@ class TaskList {
   void run(int64_t task, Compute<T>* memory) const {
     const auto at =
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), task) - ends_.begin());
-    const AttentionForward& a = list_[at];
+    const AttentionForward& a = *list_[at];
     const int64_t blocks = a.row_blocks(), local = task - (at == 0 ? 0 : ends_[at - 1]);
-    BlockForward<T>(a, local / blocks, blocks - 1 - local % blocks, memory).run();
+    const int64_t problem = local / blocks, block = blocks - 1 - local % blocks;
+    if constexpr (kHasAmx && std::is_same_v<T, BFloat16>) {
+      if (a.uses_amx) return BlockForward<T, AmxProducts>(a, problem, block, memory).run();
+    }
+    BlockForward<T, PanelProducts<T>>(a, problem, block, memory).run();
   }
 
  private:
-  std::span<const AttentionForward> list_;
+  std::span<const AttentionForward* const> list_;
   std::vector<int64_t> ends_;
   int64_t scratch_ = 0;
   int64_t room_ = kParallelProducts;  // What a single thread may still do; negative: too much.
 };
 
 template <typename T>
-void run_blocks(std::span<const AttentionForward> list, std::byte* workspace, int thread_count) {
+void run_blocks(std::span<const AttentionForward* const> list, std::byte* workspace,
+                int thread_count) {
   const TaskList tasks(list);
   auto* const memory = reinterpret_cast<Compute<T>*>(workspace);
   const bool is_small = tasks.is_small();
@@ -276,10 +267,12 @@ void run_blocks(std::span<const AttentionForward> list, std::byte* workspace, in
   }
 }
 
-void run_forward(std::span<const AttentionForward> list, std::byte* workspace, int thread_count) {
-  if (list.empty()) return;
-  with_float(list[0].dtype, [&]<typename T>(T) { run_blocks<T>(list, workspace, thread_count); });
+void run_forward(std::span<const AttentionForward* const> list, std::byte* workspace,
+                 int thread_count) {
+  with_float(list[0]->dtype, [&]<typename T>(T) { run_blocks<T>(list, workspace, thread_count); });
 }
+
+bool has_amx_target() { return kHasAmx; }
 
 }  // namespace
 }  // namespace bp::kernels::HWY_NAMESPACE
@@ -290,12 +283,21 @@ namespace bp::kernels {
 namespace {
 
 HWY_EXPORT(run_forward);
+HWY_EXPORT(has_amx_target);
 
 }  // namespace
 
+bp_reason attention_amx_refusal() {
+  if (!HWY_DYNAMIC_DISPATCH(has_amx_target)()) return "the loops are not compiled for AVX-512";
+  return has_amx_bf16() ? nullptr : "the processor has no AMX for bf16";
+}
+
 void run_attentions(std::span<const AttentionForward> attentions, std::byte* workspace,
                     int thread_count) {
-  HWY_DYNAMIC_DISPATCH(run_forward)(attentions, workspace, thread_count);
+  std::vector<const AttentionForward*> few, many;
+  for (const AttentionForward& a : attentions) (has_few_rows(a) ? few : many).push_back(&a);
+  if (!few.empty()) run_few_rows(few, workspace, thread_count);
+  if (!many.empty()) HWY_DYNAMIC_DISPATCH(run_forward)(many, workspace, thread_count);
 }
 
 }  // namespace bp::kernels

@@ -152,7 +152,10 @@ uint64_t scratch_offset(const PagedAttention& p) {
 
 uint64_t paged_workspace(const bp_paged_attention_args& args, const Env& env) {
   const PagedAttention p = paged_of(args);
-  return scratch_offset(p) + attention_workspace_size_bytes(p.form, env.thread_count());
+  const AttentionForward& a = p.form;
+  return scratch_offset(p) + attentions_workspace_size_bytes(a, p.sequences * a.key_heads,
+                                                             p.tokens * a.key_heads * a.group,
+                                                             env.thread_count());
 }
 
 bp_status paged_launch(const bp_paged_attention_args& args, Launch& launch) {

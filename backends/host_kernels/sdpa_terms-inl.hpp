@@ -9,6 +9,7 @@
 #define BACKPLANE_CPU_SDPA_TERMS_INL_HPP
 #endif
 
+#include <cmath>
 #include <limits>
 
 #include "backends/host_kernels/math-inl.hpp"
@@ -19,17 +20,17 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// Computes scores = cap * tanh(scale / cap * scores) for `count` keys of a panel, and, where
+// Computes scores = cap * tanh(scale / cap * scores) for `count` lines of `lanes`, and, where
 // `slopes` is not NULL, the derivatives 1 - tanh^2.
 template <typename Sum>
 HWY_NOINLINE void cap_scores(const Attention& a, int64_t count, int64_t stride, Sum* scores,
-                             Sum* slopes) {
+                             Sum* slopes, int64_t lanes = kPanel<Sum>) {
   const TileTag<Sum> d;
   constexpr double kMost = std::numeric_limits<Sum>::max();  // Of a cap below the range of Sum.
   const auto cap = hn::Set(d, static_cast<Sum>(a.softcap)), one = hn::Set(d, Sum{1});
   const auto factor = hn::Set(d, static_cast<Sum>(std::clamp(a.scale / a.softcap, -kMost, kMost)));
   for (int64_t j = 0; j < count; ++j) {
-    for (int64_t lane = 0; lane < kPanel<Sum>; lane += kTileLanes<Sum>) {
+    for (int64_t lane = 0; lane < lanes; lane += kTileLanes<Sum>) {
       Sum* const at = scores + j * stride + lane;
       const auto bent = tanh(d, hn::Mul(hn::LoadU(d, at), factor));
       hn::StoreU(hn::Mul(cap, bent), d, at);
@@ -37,6 +38,18 @@ HWY_NOINLINE void cap_scores(const Attention& a, int64_t count, int64_t stride, 
       hn::StoreU(hn::NegMulAdd(bent, bent, one), d, slopes + j * stride + lane);
     }
   }
+}
+
+// Adds the sink of a row: makes exp(peak) * total the denominator, and `sum` what y is divided by.
+// A row without a weight keeps the sum 0.
+template <typename Sum>
+void add_sink(const Attention& a, int64_t problem, int64_t row, Sum& peak, Sum& total, Sum& sum) {
+  const Sum sink = a.template sink_of<Sum>(problem, row);
+  const Sum larger = sum != 0 && peak > sink ? peak : sink;
+  if (larger == -kInfinity<Sum>) return;
+  if (sum != 0) sum += std::exp(sink - peak);
+  total = total * std::exp(peak - larger) + std::exp(sink - larger);
+  peak = larger;
 }
 
 // scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of

@@ -210,6 +210,13 @@ const std::vector<Extents> kCalls = {
     {1, 2, 2, 5, 0, 4, 4},
     {1, 2, 2, 0, 5, 4, 4},
     {1, 2, 1, 3, 5, 0, 4, false, true, false, true},
+    // Few rows, and keys of several parts.
+    {1, 4, 2, 1, 700, 64, 80},
+    {2, 8, 1, 2, 530, 40, 24, true, true, true},
+    {1, 6, 2, 3, 300, 33, 128, true, false, true, true},
+    // Whole tiles, and tiles that end within one.
+    {1, 2, 1, 96, 160, 64, 64, true},
+    {1, 1, 1, 70, 90, 96, 40, false, true, false, true},
 };
 
 // Windows that begin and end within tiles, and beyond them.
@@ -266,20 +273,38 @@ TEST(AttentionOfF32, LeavesOutWhatIsNotSeen) {
   }
 }
 
-TEST(AttentionOfF32, GivesEqualBitsForEveryNumberOfThreads) {
-  std::vector<std::vector<float>> results;
-  for (const char* threads : {"1", "2", "5"}) {
-    TestBackend b{BACKEND_PATH, {{"threads", threads}}};
-    Call<float> call(b, {1, 2, 1, 530, 300, 24, 24, true});
-    call.launch();
-    std::vector<float> bits;
-    for (auto* t : {call.y.get(), call.grad_q.get(), call.grad_k.get(), call.grad_v.get()}) {
-      for (const float value : t->get<float>()) bits.push_back(value);
-    }
-    results.push_back(bits);
+TEST(AttentionOfBf16, LeavesOutValuesThatAreNotSeen) {
+  TestBackend b{BACKEND_PATH};
+  constexpr int64_t kCount = 40, kWidth = 32;
+  Call<BFloat16> call(b, {1, 1, 1, kCount, kCount, kWidth, kWidth, true});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  call.v->at<BFloat16>((kCount - 1) * kWidth) = kernels::narrow<BFloat16>(nan);
+  call.launch();
+  for (int64_t row = 0; row < kCount; ++row) {
+    EXPECT_EQ(std::isnan(Call<BFloat16>::value(*call.y, row * kWidth)), row == kCount - 1) << row;
+    EXPECT_TRUE(std::isfinite(Call<BFloat16>::value(*call.y, row * kWidth + 1))) << row;
   }
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+}
+
+template <typename T>
+std::vector<double> results_of(const Extents& extents, const char* threads) {
+  TestBackend b{BACKEND_PATH, {{"threads", threads}}};
+  Call<T> call(b, extents);
+  call.launch();
+  std::vector<double> results;
+  for (auto* t : {call.y.get(), call.grad_q.get(), call.grad_k.get(), call.grad_v.get()}) {
+    for (int64_t i = 0; i < t->size(); ++i) results.push_back(Call<T>::value(*t, i));
+  }
+  return results;
+}
+
+TYPED_TEST(Attention, GivesEqualBitsForEveryNumberOfThreads) {
+  for (const Extents& e :
+       {Extents{1, 2, 1, 530, 300, 24, 24, true}, Extents{1, 4, 2, 2, 3000, 32, 32, true}}) {
+    const std::vector<double> expected = results_of<TypeParam>(e, "1");
+    EXPECT_EQ(results_of<TypeParam>(e, "2"), expected) << "queries " << e.queries;
+    EXPECT_EQ(results_of<TypeParam>(e, "5"), expected) << "queries " << e.queries;
+  }
 }
 
 }  // namespace

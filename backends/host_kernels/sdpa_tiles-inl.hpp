@@ -132,27 +132,27 @@ HWY_INLINE hn::Mask<D> is_hidden(D d, hn::Vec<D> scores) {
   return hn::RebindMask(d, hn::Eq(hn::BitCast(bits_d, scores), hn::BitCast(bits_d, hidden)));
 }
 
-// The number of rows of a tile in memory.
-template <typename Sum>
+// The rows of a tile in memory.
+template <typename T>
 struct TileRows {
-  const Sum* data;
+  const T* data;
   int64_t stride;
 };
 
 // Returns whether no element is NaN or infinite. 0 times such an element would be NaN.
-template <typename Sum>
-bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
+template <typename T, typename Sum = Compute<T>>
+bool is_finite(const TileRows<T>& rows, int64_t count, int64_t width) {
   const TileTag<Sum> d;
   constexpr int64_t kLanes = kTileLanes<Sum>;
   for (int64_t j = 0; j < count; ++j) {
-    const Sum* const row = rows.data + j * rows.stride;
+    const T* const row = rows.data + j * rows.stride;
     auto zeros = hn::Zero(d);
     int64_t c = 0;
     for (; c + kLanes <= width; c += kLanes) {
-      zeros = hn::MulAdd(hn::LoadU(d, row + c), hn::Zero(d), zeros);
+      zeros = hn::MulAdd(load_lanes(d, row + c), hn::Zero(d), zeros);
     }
     Sum zero = hn::GetLane(hn::SumOfLanes(d, zeros));
-    for (; c < width; ++c) zero += row[c] * Sum{0};
+    for (; c < width; ++c) zero += widen(row[c]) * Sum{0};
     if (zero != 0) return false;
   }
   return true;

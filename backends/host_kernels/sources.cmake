@@ -4,6 +4,7 @@ set(kernel_sources
   activation.cpp
   adaptive_avg_pool.cpp
   adaptive_max_pool.cpp
+  amx.cpp
   argmax.cpp
   arrangement.cpp
   avg_pool.cpp
@@ -21,6 +22,7 @@ set(kernel_sources
   fourier_lines.cpp
   gather.cpp
   gemm.cpp
+  gemm_amx.cpp
   gemv.cpp
   grad_norm.cpp
   grouped_matmul.cpp
@@ -55,6 +57,7 @@ set(kernel_sources
   scatter.cpp
   sdpa.cpp
   sdpa_backward.cpp
+  sdpa_few.cpp
   sdpa_forward.cpp
   sdpa_paged.cpp
   sdpa_sinks.cpp
