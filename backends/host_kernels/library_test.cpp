@@ -172,12 +172,14 @@ TEST_F(LibraryTest, MultipliesBytesExactly) {
   TestTensor a{backend_, BP_I8, {kRows, kDepth}}, b{backend_, BP_I8, {kDepth, kCols}},
       y{backend_, BP_I32, {kRows, kCols}};
   std::mt19937 random(kSeed);
-  for (TestTensor* t : {&a, &b}) {
-    for (int64_t i = 0; i < t->size(); ++i) {
-      t->at<int8_t>(i) =
-          static_cast<int8_t>(i % 3 == 0 ? -128 : static_cast<int>(random() % 256) - 128);
+  const auto fill_bytes = [&](TestTensor& t) {
+    for (int64_t i = 0; i < t.size(); ++i) {
+      const int value = i % 3 == 0 ? -128 : static_cast<int>(random() % 256) - 128;
+      t.at<int8_t>(i) = static_cast<int8_t>(value);
     }
-  }
+  };
+  fill_bytes(a);
+  fill_bytes(b);
   ASSERT_EQ(run(BP_OP_MATMUL, bp_matmul_args{.a = &a, .b = &b, .y = &y}), BP_OK);
   for (int64_t i = 0; i < y.size(); ++i) {
     int32_t expected = 0;

@@ -9,7 +9,9 @@
 // input gives equal bits for any number of threads.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -224,51 +226,80 @@ void finish_rows(const AttentionForward& a, int64_t problem, const RowSums<Sum>&
   }
 }
 
-// Where a list of attentions has the sums of its parts, and in which order the tasks are.
-struct FewTasks {
+// An attention of a list, and where its tasks, problems and sums begin among those of all.
+struct ListedAttention {
   const AttentionForward* attention;
-  int64_t first_task;  // Of all tasks. There is one for each problem and part.
-  int64_t first_sums;  // In elements.
+  int64_t first_task, first_problem;  // A task is a part of the keys of a problem.
+  int64_t first_sums;                 // In elements.
+};
+
+class FewList {
+ public:
+  explicit FewList(std::span<const AttentionForward* const> list) {
+    for (const AttentionForward* const a : list) {
+      entries_.push_back({a, tasks_, problems_, sums_});
+      problems_ += a->problems();
+      tasks_ += a->problems() * few_parts(a->keys);
+      sums_ += a->problems() * few_parts(a->keys) * few_sums_size(*a);
+      scratch_ = std::max(scratch_, few_scratch_size(*a));
+      products_ += a->problems() * a->rows() * a->keys * (a->width + a->value_width);
+    }
+  }
+
+  int64_t tasks() const { return tasks_; }
+  int64_t problems() const { return problems_; }
+  bool is_small() const { return products_ < kParallelProducts; }
+
+  // The sums of all tasks begin the workspace, and the memory of the threads follows.
+  template <typename T, typename Sum = Compute<T>>
+  void run_task(int64_t task, Sum* workspace) const {
+    const ListedAttention& entry = entry_of(task, &ListedAttention::first_task);
+    const AttentionForward& a = *entry.attention;
+    const int64_t local = task - entry.first_task, parts = few_parts(a.keys);
+    const int64_t size = few_keys_of_part(a.keys), begin = local % parts * size;
+    const RowSums<Sum> state(a, workspace + entry.first_sums + local * few_sums_size(a));
+    PartForward<T>(a, local / parts, workspace + sums_ + thread_number() * scratch_, state)
+        .run(begin, std::min(a.keys, begin + size));
+  }
+
+  template <typename T, typename Sum = Compute<T>>
+  void finish_problem(int64_t problem, Sum* workspace) const {
+    const ListedAttention& entry = entry_of(problem, &ListedAttention::first_problem);
+    const AttentionForward& a = *entry.attention;
+    const int64_t local = problem - entry.first_problem, parts = few_parts(a.keys);
+    const int64_t size = few_sums_size(a);
+    Sum* const first = workspace + entry.first_sums + local * parts * size;
+    const RowSums<Sum> state(a, first);
+    for (int64_t part = 1; part < parts; ++part) {
+      merge(a.rows(), state, RowSums<Sum>(a, first + part * size));
+    }
+    finish_rows<T>(a, local, state);
+  }
+
+ private:
+  // Returns the last entry that begins at or before `index`.
+  const ListedAttention& entry_of(int64_t index, int64_t ListedAttention::*begin) const {
+    const auto behind = std::upper_bound(
+        entries_.begin(), entries_.end(), index,
+        [begin](int64_t i, const ListedAttention& entry) { return i < entry.*begin; });
+    return *std::prev(behind);
+  }
+
+  std::vector<ListedAttention> entries_;
+  int64_t tasks_ = 0, problems_ = 0, sums_ = 0, scratch_ = 0, products_ = 0;
 };
 
 template <typename T>
-void run_list(std::span<const AttentionForward* const> list, std::byte* workspace,
+void run_list(std::span<const AttentionForward* const> attentions, std::byte* workspace,
               int thread_count) {
-  using Sum = Compute<T>;
-  std::vector<FewTasks> groups;
-  int64_t tasks = 0, sums = 0, scratch = 0, products = 0;
-  for (const AttentionForward* const a : list) {
-    groups.push_back({a, tasks, sums});
-    tasks += a->problems() * few_parts(a->keys);
-    sums += a->problems() * few_parts(a->keys) * few_sums_size(*a);
-    scratch = std::max(scratch, few_scratch_size(*a));
-    products += a->problems() * a->rows() * a->keys * (a->width + a->value_width);
-  }
-  auto* const all_sums = reinterpret_cast<Sum*>(workspace);
-  const bool is_small = products < kParallelProducts;
+  const FewList list(attentions);
+  auto* const memory = reinterpret_cast<Compute<T>*>(workspace);
+  const bool is_small = list.is_small();
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
-  for (int64_t task = 0; task < tasks; ++task) {
-    const auto at = std::upper_bound(groups.begin(), groups.end(), task,
-                                     [](int64_t t, const FewTasks& g) { return t < g.first_task; });
-    const FewTasks& group = *std::prev(at);
-    const AttentionForward& a = *group.attention;
-    const int64_t local = task - group.first_task, parts = few_parts(a.keys);
-    const int64_t size = few_keys_of_part(a.keys), begin = local % parts * size;
-    const RowSums<Sum> state(a, all_sums + group.first_sums + local * few_sums_size(a));
-    PartForward<T>(a, local / parts, all_sums + sums + thread_number() * scratch, state)
-        .run(begin, std::min(a.keys, begin + size));
-  }
-  for (const FewTasks& group : groups) {
-    const AttentionForward& a = *group.attention;
-    const int64_t parts = few_parts(a.keys), size = few_sums_size(a);
-    for (int64_t problem = 0; problem < a.problems(); ++problem) {
-      Sum* const first = all_sums + group.first_sums + problem * parts * size;
-      const RowSums<Sum> state(a, first);
-      for (int64_t part = 1; part < parts; ++part) {
-        merge(a.rows(), state, RowSums<Sum>(a, first + part * size));
-      }
-      finish_rows<T>(a, problem, state);
-    }
+  for (int64_t task = 0; task < list.tasks(); ++task) list.run_task<T>(task, memory);
+#pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(static)
+  for (int64_t problem = 0; problem < list.problems(); ++problem) {
+    list.finish_problem<T>(problem, memory);
   }
 }
 
