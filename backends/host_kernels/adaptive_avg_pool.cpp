@@ -1,7 +1,8 @@
 // adaptive_avg_pool and its gradient. Both add elements that lie side by side: the rows of them are
 // added in a line, and the elements of a row of the result are sums over parts of the line. The
 // gradient divides the terms by the sizes of their windows, the forward direction divides the sums.
-// One thread computes a plane.
+// If a dense plane has only one window, its elements are added as one row. One thread computes a
+// plane.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/adaptive_avg_pool.cpp"
@@ -13,6 +14,7 @@
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backends/host_kernels/sums-inl.hpp"
 #include "backplane/shell/sampling.hpp"
 
 #ifndef BACKPLANE_CPU_ADAPTIVE_AVG_POOL_PLAN
@@ -126,8 +128,23 @@ void adaptive_row(const AdaptivePool& p, int64_t plane, const OutputRow& row,
   });
 }
 
+// Computes planes whose only window is the whole plane.
+template <typename T>
+void average_planes(const AdaptivePool& p, int64_t begin, int64_t end) {
+  const int64_t n = p.from.size();
+  for (int64_t plane = begin; plane < end; ++plane) {
+    const T* const from = reinterpret_cast<const T*>(p.from.plane(plane));
+    const Compute<T> sum =
+        sum_of_terms<T>(n, [from](const auto& lanes) HWY_ATTR { return lanes.load(from); });
+    *reinterpret_cast<T*>(p.to.plane(plane)) = narrow<T>(sum / static_cast<Compute<T>>(n));
+  }
+}
+
 template <typename T>
 void adaptive_planes(const AdaptivePool& p, int64_t begin, int64_t end, std::byte* of_thread) {
+  if (!p.is_backward && p.to.size() == 1 && p.from.is_dense() && p.from.size() > 0) {
+    return average_planes<T>(p, begin, end);
+  }
   const AdaptiveMemory<Compute<T>> memory(p, of_thread);
   for (int64_t plane = begin; plane < end; ++plane) {
     for (int64_t i = 0; i < p.to.extent[0]; ++i) {

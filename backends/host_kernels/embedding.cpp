@@ -17,7 +17,7 @@
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/indices.hpp"
-#include "backends/host_kernels/lanes-inl.hpp"
+#include "backends/host_kernels/row_addition-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
 #include "hwy/cache_control.h"
 
@@ -53,24 +53,11 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Adds a row. A sum begins with 0, so that the sum of a single -0 is 0.
 template <typename T, bool kIsFirst>
 void add_row(const RowPair& row) {
-  const auto* const from = reinterpret_cast<const T*>(row.from);
-  auto* const to = reinterpret_cast<Compute<T>*>(row.to);
-  int64_t i = 0;
-  if (row.from_stride == 1 && row.to_stride == 1) {
-    const ComputeTag<T> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= row.count; i += lanes) {
-      const auto sum = kIsFirst ? hn::Zero(d) : hn::LoadU(d, to + i);
-      hn::StoreU(hn::Add(sum, load_lanes(d, from + i)), d, to + i);
-    }
-  }
-  for (; i < row.count; ++i) {
-    auto& sum = to[i * row.to_stride];
-    sum = (kIsFirst ? Compute<T>{0} : sum) + widen(from[i * row.from_stride]);
-  }
+  add_elements<Compute<T>, T, kIsFirst>(reinterpret_cast<const T*>(row.from), row.from_stride,
+                                        reinterpret_cast<Compute<T>*>(row.to), row.to_stride,
+                                        row.count);
 }
 
 template <typename T>
@@ -88,11 +75,9 @@ void round_row(const RowPair& row) {
 
 template <typename T, bool kIsFirst>
 void add_wide_row(const RowPair& row) {
-  const auto* const from = reinterpret_cast<const Compute<T>*>(row.from);
-  auto* const to = reinterpret_cast<double*>(row.to);
-  for (int64_t i = 0; i < row.count; ++i) {
-    to[i] = (kIsFirst ? 0 : to[i]) + static_cast<double>(from[i * row.from_stride]);
-  }
+  add_elements<double, Compute<T>, kIsFirst>(reinterpret_cast<const Compute<T>*>(row.from),
+                                             row.from_stride, reinterpret_cast<double*>(row.to), 1,
+                                             row.count);
 }
 
 template <typename T>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/host_kernels/loop_blocks.hpp"
+#include "backends/host_kernels/loop_short_rows.hpp"
 #include "backends/host_kernels/transpose.hpp"
 #include "hwy/cache_control.h"
 
@@ -360,6 +361,9 @@ void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, co
 
 void run_rows(const Loop& loop, RowFunction* row, int threads, int64_t grain,
               const RowOptions& options) {
+  if (has_short_rows(loop) && !options.is_streamed) {
+    return run_short_rows(loop, row, threads, grain, options);
+  }
   run_any<true>(loop, row, threads, grain, &options, options.is_streamed);
 }
 

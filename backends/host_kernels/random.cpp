@@ -229,7 +229,7 @@ void run_part(const RandomPlan& plan, RandomRun run, int64_t begin, int64_t end)
       run.y += index % plan.shape[axis] * plan.y_strides[axis];
       run.x += index % plan.shape[axis] * plan.x_strides[axis];
     }
-    HWY_DYNAMIC_DISPATCH(random_run)(run);
+    run_random(run);
     begin += run.count;
   }
 }
@@ -287,6 +287,8 @@ bp_status dropout_backward_launch(const bp_dropout_backward_args& args, Launch& 
 constexpr bp_kernel_flags kDropoutFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
+
+void run_random(const RandomRun& run) { HWY_DYNAMIC_DISPATCH(random_run)(run); }
 
 constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_bits_launch>(
     kernel_row("random_bits", BP_OP_RANDOM_BITS, {}, BP_KERNEL_TAKES_SCALAR));

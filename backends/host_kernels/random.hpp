@@ -28,4 +28,7 @@ struct RandomRun {
   int64_t y_stride = 0, x_stride = 0;  // In bytes.
 };
 
+// Writes the elements of a run.
+void run_random(const RandomRun& run);
+
 }  // namespace bp::kernels

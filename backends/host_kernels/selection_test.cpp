@@ -153,6 +153,33 @@ TEST_F(Selection, AddsWhatIsScattered) {
   expect_scatter<int64_t, int64_t>(BP_I64, BP_I64, true);
 }
 
+// An index that names whole rows has a stride of 0. Threads share the columns of long rows, and the
+// targets of short ones.
+TEST_F(Selection, ScattersRowsOfOneIndex) {
+  for (const auto& [rows, count, cols] :
+       {std::array<int64_t, 3>{3, 9001, 5}, {700, 9001, 7}, {64, 3000, 300}, {50, 20, 1}}) {
+    TestTensor x(b, BP_F32, {rows, cols}), indices(b, BP_I32, {count, 1});
+    TestTensor src(b, BP_F32, {count, cols}), y(b, BP_F32, {rows, cols});
+    number<float>(x);
+    pick<int32_t>(indices, rows);
+    indices.expand(1, cols);
+    for (int64_t i = 0; i < src.size(); ++i) src.at<float>(i) = static_cast<float>(i % 8);
+    for (const bool adds : {false, true}) {
+      std::vector<float> expected = x.get<float>();
+      for (int64_t i = 0; i < src.size(); ++i) {
+        float& to = expected[static_cast<size_t>(indices.at<int32_t>(i) * cols + i % cols)];
+        to = adds ? to + src.at<float>(i) : src.at<float>(i);
+      }
+      scatter(x, indices, src, y, 0, adds);
+      ASSERT_EQ(y.get<float>(), expected) << rows << " rows, adds: " << adds;
+    }
+    indices.at<int32_t>((count - 1) * cols) = static_cast<int32_t>(rows);
+    const bp_scatter_reduce_args wrong{.x = &x, .indices = &indices, .src = &src, .y = &y};
+    EXPECT_EQ(run(BP_OP_SCATTER_REDUCE, wrong), BP_DATA_FAILURE);
+    b.streams->clear_failure(b.streams->self, b.default_stream());
+  }
+}
+
 // A running sum of ones stops at 2048 in f16, and at 256 in bf16.
 TEST_F(Selection, RoundsSumsOfNarrowFloatsOnce) {
   TestTensor x(b, BP_F16, {3}), indices(b, BP_I64, {4096}), src(b, BP_F16, {4096});

@@ -32,14 +32,17 @@ set(kernel_sources
   log_softmax.cpp
   logcumsumexp.cpp
   loop.cpp
+  loop_short_rows.cpp
   max_pool.cpp
   max_pool_backward.cpp
   moe.cpp
   moe_route.cpp
   movement.cpp
+  multinomial.cpp
   nll_loss.cpp
   norm.cpp
   norm_backward.cpp
+  norm_reduction.cpp
   norm_rows.cpp
   optimizer.cpp
   parts.cpp
@@ -47,6 +50,7 @@ set(kernel_sources
   quantization.cpp
   quantized_line.cpp
   random.cpp
+  randperm.cpp
   reduce.cpp
   reduction.cpp
   rms_norm.cpp
@@ -55,6 +59,7 @@ set(kernel_sources
   scale_and_check.cpp
   scan.cpp
   scatter.cpp
+  scatter_rows.cpp
   sdpa.cpp
   sdpa_backward.cpp
   sdpa_few.cpp
