@@ -53,7 +53,8 @@ struct InterpolationMemory {
   static int64_t room(int64_t n) { return n + 17; }
 
   // Finds the places and the weights of the columns.
-  void fill(const Positions& columns) const {
+  void fill(const Positions& columns) {
+    std::fill_n(outputs_before, room(columns.inputs), Index{0});
     std::fill_n(below, room(columns.outputs), Index{0});
     std::fill_n(above, room(columns.outputs), Index{0});
     for (int64_t k = 0; k < columns.outputs; ++k) {
@@ -65,11 +66,13 @@ struct InterpolationMemory {
     }
     for (int64_t c = 0; c <= columns.inputs; ++c) {
       outputs_before[c] = static_cast<Index>(columns.outputs_before(c));
+      if (c > 0) most_readers = std::max(most_readers, outputs_before[c] - outputs_before[c - 1]);
     }
   }
 
   Value *input_line, *output_line, *below_line, *above_line, *below_weight, *above_weight;
   Index *below, *above, *outputs_before;
+  Index most_readers = 0;  // The outputs whose `below` is one column, at most.
 };
 
 // Computes the planes [begin, end) with the memory of a thread.
@@ -105,26 +108,18 @@ HWY_INLINE hn::Vec<D> weighted(D d, hn::Vec<D> v, hn::Vec<D> weight) {
   return hn::IfThenElseZero(hn::Ne(weight, hn::Zero(d)), hn::Mul(v, weight));
 }
 
-template <typename T>
-void interpolate_row(const Interpolation& p, int64_t plane, const OutputRow& row,
-                     const InterpolationMemory<Compute<T>>& memory) {
-  using Value = Compute<T>;
+// Stores the elements of the result from a row of inputs or of their sums.
+template <typename T, typename Value>
+void store_columns(const Interpolation& p, const OutputRow& row, const Value* line, T* to,
+                   const InterpolationMemory<Value>& memory) {
   const ComputeTag<T> d;
   const hn::RebindToSigned<ComputeTag<T>> index_d;
-  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
-  std::fill_n(memory.input_line, p.x.extent[2], static_cast<Value>(-0.0));
-  for_each_input(p, row, [&](int64_t i, int64_t j, double weight) {
-    const Value scale = static_cast<Value>(weight);
-    add_row(from + i * p.x.stride[0] + j * p.x.stride[1], p.x.stride[2], p.x.extent[2],
-            memory.input_line, [=](auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, scale)); });
-  });
-  T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + row.offset_in(p.y);
+  to += row.offset_in(p.y);
   const int64_t n = p.y.extent[2];
   for_each_vector(d, n, [&](int64_t k, auto whole) HWY_ATTR {
-    auto v = hn::GatherIndex(d, memory.input_line, hn::LoadU(index_d, memory.below + k));
+    auto v = hn::GatherIndex(d, line, hn::LoadU(index_d, memory.below + k));
     if (p.axes[2].is_linear) {
-      const auto above =
-          hn::GatherIndex(d, memory.input_line, hn::LoadU(index_d, memory.above + k));
+      const auto above = hn::GatherIndex(d, line, hn::LoadU(index_d, memory.above + k));
       const auto part = weighted(d, above, hn::LoadU(d, memory.above_weight + k));
       v = hn::MulAdd(v, hn::LoadU(d, memory.below_weight + k), part);
     }
@@ -133,10 +128,64 @@ void interpolate_row(const Interpolation& p, int64_t plane, const OutputRow& row
 }
 
 template <typename T>
+void interpolate_row(const Interpolation& p, int64_t plane, const OutputRow& row,
+                     const InterpolationMemory<Compute<T>>& memory) {
+  using Value = Compute<T>;
+  const ComputeTag<T> d;
+  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
+  std::fill_n(memory.input_line, p.x.extent[2], static_cast<Value>(-0.0));
+  for_each_input(p, row, [&](int64_t i, int64_t j, double weight) {
+    const Value scale = static_cast<Value>(weight);
+    add_row(from + i * p.x.stride[0] + j * p.x.stride[1], p.x.stride[2], p.x.extent[2],
+            memory.input_line, [=](auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, scale)); });
+  });
+  store_columns(p, row, memory.input_line, reinterpret_cast<T*>(p.y.plane(plane)), memory);
+}
+
+// Computes a row whose elements are the nearest ones. Elements that lie side by side and need no
+// conversion are taken from where they are.
+template <typename T>
+void nearest_row(const Interpolation& p, int64_t plane, const OutputRow& row,
+                 const InterpolationMemory<Compute<T>>& memory) {
+  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane)) +
+                        p.axes[0].place(row.i).below * p.x.stride[0] +
+                        p.axes[1].place(row.j).below * p.x.stride[1];
+  T* const to = reinterpret_cast<T*>(p.y.plane(plane));
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    if (p.x.stride[2] == 1) return store_columns(p, row, from, to, memory);
+  }
+  for (int64_t c = 0; c < p.x.extent[2]; ++c) {
+    memory.input_line[c] = widen(from[c * p.x.stride[2]]);
+  }
+  store_columns(p, row, memory.input_line, to, memory);
+}
+
+// Computes the rows of a plane. Neighbours often have the same nearest row.
+template <typename T>
+void nearest_plane(const Interpolation& p, int64_t plane,
+                   const InterpolationMemory<Compute<T>>& memory) {
+  for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+    for (int64_t j = 0; j < p.y.extent[1]; ++j) {
+      const Positions& height = p.axes[1];
+      if (j == 0 || p.y.stride[2] != 1 || height.place(j).below != height.place(j - 1).below) {
+        nearest_row<T>(p, plane, {i, j}, memory);
+        continue;
+      }
+      T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + OutputRow{i, j}.offset_in(p.y);
+      std::copy_n(to - p.y.stride[1], p.y.extent[2], to);
+    }
+  }
+}
+
+template <typename T>
 void interpolate_planes(const Interpolation& p, int64_t begin, int64_t end, std::byte* of_thread) {
-  const InterpolationMemory<Compute<T>> memory(p, of_thread);
+  InterpolationMemory<Compute<T>> memory(p, of_thread);
   memory.fill(p.axes[2]);
   for (int64_t plane = begin; plane < end; ++plane) {
+    if (!p.axes[2].is_linear) {
+      nearest_plane<T>(p, plane, memory);
+      continue;
+    }
     for (int64_t i = 0; i < p.y.extent[0]; ++i) {
       for (int64_t j = 0; j < p.y.extent[1]; ++j) interpolate_row<T>(p, plane, {i, j}, memory);
     }
@@ -169,25 +218,66 @@ void join_outputs(const Interpolation& p, int64_t plane, int64_t a, int64_t b,
   sums.finish();
 }
 
+// Returns the sums of the parts of a line that belong to columns: element i is that of [first[i],
+// end[i]). Up to kPart numbers are added in order, as sum_of() does.
+template <class D, typename Value, typename Index>
+HWY_INLINE hn::Vec<D> sums_of_parts(D d, const Value* line, const Index* first, const Index* end,
+                                    Index most) {
+  const hn::RebindToSigned<D> index_d;
+  auto at = hn::LoadU(index_d, first);
+  const auto behind = hn::LoadU(index_d, end);
+  auto sums = hn::Zero(d);
+  for (Index i = 0; i < most; ++i, at = hn::Add(at, hn::Set(index_d, Index{1}))) {
+    const auto is_part = hn::Lt(at, behind);
+    const auto v = hn::GatherIndex(d, line, hn::IfThenElseZero(is_part, at));
+    const auto added = i == 0 ? v : hn::Add(sums, v);
+    sums = hn::IfThenElse(hn::RebindMask(d, is_part), added, sums);
+  }
+  return sums;
+}
+
+// Adds up what the columns of a row of grad_x get from the lines: the line of `below`, and for
+// linear interpolation that of `above`, which belongs to the columns before.
+template <typename Value>
+void sum_columns(const Interpolation& p, const Value* below, const InterpolationMemory<Value>& m) {
+  constexpr int64_t kPart = 64;  // That of sum_of().
+  const int64_t count = p.x.extent[2];
+  const auto* const before = m.outputs_before;
+  if (m.most_readers <= kPart) {
+    const hn::ScalableTag<Value> d;
+    for_each_vector(d, count, [&](int64_t c, auto) HWY_ATTR {
+      hn::StoreU(sums_of_parts(d, below, before + c, before + c + 1, m.most_readers), d,
+                 m.input_line + c);
+    });
+    if (!p.axes[2].is_linear || count == 1) return;
+    for_each_vector(d, count - 1, [&](int64_t c, auto) HWY_ATTR {
+      const auto sums = sums_of_parts(d, m.above_line, before + c, before + c + 1, m.most_readers);
+      const auto earlier = hn::LoadU(d, m.input_line + c + 1);
+      hn::StoreU(hn::Add(earlier, sums), d, m.input_line + c + 1);
+    });
+    return;
+  }
+  for (int64_t c = 0; c < count; ++c) {
+    m.input_line[c] = sum_of(below + before[c], int64_t{before[c + 1]} - before[c]);
+    if (!p.axes[2].is_linear || c == 0) continue;
+    m.input_line[c] += sum_of(m.above_line + before[c - 1], int64_t{before[c]} - before[c - 1]);
+  }
+}
+
 // Computes row (a, b) of a plane of grad_x.
 template <typename T>
 void spread_row(const Interpolation& p, int64_t plane, int64_t a, int64_t b,
                 const InterpolationMemory<Compute<T>>& m) {
   const ComputeTag<T> d;
   join_outputs<T>(p, plane, a, b, m);
-  for_each_vector(d, p.y.extent[2], [&](int64_t k, auto) HWY_ATTR {
+  const bool is_linear = p.axes[2].is_linear;
+  for_each_vector(d, is_linear ? p.y.extent[2] : 0, [&](int64_t k, auto) HWY_ATTR {
     const auto v = hn::LoadU(d, m.output_line + k);
     hn::StoreU(hn::Mul(v, hn::LoadU(d, m.below_weight + k)), d, m.below_line + k);
     hn::StoreU(weighted(d, v, hn::LoadU(d, m.above_weight + k)), d, m.above_line + k);
   });
+  sum_columns(p, is_linear ? m.below_line : m.output_line, m);
   const int64_t count = p.x.extent[2];
-  for (int64_t c = 0; c < count; ++c) {
-    const auto first = m.outputs_before[c], end = m.outputs_before[c + 1];
-    m.input_line[c] = sum_of(m.below_line + first, int64_t{end} - first);
-    if (!p.axes[2].is_linear || c == 0) continue;
-    const auto earlier = m.outputs_before[c - 1];
-    m.input_line[c] += sum_of(m.above_line + earlier, int64_t{first} - earlier);
-  }
   T* const to = reinterpret_cast<T*>(p.x.plane(plane)) + a * p.x.stride[0] + b * p.x.stride[1];
   for_each_vector(d, count, [&](int64_t c, auto whole) HWY_ATTR {
     store_outputs<whole>(hn::LoadU(d, m.input_line + c), d, to + c * p.x.stride[2], p.x.stride[2],
@@ -197,7 +287,7 @@ void spread_row(const Interpolation& p, int64_t plane, int64_t a, int64_t b,
 
 template <typename T>
 void spread_planes(const Interpolation& p, int64_t begin, int64_t end, std::byte* of_thread) {
-  const InterpolationMemory<Compute<T>> memory(p, of_thread);
+  InterpolationMemory<Compute<T>> memory(p, of_thread);
   memory.fill(p.axes[2]);
   for (int64_t plane = begin; plane < end; ++plane) {
     for (int64_t a = 0; a < p.x.extent[0]; ++a) {

@@ -29,12 +29,12 @@ bp_status layer_norm_launch(const bp_layer_norm_args& args, Launch& launch) {
 NormBackward backward_of(const bp_layer_norm_backward_args& args) {
   NormBackward norm(NormShape(*args.x, args.normalized_ndim, true));
   const uint32_t outer_ndim = norm.shape.outer_ndim;
-  norm.grad_y = {args.grad_y, outer_ndim};
-  norm.x = {args.x, outer_ndim};
+  norm.grad_y = {args.grad_y, outer_ndim, true};
+  norm.x = {args.x, outer_ndim, true};
   norm.gamma = {args.gamma, 0};
   norm.mean = {args.mean, outer_ndim};
   norm.rstd = {args.rstd, outer_ndim};
-  norm.grad_x = {args.grad_x, outer_ndim};
+  norm.grad_x = {args.grad_x, outer_ndim, true};
   norm.grad_gamma = {args.grad_gamma, 0};
   norm.grad_beta = {args.grad_beta, 0};
   return norm;

@@ -20,14 +20,58 @@ RowPlaces::RowPlaces(const View& view, uint32_t outer_ndim, int64_t element_size
   }
 }
 
-NormOperand::NormOperand(const bp_tensor* tensor, uint32_t outer_ndim) : outer_ndim_(outer_ndim) {
+namespace {
+
+// The runs of neighbours that the axes of a view from `first` on consist of.
+struct Runs {
+  int64_t length = 1, step = 0;
+  bool are_even = true;  // They have one distance.
+};
+
+Runs runs_of(const View& view, uint32_t first) {
+  Runs runs;
+  int64_t count = 1;
+  for (uint32_t axis = view.ndim; axis-- > first;) {
+    const int64_t extent = view.shape[axis], stride = view.strides[axis];
+    if (extent == 1) continue;
+    if (count == 1 && stride == runs.length) {
+      runs.length *= extent;
+    } else if (count == 1) {
+      runs.step = stride;
+      count = extent;
+    } else {
+      runs.are_even = runs.are_even && stride == runs.step * count;
+      count *= extent;
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+NormOperand::NormOperand(const bp_tensor* tensor, uint32_t outer_ndim, bool takes_runs)
+    : outer_ndim_(outer_ndim) {
+  constexpr int64_t kLeastRun = 64;  // A copy costs less than many shorter runs.
   if (tensor == nullptr) return;
   is_given_ = true;
+  dtype_ = tensor->dtype;
   element_size_bytes_ = dtype_size_bytes(tensor->dtype);
   view_ = view_of(*tensor);
   const bool is_dense =
       is_contiguous(view_.ndim - outer_ndim, view_.shape + outer_ndim, view_.strides + outer_ndim);
-  if (!is_dense) copy_ = DenseCopy(view_, tensor->dtype, tensor->dtype);
+  if (is_dense) return;
+  const Runs runs = runs_of(view_, outer_ndim);
+  if (takes_runs && runs.are_even && runs.length >= kLeastRun) {
+    run_length_ = runs.length;
+    run_step_ = runs.step;
+    return;
+  }
+  copy_runs();
+}
+
+void NormOperand::copy_runs() {
+  run_length_ = 0;
+  copy_ = DenseCopy(view_, dtype_, dtype_);
 }
 
 RowPlaces NormOperand::rows(std::byte* workspace) {
@@ -78,6 +122,16 @@ bp_status NormForward::submit(Launch& launch) {
 }
 
 uint64_t NormBackward::reserve() {
+  run_length = shape.cols;
+  for (NormOperand* operand : {&grad_y, &x, &grad_x}) {
+    const int64_t length = operand->run_length();
+    if (length == 0 || length == run_length) continue;
+    if (run_length == shape.cols) {
+      run_length = length;
+    } else {
+      operand->copy_runs();
+    }
+  }
   uint64_t size_bytes = 0;
   for (NormOperand* operand : {&grad_y, &x, &gamma, &grad_x, &grad_gamma, &grad_beta}) {
     operand->reserve(size_bytes);
@@ -94,7 +148,11 @@ bp_status NormBackward::submit(Launch& launch) {
   return launch.submit([norm = *this, workspace = launch.workspace(),
                         thread_count = launch.thread_count()]() mutable {
     const bool has_sums = norm.grad_gamma.is_given() || norm.grad_beta.is_given();
+    const int64_t length = norm.run_length;
+    const NormRuns runs = {length, norm.grad_y.run_step(length), norm.x.run_step(length),
+                           norm.grad_x.run_step(length)};
     const NormBackwardRows rows = {norm.shape,
+                                   runs,
                                    norm.grad_y.rows(workspace),
                                    norm.x.rows(workspace),
                                    norm.mean.rows(workspace),

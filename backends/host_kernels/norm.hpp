@@ -37,14 +37,22 @@ class RowPlaces {
 };
 
 // An operand of a norm. It is absent, or has rows whose elements are neighbours; a copy is made if
-// the tensor does not have such rows.
+// the tensor does not have such rows. If the norm takes runs, the rows may instead consist of runs
+// of neighbours, which have one length and one distance.
 class NormOperand {
  public:
   NormOperand() = default;
   // Makes an operand; NULL means absent. The first outer_ndim axes count rows.
-  NormOperand(const bp_tensor* tensor, uint32_t outer_ndim);
+  NormOperand(const bp_tensor* tensor, uint32_t outer_ndim, bool takes_runs = false);
 
   bool is_given() const { return is_given_; }
+
+  // Returns the length of the runs, or 0 if rows are neighbours or are copied.
+  int64_t run_length() const { return run_length_; }
+  // Makes a copy take the place of the runs.
+  void copy_runs();
+  // Returns how many elements lie between the beginnings of runs of `length`.
+  int64_t run_step(int64_t length) const { return run_length_ == 0 ? length : run_step_; }
 
   // Reserves the place of the copy in the workspace, which ends at `end` so far.
   void reserve(uint64_t& end) { copy_.offset = reserve_bytes(copy_.size_bytes(), end); }
@@ -62,6 +70,8 @@ class NormOperand {
   bool is_given_ = false;
   uint32_t outer_ndim_ = 0;
   int64_t element_size_bytes_ = 0;
+  int64_t run_length_ = 0, run_step_ = 0;  // In elements.
+  bp_dtype dtype_ = 0;
   View view_;
   DenseCopy copy_;
 };
@@ -91,12 +101,21 @@ struct NormForward {
 struct NormBackward {
   explicit NormBackward(const NormShape& its_shape) : shape(its_shape) {}
 
+  // Reserves the workspace, and returns its size. Of grad_y, x and grad_x it copies those that
+  // consist of runs of another length than the first of them that does.
   uint64_t reserve();
   bp_status submit(Launch& launch);
 
   NormShape shape;
   NormOperand grad_y, x, gamma, mean, rstd, grad_x, grad_gamma, grad_beta;
+  int64_t run_length = 0;
   uint64_t sums_offset = 0;
+};
+
+// The runs of neighbours in each row of a gradient, in elements. A row has one run if its elements
+// are neighbours in all operands. The steps are the distances of the runs.
+struct NormRuns {
+  int64_t length, grad_y_step, x_step, grad_x_step;
 };
 
 // A norm with addresses, as the loops use it. The address of an absent operand is NULL.
@@ -110,6 +129,7 @@ struct NormRows {
 
 struct NormBackwardRows {
   NormShape shape;
+  NormRuns runs;
   RowPlaces grad_y, x, mean, rstd, grad_x;
   const std::byte* gamma;
   std::byte *grad_gamma, *grad_beta;

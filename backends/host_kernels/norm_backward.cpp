@@ -1,6 +1,7 @@
 // The gradients of norms. u is (x - mean) * rstd, and h is grad_y * gamma. A first pass over each
 // row computes the means of h and h * u, and adds to the sums of grad_gamma and grad_beta. A second
-// pass writes grad_x = rstd * (h - mean(h) - u * mean(h * u)).
+// pass writes grad_x = rstd * (h - mean(h) - u * mean(h * u)). A row may consist of runs of
+// neighbours, such as the planes of one channel.
 #include <algorithm>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -41,16 +42,29 @@ struct RowGradient {
     return g;
   }
 
+  // Calls block(i, n, run, at) for blocks of at most `most` neighbours: column i of the row is
+  // number `at` of its run.
+  template <typename Block>
+  HWY_INLINE void for_each_block(int64_t most, const Block& block) const {
+    for (int64_t i = 0, run = 0; i < cols; i += runs.length, ++run) {
+      for (int64_t at = 0; at < runs.length; at += most) {
+        block(i + at, std::min(most, runs.length - at), run, at);
+      }
+    }
+  }
+
   // Computes one row. grad_x may be grad_y or x. The terms of grad_gamma and grad_beta are added to
   // sums (2, cols).
   template <bool kHasSums>
   void run(const T* grad_y, const T* x, T* grad_x, Sum* HWY_RESTRICT sums) const {
     const Tag d;
     double h_sum = 0, hu_sum = 0;
-    for (int64_t i = 0; i < cols; i += kSumBlock) {
+    for_each_block(kSumBlock, [&](int64_t i, int64_t n, int64_t run, int64_t at) HWY_ATTR {
       auto h_block = hn::Zero(d), hu_block = h_block;
-      for_each_lanes<T>(std::min(kSumBlock, cols - i), [&](auto lanes) HWY_ATTR {
-        const auto g = lanes.load(grad_y + i), u = normalized(lanes, x + i);
+      const T *const g_run = grad_y + run * runs.grad_y_step + at, *const x_run =
+                                                                       x + run * runs.x_step + at;
+      for_each_lanes<T>(n, [&](auto lanes) HWY_ATTR {
+        const auto g = lanes.load(g_run), u = normalized(lanes, x_run);
         const auto h = scaled(lanes, g, i);
         if constexpr (kIsCentered) h_block = hn::Add(h_block, lanes.clear_rest(h));
         hu_block = hn::Add(hu_block, lanes.clear_rest(hn::Mul(h, u)));
@@ -62,19 +76,24 @@ struct RowGradient {
       });
       h_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, h_block)));
       hu_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hu_block)));
-    }
+    });
     const auto count = static_cast<double>(cols);
     const auto h_mean = hn::Set(d, static_cast<Sum>(h_sum / count));
     const auto hu_mean = hn::Set(d, static_cast<Sum>(hu_sum / count));
-    for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
-      const auto u = normalized(lanes, x);
-      auto h = scaled(lanes, lanes.load(grad_y), 0);
-      if constexpr (kIsCentered) h = hn::Sub(h, h_mean);
-      lanes.store(hn::Mul(hn::Set(d, rstd), hn::Sub(h, hn::Mul(u, hu_mean))), grad_x);
+    for_each_block(runs.length, [&](int64_t i, int64_t n, int64_t run, int64_t) HWY_ATTR {
+      const T *const g_run = grad_y + run * runs.grad_y_step, *const x_run = x + run * runs.x_step;
+      T* const to = grad_x + run * runs.grad_x_step;
+      for_each_lanes<T>(n, [&](auto lanes) HWY_ATTR {
+        const auto u = normalized(lanes, x_run);
+        auto h = scaled(lanes, lanes.load(g_run), i);
+        if constexpr (kIsCentered) h = hn::Sub(h, h_mean);
+        lanes.store(hn::Mul(hn::Set(d, rstd), hn::Sub(h, hn::Mul(u, hu_mean))), to);
+      });
     });
   }
 
   int64_t cols;
+  NormRuns runs;
   const T* gamma;
   Sum mean, rstd;
 };
@@ -84,7 +103,7 @@ template <typename T, bool kIsCentered, bool kHasGamma>
 void run_block(const NormBackwardRows& norm, int64_t begin, int64_t end, Compute<T>* sums) {
   using Sum = Compute<T>;
   RowGradient<T, kIsCentered, kHasGamma> gradient = {
-      norm.shape.cols, reinterpret_cast<const T*>(norm.gamma), Sum{}, Sum{}};
+      norm.shape.cols, norm.runs, reinterpret_cast<const T*>(norm.gamma), Sum{}, Sum{}};
   for (int64_t row = begin; row < end; ++row) {
     if constexpr (kIsCentered) gradient.mean = *norm.mean.at<const Sum>(row);
     gradient.rstd = *norm.rstd.at<const Sum>(row);

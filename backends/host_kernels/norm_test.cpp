@@ -194,6 +194,21 @@ TYPED_TEST(Norms, TakeEveryLayoutAndSeveralAxes) {
   this->check(x, y, gamma, nullptr, 2);
 }
 
+TYPED_TEST(Norms, TakeRowsOfRunsOfNeighbours) {
+  constexpr bp_dtype dtype = TestFixture::kDtype;
+  TestTensor x(this->b, dtype, {3, 4, 70}), y(this->b, dtype, {3, 4, 70}),
+      gamma(this->b, dtype, {3, 70}), beta(this->b, dtype, {3, 70});
+  for (TestTensor* t : {std::addressof(x), std::addressof(y)}) t->permute({1, 0, 2});
+  this->check(x, y, gamma, std::addressof(beta), 2);
+  this->check(x, y, gamma, nullptr, 2);
+  // The runs of x have 256 elements. Those of grad_x, which has the place of y, are not even.
+  TestTensor long_x(this->b, dtype, {3, 2, 4, 64}), uneven(this->b, dtype, {2, 4, 3, 64}),
+      long_gamma(this->b, dtype, {3, 4, 64}), long_beta(this->b, dtype, {3, 4, 64});
+  long_x.permute({1, 0, 2, 3});
+  uneven.permute({0, 2, 1, 3});
+  this->check(long_x, uneven, long_gamma, std::addressof(long_beta), 3);
+}
+
 TEST(NormsOfF32, WorkWithoutTheirOptionalOperandsAndInPlace) {
   TestBackend b{BACKEND_PATH, {{"threads", "2"}}};
   TestTensor x(b, BP_F32, {2, 3}), y(b, BP_F32, {2, 3});

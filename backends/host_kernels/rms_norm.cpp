@@ -27,11 +27,11 @@ bp_status rms_norm_launch(const bp_rms_norm_args& args, Launch& launch) {
 NormBackward backward_of(const bp_rms_norm_backward_args& args) {
   NormBackward norm(NormShape(*args.x, args.normalized_ndim, false));
   const uint32_t outer_ndim = norm.shape.outer_ndim;
-  norm.grad_y = {args.grad_y, outer_ndim};
-  norm.x = {args.x, outer_ndim};
+  norm.grad_y = {args.grad_y, outer_ndim, true};
+  norm.x = {args.x, outer_ndim, true};
   norm.gamma = {args.gamma, 0};
   norm.rstd = {args.rstd, outer_ndim};
-  norm.grad_x = {args.grad_x, outer_ndim};
+  norm.grad_x = {args.grad_x, outer_ndim, true};
   norm.grad_gamma = {args.grad_gamma, 0};
   return norm;
 }

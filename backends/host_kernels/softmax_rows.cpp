@@ -2,7 +2,8 @@
 // result. The exponentials of a short row are kept in a buffer until the third pass, so that the
 // result can be written past the caches. The exponentials of a longer row are kept in the place of
 // the result, if it holds all their digits; else they are computed again. f16 and bf16 are rounded
-// only in the third pass.
+// only in the third pass. A row that fits into a vector stays in it from the first pass to the
+// last.
 //
 // If the sums run over columns, each pass goes row by row over many columns side by side, and the
 // exponentials are computed twice. x is then read three times in order, and the result is written
@@ -103,6 +104,28 @@ void softmax_row(const T* x, T* y, int64_t count, bool is_streamed) {
   }
 }
 
+// Computes rows that are no longer than a vector, with the bits of softmax_row(). Nothing waits for
+// the row before, so that the processor works on several rows at once: (100000, 10) takes less than
+// half of the time of softmax_row().
+template <typename T>
+void softmax_vectors(const T* x, T* y, int64_t rows, int64_t count) {
+  using Sum = Compute<T>;
+  const ComputeTag<T> d;
+  const auto infinity = hn::Set(d, kInfinity<Sum>);
+  for (int64_t row = 0; row < rows; ++row, x += count, y += count) {
+    for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
+      prefetch(x, kAheadBytes / int64_t{sizeof(T)});
+      const auto v = lanes.fill_rest(lanes.load(x), hn::Neg(infinity));
+      const auto peak = hn::MaxOfLanes(d, v);
+      const auto is_usual = hn::And(hn::Eq(v, v), hn::Lt(hn::Abs(peak), infinity));
+      if (HWY_UNLIKELY(!hn::AllTrue(d, is_usual))) return softmax_row(x, y, count, false);
+      const auto terms = lanes.clear_rest(scaled_exp_of_negative(d, hn::Sub(v, peak)));
+      const auto sum = hn::SumOfLanes(d, terms);
+      lanes.store(hn::Mul(terms, hn::Div(hn::Set(d, Sum{1}), sum)), y);
+    });
+  }
+}
+
 template <typename T>
 void log_softmax_row(const T* x, T* y, int64_t count, bool is_streamed) {
   using Sum = Compute<T>;
@@ -194,6 +217,12 @@ void run(const T* x, T* y, const SoftmaxExtents& e, int thread_count) {
   const int64_t grain = std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, e.count));
   const int64_t size_bytes = e.outer * e.count * e.inner * static_cast<int64_t>(sizeof(T));
   const bool is_streamed = x != y && 2 * size_bytes >= kStreamBytes;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(ComputeTag<T>()));
+  if (!kIsLog && e.inner == 1 && e.count <= lanes && !is_streamed) {
+    return parallel_for(thread_count, e.outer, grain, [&](int64_t begin, int64_t end) {
+      softmax_vectors(x + begin * e.count, y + begin * e.count, end - begin, e.count);
+    });
+  }
   if (e.inner == 1) {
     return parallel_for(thread_count, e.outer, grain, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin * e.count; at < end * e.count; at += e.count) {

@@ -20,6 +20,7 @@ set(kernel_sources
   embedding.cpp
   fourier.cpp
   fourier_lines.cpp
+  fold.cpp
   gather.cpp
   gemm.cpp
   gemm_amx.cpp
@@ -75,6 +76,7 @@ set(kernel_sources
   spectral.cpp
   strided.cpp
   transpose.cpp
+  unfold.cpp
   where.cpp
 )
 # The sources that ops_spec/emit_highway.py and emit_reductions.py write to the build tree.
