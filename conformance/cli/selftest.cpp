@@ -18,6 +18,7 @@
 #include "conformance/json_file.hpp"
 #include "conformance/mutants/benign_table.hpp"
 #include "conformance/mutants/kill_table.hpp"
+#include "conformance/mutants/runtime_kill_table.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/report/files.hpp"
 

@@ -81,9 +81,8 @@ bp_status multiply_fast(const Call& call, std::string_view, const void* args) {
   if (!is_f32 || frame.a->ndim != 2 || frame.b->ndim != 2) return call.run(args);
   const Values a(call, *frame.a), b(call, *frame.b);
   Values y(call, *frame.y);
-  for (const Values* values : {&a, &b, static_cast<const Values*>(&y)}) {
-    if (values->status() != BP_OK) return values->status();
-  }
+  const bp_status read = first_failure({&a, &b, &y});
+  if (read != BP_OK) return read;
   const auto m = static_cast<size_t>(frame.a->shape[0]);
   const auto k = static_cast<size_t>(frame.a->shape[1]);
   const auto n = static_cast<size_t>(frame.b->shape[1]);

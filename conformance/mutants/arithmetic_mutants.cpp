@@ -35,8 +35,9 @@ bp_status multiply_tf32(const Call& call, std::string_view, const void* args) {
   return multiply(call, args, [](const Terms& terms) { return sum_of_short(terms, 11); });
 }
 
-// 5: conversions to a narrower float truncate instead of rounding to nearest even.
-bp_status cut_casts_off(const Call& call, std::string_view, const void* args) {
+// 5: conversions to a narrower float truncate instead of rounding to nearest even. NaN: those of
+// f32 to bf16 cut the payloads of NaN off.
+bp_status cut_casts_off(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_copy_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bp_dtype to = frame.y->dtype, from = frame.x->dtype;
@@ -46,8 +47,11 @@ bp_status cut_casts_off(const Call& call, std::string_view, const void* args) {
   }
   const Values x(call, *frame.x);
   Values y(call, *frame.y);
+  const bool cuts_nan = strength == "nan" && from == BP_F32 && to == BP_BF16;
   for (size_t i = 0; i < y.size(); ++i) {
-    if (std::isfinite(x[i]) && std::isfinite(y[i])) y.set_bits(i, to_bits(x[i], to, false));
+    const bool is_cut = strength.empty() && std::isfinite(x[i]) && std::isfinite(y[i]);
+    if (is_cut) y.set_bits(i, to_bits(x[i], to, false));
+    if (cuts_nan && std::isnan(x[i])) y.set_bits(i, x.bits(i) >> 16);
   }
   return y.write();
 }

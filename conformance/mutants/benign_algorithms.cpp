@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backplane/ops.h"
+#include "conformance/mutants/lines.hpp"
 #include "conformance/mutants/products.hpp"
 
 namespace bp::mutants {
@@ -136,9 +137,8 @@ bp_status truncate_products(const Call& call, std::string_view, const void* args
   if (frame.b == nullptr || !are_f32({frame.a, frame.b, frame.y})) return call.run(args);
   const Values a(call, *frame.a), b(call, *frame.b);
   Values y(call, *frame.y);
-  for (const Values* values : {&a, &b, static_cast<const Values*>(&y)}) {
-    if (values->status() != BP_OK) return values->status();
-  }
+  const bp_status read = first_failure({&a, &b, &y});
+  if (read != BP_OK) return read;
   for (size_t i = 0; i < y.size(); ++i) {
     const double product = a[i] * b[i];
     auto result = static_cast<float>(product);
@@ -162,27 +162,6 @@ bp_status saturate_products(const Call& call, std::string_view, const void* args
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------
-
-// One line of a tensor along an axis.
-struct Line {
-  const Values& x;
-  size_t first, step, count;
-
-  float operator[](size_t i) const { return static_cast<float>(x[first + i * step]); }
-};
-
-// Calls line(Line, y) for each line of x along the axis.
-template <typename Function>
-void for_each_line(const Values& x, const bp_tensor& shape, int32_t axis, Function function) {
-  size_t step = 1;
-  for (uint32_t i = static_cast<uint32_t>(axis) + 1; i < shape.ndim; ++i) {
-    step *= static_cast<size_t>(shape.shape[i]);
-  }
-  const size_t count = shape.ndim == 0 ? 1 : static_cast<size_t>(shape.shape[axis]);
-  for (size_t first = 0; first < x.size(); ++first) {
-    if (first / step % count == 0) function(Line{x, first, step, count});
-  }
-}
 
 template <typename Function>
 bp_status normalize_lines(const Call& call, const void* args, Function function) {

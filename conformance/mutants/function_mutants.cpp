@@ -12,7 +12,7 @@
 
 #include "backplane/ops.h"
 #include "conformance/faults/ops.hpp"
-#include "conformance/mutants/values.hpp"
+#include "conformance/mutants/mistakes.hpp"
 
 namespace bp::mutants {
 namespace {
@@ -108,6 +108,11 @@ constexpr WrongFunction kFunctions[] = {
      [](double a, double) { return std::isnan(a) ? a : std::clamp(0.2 * a + 0.5, 0.0, 1.0); }},
     {"relu6", BP_OP_RELU6, [](double a, double) { return std::fmin(std::fmax(a, 0), 6); }},
     {"isfinite", BP_OP_ISFINITE, [](double a, double) -> double { return !std::isnan(a); }},
+    // Compares with the NaN that computations give.
+    {"isnan", BP_OP_ISNAN,
+     [](double a, double) -> double {
+       return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(double{NAN});
+     }},
     {"isinf", BP_OP_ISINF, [](double a, double) -> double { return a > 0 && std::isinf(a); }},
     {"atan2", BP_OP_ATAN2, [](double a, double b) { return std::atan(a / b); }},
     {"hypot", BP_OP_HYPOT,
@@ -180,12 +185,6 @@ constexpr WrongReduction kReductions[] = {
     {"any", BP_OP_ANY, is_any_above},
     {"all", BP_OP_ALL, are_all_but_the_last},
 };
-
-template <typename Row, size_t kCount>
-const Row* find(const Row (&rows)[kCount], std::string_view strength) {
-  const Row* const found = std::ranges::find(rows, strength, &Row::strength);
-  return found == std::end(rows) ? nullptr : found;
-}
 
 bool is_same_shape(const bp_tensor& a, const bp_tensor& b) {
   return std::ranges::equal(std::span(a.shape, a.ndim), std::span(b.shape, b.ndim));
@@ -273,18 +272,9 @@ bp_status reduce_wrongly(const Call& call, std::string_view strength, const void
   return y.write();
 }
 
-bool is_function(uint32_t op, std::string_view strength) {
-  const WrongFunction* const wrong = find(kFunctions, strength);
-  return wrong != nullptr && wrong->op == op;
-}
-bool is_reduction(uint32_t op, std::string_view strength) {
-  const WrongReduction* const wrong = find(kReductions, strength);
-  return wrong != nullptr && wrong->op == op;
-}
-
 constexpr Mutant kTable[] = {
-    {.id = "87", .ops = {}, .launch = compute_wrongly, .replaces = is_function},
-    {.id = "88", .ops = {}, .launch = reduce_wrongly, .replaces = is_reduction},
+    {.id = "87", .ops = {}, .launch = compute_wrongly, .replaces = has_row<kFunctions>},
+    {.id = "88", .ops = {}, .launch = reduce_wrongly, .replaces = has_row<kReductions>},
 };
 
 }  // namespace

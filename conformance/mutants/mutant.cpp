@@ -1,39 +1,16 @@
-// Wraps a good backend: the entry, the registration, and the replaced kernels.
-#include "conformance/mutants/mutant.hpp"
-
+// Wraps a good backend: the entry and the registration.
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "conformance/mutants/faulty_kernel.hpp"
-#include "conformance/mutants/runtime.hpp"
-#include "conformance/mutants/shared_sightings.hpp"
+#include "conformance/mutants/instance.hpp"
 
 namespace bp::mutants {
 namespace {
-
-struct Close {
-  void operator()(void* library) const { dlclose(library); }
-};
-
-struct Instance {
-  const bp_host* host = nullptr;
-  std::unique_ptr<void, Close> library;
-  const bp_backend* good = nullptr;
-  bp_backend backend{};
-  const Mutant* mutant = nullptr;    // The mutant of ops; NULL for a mutant of the runtime.
-  std::unique_ptr<Runtime> runtime;  // NULL for a mutant of ops.
-  std::string strength;
-  bp_allocator_ops allocator{};
-  bp_stream_ops streams{};
-  bp_event_ops events{};
-  SharedSightings sightings;
-  std::deque<Wrapped> kernels;
-};
 
 // The registrar that the good backend sees during its register_all().
 struct Registration {
@@ -48,108 +25,6 @@ bp_status fail(const bp_host& host, bp_status status, const std::string& message
 std::string_view option(const bp_host& host, const char* key) {
   const char* value = nullptr;
   return host.get_option(host.self, key, &value) == BP_OK ? value : "";
-}
-
-const Wrapped& wrapped(const bp_kernel* self) { return *static_cast<const Wrapped*>(self->state); }
-
-bp_reason supports(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                   const void* args) {
-  const bp_kernel* good = wrapped(self).good;
-  return good->supports(good, device, flags, args);
-}
-
-bp_status workspace_size(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                         const void* args, uint64_t* out_required_bytes,
-                         uint64_t* out_preferred_bytes) {
-  const Wrapped& w = wrapped(self);
-  uint64_t required = 0, preferred = 0;
-  if (w.good->workspace_size != nullptr) {
-    const bp_status status =
-        w.good->workspace_size(w.good, device, flags, args, &required, &preferred);
-    if (status != BP_OK) return status;
-  }
-  *out_required_bytes = required + w.mutant->extra_workspace_bytes;
-  *out_preferred_bytes = preferred + w.mutant->extra_workspace_bytes;
-  return BP_OK;
-}
-
-bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
-  const Wrapped& w = wrapped(self);
-  return w.mutant->launch({w, launch}, w.strength, args);
-}
-
-bp_status prepare(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
-                  const void* args, bp_plan** out_plan) {
-  const bp_kernel* good = wrapped(self).good;
-  return good->prepare(good, device, desc, args, out_plan);
-}
-
-bp_status plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
-  const bp_kernel* good = wrapped(self).good;
-  return good->plan_info(good, plan, out_info);
-}
-
-bp_status plan_pack(const bp_kernel* self, const bp_launch* launch, const void* args,
-                    const bp_buffer_ref* packed) {
-  const Wrapped& w = wrapped(self);
-  const bp_status status = w.good->plan_pack(w.good, launch, args, packed);
-  if (status != BP_OK || !w.mutant->spoils_packed) return status;
-  return Call{w, launch}.scribble({packed->buffer, packed->byte_offset, packed->size_bytes / 2});
-}
-
-bp_status plan_release(const bp_kernel* self, bp_plan* plan) {
-  const bp_kernel* good = wrapped(self).good;
-  return good->plan_release(good, plan);
-}
-
-// A plan belongs to the frame of prepare(), but most mutants change the frames of launches. So
-// plans are removed.
-void replace_plans(Wrapped& w) {
-  const bool keeps_plans = w.mutant->spoils_packed || w.mutant->keeps_plans;
-  const bool has_plans = keeps_plans && w.kernel.prepare != nullptr;
-  w.kernel.prepare = has_plans ? prepare : nullptr;
-  w.kernel.plan_info = has_plans ? plan_info : nullptr;
-  w.kernel.plan_pack = has_plans ? plan_pack : nullptr;
-  w.kernel.plan_release = has_plans ? plan_release : nullptr;
-}
-
-bp_status launch_on_stream(const Call& call, std::string_view, const void* args) {
-  Runtime& runtime = *call.wrapped.runtime;
-  bp_launch launch = *call.launch;
-  launch.stream = runtime.mutant.launch_stream(runtime, launch);
-  return call.wrapped.good->launch(call.wrapped.good, &launch, args);
-}
-
-// The kernels of a mutant of streams.
-constexpr Mutant kOnStream{.id = "", .ops = {}, .launch = launch_on_stream};
-
-// Returns the kernel with the mutant's launch, owned by `instance`.
-const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
-  Wrapped& w = instance.kernels.emplace_back();
-  bp_struct_read(&good, good.struct_size, &w.kernel, sizeof(bp_kernel), nullptr);
-  w.good = &good;
-  w.mutant = instance.mutant != nullptr ? instance.mutant : &kOnStream;
-  w.runtime = instance.runtime.get();
-  w.strength = instance.strength;
-  w.allocator = &instance.allocator;
-  w.streams = &instance.streams;
-  w.events = &instance.events;
-  w.host = instance.host;
-  w.sightings = instance.sightings.get();
-  w.kernel.state = &w;
-  if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
-  if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
-  if (w.mutant->link_type != 0) {
-    w.kernel.link_types = &w.mutant->link_type;
-    w.kernel.link_type_count = 1;
-  }
-  if (w.kernel.supports != nullptr) w.kernel.supports = supports;
-  w.kernel.workspace_size = workspace_size;
-  w.kernel.launch = launch;
-  w.kernel.struct_size = sizeof(bp_kernel);
-  replace_plans(w);
-  if (w.mutant->declare != nullptr) w.mutant->declare(w.kernel);
-  return &w.kernel;
 }
 
 bp_status add_device(void* self, uint64_t count, bp_device* const* devices,
@@ -269,6 +144,15 @@ bp_status add_ops(void* self, uint64_t op_count, const bp_op_desc* ops, uint64_t
   return host.add_ops(host.self, op_count, ops, stride_bytes, out_ops, out_results);
 }
 
+// Registers the kernel that the mutant adds to those of the good backend, if it adds one.
+bp_status add_own_kernel(Instance& instance, const bp_registrar& host) {
+  if (instance.mutant == nullptr || instance.mutant->adds == nullptr) return BP_OK;
+  const bp_kernel* const own = instance.mutant->adds(instance.strength);
+  if (own == nullptr) return BP_OK;
+  const bp_kernel* const kernel = wrap(instance, *own);
+  return host.add_kernels(host.self, 0, nullptr, 1, &kernel, nullptr);
+}
+
 // Registers the guard if the mutant has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
@@ -318,7 +202,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_dtype = add_dtype,
       .add_ops = add_ops,
   };
-  const bp_status status = instance.good->register_all(instance.good->self, &between);
+  bp_status status = instance.good->register_all(instance.good->self, &between);
+  if (status == BP_OK) status = add_own_kernel(instance, host);
   if (status != BP_OK) return status;
   if (!is_ready(instance, host)) {
     return fail(*instance.host, BP_INVALID_ARGUMENT,
@@ -352,7 +237,8 @@ bp_status status_class(void* self, bp_status code, bp_status* out_class) {
 std::vector<const Mutant*> all_mutants() {
   std::vector<const Mutant*> all;
   for (const auto table : {layout_mutants(), arithmetic_mutants(), function_mutants(),
-                           algorithm_mutants(), caching_mutants(), launch_mutants(),
+                           index_mutants(), language_mutants(), training_mutants(),
+                           algorithm_mutants(), caching_mutants(), launch_mutants(), own_kernels(),
                            benign_kernels(), benign_algorithms(), faults::faulty_kernels()}) {
     for (const Mutant& mutant : table) all.push_back(&mutant);
   }
@@ -437,6 +323,9 @@ bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_re
 }
 
 }  // namespace
+
+void CloseLibrary::operator()(void* library) const { dlclose(library); }
+
 }  // namespace bp::mutants
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {

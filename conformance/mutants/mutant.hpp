@@ -48,16 +48,26 @@ struct Mutant {
   // Returns whether it replaces the kernels of an op besides `ops`; NULL: those of `ops` alone.
   bool (*replaces)(uint32_t op, std::string_view strength) = nullptr;
   bool keeps_plans = false;  // Launches with a plan get the frame of the plan.
+  // Returns a kernel that the good backend lacks, for the mutant to launch; NULL: it adds none.
+  const bp_kernel* (*adds)(std::string_view strength) = nullptr;
 };
 
 // Return the tables of mutants that change tensors, that change numbers, that compute functions
-// wrongly, that compute in another way, that do not compute, and that launch wrongly.
+// wrongly, that find and select wrongly, that break the ops of language models and of training,
+// that compute in another way, that do not compute, and that launch wrongly.
 std::span<const Mutant> layout_mutants();
 std::span<const Mutant> arithmetic_mutants();
 std::span<const Mutant> function_mutants();
+std::span<const Mutant> index_mutants();
+std::span<const Mutant> language_mutants();
+std::span<const Mutant> training_mutants();
 std::span<const Mutant> algorithm_mutants();
 std::span<const Mutant> caching_mutants();
 std::span<const Mutant> launch_mutants();
+
+// Returns the mutants that add kernels, wrong ones and right ones, for ops that the good backend
+// leaves to their decompositions.
+std::span<const Mutant> own_kernels();
 
 // Return the tables of benign variants, on which no case may fail: of what kernels say, and of how
 // they compute.

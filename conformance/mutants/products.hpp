@@ -33,9 +33,8 @@ bp_status multiply(const Call& call, const void* args, Sum sum) {
   if (is_strict || !is_plain || !are_f32({frame.a, frame.b, frame.y})) return call.run(args);
   const Values a(call, *frame.a), b(call, *frame.b);
   Values y(call, *frame.y);
-  for (const Values* values : {&a, &b, static_cast<const Values*>(&y)}) {
-    if (values->status() != BP_OK) return values->status();
-  }
+  const bp_status read = first_failure({&a, &b, &y});
+  if (read != BP_OK) return read;
   const uint32_t rank = frame.a->ndim;
   const auto m = static_cast<size_t>(frame.a->shape[rank - 2]);
   const auto k = static_cast<size_t>(frame.a->shape[rank - 1]);

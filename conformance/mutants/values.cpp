@@ -180,4 +180,11 @@ bp_status Values::write(bool rounds) {
                                   BP_BORROW_DURING_CALL);
 }
 
+bp_status first_failure(std::initializer_list<const Values*> reads) {
+  for (const Values* const read : reads) {
+    if (read->status() != BP_OK) return read->status();
+  }
+  return BP_OK;
+}
+
 }  // namespace bp::mutants

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "conformance/mutants/mutant.hpp"
@@ -45,5 +46,8 @@ class Values {
   std::vector<double> values_, read_;
   bp_status status_ = BP_OK;
 };
+
+// Returns the first failure of these reads, or BP_OK.
+bp_status first_failure(std::initializer_list<const Values*> reads);
 
 }  // namespace bp::mutants

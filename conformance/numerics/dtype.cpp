@@ -29,12 +29,21 @@ int exponent_of(const FloatFormat& format, double x) {
   return exponent < format.min_exponent ? format.min_exponent : exponent;
 }
 
+// A NaN is read as a NaN of the same sign whose payload begins with the same bits, so that it is
+// stored again as it was.
+constexpr int kNanBits = 52;
+
 // Returns the bits of a value that `format` can represent, in a word of the given width.
 uint64_t encode(const FloatFormat& format, int bits, double x) {
   const int fraction_bits = format.precision - 1;
   const uint64_t sign = uint64_t{std::signbit(x)} << (bits - 1);
   const uint64_t all_ones = (uint64_t{1} << (bits - 1 - fraction_bits)) - 1;
-  if (std::isnan(x)) return (all_ones << fraction_bits) | (uint64_t{1} << (fraction_bits - 1));
+  if (std::isnan(x)) {
+    const uint64_t bits_of_nan = std::bit_cast<uint64_t>(x) & ((uint64_t{1} << kNanBits) - 1);
+    const uint64_t payload = bits_of_nan >> (kNanBits - fraction_bits);
+    const uint64_t quiet = uint64_t{1} << (fraction_bits - 1);
+    return sign | (all_ones << fraction_bits) | (payload != 0 ? payload : quiet);
+  }
   if (std::isinf(x)) return sign | (all_ones << fraction_bits);
   if (format.precision == kF64.precision) return std::bit_cast<uint64_t>(x);
   const int exponent = exponent_of(format, x);
@@ -48,10 +57,13 @@ double decode(const FloatFormat& format, int bits, uint64_t word) {
   const uint64_t fraction = word & ((uint64_t{1} << fraction_bits) - 1);
   const uint64_t all_ones = (uint64_t{1} << (bits - 1 - fraction_bits)) - 1;
   const uint64_t biased = (word >> fraction_bits) & all_ones;
-  const double sign = (word >> (bits - 1)) != 0 ? -1.0 : 1.0;
+  const bool is_negative = (word >> (bits - 1)) != 0;
+  const double sign = is_negative ? -1.0 : 1.0;
   if (biased == all_ones) {
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
-                         : sign * std::numeric_limits<double>::infinity();
+    if (fraction == 0) return sign * std::numeric_limits<double>::infinity();
+    const uint64_t payload = fraction << (kNanBits - fraction_bits);
+    return std::bit_cast<double>((uint64_t{is_negative} << 63) | (uint64_t{0x7ff} << kNanBits) |
+                                 payload);
   }
   const uint64_t hidden = biased == 0 ? 0 : uint64_t{1} << fraction_bits;
   const int exponent = format.min_exponent + (biased == 0 ? 0 : static_cast<int>(biased) - 1);
@@ -243,8 +255,10 @@ DoubleDouble load_element(bp_dtype dtype, const std::byte* address) {
   switch (dtype) {
     case BP_F64:
       return read<double>(address);
-    case BP_F32:
-      return static_cast<double>(read<float>(address));
+    case BP_F32: {
+      const auto value = read<float>(address);  // A conversion of a NaN would make it quiet.
+      return std::isnan(value) ? decode(kF32, 32, read<uint32_t>(address)) : double{value};
+    }
     case BP_F16:
       return decode(kF16, 16, read<uint16_t>(address));
     case BP_BF16:

@@ -8,10 +8,10 @@
 namespace bp::conformance {
 namespace {
 
-double half_from_bits(uint16_t bits) {
-  std::byte bytes[2];
+double from_bits(bp_dtype dtype, uint64_t bits) {
+  std::byte bytes[8];
   std::memcpy(bytes, &bits, sizeof(bits));
-  return load_element(BP_F16, bytes).hi;
+  return load_element(dtype, bytes).hi;
 }
 
 double stored(bp_dtype dtype, DoubleDouble value) {
@@ -64,12 +64,25 @@ TEST(Dtype, RoundsToF32AsTheHardwareDoes) {
   }
 }
 
-TEST(Dtype, GivesEachF16BackUnchanged) {
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const double value = half_from_bits(static_cast<uint16_t>(bits));
-    if (std::isnan(value)) continue;
-    EXPECT_EQ(stored_bits(BP_F16, value), bits);
+// Each NaN too keeps its sign and its payload.
+TEST(Dtype, GivesEachValueOf16BitsBackUnchanged) {
+  for (const bp_dtype dtype : {BP_F16, BP_BF16}) {
+    for (uint64_t bits = 0; bits < 0x10000; ++bits) {
+      EXPECT_EQ(stored_bits(dtype, from_bits(dtype, bits)), bits) << dtype_text(dtype);
+    }
   }
+}
+
+TEST(Dtype, KeepsPayloadsOfNan) {
+  for (const uint64_t bits : {0x7fc00000u, 0xffc12345u, 0x7f800001u}) {
+    EXPECT_EQ(stored_bits(BP_F32, from_bits(BP_F32, bits)), bits);
+  }
+  for (const uint64_t bits : {0x7ff8000000000000u, 0xfff8000000000001u, 0x7ff0000000000001u}) {
+    EXPECT_EQ(stored_bits(BP_F64, from_bits(BP_F64, bits)), bits);
+  }
+  // A payload that a narrower format has no bits for becomes that of a quiet NaN.
+  EXPECT_EQ(stored_bits(BP_F16, from_bits(BP_F64, 0x7ff0000000000001u)), 0x7e00u);
+  EXPECT_EQ(stored_bits(BP_BF16, from_bits(BP_F64, 0xfff8000000000001u)), 0xffc0u);
 }
 
 TEST(Dtype, EncodesKnownWords) {

@@ -155,7 +155,11 @@ TEST(Fills, AllBitsAreAllValues) {
   EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_F16, 0x3c00).hi, 1);
   EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_F16, 0xfbff).hi, -65504);
   EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_BF16, 1).hi, 0x1p-133);
-  EXPECT_TRUE(isnan(at({FillKind::kAllBits, 0, 0}, BP_BF16, 0x7fc1)));
+  const double nan = at({FillKind::kAllBits, 0, 0}, BP_BF16, 0xff81).hi;
+  EXPECT_TRUE(std::isnan(nan));
+  std::byte bytes[2] = {};
+  store_element(BP_BF16, nan, bytes);
+  EXPECT_EQ(element_bits_at(BP_BF16, bytes), 0xff81u);
 }
 
 }  // namespace

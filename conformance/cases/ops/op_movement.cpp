@@ -1,6 +1,8 @@
 // Cases of fill, copy and arange.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
@@ -233,6 +235,30 @@ void add_casts_beside_ties(OpCases& cases) {
   }
 }
 
+// Makes x NaN of both signs, with payloads that a narrower float has no bits for. A conversion that
+// cuts these bits off gives infinity.
+void lower_payloads(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  const int lacking = 53 - float_format(x.dtype)->precision;  // The bits of f64 that x lacks.
+  for (size_t i = 0; i < x.data.size(); i += 2) {
+    const uint64_t sign = uint64_t{i / 2 % 2} << 63;
+    const uint64_t payload = uint64_t{1} << (static_cast<size_t>(lacking) + i / 4 % 4);
+    x.data[i] = std::bit_cast<double>(sign | (uint64_t{0x7ff} << 52) | payload);
+  }
+}
+
+void add_casts_of_nan(OpCases& cases) {
+  constexpr std::pair<bp_dtype, bp_dtype> kCasts[] = {
+      {BP_F64, BP_F32}, {BP_F64, BP_F16}, {BP_F64, BP_BF16}, {BP_F32, BP_F16}, {BP_F32, BP_BF16}};
+  for (const auto& [from, to] : kCasts) {
+    add_copy(cases, from, to, "nan_payloads", kRandom, {67}, kDense, kDense, true);
+    cases.back().derive = lower_payloads;
+    if (from == BP_F64 && to != BP_F32) {
+      cases.back().optional_part = "conversions to 16 bits from all dtypes";
+    }
+  }
+}
+
 // ---- arange ---------------------------------------------------------------------------------- //
 
 std::vector<Expected> expected_arange(const CallData& data, const Numerics&) {
@@ -316,6 +342,7 @@ void add_movement(OpCases& cases) {
   add_casts(cases, common, true);
   add_casts(cases, {BP_F32, BP_F16, BP_BF16, BP_I8, BP_U8}, false);
   add_casts_beside_ties(cases);
+  add_casts_of_nan(cases);
 }
 
 }  // namespace bp::conformance

@@ -138,6 +138,22 @@ void add_alias_rows(RowList& rows, const Group& group) {
   }
 }
 
+bool is_same_fill(const Fill& a, const Fill& b) {
+  return a.kind == b.kind && a.low == b.low && a.high == b.high;
+}
+
+// Returns whether the group has a row like `base` whose tensors have this shape.
+bool has_shape(const Group& group, const OpCase& base, const Shape& shape) {
+  return std::ranges::any_of(group, [&](const OpCase* row) {
+    if (row->layout != "dense" || row->fill != base.fill || row->derive) return false;
+    return attributes_key(*row) == attributes_key(base) &&
+           std::ranges::equal(
+               row->tensors, base.tensors, [&](const TensorArgument& a, const TensorArgument& b) {
+                 return a.shape == shape && is_same_fill(a.fill, b.fill) && a.alias == b.alias;
+               });
+  });
+}
+
 void add_shape_rows(RowList& rows, const Group& group) {
   const OpCase* base = widest(group);
   if (base == nullptr || !is_elementwise(*base) || base->derive) return;
@@ -173,6 +189,7 @@ void add_shape_rows(RowList& rows, const Group& group) {
                                      {2, 1, 2, 1, 2, 1, 2},
                                      {1, 2, 1, 2, 1, 2, 1, 5}};
   for (const Shape& shape : shapes) {
+    if (has_shape(group, *base, shape)) continue;
     OpCase row = *base;
     for (TensorArgument& argument : row.tensors) argument.shape = shape;
     row.fill = "tail";

@@ -1,6 +1,7 @@
 #include "conformance/cases/rules/rules.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -145,6 +146,24 @@ std::vector<const OpCase*> widest_of_each_op(const OpCases& rows) {
     if (row != nullptr && seen.insert(row->op).second) chosen.push_back(row);
   }
   return chosen;
+}
+
+std::string attributes_key(const OpCase& row) {
+  std::string text;
+  for (const Attribute& attribute : row.attributes) {
+    text += std::string(attribute.name) + "=";
+    if (const auto* scalar = std::get_if<bp_scalar>(&attribute.value)) {
+      text += std::to_string(scalar->dtype) + ":" + std::to_string(scalar->bits);
+    } else if (const auto* number = std::get_if<double>(&attribute.value)) {
+      text += std::to_string(std::bit_cast<uint64_t>(*number));
+    } else if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
+      text += std::to_string(*integer);
+    } else {
+      text += shape_text(std::get<Shape>(attribute.value));
+    }
+    text += ";";
+  }
+  return text;
 }
 
 void add_rows_by_rule(OpCases& rows) {

@@ -68,6 +68,9 @@ std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
 // Returns whether each element of the result depends only on the elements at its own place.
 bool is_elementwise(const OpCase& row);
 
+// Returns a text that rows of one op share if they have the same attributes.
+std::string attributes_key(const OpCase& row);
+
 // ---- What kernels promise ----------------------------------------------------------------------
 
 // A sentence about the kernels of an op, and the function that checks it on rows of the op.

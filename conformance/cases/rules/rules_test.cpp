@@ -96,6 +96,49 @@ TEST(Rules, ClassesDecideOnTheFills) {
   EXPECT_FALSE(fills["amax.f32"].contains("exact_wide"));
 }
 
+// Each function of one number has a row with all values of 16 bits: each op, each approximation,
+// each dtype of a conversion, and calls whose other operand is a number.
+TEST(Rules, FunctionsOfOneNumberMeetAllBits) {
+  std::set<std::string> ids;
+  for (auto* add : {add_unary, add_binary, add_activation, add_movement}) {
+    for (const OpCase& row : by_rule(add)) {
+      if (row.fill == "all_bits") ids.insert(row.id());
+    }
+  }
+  for (const char* id :
+       {"op.exp.f16.all_bits.65536.dense", "op.isnan.bf16.all_bits.65536.dense",
+        "op.gelu.f16.all_bits.65536_erf.dense", "op.gelu.bf16.all_bits.65536_tanh.dense",
+        "op.leaky_relu.f16.all_bits.65536.scalar_slope_dense",
+        "op.mul.bf16.all_bits.65536.scalar_b_dense", "op.copy.f16.all_bits.65536_to_f64.dense",
+        "op.copy.bf16.all_bits.65536_to_u8.dense"}) {
+    EXPECT_TRUE(ids.contains(id)) << id;
+  }
+  OpCases rows;
+  add_unary(rows);
+  for (const OpCase& row : rows) {
+    const bool is_narrow = row.dtype == "f16" || row.dtype == "bf16";
+    if (!is_narrow || row.tensors.size() != 2 || row.derive) continue;
+    const std::string id = "op." + std::string(op_info(row.op).name) + "." + row.dtype;
+    EXPECT_TRUE(ids.contains(id + ".all_bits.65536.dense")) << id;
+  }
+}
+
+// The results are those of the spec where an integer holds the number, and open elsewhere.
+TEST(Rules, ConversionsThatDoNotFitAreOpen) {
+  int seen = 0;
+  for (const OpCase& row : by_rule(add_movement)) {
+    if (row.id() != "op.copy.f16.all_bits.65536_to_i8.dense") continue;
+    const CallData data(row, 3);
+    const Expected expected = row.reference(data, Numerics{}).at(0);
+    for (const auto& [bits, is_open] : std::map<int64_t, bool>{
+             {0x57f0, false}, {0x5800, true}, {0x7c00, true}, {0xfe01, true}, {0xd800, false}}) {
+      EXPECT_EQ(expected.also_right(bits, DoubleDouble(77)), is_open) << bits;
+    }
+    ++seen;
+  }
+  EXPECT_EQ(seen, 1);
+}
+
 // exact_wide and is_exact promise that nothing is rounded, in any order.
 TEST(Rules, ExactWideStaysExact) {
   int seen = 0;
