@@ -42,10 +42,11 @@ def asks_given(gradients, name):
 def without_gradient(op, ops):
     """Returns the inputs that may be floats and have no gradient. If the op is the backward of
     another op, the results of that op do not count: they are functions of that op's inputs, and the
-    gradients of these lead through it."""
-    if not recorded_inputs(op):
-        return []
+    gradients of these lead through it. If such an op has no gradient at all, all of its inputs do,
+    because a second derivative would lack it."""
     forwards = [o for o in ops if o.gradients.op is op]
+    if not recorded_inputs(op):
+        return [a for a in op.inputs if _may_be_float(op, a)] if forwards else []
     results = {a.name for forward in forwards for a in forward.outputs}
     return [a for a in op.inputs if a.name not in op.gradients.gradients and
             a.name not in results and _may_be_float(op, a)]

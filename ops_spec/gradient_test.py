@@ -172,6 +172,8 @@ class GradientTest(unittest.TestCase):
             return [a.name for a in found]
         self.assertEqual(names("rope"), ["cos", "sin"])
         self.assertEqual(names("sdpa_backward"), ["bias"])  # y and lse are results of sdpa.
+        self.assertEqual(names("rnn_backward"),
+                         ["grad_y", "grad_h_next", "x", "h", "weight", "recurrent", "y"])
         for op in ("relu_backward", "layer_norm_backward", "cross_entropy", "embedding", "eq"):
             self.assertEqual(names(op), [], op)
 

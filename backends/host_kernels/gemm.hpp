@@ -15,6 +15,10 @@ namespace bp::kernels {
 constexpr int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 constexpr int64_t round_up(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
 
+// The rows and columns of the largest tile of any target. Buffers hold a whole number of tiles.
+constexpr int64_t kTileRowsLimit = 12;
+constexpr int64_t kTileColsLimit = 32;
+
 // A matrix with any strides, which count elements and may be zero or negative. A matrix without
 // data is absent, and its parts are absent too.
 struct Matrix {

@@ -23,10 +23,6 @@
 #define BACKPLANE_CPU_GEMM_TILE_LIMITS
 namespace bp::kernels {
 
-// The rows of the largest tile of any target. Buffers hold a whole number of tiles.
-constexpr int64_t kTileRowsLimit = 12;
-constexpr int64_t kTileColsLimit = 32;
-
 template <typename Sum>
 constexpr bp_dtype kSumDtype = sizeof(Sum) == 8 ? BP_F64 : BP_F32;
 

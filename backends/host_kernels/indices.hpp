@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/strided.hpp"
 
 namespace bp::kernels {
 
@@ -56,6 +57,18 @@ struct Bounds {
 
   int64_t extent = 0;
   bool clamps = false;
+};
+
+// A tensor of i64 or i32 of up to two axes.
+struct IndexView {
+  View view;
+  bool is_i64 = false;
+
+  int64_t at(int64_t i, int64_t j = 0) const {
+    const int64_t offset = i * view.strides[0] + j * view.strides[1];
+    return is_i64 ? reinterpret_cast<const int64_t*>(view.address)[offset]
+                  : reinterpret_cast<const int32_t*>(view.address)[offset];
+  }
 };
 
 // Writes an index to an element of i64 or i32.

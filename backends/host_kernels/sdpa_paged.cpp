@@ -12,18 +12,6 @@
 namespace bp::kernels {
 namespace {
 
-// A tensor of i64 or i32 of up to two axes.
-struct IndexView {
-  View view;
-  bool is_i64 = false;
-
-  int64_t at(int64_t i, int64_t j = 0) const {
-    const int64_t offset = i * view.strides[0] + j * view.strides[1];
-    return is_i64 ? reinterpret_cast<const int64_t*>(view.address)[offset]
-                  : reinterpret_cast<const int32_t*>(view.address)[offset];
-  }
-};
-
 struct PagedAttention {
   AttentionForward form;  // What all sequences share; q and y are (tokens, heads, width).
   IndexView table, lengths, offsets;

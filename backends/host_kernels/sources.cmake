@@ -52,6 +52,10 @@ set(kernel_sources
   quantized_line.cpp
   random.cpp
   randperm.cpp
+  recurrent.cpp
+  recurrent_backward.cpp
+  recurrent_forward.cpp
+  recurrent_memory.cpp
   reduce.cpp
   reduction.cpp
   rms_norm.cpp

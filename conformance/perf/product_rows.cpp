@@ -1,5 +1,5 @@
-// Products: matrices, convolutions and attention. Pooling is here too, because it has the windows
-// of convolutions.
+// Products: matrices, convolutions, attention and recurrent sequences. Pooling is here too, because
+// it has the windows of convolutions.
 //
 // The oracle needs about a second for each of these sizes. It multiplies one pair of numbers after
 // the other, and does so four times: for values and for bounds, in two groups of data. For f64 it
@@ -125,6 +125,42 @@ void add_attention_rows(std::vector<PerfRow>& rows) {
               });
 }
 
+// The base cases have small recurrent weights, so that bounds do not grow from step to step.
+void add_recurrent_rows(std::vector<PerfRow>& rows) {
+  const Shape steps = {16, 16, 128}, state = {16, 128};
+  const auto shapes = [&](int64_t gates, int64_t saved) {
+    const Shape weight = {gates * 128, 128};
+    std::vector<PerfShape> all = {
+        {"x", steps}, {"h", state}, {"weight", weight}, {"recurrent", weight}};
+    if (saved == 0) {
+      all.push_back({"bias", {gates * 128}});
+    } else {
+      all.insert(all.end(), {{"grad_y", steps},
+                             {"grad_h_next", state},
+                             {"y", steps},
+                             {"gates", {16, 16, saved * 128}}});
+    }
+    return all;
+  };
+  const auto with = [](std::vector<PerfShape> all, PerfShape more) {
+    all.push_back(std::move(more));
+    return all;
+  };
+  constexpr const char* kLstm = "random.2x3x3x67_full.dense";
+  constexpr const char* kGru = "random.2x3x3x67_after_full.dense";
+  constexpr const char* kRnn = "random.2x3x3x67_tanh_full.dense";
+  rows.insert(
+      rows.end(),
+      {
+          {BP_OP_LSTM, "t16b16h128", kLstm, kTwo, with(shapes(4, 0), {"c", state})},
+          {BP_OP_LSTM_BACKWARD, "t16b16h128", kLstm, kF32,
+           with(shapes(4, 5), {"grad_c_next", state})},
+          {BP_OP_GRU, "t16b16h128", kGru, kF32, with(shapes(3, 0), {"recurrent_bias", {384}})},
+          {BP_OP_GRU_BACKWARD, "t16b16h128", kGru, kF32, shapes(3, 4)},
+          {BP_OP_RNN, "t16b16h128", kRnn, kF32, shapes(1, 0)},
+      });
+}
+
 }  // namespace
 
 void add_product_rows(std::vector<PerfRow>& rows) {
@@ -132,6 +168,7 @@ void add_product_rows(std::vector<PerfRow>& rows) {
   add_convolution_rows(rows);
   add_pooling_rows(rows);
   add_attention_rows(rows);
+  add_recurrent_rows(rows);
 }
 
 }  // namespace bp::conformance

@@ -52,48 +52,59 @@ struct Cell {
   }
 };
 
+// What a step gives: y, the next c of an LSTM, and its gates behind each other for the gradient.
 template <typename N>
-struct LstmState {
-  Array<N> y, c;
+struct CellStep {
+  Array<N> y, c, gates;
 };
 
+// The gates are sigmoid(input), sigmoid(output), sigmoid(forget), tanh(cell) and c.
 template <typename N>
-LstmState<N> lstm_cell(const Cell<N>& cell, const Array<N>& c) {
+CellStep<N> lstm_step(const Cell<N>& cell, const Array<N>& c) {
   const int64_t n = cell.hidden();
-  LstmState<N> next{Array<N>(c.shape), Array<N>(c.shape)};
+  CellStep<N> step{Array<N>(c.shape), Array<N>(c.shape), Array<N>({cell.rows(), 5 * n})};
   for (int64_t i = 0; i < c.size(); ++i) {
     const int64_t row = i / n, unit = i % n;
     const N in = elementwise::sigmoid(cell.of_both(row, unit));
     const N out = elementwise::sigmoid(cell.of_both(row, n + unit));
     const N forget = elementwise::sigmoid(cell.of_both(row, 2 * n + unit));
     const N candidate = primitive::tanh(cell.of_both(row, 3 * n + unit));
-    next.c[i] = forget * c[i] + in * candidate;
-    next.y[i] = out * primitive::tanh(next.c[i]);
+    step.c[i] = forget * c[i] + in * candidate;
+    step.y[i] = out * primitive::tanh(step.c[i]);
+    const N gates[] = {in, out, forget, candidate, c[i]};
+    for (int64_t gate = 0; gate < 5; ++gate) {
+      step.gates[row * 5 * n + gate * n + unit] = gates[gate];
+    }
   }
-  return next;
+  return step;
 }
 
+// The gates are update, reset and the candidate, and if the reset comes after the product, what the
+// state adds to the candidate before it.
 template <typename N>
-Array<N> gru_cell(const Cell<N>& cell, bool reset_after) {
-  const int64_t n = cell.hidden();
-  Array<N> y(cell.h.shape), reset(cell.h.shape), kept(cell.h.shape);
-  for (int64_t i = 0; i < y.size(); ++i) {
+CellStep<N> gru_step(const Cell<N>& cell, bool reset_after) {
+  const int64_t n = cell.hidden(), count = reset_after ? 4 : 3;
+  Array<N> reset(cell.h.shape), kept(cell.h.shape);
+  for (int64_t i = 0; i < reset.size(); ++i) {
     reset[i] = elementwise::sigmoid(cell.of_both(i / n, n + i % n));
     kept[i] = reset[i] * cell.h[i];
   }
-  for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t row = i / n, gate = 2 * n + i % n;
-    const N update = elementwise::sigmoid(cell.of_both(row, i % n));
-    const N from_state =
-        reset_after ? reset[i] * cell.of_state(cell.h, row, gate) : cell.of_state(kept, row, gate);
+  CellStep<N> step{Array<N>(cell.h.shape), {}, Array<N>({cell.rows(), count * n})};
+  for (int64_t i = 0; i < reset.size(); ++i) {
+    const int64_t row = i / n, unit = i % n, gate = 2 * n + unit;
+    const N update = elementwise::sigmoid(cell.of_both(row, unit));
+    const N inner = cell.of_state(reset_after ? cell.h : kept, row, gate);
+    const N from_state = reset_after ? reset[i] * inner : inner;
     const N candidate = primitive::tanh(cell.of_input(row, gate) + from_state);
-    y[i] = (N(1) - update) * candidate + update * cell.h[i];
+    step.y[i] = (N(1) - update) * candidate + update * cell.h[i];
+    const N gates[] = {update, reset[i], candidate, inner};
+    for (int64_t k = 0; k < count; ++k) step.gates[row * count * n + k * n + unit] = gates[k];
   }
-  return y;
+  return step;
 }
 
 template <typename N>
-Array<N> rnn_cell(const Cell<N>& cell, bool is_relu) {
+Array<N> rnn_step(const Cell<N>& cell, bool is_relu) {
   Array<N> y(cell.h.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
     const N sum = cell.of_both(i / cell.hidden(), i % cell.hidden());

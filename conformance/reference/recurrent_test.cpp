@@ -30,7 +30,7 @@ Cell<double> one_unit(std::vector<double> weight, std::vector<double> recurrent)
 TEST(LstmCell, HasItsGatesInTheOrderOfOnnx) {
   Cell<double> cell = one_unit({0.1, 0.2, 0.3, 0.4}, {0.5, -0.6, 0.7, -0.8});
   cell.bias = tensor({4}, {1, -1, 0.5, -0.5});
-  const auto next = lstm_cell(cell, tensor({1, 1}, {-0.5}));
+  const auto next = lstm_step(cell, tensor({1, 1}, {-0.5}));
   // The gates are 0.2 + 1.5 + 1, 0.4 - 1.8 - 1, 0.6 + 2.1 + 0.5 and 0.8 - 2.4 - 0.5.
   const double c = sigmoid(3.2) * -0.5 + sigmoid(2.7) * std::tanh(-2.1);
   EXPECT_NEAR(next.c[0], c, 1e-15);
@@ -43,15 +43,15 @@ TEST(GruCell, ResetsTheStateBeforeOrAfterItsProduct) {
   cell.recurrent_bias = tensor({3}, {-0.2, 0.4, 0.7});
   const double z = sigmoid(0.2 + 0.1 + 1.2 - 0.2), r = sigmoid(0.4 + 0.2 - 1.5 + 0.4);
   const double after = std::tanh(0.9 + r * (1.8 + 0.7)), before = std::tanh(0.9 + r * 1.8 + 0.7);
-  EXPECT_NEAR(gru_cell(cell, true)[0], (1 - z) * after + z * 3, 1e-15);
-  EXPECT_NEAR(gru_cell(cell, false)[0], (1 - z) * before + z * 3, 1e-15);
+  EXPECT_NEAR(gru_step(cell, true).y[0], (1 - z) * after + z * 3, 1e-15);
+  EXPECT_NEAR(gru_step(cell, false).y[0], (1 - z) * before + z * 3, 1e-15);
 }
 
 TEST(RnnCell, AddsInputAndState) {
   const Cell<double> cell = one_unit({0.25}, {-0.5});
-  EXPECT_NEAR(rnn_cell(cell, false)[0], std::tanh(-1.0), 1e-15);
-  EXPECT_EQ(rnn_cell(cell, true)[0], 0);
-  EXPECT_EQ(rnn_cell(one_unit({-0.25}, {0.5}), true)[0], 1);
+  EXPECT_NEAR(rnn_step(cell, false)[0], std::tanh(-1.0), 1e-15);
+  EXPECT_EQ(rnn_step(cell, true)[0], 0);
+  EXPECT_EQ(rnn_step(one_unit({-0.25}, {0.5}), true)[0], 1);
 }
 
 TEST(Cells, KeepRowsAndUnitsApart) {
@@ -61,7 +61,7 @@ TEST(Cells, KeepRowsAndUnitsApart) {
                           tensor({2, 2}, {100, 200, 300, 400}),
                           {},
                           {}};
-  EXPECT_EQ(rnn_cell(cell, true).data, (std::vector<double>{101, 310, 202, 420}));
+  EXPECT_EQ(rnn_step(cell, true).data, (std::vector<double>{101, 310, 202, 420}));
 }
 
 }  // namespace

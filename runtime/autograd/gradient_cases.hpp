@@ -13,6 +13,7 @@ struct GradientCase {
   const char* name;  // The op; a variant has its name after ", ".
   std::vector<std::vector<int64_t>> shapes;
   TensorFunction function;
+  bool is_once = false;  // Its gradient refuses to be differentiated again.
 
   std::string op() const;
   // Makes leaves of these shapes in f64, on the current device.

@@ -56,13 +56,13 @@ std::vector<Expected> expected_cell(const CallData& data, const Numerics&) {
   return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
     const Cell<N> cell = cell_of<N>(data);
     if (data.op() == BP_OP_GRU_CELL) {
-      return std::vector{reference::gru_cell(cell, data.integer("reset_after") != 0)};
+      return std::vector{reference::gru_step(cell, data.integer("reset_after") != 0).y};
     }
     if (data.op() == BP_OP_RNN_CELL) {
       const bool is_relu = data.integer("activation") == BP_RNN_CELL_ACTIVATION_RELU;
-      return std::vector{reference::rnn_cell(cell, is_relu)};
+      return std::vector{reference::rnn_step(cell, is_relu)};
     }
-    auto next = reference::lstm_cell(cell, data.array<N>("c"));
+    auto next = reference::lstm_step(cell, data.array<N>("c"));
     std::vector outputs{std::move(next.y)};
     if (data.has("c_next")) outputs.push_back(std::move(next.c));
     return outputs;

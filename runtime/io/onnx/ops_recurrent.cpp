@@ -1,5 +1,6 @@
-// RNN, GRU and LSTM, step by step. The products of all inputs with the weights come first, in one
-// matmul; a step then needs one product with the state.
+// RNN, GRU and LSTM. The ops of sequences run those that have the usual activations, no peepholes
+// and no clip. Others run step by step: the products of all inputs with the weights come first, in
+// one matmul; a step then needs one product with the state.
 #include <algorithm>
 #include <functional>
 
@@ -141,23 +142,53 @@ State lstm_step(const Cell& cell, const Tensor& products, const State& state) {
 
 struct Sequence {
   Tensor x;        // (time, batch, inputs)
-  Tensor lengths;  // (batch, 1), or empty: all are of full length.
+  Tensor lengths;  // (batch), or empty: all are of full length.
 };
 
-// Runs one direction, and returns (time, batch, hidden). `state` becomes the last one.
-Tensor run_direction(const Cell& cell, Step step, const Sequence& sequence, bool is_reverse,
-                     State& state) {
+// Runs one direction with the op of the sequence. `state` becomes the last one.
+using Whole = Tensor (*)(const Cell& cell, const Sequence& sequence, bool is_reverse, State& state);
+
+Tensor rnn_whole(const Cell& cell, const Sequence& s, bool is_reverse, State& state) {
+  const bool is_relu = cell.functions[0].name == "Relu";
+  const auto activation = is_relu ? CellActivation::kRelu : CellActivation::kTanh;
+  return bp::rnn(s.x, state.h, cell.weight, cell.recurrent, cell.input_bias + cell.state_bias,
+                 s.lengths, activation, is_reverse, &state.h);
+}
+
+Tensor gru_whole(const Cell& cell, const Sequence& s, bool is_reverse, State& state) {
+  return bp::gru(s.x, state.h, cell.weight, cell.recurrent, cell.input_bias, cell.state_bias,
+                 s.lengths, cell.call.flag("linear_before_reset", false), is_reverse, &state.h);
+}
+
+Tensor lstm_whole(const Cell& cell, const Sequence& s, bool is_reverse, State& state) {
+  return bp::lstm(s.x, state.h, state.c, cell.weight, cell.recurrent,
+                  cell.input_bias + cell.state_bias, s.lengths, is_reverse, &state.h, &state.c);
+}
+
+// Returns whether the op of the sequence computes what the node says.
+bool is_plain(const Cell& cell, const std::vector<std::string>& usual) {
+  if (cell.call.has("clip") || cell.peepholes || cell.call.flag("input_forget", false)) {
+    return false;
+  }
+  const bool is_relu = usual.size() == 1 && cell.functions[0].name == "Relu";
+  return is_relu || std::ranges::equal(cell.functions, usual, {}, &Squash::name);
+}
+
+// Runs one direction step by step, and returns (time, batch, hidden). `state` becomes the last one.
+Tensor run_steps(const Cell& cell, Step step, const Sequence& sequence, bool is_reverse,
+                 State& state) {
   const int64_t length = sequence.x.shape(0), batch = sequence.x.shape(1);
   const Tensor flat = sequence.x.reshape({length * batch, sequence.x.shape(2)});
   const Tensor products = (matmul(flat, cell.weight.transpose()) + cell.input_bias)
                               .reshape({length, batch, cell.gates * cell.hidden});
+  const Tensor lengths = sequence.lengths ? sequence.lengths.unsqueeze(1) : Tensor();
   std::vector<Tensor> results(static_cast<size_t>(length));
   for (int64_t i = 0; i < length; ++i) {
     const int64_t t = is_reverse ? length - 1 - i : i;
     State next = step(cell, products.select(0, t), state);
     Tensor y = next.h;
-    if (sequence.lengths) {
-      const Tensor is_there = gt(sequence.lengths, t).expand(y.shape());
+    if (lengths) {
+      const Tensor is_there = gt(lengths, t).expand(y.shape());
       y = keep_where(is_there, y);
       next.h = where(is_there, next.h, state.h);
       if (next.c) next.c = where(is_there, next.c, state.c);
@@ -171,6 +202,7 @@ Tensor run_direction(const Cell& cell, Step step, const Sequence& sequence, bool
 struct Kind {
   int64_t gates;
   Step step;
+  Whole whole;
   std::vector<std::string> activations;
   bool has_cell_state;
 };
@@ -204,7 +236,7 @@ Values run_recurrent(const Call& call, const Kind& kind) {
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
   const auto swapped = [&](const Tensor& x) { return is_batch_first ? x.transpose(0, 1) : x; };
   Sequence sequence{swapped(call.input(0)), Tensor()};
-  if (call.has(4)) sequence.lengths = call.input(4).to(BP_I64).unsqueeze(1);
+  if (call.has(4)) sequence.lengths = call.input(4).to(BP_I64);
   const auto activations =
       read_activations(call, kind.activations, static_cast<size_t>(directions));
   std::vector<Tensor> results, last_h, last_c;
@@ -216,7 +248,10 @@ Values run_recurrent(const Call& call, const Kind& kind) {
     };
     State state{initial(5), kind.has_cell_state ? initial(6) : Tensor()};
     const bool is_reverse = direction == "reverse" || i == 1;
-    results.push_back(run_direction(cell, kind.step, sequence, is_reverse, state).unsqueeze(1));
+    const Tensor result = is_plain(cell, kind.activations)
+                              ? kind.whole(cell, sequence, is_reverse, state)
+                              : run_steps(cell, kind.step, sequence, is_reverse, state);
+    results.push_back(result.unsqueeze(1));
     last_h.push_back(state.h.unsqueeze(0));
     if (state.c) last_c.push_back(state.c.unsqueeze(0));
   }
@@ -226,14 +261,16 @@ Values run_recurrent(const Call& call, const Kind& kind) {
   return values;
 }
 
-Values rnn(const Call& call) { return run_recurrent(call, {1, rnn_step, {"Tanh"}, false}); }
+Values rnn(const Call& call) {
+  return run_recurrent(call, {1, rnn_step, rnn_whole, {"Tanh"}, false});
+}
 
 Values gru(const Call& call) {
-  return run_recurrent(call, {3, gru_step, {"Sigmoid", "Tanh"}, false});
+  return run_recurrent(call, {3, gru_step, gru_whole, {"Sigmoid", "Tanh"}, false});
 }
 
 Values lstm(const Call& call) {
-  return run_recurrent(call, {4, lstm_step, {"Sigmoid", "Tanh", "Tanh"}, true});
+  return run_recurrent(call, {4, lstm_step, lstm_whole, {"Sigmoid", "Tanh", "Tanh"}, true});
 }
 
 constexpr OpRow kRows[] = {
