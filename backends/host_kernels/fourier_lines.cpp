@@ -239,6 +239,8 @@ void run_tile(const FourierWork& work, const FourierTables<Compute<T>>& tables, 
   if (plan.call.has_real_x && plan.is_halved) {
     split_bins(plan, tables, n, tiles);
     scale /= 2;
+  } else if (plan.call.has_real_x) {  // The first bin has no imaginary part.
+    std::fill_n(tiles.x.im, n, C{0});
   }
   write_tile(tiles.x, plan.call.has_real_x ? bins : plan.points, static_cast<C>(scale), y);
 }

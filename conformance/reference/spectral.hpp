@@ -96,6 +96,7 @@ struct Transformed {
   Array<N> y;
   // For each element of y, what the magnitudes of all parts of its line add up to, undivided.
   std::vector<double> magnitudes;
+  std::vector<bool> is_zero;  // The imaginary part of a bin that is its own conjugate.
 };
 
 // Returns line (outer, inner) of x, with the elements that follow from conjugates.
@@ -123,8 +124,9 @@ Transformed<N> fourier(const Array<N>& x, const Shape& y_shape, const Fourier& f
     return AxisView(std::span(shape).first(shape.size() - (is_real ? 0 : 1)), f.axis);
   };
   const AxisView from = lines_of(x.shape, f.has_real_x), to = lines_of(y_shape, f.has_real_y);
-  Transformed<N> result{Array<N>(y_shape), {}};
+  Transformed<N> result{Array<N>(y_shape), {}, {}};
   result.magnitudes.resize(result.y.data.size());
+  result.is_zero.resize(result.y.data.size());
   const N whole = N(static_cast<double>(f.length));
   const auto divided = [&](const N& sum) {
     if (f.divisor == Divisor::kNone) return sum;
@@ -145,7 +147,9 @@ Transformed<N> fourier(const Array<N>& x, const Shape& y_shape, const Fourier& f
       const int64_t at = to.at(outer, k, inner);
       const Complex<N>& sum = sums[static_cast<size_t>(k)];
       put(f.has_real_y ? at : 2 * at, sum.re);
-      if (!f.has_real_y) put(2 * at + 1, sum.im);
+      if (f.has_real_y) continue;
+      put(2 * at + 1, sum.im);
+      result.is_zero[static_cast<size_t>(2 * at + 1)] = f.has_real_x && 2 * k % f.length == 0;
     }
   });
   return result;

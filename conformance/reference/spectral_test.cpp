@@ -63,6 +63,8 @@ TEST(Fourier, OfRealNumbersIsTheFirstHalf) {
     const Array<double> half = fourier(x, {n / 2 + 1, 2}, {.length = n, .has_real_x = true}).y;
     const Array<double> whole = fourier(with_zeros, {n, 2}, {.length = n}).y;
     for (int64_t i = 0; i < half.size(); ++i) EXPECT_EQ(half[i], whole[i]) << n << " " << i;
+    EXPECT_EQ(half[1], 0) << n;
+    if (n % 2 == 0) EXPECT_EQ(half[half.size() - 1], 0) << n;
   }
 }
 
@@ -121,6 +123,15 @@ TEST(Fourier, MagnitudesAreThoseOfTheWholeLine) {
   EXPECT_EQ(fourier(x, {2}, even).magnitudes, Values(2, 4));
   const Fourier odd{.length = 3, .is_inverse = true, .has_real_y = true};
   EXPECT_EQ(fourier(x, {3}, odd).magnitudes, Values(3, 207));
+}
+
+TEST(Fourier, KnowsWhichImaginaryPartsAreZero) {
+  const auto zeros_of = [](int64_t n) {
+    return fourier(numbers({n}), {n / 2 + 1, 2}, {.length = n, .has_real_x = true}).is_zero;
+  };
+  EXPECT_EQ(zeros_of(1), (std::vector<bool>{false, true}));
+  EXPECT_EQ(zeros_of(3), (std::vector<bool>{false, true, false, false}));
+  EXPECT_EQ(zeros_of(4), (std::vector<bool>{false, true, false, false, false, true}));
 }
 
 TEST(Fourier, TheBoundGrowsWithTheLengthAndIsDivided) {

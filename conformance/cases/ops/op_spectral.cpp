@@ -111,8 +111,9 @@ std::vector<Expected> expected_fourier(const CallData& data, const Numerics& num
     Known known{{exactly(found.y)}};
     known.sums = [&] {
       Sums sums{Bounds(1), {found.magnitudes}};
-      for (const double magnitude : found.magnitudes) {
-        sums.bounds[0].push_back(fourier_bound(magnitude, f, numerics));
+      for (size_t i = 0; i < found.magnitudes.size(); ++i) {
+        const double bound = fourier_bound(found.magnitudes[i], f, numerics);
+        sums.bounds[0].push_back(found.is_zero[i] ? 0 : bound);
       }
       return sums;
     };
