@@ -109,7 +109,7 @@ TEST(Rules, FunctionsOfOneNumberMeetAllBits) {
        {"op.exp.f16.all_bits.65536.dense", "op.isnan.bf16.all_bits.65536.dense",
         "op.gelu.f16.all_bits.65536_erf.dense", "op.gelu.bf16.all_bits.65536_tanh.dense",
         "op.leaky_relu.f16.all_bits.65536.scalar_slope_dense",
-        "op.mul.bf16.all_bits.65536.scalar_b_dense", "op.copy.f16.all_bits.65536_to_f64.dense",
+        "op.mul.bf16.all_bits.65536.scalar_b_dense", "op.copy.f16.all_bits.65536_to_f32.dense",
         "op.copy.bf16.all_bits.65536_to_u8.dense"}) {
     EXPECT_TRUE(ids.contains(id)) << id;
   }
