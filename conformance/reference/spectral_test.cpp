@@ -64,7 +64,9 @@ TEST(Fourier, OfRealNumbersIsTheFirstHalf) {
     const Array<double> whole = fourier(with_zeros, {n, 2}, {.length = n}).y;
     for (int64_t i = 0; i < half.size(); ++i) EXPECT_EQ(half[i], whole[i]) << n << " " << i;
     EXPECT_EQ(half[1], 0) << n;
-    if (n % 2 == 0) EXPECT_EQ(half[half.size() - 1], 0) << n;
+    if (n % 2 == 0) {
+      EXPECT_EQ(half[half.size() - 1], 0) << n;
+    }
   }
 }
 
