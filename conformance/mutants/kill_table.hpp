@@ -134,7 +134,7 @@ inline constexpr KillRow kKillTable[] = {
      "values", true},
     {"61:cumsum", "exclusive in one direction alone", "op.cumsum.f32.*", "*", "values", true},
     {"61:cumsum_blocks", "sums of blocks are not added", "op.cumsum.f32.*", "*", "values", true},
-    {"61:cumprod", "own element divided out", "op.cumprod.f32.*", "*", "nan", true},
+    {"61:cumprod", "own element divided out", "op.cumprod.f32.*", "*", "values", true},
     {"61:adaptive_max_pool", "windows end too early", "op.adaptive_max_pool.f32.*", "*", "values",
      true},
     {"61:adaptive_avg_pool", "all windows have one size", "op.adaptive_avg_pool.f32.*", "*",
