@@ -127,7 +127,7 @@ void add_attention_rows(std::vector<PerfRow>& rows) {
 
 // The base cases have small recurrent weights, so that bounds do not grow from step to step.
 void add_recurrent_rows(std::vector<PerfRow>& rows) {
-  const Shape steps = {16, 16, 128}, state = {16, 128};
+  const Shape steps = {32, 16, 128}, state = {16, 128};
   const auto shapes = [&](int64_t gates, int64_t saved) {
     const Shape weight = {gates * 128, 128};
     std::vector<PerfShape> all = {
@@ -138,7 +138,7 @@ void add_recurrent_rows(std::vector<PerfRow>& rows) {
       all.insert(all.end(), {{"grad_y", steps},
                              {"grad_h_next", state},
                              {"y", steps},
-                             {"gates", {16, 16, saved * 128}}});
+                             {"gates", {32, 16, saved * 128}}});
     }
     return all;
   };
@@ -152,12 +152,12 @@ void add_recurrent_rows(std::vector<PerfRow>& rows) {
   rows.insert(
       rows.end(),
       {
-          {BP_OP_LSTM, "t16b16h128", kLstm, kTwo, with(shapes(4, 0), {"c", state})},
-          {BP_OP_LSTM_BACKWARD, "t16b16h128", kLstm, kF32,
+          {BP_OP_LSTM, "t32b16h128", kLstm, kTwo, with(shapes(4, 0), {"c", state})},
+          {BP_OP_LSTM_BACKWARD, "t32b16h128", kLstm, kF32,
            with(shapes(4, 5), {"grad_c_next", state})},
-          {BP_OP_GRU, "t16b16h128", kGru, kF32, with(shapes(3, 0), {"recurrent_bias", {384}})},
-          {BP_OP_GRU_BACKWARD, "t16b16h128", kGru, kF32, shapes(3, 4)},
-          {BP_OP_RNN, "t16b16h128", kRnn, kF32, shapes(1, 0)},
+          {BP_OP_GRU, "t32b16h128", kGru, kF32, with(shapes(3, 0), {"recurrent_bias", {384}})},
+          {BP_OP_GRU_BACKWARD, "t32b16h128", kGru, kF32, shapes(3, 4)},
+          {BP_OP_RNN, "t32b16h128", kRnn, kF32, shapes(1, 0)},
       });
 }
 
