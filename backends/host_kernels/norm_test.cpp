@@ -175,7 +175,7 @@ using Elements = testing::Types<float, double, Float16, BFloat16>;
 TYPED_TEST_SUITE(Norms, Elements);
 
 TYPED_TEST(Norms, TakeRowsOfEveryLength) {
-  constexpr bp_dtype dtype = TestFixture::kDtype;
+  const bp_dtype dtype = TestFixture::kDtype;
   for (const int64_t cols : {1, 2, 7, 16, 33, 257}) {
     TestTensor x(this->b, dtype, {40, cols}), y(this->b, dtype, {40, cols}),
         gamma(this->b, dtype, {cols}), beta(this->b, dtype, {cols});
@@ -185,7 +185,7 @@ TYPED_TEST(Norms, TakeRowsOfEveryLength) {
 }
 
 TYPED_TEST(Norms, TakeEveryLayoutAndSeveralAxes) {
-  constexpr bp_dtype dtype = TestFixture::kDtype;
+  const bp_dtype dtype = TestFixture::kDtype;
   TestTensor x(this->b, dtype, {5, 3, 4, 7}), y(this->b, dtype, {3, 5, 4, 7}, 2),
       gamma(this->b, dtype, {7, 4}), beta(this->b, dtype, {4, 7}, 3);
   y.permute({1, 0, 2, 3});
@@ -195,7 +195,7 @@ TYPED_TEST(Norms, TakeEveryLayoutAndSeveralAxes) {
 }
 
 TYPED_TEST(Norms, TakeRowsOfRunsOfNeighbours) {
-  constexpr bp_dtype dtype = TestFixture::kDtype;
+  const bp_dtype dtype = TestFixture::kDtype;
   TestTensor x(this->b, dtype, {3, 4, 70}), y(this->b, dtype, {3, 4, 70}),
       gamma(this->b, dtype, {3, 70}), beta(this->b, dtype, {3, 70});
   for (TestTensor* t : {std::addressof(x), std::addressof(y)}) t->permute({1, 0, 2});

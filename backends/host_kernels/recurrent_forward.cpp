@@ -198,6 +198,7 @@ class ForwardRun {
   }
 
   // Makes the sums of a gate for a tile of rows: `terms` plus the product of the packed state.
+  // NOLINTNEXTLINE(readability-function-size): the place of a tile, and the tensors of a product.
   void multiply(int64_t block, int64_t gate, int64_t row, int64_t rows, const Sum* packed,
                 const Sum* terms, int64_t terms_stride, Sum* to) const {
     multiply_rows<Sum>(rows, packed + row * s_.hidden, panel(block, gate), s_.hidden,

@@ -291,10 +291,10 @@ class FewList {
 
 template <typename T>
 void run_list(std::span<const AttentionForward* const> attentions, std::byte* workspace,
-              int thread_count) {
+              [[maybe_unused]] int thread_count) {
   const FewList list(attentions);
   auto* const memory = reinterpret_cast<Compute<T>*>(workspace);
-  const bool is_small = list.is_small();
+  [[maybe_unused]] const bool is_small = list.is_small();
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
   for (int64_t task = 0; task < list.tasks(); ++task) list.run_task<T>(task, memory);
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(static)

@@ -55,6 +55,7 @@ void add_sink(const Attention& a, int64_t problem, int64_t row, Sum& peak, Sum& 
 // scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
 // `count` keys from `key` on.
 template <typename T, typename Sum>
+// NOLINTNEXTLINE(readability-function-size): the place of a tile, and its lines.
 void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
                          int64_t count, Sum scale, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
                          int64_t scores_stride) {
@@ -83,6 +84,7 @@ void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t
 // Turns the products of a panel into scores, and returns the factor that they still lack. `slopes`
 // is NULL, or the place for the derivatives of the soft cap.
 template <typename T, typename Sum>
+// NOLINTNEXTLINE(readability-function-size): the place of a tile, and its lines.
 Sum finish_scores(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
                   int64_t count, Sum* line, Sum* scores, int64_t stride, Sum* slopes) {
   auto scale = static_cast<Sum>(a.scale);

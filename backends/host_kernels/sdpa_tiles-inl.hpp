@@ -90,6 +90,7 @@ HWY_INLINE void take_sums(int64_t count, Sum* HWY_RESTRICT sums, Sum* HWY_RESTRI
 
 // Computes the last rows, up to kRows of them.
 template <int kRows, Read kRead, bool kAccumulates, typename Sum>
+// NOLINTNEXTLINE(readability-function-size): the tensors of a product.
 HWY_INLINE void multiply_last_rows(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
                                    int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
   if constexpr (kRows > 0) {
@@ -104,6 +105,7 @@ HWY_INLINE void multiply_last_rows(int64_t rows, const Sum* a, int64_t a_stride,
 
 // Computes the product for any number of rows.
 template <Read kRead, bool kAccumulates, typename Sum>
+// NOLINTNEXTLINE(readability-function-size): the tensors of a product.
 HWY_INLINE void multiply_panel(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
                                int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
   const int64_t step = kRead == Read::kAlong ? a_stride : 1;

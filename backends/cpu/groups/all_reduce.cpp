@@ -22,9 +22,8 @@ using kernels::Contribution;
 // ms at once and 0.25 ms by parts, and 1 MiB 0.76 and 0.61 ms.
 constexpr uint64_t kShortBytes = 128 << 10;
 
-// The size of a piece, of which so many are under way from each rank. Each piece wakes
-// threads: those of 64 KiB took twice as long. Those of 128 and 512 KiB took 1.1 to 1.9 times as
-// long.
+// The size of a piece, of which so many are under way from each rank. Each piece wakes threads:
+// those of 64 KiB took twice as long. Those of 128 to 512 KiB take about as long as each other.
 constexpr uint64_t kPieceBytes = 256 << 10;
 constexpr uint64_t kWindow = 2;
 

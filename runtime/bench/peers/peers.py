@@ -52,6 +52,7 @@ class Peer:
         processors = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,  # Ctrl-C ends this program, which then ends its peers.
             env=os.environ | counts, preexec_fn=lambda: os.sched_setaffinity(0, processors))
 
     def ask(self, line):
@@ -251,8 +252,8 @@ def parse():
     return options
 
 
-def run(options):
-    rows = []
+def run(options, rows):
+    """Appends a row for each case, so that an interrupted run keeps those that it has."""
     wanted = options.peers
     for threads in map(int, options.threads.split(",")):
         peers = start(threads, wanted, options.malloc)
@@ -260,7 +261,7 @@ def run(options):
             have = {name: peer.cases() for name, peer in peers.items()}
             if options.list:
                 print("\n".join(have["Backplane"]))
-                return []
+                return
             names = [n for n in have["Backplane"]
                      if any(fnmatch.fnmatchcase(n, g) for g in options.filter.split(";"))]
             if not names:
@@ -282,7 +283,6 @@ def run(options):
         finally:
             for peer in peers.values():
                 peer.close()
-    return rows
 
 
 def main():
@@ -295,20 +295,25 @@ def main():
             print(f"{needed.relative_to(ROOT)} is missing: run {pathlib.Path(__file__).name} "
                   "--setup", file=sys.stderr)
             return 2
+    rows, is_complete = [], True
     try:
-        rows = run(options)
+        run(options, rows)
     except (PeerError, ValueError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\npeers: interrupted; what follows is of the rows so far", file=sys.stderr)
+        is_complete = False
     lines = list(summary_lines(rows))
     print("", *lines, sep="\n")
     if options.quantized:
         print("", *markdown_lines(rows, options.peers), sep="\n")
     if options.json:
         facts = environment() | {"malloc": str(options.malloc or "")}
-        document = {"environment": facts, "rows": rows, "summary": lines}
+        document = {"environment": facts, "is_complete": is_complete, "rows": rows,
+                    "summary": lines}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return 0 if is_complete else 130
 
 
 if __name__ == "__main__":
