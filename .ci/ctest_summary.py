@@ -11,6 +11,9 @@ import xml.etree.ElementTree as ElementTree
 # GoogleTest prints this above a case that skipped itself: "file:line: Skipped", then the reason.
 SELF_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)
 
+# The first line of a report of a sanitizer.
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: ")
+
 
 def outcome(case):
     """Returns passed, failed or skipped. A test that did not start, such as without its program, is
@@ -33,9 +36,12 @@ def reason(case):
 
 
 def last_words(case, count=15):
-    """Returns the last lines that a test printed, indented."""
+    """Returns the last lines that a test printed, indented. Of the report of a sanitizer, which
+    ends with the frames that say least, it returns the first lines."""
     lines = [line.rstrip() for line in (case.findtext("system-out") or "").splitlines()]
-    return ["    " + line[:200] for line in lines if line][-count:]
+    lines = [line for line in lines if line]
+    begin = next((i for i, line in enumerate(lines) if SANITIZER.search(line)), len(lines) - count)
+    return ["    " + line[:200] for line in lines[max(begin, 0):][:count]]
 
 
 def main(path):

@@ -55,6 +55,15 @@ class CtestSummary(unittest.TestCase):
         lines = summary(REPORT)[1]
         self.assertEqual(lines[lines.index("failed: b") + 1], "    wrong")
 
+    def test_the_report_of_a_sanitizer_is_read_from_its_beginning(self):
+        frames = "".join(f"    #{i} in f{i}\n" for i in range(40))
+        lines = summary('<testsuite><testcase name="s" status="fail"><failure message=""/>'
+                        f"<system-out>[ RUN ] X.Y\n=1=ERROR: AddressSanitizer: heap\n{frames}"
+                        "</system-out></testcase></testsuite>")[1]
+        self.assertEqual(lines[1], "    =1=ERROR: AddressSanitizer: heap")
+        self.assertEqual(lines[15], "        #13 in f13")
+        self.assertEqual(lines[16], "0 passed, 1 failed, 0 skipped")
+
     def test_nothing_passed_is_a_failure(self):
         self.assertEqual(summary("<testsuite/>"), (1, ["0 passed, 0 failed, 0 skipped"]))
 
