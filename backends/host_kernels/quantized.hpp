@@ -88,10 +88,11 @@ constexpr float value_of_code(const CodeFormat& f, uint32_t code) {
   return is_negative ? -value : value;
 }
 
-// The numbers of all codes of a dtype.
+// The numbers of all codes of a dtype. Dtypes that are not of codes, such as f32, have none.
 struct CodeValues {
   explicit CodeValues(bp_dtype dtype) : format(code_format(dtype)) {
-    for (uint32_t code = 0; code < 1u << format.bits; ++code) {
+    const uint32_t count = format.bits == 0 ? 0 : 1u << format.bits;
+    for (uint32_t code = 0; code < count; ++code) {
       values[code] = value_of_code(format, code);
     }
   }
