@@ -65,7 +65,8 @@ struct Api {
 
   // Starts MPI, unless it has started. MPI ends when the process exits, if start() started it. MPI
   // starts only when all processes start it. If they do not within timeout_ns, a thread stays
-  // behind that waits for them, and a later start() waits for this thread.
+  // behind that waits for them, and a later start() waits for this thread. Open MPI does not start
+  // in a process that no launcher has started: such a process is alone.
   int (*start)(uint64_t timeout_ns, Place* out_place);
 
   // Makes a communicator of these processes, whose ranks are in their order. All of them call it

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -150,6 +151,21 @@ class InTime {
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
+// Returns whether no launcher has started this process, as far as its environment tells. Open MPI
+// then starts a daemon of its own for a world of one process, and ends the process if the daemon
+// does not start. Other implementations start nothing.
+bool is_alone() {
+#ifdef OPEN_MPI
+  // mpirun, PMIx (prterun, srun --mpi=pmix), PMI (srun), srun, and aprun set these.
+  constexpr const char* kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK",
+                                    "PMI_RANK",             "SLURM_PROCID",   "ALPS_APP_PE"};
+  return std::none_of(std::begin(kSigns), std::end(kSigns),
+                      [](const char* sign) { return std::getenv(sign) != nullptr; });
+#else
+  return false;
+#endif
+}
+
 // What is called before MPI ends.
 struct Leaver {
   void (*leave)(void* context);
@@ -171,6 +187,10 @@ class Process {
     int is_started = 0, level = 0;
     MPI_Initialized(&is_started);
     if (is_started == 0) {
+      if (is_alone()) {
+        out_place = {};
+        return MPI_SUCCESS;
+      }
       if (const int error = initialize(timeout_ns)) return error;
     }
     MPI_Query_thread(&level);
