@@ -92,12 +92,30 @@ void add_range(RowList& rows, const OpCase& base) {
   rows.add(std::move(row));
 }
 
+// Returns whether windows may lie partly outside of the tensor that they read. Those of a gradient
+// for an input do, because it is a convolution padded by the window.
 bool has_padding(const OpCase& row) {
+  if (row.op == BP_OP_CONVOLUTION_BACKWARD_INPUT || row.op == BP_OP_CONVOLUTION_TRANSPOSE) {
+    return true;
+  }
   return std::ranges::any_of(row.attributes, [](const Attribute& attribute) {
     const auto* list = std::get_if<Shape>(&attribute.value);
     return attribute.name == "padding" && list != nullptr &&
            std::ranges::any_of(*list, [](int64_t extent) { return extent != 0; });
   });
+}
+
+// Returns `rows`, and rows without padding where there are such. Where there is padding, a NaN too
+// many is right.
+std::vector<const OpCase*> with_unpadded(const Group& group, std::vector<const OpCase*> rows) {
+  Group unpadded;
+  for (const OpCase* row : group) {
+    if (!has_padding(*row)) unpadded.push_back(row);
+  }
+  for (const OpCase* row : rows_by_rank(unpadded, 3)) {
+    if (std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+  }
+  return rows;
 }
 
 // Adds NaN, infinities, zeros and subnormals among other numbers. Padding can add a zero or
@@ -226,7 +244,7 @@ void add_fill_rows(RowList& rows, const Group& group) {
   for (const OpCase* row : group) {
     if (is_plain(*row) && row->is_exact && has_class(*row, {"R1"})) add_exact_wide(rows, *row);
   }
-  for (const OpCase* row : rows_by_rank(group, 3)) {
+  for (const OpCase* row : with_unpadded(group, rows_by_rank(group, 3))) {
     add_nonfinite(rows, *row);
     if (!has_class(*row, {"R1"})) continue;
     rows.add(filled_with(*row, "positive", kPositive));
