@@ -12,6 +12,7 @@
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backplane/backend.h"
@@ -73,6 +74,13 @@ class TestBackend {
       if (k->op == op) return k;
     }
     throw std::runtime_error("no kernel of op " + std::to_string(op));
+  }
+
+  const bp_kernel* kernel(std::string_view name) const {
+    for (const bp_kernel* k : kernels) {
+      if (k->name == name) return k;
+    }
+    throw std::runtime_error("no kernel named " + std::string(name));
   }
 
   // Launches the first kernel of `op` on `stream`, with the workspace that it asks for.
