@@ -32,10 +32,21 @@ struct GroupOffsets {
   int64_t count(int64_t group) const { return std::max<int64_t>(0, at(group + 1) - at(group)); }
 };
 
-Matrix matrix_of(const bp_tensor& tensor) {
+// Returns what is known of the last two axes before a launch: there is no address.
+Matrix layout_of(const bp_tensor& tensor) {
   const uint32_t row = tensor.ndim - 2;
-  return {data<std::byte>(tensor), tensor.dtype,        tensor.shape[row],
-          tensor.shape[row + 1],   tensor.strides[row], tensor.strides[row + 1]};
+  return {nullptr,
+          tensor.dtype,
+          tensor.shape[row],
+          tensor.shape[row + 1],
+          tensor.strides[row],
+          tensor.strides[row + 1]};
+}
+
+Matrix matrix_of(const bp_tensor& tensor) {
+  Matrix matrix = layout_of(tensor);
+  matrix.data = data<std::byte>(tensor);
+  return matrix;
 }
 
 // Returns matrix number `group` of a tensor of matrices, `stride` elements apart.
@@ -186,9 +197,13 @@ void run_groups_by_amx(const GroupedProduct& p, std::byte* workspace, int thread
 }
 
 bp_reason amx_supports(const bp_grouped_matmul_args& args) {
-  return takes_amx(product_of(args).all) ? nullptr
-                                         : "the processor has no AMX for bf16, the depth is not a "
-                                           "multiple of 32, or the rows of a or b are not dense";
+  Gemm gemm;
+  gemm.a = layout_of(*args.a);
+  gemm.b = layout_of(*args.b);
+  gemm.y = layout_of(*args.y);
+  return takes_amx(gemm) ? nullptr
+                         : "the processor has no AMX for bf16, the depth is not a "
+                           "multiple of 32, or the rows of a or b are not dense";
 }
 
 uint64_t amx_workspace(const bp_grouped_matmul_args& args, const Env& env) {
@@ -211,16 +226,16 @@ constexpr auto kAmxDtypes = with_indices(kBf16);
 
 }  // namespace
 
-constinit const bp_kernel kGroupedMatmulDotBf16 =
+extern constinit const bp_kernel kGroupedMatmulDotBf16 =
     make_kernel<bp_grouped_matmul_args, amx_launch, amx_supports, amx_workspace>(
         dot_bf16_row(kernel_row("grouped_matmul.dot_bf16", BP_OP_GROUPED_MATMUL, {kAmxDtypes, 2})));
 
-constinit const bp_kernel kGroupedMatmul =
+extern constinit const bp_kernel kGroupedMatmul =
     make_kernel<bp_grouped_matmul_args, grouped_launch<bp_grouped_matmul_args>, nullptr,
                 grouped_workspace<bp_grouped_matmul_args>>(
         kernel_row("grouped_matmul", BP_OP_GROUPED_MATMUL, {kDtypes, 2}));
 
-constinit const bp_kernel kGroupedMatmulBackwardB =
+extern constinit const bp_kernel kGroupedMatmulBackwardB =
     make_kernel<bp_grouped_matmul_backward_b_args,
                 grouped_launch<bp_grouped_matmul_backward_b_args>, nullptr,
                 grouped_workspace<bp_grouped_matmul_backward_b_args>>(
