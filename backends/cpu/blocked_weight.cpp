@@ -10,7 +10,7 @@
 
 #include "backends/cpu/block_product.hpp"
 #include "backends/host_kernels/inner_product.hpp"
-#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/list.hpp"
 #include "backends/host_kernels/product.hpp"
 #include "backplane/shell/layout_front.hpp"
 #include "backplane/shell/shape.hpp"

@@ -1,5 +1,6 @@
 // convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), f64 as matrix products
-// (convolution_f64.cpp), f16 and bf16 through f32 (convolution_parts.cpp).
+// (convolution_f64.cpp), f16 and bf16 through f32 (convolution_parts.cpp), or bf16 as it is by
+// AVX512_BF16 and AMX, which take subnormals for 0.
 #include "backends/host_kernels/convolution.hpp"
 
 #include <algorithm>
@@ -14,6 +15,9 @@
 
 namespace bp::kernels {
 namespace {
+
+using InputArgs = bp_convolution_backward_input_args;
+using WeightArgs = bp_convolution_backward_weight_args;
 
 template <typename Args>
 void set_window(const Args& args, Convolution& c) {
@@ -57,11 +61,11 @@ Convolution describe(const bp_convolution_args& args) {
   return c;
 }
 
-Convolution describe(const bp_convolution_backward_input_args& args) {
+Convolution describe(const InputArgs& args) {
   return describe(Direction::kBackwardInput, args, *args.grad_x, *args.weight, *args.grad_y);
 }
 
-Convolution describe(const bp_convolution_backward_weight_args& args) {
+Convolution describe(const WeightArgs& args) {
   return describe(Direction::kBackwardWeight, args, *args.x, *args.grad_weight, *args.grad_y);
 }
 
@@ -133,22 +137,43 @@ bp_reason reason_of(const bp_tensor& weight, int64_t channels) {
 bp_reason forward_supports(const bp_convolution_args& args) {
   return reason_of(*args.weight, args.weight->shape[1]);
 }
-bp_reason backward_input_supports(const bp_convolution_backward_input_args& args) {
+bp_reason backward_input_supports(const InputArgs& args) {
   return reason_of(*args.weight, args.weight->shape[0] / args.groups);
 }
 
-uint64_t forward_workspace(const bp_convolution_args& args, const Env& env) {
-  return workspace_of(describe(args), env);
+template <Subnormals subnormals, typename Args>
+Convolution describe_for(const Args& args) {
+  Convolution c = describe(args);
+  c.takes_bf16 = subnormals == Subnormals::flushed;
+  return c;
 }
-bp_status forward_launch(const bp_convolution_args& args, Launch& launch) {
-  return submit(describe(args), launch);
+
+template <Subnormals subnormals, typename Args>
+uint64_t convolution_workspace(const Args& args, const Env& env) {
+  return workspace_of(describe_for<subnormals>(args), env);
+}
+template <Subnormals subnormals, typename Args>
+bp_status convolution_launch(const Args& args, Launch& launch) {
+  return submit(describe_for<subnormals>(args), launch);
+}
+
+// Adds to `supports`, which may be nullptr, that the processor has products of bf16.
+template <typename Args, auto supports = nullptr>
+bp_reason dot_bf16_supports(const Args& args) {
+  if (const bp_reason reason = dot_bf16_refusal()) return reason;
+  if constexpr (supports == nullptr) {
+    return nullptr;
+  } else {
+    return supports(args);
+  }
 }
 
 // A plan that packs the weight in the layout and dtype that oneDNN reads.
+template <Subnormals subnormals>
 class ConvolutionPlan {
  public:
   ConvolutionPlan(const bp_convolution_args& args, const PlanRequest& request, const Env& env) {
-    const Convolution c = describe(args);
+    const Convolution c = describe_for<subnormals>(args);
     if (!request.is_constant(1)) refuse_plan("the weight is not constant");
     if (c.sum_dtype != BP_F32) refuse_plan("an f64 weight is read as it lies");
     if (is_without_products(c)) refuse_plan("there are no products");
@@ -196,21 +221,6 @@ class ConvolutionPlan {
   PackedParts packed_parts_;
   uint64_t packing_bytes_ = 0;
 };
-
-uint64_t backward_input_workspace(const bp_convolution_backward_input_args& args, const Env& env) {
-  return workspace_of(describe(args), env);
-}
-bp_status backward_input_launch(const bp_convolution_backward_input_args& args, Launch& launch) {
-  return submit(describe(args), launch);
-}
-
-uint64_t backward_weight_workspace(const bp_convolution_backward_weight_args& args,
-                                   const Env& env) {
-  return workspace_of(describe(args), env);
-}
-bp_status backward_weight_launch(const bp_convolution_backward_weight_args& args, Launch& launch) {
-  return submit(describe(args), launch);
-}
 
 // Computes the sum over all axes but the second. The sum is f64 for narrower dtypes too, because
 // loads take most of the time.
@@ -263,18 +273,41 @@ bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, La
 
 }  // namespace
 
-constinit const bp_kernel kConvolution =
-    make_kernel<bp_convolution_args, forward_launch, forward_supports, forward_workspace,
-                ConvolutionPlan>(kernel_row("convolution", BP_OP_CONVOLUTION, {kProductDtypes, 3}));
-constinit const bp_kernel kConvolutionBackwardInput =
-    make_kernel<bp_convolution_backward_input_args, backward_input_launch, backward_input_supports,
-                backward_input_workspace>(kernel_row(
+extern constinit const bp_kernel kConvolutionDotBf16 =
+    make_kernel<bp_convolution_args, convolution_launch<Subnormals::flushed, bp_convolution_args>,
+                dot_bf16_supports<bp_convolution_args, forward_supports>,
+                convolution_workspace<Subnormals::flushed, bp_convolution_args>,
+                ConvolutionPlan<Subnormals::flushed>>(
+        dot_bf16_row(kernel_row("convolution.dot_bf16", BP_OP_CONVOLUTION, {kDotBf16Dtypes, 3})));
+extern constinit const bp_kernel kConvolution =
+    make_kernel<bp_convolution_args, convolution_launch<Subnormals::kept, bp_convolution_args>,
+                forward_supports, convolution_workspace<Subnormals::kept, bp_convolution_args>,
+                ConvolutionPlan<Subnormals::kept>>(
+        kernel_row("convolution", BP_OP_CONVOLUTION, {kProductDtypes, 3}));
+
+extern constinit const bp_kernel kConvolutionBackwardInputDotBf16 =
+    make_kernel<InputArgs, convolution_launch<Subnormals::flushed, InputArgs>,
+                dot_bf16_supports<InputArgs, backward_input_supports>,
+                convolution_workspace<Subnormals::flushed, InputArgs>>(
+        dot_bf16_row(kernel_row("convolution_backward_input.dot_bf16",
+                                BP_OP_CONVOLUTION_BACKWARD_INPUT, {kDotBf16Dtypes, 3})));
+extern constinit const bp_kernel kConvolutionBackwardInput =
+    make_kernel<InputArgs, convolution_launch<Subnormals::kept, InputArgs>, backward_input_supports,
+                convolution_workspace<Subnormals::kept, InputArgs>>(kernel_row(
         "convolution_backward_input", BP_OP_CONVOLUTION_BACKWARD_INPUT, {kProductDtypes, 3}));
-constinit const bp_kernel kConvolutionBackwardWeight =
-    make_kernel<bp_convolution_backward_weight_args, backward_weight_launch, nullptr,
-                backward_weight_workspace>(kernel_row(
+
+extern constinit const bp_kernel kConvolutionBackwardWeightDotBf16 =
+    make_kernel<WeightArgs, convolution_launch<Subnormals::flushed, WeightArgs>,
+                dot_bf16_supports<WeightArgs>,
+                convolution_workspace<Subnormals::flushed, WeightArgs>>(
+        dot_bf16_row(kernel_row("convolution_backward_weight.dot_bf16",
+                                BP_OP_CONVOLUTION_BACKWARD_WEIGHT, {kDotBf16Dtypes, 3})));
+extern constinit const bp_kernel kConvolutionBackwardWeight =
+    make_kernel<WeightArgs, convolution_launch<Subnormals::kept, WeightArgs>, nullptr,
+                convolution_workspace<Subnormals::kept, WeightArgs>>(kernel_row(
         "convolution_backward_weight", BP_OP_CONVOLUTION_BACKWARD_WEIGHT, {kProductDtypes, 3}));
-constinit const bp_kernel kConvolutionBackwardBias =
+
+extern constinit const bp_kernel kConvolutionBackwardBias =
     make_kernel<bp_convolution_backward_bias_args, backward_bias_launch>(
         kernel_row("convolution_backward_bias", BP_OP_CONVOLUTION_BACKWARD_BIAS, {kBiasDtypes, 2}));
 

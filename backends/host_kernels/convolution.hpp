@@ -26,6 +26,7 @@ struct Convolution {
   View x, weight, y, bias;
   bp_dtype x_dtype = 0, weight_dtype = 0, y_dtype = 0;  // bias has that of y.
   bool has_bias = false;
+  bool takes_bf16 = false;  // Elements of bf16 are multiplied as they lie; subnormals count as 0.
 
   const View& result() const {
     return direction == Direction::kForward         ? y

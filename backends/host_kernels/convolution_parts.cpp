@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "backplane/shell/plan.hpp"
 
@@ -36,10 +37,17 @@ Convolution outputs_of(const Convolution& c, int64_t begin, int64_t count) {
   return part;
 }
 
+// Returns the dtype in which the method takes a tensor.
+bp_dtype taken_dtype(const Convolution& c, bp_dtype dtype) {
+  return c.takes_bf16 && dtype == BP_BF16 ? dtype : c.sum_dtype;
+}
+
 // Returns how many images are converted to f32 at once. The last-level cache holds them.
 int64_t images_at_once(const Convolution& c) {
   constexpr int64_t kPartElements = 1 << 22;
-  if (c.x_dtype == c.sum_dtype && c.y_dtype == c.sum_dtype) return c.batch;
+  if (c.x_dtype == taken_dtype(c, c.x_dtype) && c.y_dtype == taken_dtype(c, c.y_dtype)) {
+    return c.batch;
+  }
   const int64_t elements = (element_count(c.x) + element_count(c.y)) / c.batch;
   const int64_t most = std::max<int64_t>(1, kPartElements / elements);
   const int64_t parts = (c.batch + most - 1) / most;
@@ -123,6 +131,22 @@ Parts make_parts(const Convolution& c, MakeProgram&& make_program) {
   return parts;
 }
 
+// Returns whether oneDNN runs all parts.
+bool is_complete(const Parts& parts) {
+  const auto runs = [](const std::shared_ptr<const Program>& program) {
+    return program == nullptr || program->has_steps();
+  };
+  return runs(parts.program) && runs(parts.last_program) &&
+         std::all_of(parts.slices.begin(), parts.slices.end(),
+                     [&](const Slice& slice) { return runs(slice.program); });
+}
+
+Convolution through_f32(const Convolution& c) {
+  Convolution plain = c;
+  plain.takes_bf16 = false;
+  return plain;
+}
+
 // Computes sum += part.
 void add_part(const float* part, float* sum, int64_t count, int thread_count) {
   constexpr int64_t kGrainElements = 32768;
@@ -167,19 +191,24 @@ Copied make_copied(const Convolution& c) {
   Copied copied;
   copied.c = c;
   const bool is_f32 = c.sum_dtype == BP_F32;
-  const auto copy_if_needed = [&](View& view, bp_dtype dtype, bool is_taken) -> DenseCopy {
-    if (is_taken && dtype == c.sum_dtype) return {};
-    const DenseCopy copy(view, dtype, c.sum_dtype);
+  const auto copy_if_needed = [](View& view, bp_dtype dtype, bp_dtype taken,
+                                 bool is_taken) -> DenseCopy {
+    if (is_taken && dtype == taken) return {};
+    const DenseCopy copy(view, dtype, taken);
     view = copy.dense;
     return copy;
   };
-  for (auto [view, dtype, copy] : {std::tuple(&copied.c.x, c.x_dtype, &copied.x),
-                                   std::tuple(&copied.c.weight, c.weight_dtype, &copied.weight),
-                                   std::tuple(&copied.c.y, c.y_dtype, &copied.y)}) {
-    *copy = copy_if_needed(*view, dtype, is_f32 ? is_describable(*view) : is_contiguous(*view));
+  for (auto [view, dtype, copy] :
+       {std::tuple(&copied.c.x, &copied.c.x_dtype, &copied.x),
+        std::tuple(&copied.c.weight, &copied.c.weight_dtype, &copied.weight),
+        std::tuple(&copied.c.y, &copied.c.y_dtype, &copied.y)}) {
+    const bp_dtype given = std::exchange(*dtype, taken_dtype(c, *dtype));
+    *copy =
+        copy_if_needed(*view, given, *dtype, is_f32 ? is_describable(*view) : is_contiguous(*view));
   }
-  if (c.has_bias)
-    copied.bias = copy_if_needed(copied.c.bias, c.y_dtype, is_contiguous(copied.c.bias));
+  if (c.has_bias) {
+    copied.bias = copy_if_needed(copied.c.bias, c.y_dtype, c.sum_dtype, is_contiguous(c.bias));
+  }
   return copied;
 }
 
@@ -191,7 +220,8 @@ uint64_t place_copies(Copied& copied, uint64_t size_bytes) {
 }
 
 Parts make_parts(const Convolution& c, const Env& env) {
-  return make_parts(c, [&](Copied& copied) { return find_convolution(copied.c, env); });
+  Parts parts = make_parts(c, [&](Copied& copied) { return find_convolution(copied.c, env); });
+  return is_complete(parts) ? parts : make_parts(through_f32(c), env);
 }
 
 void run_parts(const Parts& parts, std::byte* packed, std::byte* workspace, int thread_count) {
@@ -226,7 +256,7 @@ PackedParts make_packed_parts(const Convolution& c, const Env& env) {
     copied.weight = {};
     return program;
   });
-  return result;
+  return is_complete(result.parts) ? result : make_packed_parts(through_f32(c), env);
 }
 
 }  // namespace bp::kernels

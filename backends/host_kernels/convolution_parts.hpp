@@ -1,8 +1,8 @@
 // Runs convolutions on tensors that a method does not take as they are. Such an input is copied to
-// the workspace first, and such a result is copied from there at the end. f16 and bf16 go through
-// f32, with as many images at once as a cache holds. A gradient of weight is summed from the
-// gradients of parts of the outputs, because oneDNN adds all outputs one after the other, and a
-// long sum loses digits.
+// the workspace first, and such a result is copied from there at the end. f16 goes through f32, and
+// so does bf16 unless its subnormals may count as 0, with as many images at once as a cache holds.
+// A gradient of weight is summed from the gradients of parts of the outputs, because oneDNN adds
+// all outputs one after the other, and a long sum loses digits.
 #pragma once
 
 #include <memory>
@@ -50,7 +50,8 @@ struct Slice {
   std::shared_ptr<const Program> program;
 };
 
-// An f32 convolution that runs in parts of its batch. All parts but the last have equal extents.
+// A convolution with sums in f32 that runs in parts of its batch. All parts but the last have equal
+// extents.
 struct Parts {
   Convolution c;
   int64_t images;
@@ -61,6 +62,7 @@ struct Parts {
   uint64_t sum_offset = 0, size_bytes = 0;
 };
 
+// Where oneDNN has no fast convolution of bf16, the parts go through f32 though c.takes_bf16 is set.
 Parts make_parts(const Convolution& c, const Env& env);
 
 // Runs the parts. `packed` is the weight that make_packed_parts() packs, or NULL.

@@ -1,4 +1,4 @@
-// The f32 convolutions of oneDNN.
+// The convolutions of oneDNN: of f32, and of bf16 with sums in f32.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@ namespace bp::kernels {
 bool is_describable(const View& view);
 
 // Returns the program for `c`, whose tensors are all describable and have elements. The externals
-// of the program are x, weight, y and, if c.has_bias, the dense bias.
+// of the program are x, weight, y and, if c.has_bias, the dense bias in f32. The program has no
+// steps if a tensor is of bf16 and oneDNN has but its reference implementation, which is slow.
 std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env);
 
 // The programs of a forward convolution with a packed weight. The externals of the convolution are
