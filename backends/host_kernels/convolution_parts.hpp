@@ -62,7 +62,8 @@ struct Parts {
   uint64_t sum_offset = 0, size_bytes = 0;
 };
 
-// Where oneDNN has no fast convolution of bf16, the parts go through f32 though c.takes_bf16 is set.
+// Where oneDNN has no fast convolution of bf16, the parts go through f32 though c.takes_bf16 is
+// set.
 Parts make_parts(const Convolution& c, const Env& env);
 
 // Runs the parts. `packed` is the weight that make_packed_parts() packs, or NULL.

@@ -157,8 +157,9 @@ class InTime {
 bool is_alone() {
 #ifdef OPEN_MPI
   // mpirun, PMIx (prterun, srun --mpi=pmix), PMI (srun), srun, and aprun set these.
-  constexpr const char* kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK",
-                                    "PMI_RANK",             "SLURM_PROCID",   "ALPS_APP_PE"};
+  constexpr const char* kSigns[] = {
+      "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK",
+      "SLURM_PROCID",         "ALPS_APP_PE"};
   return std::none_of(std::begin(kSigns), std::end(kSigns),
                       [](const char* sign) { return std::getenv(sign) != nullptr; });
 #else
