@@ -27,6 +27,8 @@ set(vulkan_shaders
   "pool"
   "quantization"
   "random"
+  "recurrent"
+  "recurrent_backward"
   "reduce f32 f64 i64"
   "reduce_bound"
   "rope"

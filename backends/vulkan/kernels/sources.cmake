@@ -26,6 +26,9 @@ set(vulkan_kernel_sources
   kernels/product.cpp
   kernels/quantization.cpp
   kernels/random.cpp
+  kernels/recurrent.cpp
+  kernels/recurrent_backward.cpp
+  kernels/recurrent_forward.cpp
   kernels/reduce.cpp
   kernels/reduction.cpp
   kernels/rope.cpp
