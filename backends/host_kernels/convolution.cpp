@@ -144,7 +144,7 @@ bp_reason backward_input_supports(const InputArgs& args) {
 template <Subnormals subnormals, typename Args>
 Convolution describe_for(const Args& args) {
   Convolution c = describe(args);
-  c.takes_bf16 = subnormals == Subnormals::flushed;
+  c.takes_bf16 = subnormals == Subnormals::flushed && dot_bf16_refusal() == nullptr;
   return c;
 }
 
