@@ -61,24 +61,6 @@ Product wide_product(const Product& product, std::byte* sums) {
   return p;
 }
 
-// Runs the algorithm on every matrix of the batch. The sums go where the preactivation lies, if
-// there is one.
-bp_status run_library(const Product& product, const ChosenProduct& chosen,
-                      const LtAddresses& places, Launch& launch) {
-  LtEngine& engine = *launch.engines().lt(launch.device());
-  const ProductOperand& sums = product.has_preactivation ? product.preactivation : product.y;
-  return launch.call([&]() -> bp_status {
-    LtAddresses at = places;
-    for_each_batch(product, sums, chosen.loop_ndim, [&](int64_t a, int64_t b, int64_t y) {
-      at.a = chosen.is_by_columns ? product.a.address + a : product.b.address + b;
-      at.b = chosen.is_by_columns ? product.b.address + b : product.a.address + a;
-      at.d = sums.address + y;
-      engine.run(*chosen.plan, at, launch.stream());
-    });
-    return BP_OK;
-  });
-}
-
 }  // namespace
 
 ChosenProduct choose_product(const Product& product, bool allows_tf32, bool is_aligned,
@@ -113,6 +95,22 @@ bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_f
   return chosen.plan == nullptr ? "cuBLASLt has no algorithm for this shape" : nullptr;
 }
 
+bp_status run_library_product(const Product& product, const ChosenProduct& chosen,
+                              const LtAddresses& places, Launch& launch) {
+  LtEngine& engine = *launch.engines().lt(launch.device());
+  const ProductOperand& sums = product.has_preactivation ? product.preactivation : product.y;
+  return launch.call([&]() -> bp_status {
+    LtAddresses at = places;
+    for_each_batch(product, sums, chosen.loop_ndim, [&](int64_t a, int64_t b, int64_t y) {
+      at.a = chosen.is_by_columns ? product.a.address + a : product.b.address + b;
+      at.b = chosen.is_by_columns ? product.b.address + b : product.a.address + a;
+      at.d = sums.address + y;
+      engine.run(*chosen.plan, at, launch.stream());
+    });
+    return BP_OK;
+  });
+}
+
 bp_status launch_product(const Product& product, const ChosenProduct& chosen, Launch& launch) {
   check_workspace(launch.workspace_ref(), workspace_of(product, chosen), "launch");
   LtAddresses at;
@@ -120,7 +118,7 @@ bp_status launch_product(const Product& product, const ChosenProduct& chosen, La
   if (chosen.has_wide_sums) {
     const Product wide =
         wide_product(product, launch.workspace() + rounded_part(chosen.plan->workspace_size_bytes));
-    const bp_status status = run_library(wide, chosen, at, launch);
+    const bp_status status = run_library_product(wide, chosen, at, launch);
     return status == BP_OK ? launch_rounding(product, wide.y, launch) : status;
   }
   at.bias = product.bias;
@@ -130,7 +128,7 @@ bp_status launch_product(const Product& product, const ChosenProduct& chosen, La
     if (status != BP_OK) return status;
     at.bias = dense;
   }
-  const bp_status status = run_library(product, chosen, at, launch);
+  const bp_status status = run_library_product(product, chosen, at, launch);
   return status == BP_OK ? launch_activation(product, launch) : status;
 }
 

@@ -33,6 +33,11 @@ bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_f
 
 bp_status launch_product(const Product& product, const ChosenProduct& chosen, Launch& launch);
 
+// Runs the algorithm on every matrix of the batch. The sums go where the preactivation lies, if
+// there is one. `places` has the bias and the workspace.
+bp_status run_library_product(const Product& product, const ChosenProduct& chosen,
+                              const LtAddresses& places, Launch& launch);
+
 // The kernel of an op that is a product. product_of() reads the frame of the op.
 template <typename Args, bool kAllowsTf32>
 struct ProductKernel {

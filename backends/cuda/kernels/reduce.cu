@@ -55,13 +55,22 @@ Reduction::Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool
                     {from.data, kept_shape.x_strides, from.size_bytes}});
   reduced = make_loop(reduced_shape.ndim, reduced_shape.extents,
                       {{from.data, reduced_shape.x_strides, from.size_bytes}});
+  cut();
+}
+
+Reduction::Reduction(const Loop& kept_axes, const Loop& reduced_axes)
+    : kept(kept_axes), reduced(reduced_axes) {
+  cut();
+}
+
+void Reduction::cut() {
   reduced_parts = parts_of(reduced);
   if (reduced_parts.empty()) reduced_parts.push_back(reduced);
   // If there are few reduced elements, or outputs are neighbours, a warp reads along the outputs.
   is_across = kept.count >= kWarpSize && inner_stride(kept, 1) < inner_stride(reduced, 0);
   // The cut is the same if addresses allow no vectors: the workspace is known before them.
   const int64_t lanes =
-      inner_stride(kept, 1) == 1 ? std::min(kMostAcrossLanes, 16 / from.size_bytes) : 1;
+      inner_stride(kept, 1) == 1 ? std::min(kMostAcrossLanes, 16 / reduced.size_bytes[0]) : 1;
   const int64_t of_group = is_across ? kWarpSize * lanes : 1;
   const int64_t groups = std::max<int64_t>(1, (kept.count + of_group - 1) / of_group);
   const int64_t wanted = std::max<int64_t>(1, (is_across ? kBlocksAcross : kBlocks) / groups);

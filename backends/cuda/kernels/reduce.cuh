@@ -290,6 +290,8 @@ __global__ void __launch_bounds__(kReduceThreads) combine_few_kernel(CombinePlan
 struct Reduction {
   // `axes` has a bit for each axis that is reduced. y has those with extent 1, or lacks them.
   Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool keeps_axes);
+  // Takes the loops themselves, whose operands have addresses.
+  Reduction(const Loop& kept_axes, const Loop& reduced_axes);
 
   int64_t count() const { return reduced.count; }
   int64_t outputs() const { return kept.count; }
@@ -301,6 +303,9 @@ struct Reduction {
   bool is_across = false;
   int64_t chunk = 0, part_count = 1;
   std::vector<Loop> reduced_parts;  // Never empty.
+
+ private:
+  void cut();
 };
 
 uint32_t axis_bits(uint64_t count, const int64_t* axes);

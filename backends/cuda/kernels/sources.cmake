@@ -40,8 +40,13 @@ set(cuda_kernel_sources
   kernels/quantization.cu
   kernels/radix_sort.cu
   kernels/random.cu
+  kernels/recurrent.cu
+  kernels/recurrent_backward.cu
+  kernels/recurrent_forward.cu
+  kernels/recurrent_sums.cu
   kernels/reduce.cu
   kernels/reduction.cu
+  kernels/repeated_product.cpp
   kernels/rope.cu
   kernels/rows.cu
   kernels/running.cu
