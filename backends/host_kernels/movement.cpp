@@ -74,9 +74,23 @@ HWY_INLINE float to_f32_for_narrowing(From x) {
   }
 }
 
+// Widens 16-bit floats, and prefetches those one page further on.
+template <typename From>
+HWY_INLINE void widen_elements(int64_t n, float* HWY_RESTRICT y, const From* x) {
+  const ComputeTag<From> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    prefetch(x + i, kAheadBytes / int64_t{sizeof(From)});
+    store_lanes(load_lanes(d, x + i), d, y + i);
+  }
+  for (; i < n; ++i) y[i] = widen(x[i]);
+}
+
 template <typename To, typename From>
 struct Cast {
   static void run(int64_t n, To* HWY_RESTRICT y, const From* from) {
+    if constexpr (kIsNarrow<From> && std::is_same_v<To, float>) return widen_elements(n, y, from);
     BlockBuffer<Compute<From>> wide;
     const Compute<From>* const HWY_RESTRICT x = widen_block(from, n, wide);
     if constexpr (kIsNarrow<To> && std::is_same_v<Compute<From>, float>) {
