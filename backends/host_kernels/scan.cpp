@@ -4,9 +4,11 @@
 //   along    one line after the other: a block of it is widened, scanned in a buffer, and narrowed
 //   across   neighbouring lines side by side: the totals of all lines take one step at a time
 //
-// A scan of few long lines is cut into parts. The totals of all parts are found first, and each
-// part then begins with the total of the parts before it. The order of operations depends on the
-// shape alone, so equal input gives equal bits for any number of threads and on every target.
+// A long line has parts. A result is the total of the parts before its own, combined with the total
+// inside its part. If there are fewer tiles than threads, threads share the parts of a line: they
+// find the totals of as many parts as keep them busy, and then scan these parts, which are still in
+// their caches. The order of operations depends on the shape alone, so equal input gives equal bits
+// for any number of threads and on every target.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/scan.cpp"
@@ -18,7 +20,9 @@
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/reduce.hpp"
+#include "backends/host_kernels/rounding-inl.hpp"
 #include "backends/host_kernels/wide_sums-inl.hpp"
+#include "hwy/cache_control.h"
 
 #ifndef BACKPLANE_CPU_SCAN_FUNCTIONS
 #define BACKPLANE_CPU_SCAN_FUNCTIONS
@@ -31,6 +35,7 @@ struct ScanTile {
   std::byte* y;  // NULL if only the totals are wanted.
   int64_t x_step, y_step, steps;
   int64_t x_line, y_line, n;
+  const void* before = nullptr;  // The totals of n lines before the tile.
 };
 
 // How one op scans one pair of dtypes. A total has 8 bytes.
@@ -40,11 +45,11 @@ struct Scanner {
   void (*store)(const void* from, std::byte* y, int64_t stride, int64_t n);
   // Sets n totals to the total of no elements.
   void (*start)(void* totals, int64_t n);
-  // Scans a tile from `totals` on, and leaves its totals there.
+  // Combines n totals with those of the elements behind.
+  void (*add)(void* totals, const void* behind, int64_t n);
+  // Scan a tile, and set n totals to those of its own elements.
   void (*along)(const Scanner& scanner, const ScanTile& tile, void* totals);
   void (*across)(const Scanner& scanner, const ScanTile& tile, void* totals);
-  // Replaces the totals of parts, (parts, lines), by the totals of all parts before each.
-  void (*shift_parts)(void* totals, int64_t parts, int64_t lines);
   bool is_exclusive = false;
 };
 
@@ -65,6 +70,10 @@ struct Addition {
   static HWY_INLINE A combine(A total, A x) {
     return total + x;
   }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V total, V x) {
+    return hn::Add(total, x);
+  }
 };
 
 struct Multiplication {
@@ -72,6 +81,10 @@ struct Multiplication {
   template <typename A>
   static HWY_INLINE A combine(A total, A x) {
     return total * x;
+  }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V total, V x) {
+    return hn::Mul(total, x);
   }
 };
 
@@ -100,6 +113,9 @@ void store_elements(const void* from, std::byte* y, int64_t stride, int64_t n) {
   const auto* const wide = static_cast<const A*>(from);
   int64_t i = 0;
   if (stride == sizeof(Y)) {
+    if constexpr (std::is_same_v<A, double> && std::is_same_v<Compute<Y>, float>) {
+      i = store_rounded(wide, n, reinterpret_cast<Y*>(y));
+    }
     for (; i < n; ++i) store_wide<Y>(wide[i], y + i * static_cast<int64_t>(sizeof(Y)));
   }
   for (; i < n; ++i) store_wide<Y>(wide[i], y + i * stride);
@@ -110,26 +126,70 @@ void start(void* totals, int64_t n) {
   std::fill_n(static_cast<A*>(totals), n, static_cast<A>(Op::kStart));
 }
 
-// Replaces n elements by the totals up to each of them, from `total` on, and returns the last one.
-// Four quarters are scanned side by side, because each step waits for the one before it.
 template <class Op, typename A>
-A scan_block(A* a, int64_t n, A total) {
-  constexpr int64_t kQuarters = 4;
-  const int64_t quarter = n / kQuarters;
-  std::array<A, kQuarters> own;
-  own.fill(static_cast<A>(Op::kStart));
-  for (int64_t i = 0; i < quarter; ++i) {
-    for (size_t q = 0; q < own.size(); ++q) {
-      A& element = a[static_cast<int64_t>(q) * quarter + i];
-      element = own[q] = Op::combine(own[q], element);
+void add(void* totals, const void* behind, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    A& total = static_cast<A*>(totals)[i];
+    total = Op::combine(total, static_cast<const A*>(behind)[i]);
+  }
+}
+
+// The elements that are scanned side by side: each step combines an element with the one that lies
+// 1, 2 or 4 places before it.
+constexpr int64_t kGroup = 8;
+
+#if HWY_TARGET <= HWY_AVX3
+// Moves the elements of a group by kPlaces, and sets the first ones to `first`.
+template <int kPlaces, class D, class V = hn::Vec<D>>
+HWY_INLINE V move_up(D d, V v, V first) {
+  const hn::RebindToUnsigned<D> bits_d;
+  const auto place = hn::Iota(bits_d, 0), distance = hn::Set(bits_d, kPlaces);
+  const auto from = hn::And(hn::Sub(place, distance), hn::Set(bits_d, kGroup - 1));
+  const auto moved = hn::TableLookupLanes(v, hn::IndicesFromVec(d, from));
+  return hn::IfThenElse(hn::RebindMask(d, hn::Lt(place, distance)), first, moved);
+}
+#endif
+
+// Replaces the elements of groups by combine(before, total up to each of them), where `total` is
+// the total before a group. Returns the total of all.
+template <class Op, typename A>
+A scan_groups(A* a, int64_t groups, A before, A total) {
+#if HWY_TARGET <= HWY_AVX3
+  const hn::FixedTag<A, kGroup> d;
+  const auto first = hn::Set(d, static_cast<A>(Op::kStart)), offset = hn::Set(d, before);
+  const auto last = hn::IndicesFromVec(d, hn::Set(hn::RebindToUnsigned<decltype(d)>(), kGroup - 1));
+  auto sum = hn::Set(d, total);
+  for (int64_t group = 0; group < groups; ++group, a += kGroup) {
+    auto v = hn::LoadU(d, a);
+    v = Op::combine(d, v, move_up<1>(d, v, first));
+    v = Op::combine(d, v, move_up<2>(d, v, first));
+    v = Op::combine(d, v, move_up<4>(d, v, first));
+    hn::StoreU(Op::combine(d, offset, Op::combine(d, sum, v)), d, a);
+    sum = Op::combine(d, sum, hn::TableLookupLanes(v, last));
+  }
+  return hn::GetLane(sum);
+#else
+  for (int64_t group = 0; group < groups; ++group, a += kGroup) {
+    for (int64_t places = 1; places < kGroup; places *= 2) {
+      for (int64_t i = kGroup - 1; i >= places; --i) a[i] = Op::combine(a[i], a[i - places]);
     }
+    const A own = total;
+    total = Op::combine(total, a[kGroup - 1]);
+    for (int64_t i = 0; i < kGroup; ++i) a[i] = Op::combine(before, Op::combine(own, a[i]));
   }
-  for (size_t q = 0; q < own.size(); ++q) {
-    A* const elements = a + static_cast<int64_t>(q) * quarter;
-    for (int64_t i = 0; i < quarter; ++i) elements[i] = Op::combine(total, elements[i]);
-    total = Op::combine(total, own[q]);
+  return total;
+#endif
+}
+
+// Does the same for n elements.
+template <class Op, typename A>
+A scan_block(A* a, int64_t n, A before, A total) {
+  const int64_t groups = n / kGroup;
+  total = scan_groups<Op>(a, groups, before, total);
+  for (int64_t i = groups * kGroup; i < n; ++i) {
+    total = Op::combine(total, a[i]);
+    a[i] = Op::combine(before, total);
   }
-  for (int64_t i = kQuarters * quarter; i < n; ++i) a[i] = total = Op::combine(total, a[i]);
   return total;
 }
 
@@ -137,52 +197,50 @@ template <class Op, typename A>
 void scan_along(const Scanner& scanner, const ScanTile& tile, void* totals) {
   constexpr int64_t kBlock = 1024;
   // The total before the block stands in front of its elements, where exclusive results begin.
-  alignas(64) std::array<A, kBlock + 1> block;
-  const A* const results = block.data() + (scanner.is_exclusive ? 0 : 1);
+  alignas(64) std::array<A, kBlock + kGroup> block;
+  A* const elements = block.data() + kGroup;
+  const A* const results = elements - (scanner.is_exclusive ? 1 : 0);
   for (int64_t line = 0; line < tile.n; ++line) {
-    A& total = static_cast<A*>(totals)[line];
+    const A before = static_cast<const A*>(tile.before)[line];
+    A total = static_cast<A>(Op::kStart);
     const std::byte* const x = tile.x + line * tile.x_line;
     for (int64_t first = 0; first < tile.steps; first += kBlock) {
       const int64_t count = std::min(kBlock, tile.steps - first);
-      block[0] = total;
-      scanner.load(x + first * tile.x_step, tile.x_step, count, block.data() + 1);
-      total = scan_block<Op>(block.data() + 1, count, total);
+      elements[-1] = Op::combine(before, total);
+      scanner.load(x + first * tile.x_step, tile.x_step, count, elements);
+      total = scan_block<Op>(elements, count, before, total);
       if (tile.y == nullptr) continue;
       std::byte* const y = tile.y + line * tile.y_line + first * tile.y_step;
       scanner.store(results, y, tile.y_step, count);
     }
+    static_cast<A*>(totals)[line] = total;
   }
+}
+
+// Prefetches the elements of n lines, if they lie side by side.
+HWY_INLINE void prefetch_step(const std::byte* x, int64_t stride, int64_t n) {
+  if (stride < 0 || stride > int64_t{sizeof(double)}) return;
+  for (int64_t b = 0; b < n * stride; b += 64) hwy::Prefetch(x + b);
 }
 
 template <class Op, typename A>
 void scan_across(const Scanner& scanner, const ScanTile& tile, void* totals) {
-  alignas(64) std::array<A, kTileWidth> row;
+  constexpr int64_t kAhead = 2;  // The hardware does not see which steps follow.
+  alignas(64) std::array<A, kTileWidth> row, result;
   auto* const total = static_cast<A*>(totals);
+  const auto* const before = static_cast<const A*>(tile.before);
+  scanner.start(totals, tile.n);
   for (int64_t step = 0; step < tile.steps; ++step) {
-    scanner.load(tile.x + step * tile.x_step, tile.x_line, tile.n, row.data());
-    const auto store = [&] {
-      if (tile.y == nullptr) return;
-      scanner.store(total, tile.y + step * tile.y_step, tile.y_line, tile.n);
-    };
-    if (scanner.is_exclusive) store();
-    for (int64_t i = 0; i < tile.n; ++i) {
-      total[i] = Op::combine(total[i], row[static_cast<size_t>(i)]);
+    const std::byte* const x = tile.x + step * tile.x_step;
+    if (step + kAhead < tile.steps) prefetch_step(x + kAhead * tile.x_step, tile.x_line, tile.n);
+    scanner.load(x, tile.x_line, tile.n, row.data());
+    for (size_t i = 0; i < static_cast<size_t>(tile.n); ++i) {
+      const A next = Op::combine(total[i], row[i]);
+      result[i] = Op::combine(before[i], scanner.is_exclusive ? total[i] : next);
+      total[i] = next;
     }
-    if (!scanner.is_exclusive) store();
-  }
-}
-
-template <class Op, typename A>
-void shift_parts(void* totals, int64_t parts, int64_t lines) {
-  auto* const all = static_cast<A*>(totals);
-  for (int64_t line = 0; line < lines; ++line) {
-    A before = static_cast<A>(Op::kStart);
-    for (int64_t part = 0; part < parts; ++part) {
-      A& place = all[part * lines + line];
-      const A own = place;
-      place = before;
-      before = Op::combine(before, own);
-    }
+    if (tile.y == nullptr) continue;
+    scanner.store(result.data(), tile.y + step * tile.y_step, tile.y_line, tile.n);
   }
 }
 
@@ -190,8 +248,7 @@ template <class Op, typename T>
 Scanner scanner_of(bp_dtype y) {
   using A = SumOf<T>;
   const auto store = with_number(y, []<typename Y>(Y) { return &store_elements<A, Y>; });
-  return {load_elements<T>,  store, start<Op, A>, scan_along<Op, A>, scan_across<Op, A>,
-          shift_parts<Op, A>};
+  return {load_elements<T>, store, start<Op, A>, add<Op, A>, scan_along<Op, A>, scan_across<Op, A>};
 }
 
 template <class Op>
@@ -240,56 +297,85 @@ ScanPlan plan_of(const Args& args) {
 template <typename Args>
 uint64_t scan_workspace(const Args& args, const Env&) {
   ScanPlan plan = plan_of(args);
-  return place_parts(plan.axes, nullptr, false);
+  return place_parts(plan.axes, nullptr, true);
 }
 
-// Calls scan(tile, totals) for each tile. If the lines are cut, `totals` are those of the part in
-// the workspace, else totals of no elements.
-template <typename Scan>
-void for_each_scan(const ScanPlan& plan, const Scanner& scanner, int threads, const Scan& scan) {
+// Returns the elements of a part of n lines.
+ScanTile tile_of(const ScanPlan& plan, int64_t part, int64_t line, int64_t n, const void* before) {
   const ReducePlan& axes = plan.axes;
-  for_each_tile(axes, threads, kGrain, [&](int64_t part, int64_t line, int64_t n) {
-    const auto [begin, end] = part_range(axes, part);
-    const InnerStrides strides = inner_strides(axes);
-    const ScanTile tile{.x = x_address(axes, line) + begin * plan.x_step,
-                        .y = y_address(axes, line) + begin * plan.y_step,
-                        .x_step = plan.x_step,
-                        .y_step = plan.y_step,
-                        .steps = end - begin,
-                        .x_line = strides.kept_x,
-                        .y_line = strides.kept_y,
-                        .n = n};
-    alignas(64) std::array<uint64_t, kTileWidth> own;
-    void* totals = own.data();
-    if (axes.part_count > 1) {
-      totals = axes.parts + (part * axes.kept.count + line) * static_cast<int64_t>(sizeof(own[0]));
-    } else {
-      scanner.start(totals, n);
+  const auto [begin, end] = part_range(axes, part);
+  const InnerStrides strides = inner_strides(axes);
+  return {.x = x_address(axes, line) + begin * plan.x_step,
+          .y = y_address(axes, line) + begin * plan.y_step,
+          .x_step = plan.x_step,
+          .y_step = plan.y_step,
+          .steps = end - begin,
+          .x_line = strides.kept_x,
+          .y_line = strides.kept_y,
+          .n = n,
+          .before = before};
+}
+
+using Totals = std::array<uint64_t, kTileWidth>;
+
+// Scans all parts of a tile one after the other.
+void scan_tiles(const ScanPlan& plan, const Scanner& scanner, int threads) {
+  const auto scan = plan.axes.is_across ? scanner.across : scanner.along;
+  ReducePlan whole = plan.axes;
+  whole.part_count = 1;
+  for_each_tile(whole, threads, kGrain, [&](int64_t, int64_t line, int64_t n) {
+    alignas(64) Totals before, totals;
+    scanner.start(before.data(), n);
+    for (int64_t part = 0; part < plan.axes.part_count; ++part) {
+      scan(scanner, tile_of(plan, part, line, n, before.data()), totals.data());
+      scanner.add(before.data(), totals.data(), n);
     }
-    scan(tile, totals);
   });
 }
 
-void run_scan(const ScanPlan& plan, const Scanner& scanner, int threads) {
-  const ReducePlan& axes = plan.axes;
-  if (axes.kept.count == 0 || axes.reduced.count == 0) return;
-  const auto scan = axes.is_across ? scanner.across : scanner.along;
-  if (axes.part_count > 1) {
-    for_each_scan(plan, scanner, threads, [&](ScanTile tile, void* totals) {
+// Lets threads share the parts of the tiles, some parts at a time.
+void scan_shared_parts(const ScanPlan& plan, const Scanner& scanner, int threads) {
+  const auto scan = plan.axes.is_across ? scanner.across : scanner.along;
+  const int64_t lines = plan.axes.kept.count, tiles = tile_count(plan.axes);
+  constexpr int64_t kPartsOfThread = 4;  // With fewer, threads wait for each other too often.
+  const int64_t most = (kPartsOfThread * threads + tiles - 1) / tiles;
+  const auto totals_of = [&](int64_t part, int64_t line) {
+    return plan.axes.parts + (part * lines + line) * int64_t{sizeof(uint64_t)};
+  };
+  std::byte* const before = plan.axes.shifts;
+  scanner.start(before, lines);
+  for (int64_t first = 0, count = 0; first < plan.axes.part_count; first += count) {
+    ReducePlan some = plan.axes;
+    count = some.part_count = std::min(most, plan.axes.part_count - first);
+    for_each_tile(some, threads, kGrain, [&](int64_t part, int64_t line, int64_t n) {
+      alignas(64) Totals none;
+      scanner.start(none.data(), n);
+      ScanTile tile = tile_of(plan, first + part, line, n, none.data());
       tile.y = nullptr;
-      scanner.start(totals, tile.n);
-      scan(scanner, tile, totals);
+      scan(scanner, tile, totals_of(part, line));
     });
-    scanner.shift_parts(axes.parts, axes.part_count, axes.kept.count);
+    for (int64_t part = 0; part < count; ++part) {
+      std::byte* const totals = totals_of(part, 0);
+      std::swap_ranges(before, before + lines * int64_t{sizeof(uint64_t)}, totals);
+      scanner.add(before, totals, lines);
+    }
+    for_each_tile(some, threads, kGrain, [&](int64_t part, int64_t line, int64_t n) {
+      alignas(64) Totals own;
+      scan(scanner, tile_of(plan, first + part, line, n, totals_of(part, line)), own.data());
+    });
   }
-  for_each_scan(plan, scanner, threads,
-                [&](const ScanTile& tile, void* totals) { scan(scanner, tile, totals); });
+}
+
+void run_scan(const ScanPlan& plan, const Scanner& scanner, int threads) {
+  if (plan.axes.kept.count == 0 || plan.axes.reduced.count == 0) return;
+  const bool shares_parts = plan.axes.part_count > 1 && tile_count(plan.axes) < threads;
+  (shares_parts ? scan_shared_parts : scan_tiles)(plan, scanner, threads);
 }
 
 template <typename Args, bool kMultiplies>
 bp_status scan_launch(const Args& args, Launch& launch) {
   ScanPlan plan = plan_of(args);
-  place_parts(plan.axes, launch.workspace(), false);
+  place_parts(plan.axes, launch.workspace(), true);
   Scanner scanner = HWY_DYNAMIC_DISPATCH(find_scanner)(kMultiplies, args.x->dtype, args.y->dtype);
   scanner.is_exclusive = args.is_exclusive != 0;
   return launch.submit(
