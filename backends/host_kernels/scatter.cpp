@@ -1,6 +1,7 @@
-// scatter and scatter_reduce. A line is the elements along `axis`. Threads share the lines. Each
-// line is walked in the order of its indices, so the last of equal indices wins, and sums have a
-// fixed order.
+// scatter, scatter_reduce and index_put. A line is the elements along `axis`. Threads share the
+// lines. Each line is walked in the order of its indices, so the last of equal indices wins, and
+// sums have a fixed order. index_put is one of the other two, for tensors whose named axes lie in
+// one row, and so do the other axes.
 //
 // If an index names an element of all lines, as after an expansion of the indices, whole rows are
 // set or added. Rows that are too short for the threads are shared by targets: each thread reads
@@ -204,6 +205,97 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   return submit_scatter("scatter_reduce", args, launch);
 }
 
+// A tensor of two axes, each of which stands for several axes of another tensor.
+class Slices {
+ public:
+  // The first `count` axes become the first axis.
+  Slices(const bp_tensor& tensor, uint32_t count) : tensor_(tensor) {
+    tensor_.ndim = 2;
+    tensor_.shape = extents_.data();
+    tensor_.strides = strides_.data();
+    exists_ = merge(tensor, 0, count, 0) && merge(tensor, count, tensor.ndim, 1);
+  }
+  Slices(const Slices&) = delete;
+
+  // Sets the second axis, along which all elements are the same.
+  Slices& repeat(int64_t extent) {
+    extents_[1] = extent;
+    strides_[1] = 0;
+    return *this;
+  }
+  bool exists() const { return exists_; }
+  const bp_tensor* operator&() const { return &tensor_; }
+
+ private:
+  // Makes an axis of the axes [begin, end). Returns whether they lie in one row.
+  bool merge(const bp_tensor& tensor, uint32_t begin, uint32_t end, size_t axis) {
+    for (uint32_t i = end; i-- > begin;) {
+      if (tensor.shape[i] == 1) continue;
+      if (extents_[axis] == 1) {
+        strides_[axis] = tensor.strides[i];
+      } else if (tensor.strides[i] != strides_[axis] * extents_[axis]) {
+        return false;
+      }
+      extents_[axis] *= tensor.shape[i];
+    }
+    return true;
+  }
+
+  bp_tensor tensor_;
+  std::array<int64_t, 2> extents_{1, 1}, strides_{0, 0};
+  bool exists_ = false;
+};
+
+// The tensors of index_put as those of a scatter along the first axis.
+struct PutSlices {
+  explicit PutSlices(const bp_index_put_args& args)
+      : x(*args.x, static_cast<uint32_t>(args.indexed_ndim)),
+        indices(*args.indices, args.indices->ndim),
+        values(*args.values, args.indices->ndim),
+        y(*args.y, static_cast<uint32_t>(args.indexed_ndim)),
+        bounds(args.bounds) {
+    indices.repeat((&y)->shape[1]);
+  }
+
+  bool exist() const { return x.exists() && indices.exists() && values.exists() && y.exists(); }
+  bp_scatter_args replacement() const {
+    return {.struct_size = sizeof(bp_scatter_args),
+            .x = &x,
+            .indices = &indices,
+            .src = &values,
+            .y = &y,
+            .bounds = bounds};
+  }
+  bp_scatter_reduce_args addition() const {
+    return {.struct_size = sizeof(bp_scatter_reduce_args),
+            .x = &x,
+            .indices = &indices,
+            .src = &values,
+            .y = &y,
+            .bounds = bounds};
+  }
+
+  Slices x, indices, values, y;
+  uint32_t bounds;
+};
+
+bp_reason index_put_supports(const bp_index_put_args& args) {
+  return PutSlices(args).exist() ? nullptr : "the named axes or the others do not lie in one row";
+}
+
+uint64_t index_put_workspace(const bp_index_put_args& args, const Env& env) {
+  return args.accumulate == 0 ? 0 : scatter_workspace(PutSlices(args).addition(), env);
+}
+
+bp_status index_put_launch(const bp_index_put_args& args, Launch& launch) {
+  const PutSlices slices(args);
+  if (!slices.exist()) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("index_put: ") + index_put_supports(args));
+  }
+  return args.accumulate == 0 ? submit_scatter("index_put", slices.replacement(), launch)
+                              : submit_scatter("index_put", slices.addition(), launch);
+}
+
 constexpr auto kScatterRows = with_indices(kAnyDtypes);
 constexpr auto kReduceRows = with_indices(kNumberDtypes);
 
@@ -216,5 +308,9 @@ constinit const bp_kernel kScatterReduce =
     make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, nullptr,
                 scatter_workspace<bp_scatter_reduce_args>>(
         kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, {kReduceRows, 2}, BP_KERNEL_IN_PLACE));
+
+extern constinit const bp_kernel kIndexPut =
+    make_kernel<bp_index_put_args, index_put_launch, index_put_supports, index_put_workspace>(
+        kernel_row("index_put", BP_OP_INDEX_PUT, {kReduceRows, 2}));
 
 }  // namespace bp::kernels
