@@ -1,12 +1,28 @@
-// moe_route chooses experts, row by row, and then counts how many tokens each expert takes. The
-// best k so far are kept in order, so a row is read once for the choice.
+// moe_route chooses experts, row by row, and then counts how many tokens each expert takes.
+//
+// A thread widens a row to a buffer. The best k so far are kept in order, so the row is read once
+// for the choice; each is a number whose order is that of the elements, next to its expert. The
+// exponentials of the row are computed on vectors.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/moe_route.cpp"
+#include "hwy/foreach_target.h"
+// The headers below must come after foreach_target.h.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "backends/host_kernels/math-inl.hpp"
+#include "backends/host_kernels/records.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "hwy/highway.h"
 
+#ifndef BACKPLANE_CPU_MOE_ROUTE_PLAN
+#define BACKPLANE_CPU_MOE_ROUTE_PLAN
 namespace bp::kernels {
 namespace {
 
@@ -17,30 +33,87 @@ struct Route {
   int64_t tokens = 0, expert_count = 0, k = 0, limit = 0;
 
   int64_t pairs() const { return tokens * k; }
+  // Returns the elements of a row in whole vectors.
+  int64_t row_elements() const {
+    constexpr int64_t kMostLanes = 16;
+    return (expert_count + kMostLanes - 1) / kMostLanes * kMostLanes;
+  }
 };
 
-// The places in the workspace: what was chosen, with its scores, and the tokens of each expert.
-struct Places {
-  explicit Places(const Route& r, int64_t score_size_bytes) {
+// The best experts of a row so far.
+struct Best {
+  uint64_t key;
+  int64_t expert;
+};
+
+// The places in the workspace: what was chosen, with its scores, the tokens of each expert, and for
+// each thread two rows of logits and the best of a row.
+struct RoutePlaces {
+  RoutePlaces(const Route& r, int64_t score_size_bytes, int threads) {
     const auto reserve = [&](int64_t count, int64_t item_size_bytes) {
       return reserve_bytes(static_cast<uint64_t>(count * item_size_bytes), size_bytes);
     };
     chosen = reserve(r.pairs(), sizeof(int64_t));
     counts = reserve(r.expert_count, sizeof(int64_t));
     scores = reserve(r.pairs(), score_size_bytes);
+    rows = reserve(threads * 2 * r.row_elements(), score_size_bytes);
+    best = reserve(threads * r.k, sizeof(Best));
   }
-  uint64_t size_bytes = 0, chosen, counts, scores;
+  uint64_t size_bytes = 0, chosen, counts, scores, rows, best;
 };
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <typename T>
 T& element(const View& view, int64_t row, int64_t col) {
   return reinterpret_cast<T*>(view.address)[row * view.strides[0] + col * view.strides[1]];
 }
 
-// NaN is larger than every number.
+// Widens a row of n elements.
+template <typename T>
+void widen_row(const View& view, int64_t row, int64_t n, Compute<T>* HWY_RESTRICT to) {
+  int64_t i = 0;
+  if (view.strides[1] == 1) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const T* const from = &element<const T>(view, row, 0);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(load_lanes(d, from + i), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = widen(element<const T>(view, row, i));
+}
+
+// Replaces x by exp(x - peak), where `peak` is the largest of n elements, and returns the sum of
+// the results. It is NaN if an element is. `x` has room for whole vectors.
 template <typename Sum>
-bool is_larger(Sum a, Sum b) {
-  return std::isnan(a) ? !std::isnan(b) : a > b;
+double exponentials(Sum* HWY_RESTRICT x, int64_t n) {
+  const hn::ScalableTag<Sum> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Sum least = -std::numeric_limits<Sum>::infinity();
+  int64_t end = n;
+  for (; end % lanes != 0; ++end) x[end] = least;
+  auto largest = hn::Set(d, least);
+  for (int64_t i = 0; i < end; i += lanes) largest = hn::Max(largest, hn::LoadU(d, x + i));
+  const auto peak = hn::MaxOfLanes(d, largest);
+  for (int64_t i = 0; i < end; i += lanes) {
+    hn::StoreU(exp_of_negative(d, hn::Sub(hn::LoadU(d, x + i), peak)), d, x + i);
+  }
+  // The order of a sum is the same on every target.
+  std::array<double, 8> sums{};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int64_t j = 0; j < 8; ++j) sums[static_cast<size_t>(j)] += double{x[i + j]};
+  }
+  for (; i < n; ++i) sums[static_cast<size_t>(i % 8)] += double{x[i]};
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
 template <typename T>
@@ -48,24 +121,23 @@ class Routing {
  public:
   using Sum = Compute<T>;
 
-  Routing(const Route& route, std::byte* workspace) : r_(route) {
-    const Places places(route, sizeof(Sum));
+  Routing(const Route& route, std::byte* workspace, int threads) : r_(route), threads_(threads) {
+    const RoutePlaces places(route, sizeof(Sum), threads);
     chosen_ = reinterpret_cast<int64_t*>(workspace + places.chosen);
     counts_ = reinterpret_cast<int64_t*>(workspace + places.counts);
     scores_ = reinterpret_cast<Sum*>(workspace + places.scores);
+    rows_ = reinterpret_cast<Sum*>(workspace + places.rows);
+    best_ = reinterpret_cast<Best*>(workspace + places.best);
   }
 
-  void run(int thread_count) const {
-    constexpr int64_t kGrainElements = 2048;
-    const int64_t grain = std::max<int64_t>(1, kGrainElements / r_.expert_count);
-    parallel_for(thread_count, r_.tokens, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t token = begin; token < end; ++token) {
-        choose(token);
-        score(token);
-      }
+  void run() const {
+    const bool may_drop = r_.limit < r_.tokens;
+    for_each_token([&](int64_t token) {
+      route(token);
+      if (!may_drop) write(token);
     });
-    const int64_t lost = drop();
-    for (int64_t token = 0; token < r_.tokens; ++token) write(token);
+    const int64_t lost = may_drop || r_.has_counts ? drop() : 0;
+    if (may_drop) for_each_token([&](int64_t token) { write(token); });
     for (int64_t e = 0; e < r_.expert_count && r_.has_counts; ++e) {
       reinterpret_cast<int64_t*>(r_.counts.address)[e * r_.counts.strides[0]] = counts_[e];
     }
@@ -73,24 +145,46 @@ class Routing {
   }
 
  private:
-  Sum key(int64_t token, int64_t expert) const {
-    return r_.has_choice ? element<const Sum>(r_.choice, token, expert) : logit(token, expert);
-  }
-  Sum logit(int64_t token, int64_t expert) const {
-    return widen(element<const T>(r_.x, token, expert));
+  template <typename Body>
+  void for_each_token(const Body& body) const {
+    constexpr int64_t kGrainElements = 2048;
+    const int64_t grain = std::max<int64_t>(1, kGrainElements / r_.expert_count);
+    parallel_for(threads_, r_.tokens, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t token = begin; token < end; ++token) body(token);
+    });
   }
 
-  // Of equal elements the one with the lower index comes first.
-  void choose(int64_t token) const {
-    int64_t* const best = chosen_ + token * r_.k;
-    int64_t count = 0;
-    for (int64_t e = 0; e < r_.expert_count; ++e) {
-      const Sum value = key(token, e);
-      if (count == r_.k && !is_larger(value, key(token, best[count - 1]))) continue;
-      int64_t at = count < r_.k ? count++ : count - 1;
-      for (; at > 0 && is_larger(value, key(token, best[at - 1])); --at) best[at] = best[at - 1];
-      best[at] = e;
+  // Chooses the experts of a token, and computes their scores.
+  void route(int64_t token) const {
+    Sum* const logits = rows_ + thread_number() * 2 * r_.row_elements();
+    widen_row<T>(r_.x, token, r_.expert_count, logits);
+    if (r_.has_choice) {
+      Sum* const keys = logits + r_.row_elements();
+      widen_row<Sum>(r_.choice, token, r_.expert_count, keys);
+      choose(token, keys);
+    } else {
+      choose(token, logits);
     }
+    score(token, logits);
+  }
+
+  // Of equal elements the one with the lower index comes first. The insertion has no branches,
+  // because nobody can predict them.
+  void choose(int64_t token, const Sum* row) const {
+    Best* const best = best_ + thread_number() * r_.k;
+    const int64_t last = r_.k - 1;
+    std::fill_n(best, r_.k, Best{0, -1});
+    for (int64_t e = 0; e < r_.expert_count; ++e) {
+      const Best next{key_of(row[e]), e};  // The key of a float is never 0.
+      if (next.key <= best[last].key) continue;
+      for (int64_t at = last; at > 0; --at) {
+        const Best before = best[at - 1];
+        const Best lower = next.key > before.key ? before : next;
+        best[at] = next.key > best[at].key ? lower : best[at];
+      }
+      if (next.key > best[0].key) best[0] = next;
+    }
+    for (int64_t j = 0; j < r_.k; ++j) chosen_[token * r_.k + j] = best[j].expert;
   }
 
   static Sum sigmoid(Sum x) {
@@ -98,20 +192,15 @@ class Routing {
     return (std::signbit(x) ? e : Sum{1}) / (1 + e);
   }
 
-  void score(int64_t token) const {
+  void score(int64_t token, Sum* logits) const {
     const int64_t* const best = chosen_ + token * r_.k;
     Sum* const scores = scores_ + token * r_.k;
     if (r_.is_sigmoid) {
-      for (int64_t j = 0; j < r_.k; ++j) scores[j] = sigmoid(logit(token, best[j]));
+      for (int64_t j = 0; j < r_.k; ++j) scores[j] = sigmoid(logits[best[j]]);
       return;
     }
-    Sum peak = logit(token, 0);
-    for (int64_t e = 1; e < r_.expert_count; ++e) peak = std::max(peak, logit(token, e));
-    double total = 0;
-    for (int64_t e = 0; e < r_.expert_count; ++e) total += std::exp(logit(token, e) - peak);
-    for (int64_t j = 0; j < r_.k; ++j) {
-      scores[j] = std::exp(logit(token, best[j]) - peak) / static_cast<Sum>(total);
-    }
+    const auto total = static_cast<Sum>(exponentials(logits, r_.expert_count));
+    for (int64_t j = 0; j < r_.k; ++j) scores[j] = logits[best[j]] / total;
   }
 
   // Gives each expert its tokens, first choices first, and makes the others -1. Returns how many
@@ -146,10 +235,28 @@ class Routing {
   }
 
   const Route& r_;
+  int threads_;
   int64_t* chosen_;
   int64_t* counts_;
   Sum* scores_;
+  Sum* rows_;
+  Best* best_;
 };
+
+void run_route(const Route& r, bp_dtype dtype, std::byte* workspace, int threads) {
+  with_float(dtype, [&]<typename T>(T) { Routing<T>(r, workspace, threads).run(); });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(run_route);
 
 Route route_of(const bp_moe_route_args& args) {
   Route r;
@@ -178,8 +285,9 @@ bp_reason route_supports(const bp_moe_route_args& args) {
   return is_known ? nullptr : "the scoring is not known";
 }
 
-uint64_t route_workspace(const bp_moe_route_args& args, const Env&) {
-  return Places(route_of(args), dtype_size_bytes(args.weights->dtype)).size_bytes;
+uint64_t route_workspace(const bp_moe_route_args& args, const Env& env) {
+  const int64_t score_size_bytes = dtype_size_bytes(args.weights->dtype);
+  return RoutePlaces(route_of(args), score_size_bytes, env.thread_count()).size_bytes;
 }
 
 bp_status route_launch(const bp_moe_route_args& args, Launch& launch) {
@@ -188,7 +296,7 @@ bp_status route_launch(const bp_moe_route_args& args, Launch& launch) {
   }
   return launch.submit([r = route_of(args), workspace = launch.workspace(), dtype = args.x->dtype,
                         threads = launch.thread_count()] {
-    with_float(dtype, [&]<typename T>(T) { Routing<T>(r, workspace).run(threads); });
+    HWY_DYNAMIC_DISPATCH(run_route)(r, dtype, workspace, threads);
   });
 }
 
@@ -199,3 +307,4 @@ constinit const bp_kernel kMoeRoute =
         kernel_row_of_any_shape("moe_route", BP_OP_MOE_ROUTE, kFloatDtypes));
 
 }  // namespace bp::kernels
+#endif  // HWY_ONCE
