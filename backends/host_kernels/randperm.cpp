@@ -4,7 +4,8 @@
 //   1. The upper 8 bits of a key choose one of kBuckets buckets. Each thread counts and moves the
 //      records of its part of the integers.
 //   2. The next bits of a key choose one of up to kMostBins bins of the bucket, so that most bins
-//      have a few records. Bins are sorted by comparison, and threads share the buckets.
+//      have a few records. An insertion sort of the bucket does the rest, because hardly a record
+//      has to move past more than one other. Threads share the buckets.
 //
 // A record is a key and its integer, and no two are equal, so the result does not depend on the
 // order in which records are moved. Keys are computed twice, because that takes less time than
@@ -24,16 +25,21 @@ namespace {
 constexpr int kBucketBits = 8, kMostBinBits = 12;
 constexpr int64_t kBuckets = 1 << kBucketBits, kMostBins = 1 << kMostBinBits;
 constexpr int64_t kShuffleGrain = 8192;  // With fewer integers a team costs more.
+constexpr int64_t kMostInserted = 16;    // A bin with more records is sorted by itself.
 
-// The places in the workspace: the records by bucket, and by bin, and for each part of the integers
-// the number of records in each bucket.
+// Returns the records of a bucket for which a thread has room. A bucket with more of them, which
+// hardly ever exists, is sorted without bins.
+int64_t bucket_room(int64_t n) { return 2 * (n / kBuckets) + 512; }
+
+// The places in the workspace: the records by bucket, those of a bucket by bin for each thread, and
+// for each part of the integers the number of records in each bucket.
 struct Places {
-  Places(int64_t n, int64_t parts) {
+  Places(int64_t n, int64_t parts, int threads) {
     const auto reserve = [&](int64_t count, size_t item_size_bytes) {
       return reserve_bytes(static_cast<uint64_t>(count) * item_size_bytes, size_bytes);
     };
     by_bucket = reserve(n, sizeof(Wide));
-    by_bin = reserve(n, sizeof(Wide));
+    by_bin = reserve(threads * bucket_room(n), sizeof(Wide));
     counts = reserve(parts * kBuckets, sizeof(int64_t));
   }
   uint64_t size_bytes = 0, by_bucket, by_bin, counts;
@@ -44,6 +50,16 @@ int64_t part_count(int64_t n, const Env& env) {
 }
 
 int64_t bucket_of(uint64_t key) { return static_cast<int64_t>(key >> (64 - kBucketBits)); }
+
+// Sorts n records, each of which is close to its place.
+void insert_records(Wide* records, int64_t n) {
+  for (int64_t i = 1; i < n; ++i) {
+    const Wide record = records[i];
+    int64_t at = i;
+    for (; at > 0 && record < records[at - 1]; --at) records[at] = records[at - 1];
+    records[at] = record;
+  }
+}
 
 // The shuffle of n integers.
 struct Shuffle {
@@ -108,24 +124,36 @@ struct Shuffle {
     return bucket < 0 ? 0 : counts[(parts - 1) * kBuckets + bucket];
   }
 
-  void sort_bucket(int64_t bucket) const {
-    const int64_t begin = end_of_bucket(bucket - 1), end = end_of_bucket(bucket);
-    const auto width = static_cast<int>(std::bit_width(static_cast<uint64_t>(end - begin)));
+  // Returns the records of a bucket in order.
+  const Wide* sorted_bucket(Wide* records, int64_t count) const {
+    if (count > bucket_room(n)) {
+      std::sort(records, records + count);
+      return records;
+    }
+    Wide* const sorted = by_bin + thread_number() * bucket_room(n);
+    const auto width = static_cast<int>(std::bit_width(static_cast<uint64_t>(count)));
     const int bits = std::clamp(width, 1, kMostBinBits);
     const auto bin_of = [=](const Wide& record) {
       return record.key() << kBucketBits >> (64 - bits);
     };
     int64_t next[kMostBins];
     std::fill_n(next, int64_t{1} << bits, int64_t{0});
-    for (int64_t i = begin; i < end; ++i) ++next[bin_of(by_bucket[i])];
-    int64_t sum = begin;
+    for (int64_t i = 0; i < count; ++i) ++next[bin_of(records[i])];
+    int64_t sum = 0;
     for (int64_t bin = 0; bin < int64_t{1} << bits; ++bin) sum += std::exchange(next[bin], sum);
-    for (int64_t i = begin; i < end; ++i) by_bin[next[bin_of(by_bucket[i])]++] = by_bucket[i];
-    for (int64_t bin = 0, first = begin; bin < int64_t{1} << bits; first = next[bin++]) {
-      if (next[bin] - first > 1) std::sort(by_bin + first, by_bin + next[bin]);
+    for (int64_t i = 0; i < count; ++i) sorted[next[bin_of(records[i])]++] = records[i];
+    for (int64_t bin = 0, first = 0; bin < int64_t{1} << bits; first = next[bin++]) {
+      if (next[bin] - first > kMostInserted) std::sort(sorted + first, sorted + next[bin]);
     }
-    for (int64_t i = begin; i < end; ++i) {
-      store_index(y + i * y_stride_bytes, is_i64, by_bin[i].index());
+    insert_records(sorted, count);
+    return sorted;
+  }
+
+  void sort_bucket(int64_t bucket) const {
+    const int64_t begin = end_of_bucket(bucket - 1), count = end_of_bucket(bucket) - begin;
+    const Wide* const sorted = sorted_bucket(by_bucket + begin, count);
+    for (int64_t i = 0; i < count; ++i) {
+      store_index(y + (begin + i) * y_stride_bytes, is_i64, sorted[i].index());
     }
   }
 };
@@ -147,7 +175,7 @@ void run_shuffle(const Shuffle& shuffle, int threads) {
 
 uint64_t randperm_workspace(const bp_randperm_args& args, const Env& env) {
   const int64_t n = args.y->shape[0];
-  return Places(n, part_count(n, env)).size_bytes;
+  return Places(n, part_count(n, env), env.thread_count()).size_bytes;
 }
 
 bp_status randperm_launch(const bp_randperm_args& args, Launch& launch) {
@@ -157,7 +185,7 @@ bp_status randperm_launch(const bp_randperm_args& args, Launch& launch) {
   shuffle.y_stride_bytes = args.y->strides[0] * dtype_size_bytes(args.y->dtype);
   shuffle.is_i64 = args.y->dtype == BP_I64;
   shuffle.parts = part_count(shuffle.n, launch);
-  const Places places(shuffle.n, shuffle.parts);
+  const Places places(shuffle.n, shuffle.parts, launch.thread_count());
   std::byte* const workspace = launch.workspace();
   shuffle.by_bucket = reinterpret_cast<Wide*>(workspace + places.by_bucket);
   shuffle.by_bin = reinterpret_cast<Wide*>(workspace + places.by_bin);
