@@ -2,9 +2,9 @@
 //
 //           largest error found, in ulp     how
 //           f32           f64
-//   sin     0.6           0.8               polynomials for |r| <= pi/4; f32 in f64
-//   cos     0.6           0.8               the same
-//   tan     0.6           2.3               sin / cos
+//   sin     0.8           0.8               polynomials for |r| <= pi/4; f32 in pairs or f64
+//   cos     0.8           0.8               the same
+//   tan     0.6           2.3               sin / cos; f32 in f64
 //
 // These are the errors over targets with fused multiply-add and without it. NaN gives NaN, and
 // infinities and zeros give what C says. Each lane is computed by itself.
@@ -12,7 +12,9 @@
 // The argument is n * pi/2 + r. Up to kMostReduced pi/2 is split so that the products with n are
 // exact; arguments beyond it are rare, and the C library computes them lane by lane. The
 // polynomials interpolate their functions at the Chebyshev nodes. Their coefficients were computed
-// with 100 digits. The functions of f32 take the shorter polynomials and a simpler reduction.
+// with 100 digits. The functions of f32 take the shorter polynomials and a simpler reduction. If
+// the target has fused multiply-add, sines and cosines of f32 up to kMostBrief are computed in f32,
+// with r as a pair, unless x is close to a multiple of pi/2.
 //
 // Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_TRIGONOMETRIC_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -195,13 +197,73 @@ HWY_INLINE V of_circle(D d, V x) {
   }
 }
 
+#if HWY_NATIVE_FMA
+// pi/2 in f32, rounded down, and the rest. Up to kMostBrief the rest has enough digits for an angle
+// of at least kLeastAngle.
+constexpr float kHalfPi = 0x1.921fb4p+0f, kHalfPiRest = 0x1.4442d2p-24f;
+constexpr float kMostBrief = 400.0f, kLeastAngle = 0x1p-10f;
+
+// Return the sine and the cosine of an angle within pi/4, which is high - minus_low. The sine of -0
+// is -0, because minus_low is +0 then.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V brief_sin_of_angle(D d, V high, V minus_low) {
+  constexpr auto& kSin = CircleTraits<float>::kSin;
+  constexpr float kMinusSin[] = {static_cast<float>(-kSin[0]), static_cast<float>(-kSin[1]),
+                                 static_cast<float>(-kSin[2]), static_cast<float>(-kSin[3])};
+  const V square = hn::Mul(high, high), half = hn::Mul(square, hn::Set(d, 0.5f));
+  const V factor = hn::NegMulAdd(square, polynomial(d, square, kMinusSin), hn::Zero(d));
+  const V low = hn::NegMulAdd(half, minus_low, minus_low);
+  return hn::Add(hn::MulSub(high, factor, low), high);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V brief_cos_of_angle(D d, V high, V minus_low) {
+  constexpr auto& kCos = CircleTraits<float>::kCos;
+  constexpr float kTail[] = {static_cast<float>(kCos[0]), static_cast<float>(kCos[1]),
+                             static_cast<float>(kCos[2])};
+  const V one = hn::Set(d, 1.0f);
+  const V square = hn::Mul(high, high), half = hn::Mul(square, hn::Set(d, 0.5f));
+  const V top = hn::Sub(one, half), lost = hn::Sub(hn::Sub(one, top), half);
+  const V low = hn::MulAdd(high, minus_low, lost);
+  const V tail = polynomial(d, square, kTail);
+  return hn::Add(top, hn::MulAdd(hn::Mul(square, square), tail, low));
+}
+
+// Returns sin(x + kQuarters * pi/2) of f32, which is Function<float>.
+template <template <typename> class Function, int kQuarters, class D, class V = hn::Vec<D>>
+HWY_INLINE V brief_sin(D d, V x) {
+  const hn::RebindToUnsigned<D> bits_d;
+  const V round = hn::Set(d, ExpTraits<float>::kRound), rest = hn::Set(d, kHalfPiRest);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0.63661975f), round), n = hn::Sub(shifted, round);
+  const V exact = hn::NegMulAdd(n, hn::Set(d, kHalfPi), x);
+  const V high = hn::NegMulAdd(n, rest, exact);
+  // If n is 0, the angle is x. A difference of numbers within a factor of 2 is exact.
+  const V minus_low = hn::MulAdd(n, rest, hn::Sub(high, exact));
+  const V size = hn::Abs(x), least = hn::Min(size, hn::Set(d, kLeastAngle));
+  const auto is_brief = hn::And(hn::Lt(size, hn::Set(d, kMostBrief)), hn::Ge(hn::Abs(high), least));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, is_brief))) return of_circle<Function>(d, x);
+  const auto quarter = hn::Add(hn::BitCast(bits_d, shifted), hn::Set(bits_d, kQuarters));
+  const auto is_odd = hn::RebindMask(d, hn::TestBit(quarter, hn::Set(bits_d, 1u)));
+  const V sign = hn::And(hn::BitCast(d, hn::ShiftLeft<30>(quarter)), hn::SignBit(d));
+  const V sine = brief_sin_of_angle(d, high, minus_low);
+  const V cosine = brief_cos_of_angle(d, high, minus_low);
+  return hn::Xor(hn::IfThenElse(is_odd, cosine, sine), sign);
+}
+#endif
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sin(D d, V x) {
+#if HWY_NATIVE_FMA
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return brief_sin<SinOf, 0>(d, x);
+#endif
   return of_circle<SinOf>(d, x);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V cos(D d, V x) {
+#if HWY_NATIVE_FMA
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return brief_sin<CosOf, 1>(d, x);
+#endif
   return of_circle<CosOf>(d, x);
 }
 
