@@ -224,7 +224,7 @@ class Slices {
     return *this;
   }
   bool exists() const { return exists_; }
-  const bp_tensor* operator&() const { return &tensor_; }
+  const bp_tensor* tensor() const { return &tensor_; }
 
  private:
   // Makes an axis of the axes [begin, end). Returns whether they lie in one row.
@@ -254,24 +254,24 @@ struct PutSlices {
         values(*args.values, args.indices->ndim),
         y(*args.y, static_cast<uint32_t>(args.indexed_ndim)),
         bounds(args.bounds) {
-    indices.repeat((&y)->shape[1]);
+    indices.repeat(y.tensor()->shape[1]);
   }
 
   bool exist() const { return x.exists() && indices.exists() && values.exists() && y.exists(); }
   bp_scatter_args replacement() const {
     return {.struct_size = sizeof(bp_scatter_args),
-            .x = &x,
-            .indices = &indices,
-            .src = &values,
-            .y = &y,
+            .x = x.tensor(),
+            .indices = indices.tensor(),
+            .src = values.tensor(),
+            .y = y.tensor(),
             .bounds = bounds};
   }
   bp_scatter_reduce_args addition() const {
     return {.struct_size = sizeof(bp_scatter_reduce_args),
-            .x = &x,
-            .indices = &indices,
-            .src = &values,
-            .y = &y,
+            .x = x.tensor(),
+            .indices = indices.tensor(),
+            .src = values.tensor(),
+            .y = y.tensor(),
             .bounds = bounds};
   }
 
