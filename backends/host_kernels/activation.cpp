@@ -132,8 +132,8 @@ constexpr bp_kernel activation_kernel(const char* name) {
 
 }  // namespace
 
-constinit const bp_kernel kGelu = activation_kernel<bp_gelu_args, BP_OP_GELU>("gelu");
-constinit const bp_kernel kGeluBackward =
+extern constinit const bp_kernel kGelu = activation_kernel<bp_gelu_args, BP_OP_GELU>("gelu");
+extern constinit const bp_kernel kGeluBackward =
     activation_kernel<bp_gelu_backward_args, BP_OP_GELU_BACKWARD>("gelu_backward");
 
 }  // namespace bp::kernels

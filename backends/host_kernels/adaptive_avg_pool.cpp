@@ -208,10 +208,10 @@ bp_status adaptive_backward_launch(const bp_adaptive_avg_pool_backward_args& arg
 
 }  // namespace
 
-constinit const bp_kernel kAdaptiveAvgPool =
+extern constinit const bp_kernel kAdaptiveAvgPool =
     make_kernel<bp_adaptive_avg_pool_args, adaptive_launch, adaptive_supports, adaptive_workspace>(
         kernel_row("adaptive_avg_pool", BP_OP_ADAPTIVE_AVG_POOL, kFloatDtypes));
-constinit const bp_kernel kAdaptiveAvgPoolBackward =
+extern constinit const bp_kernel kAdaptiveAvgPoolBackward =
     make_kernel<bp_adaptive_avg_pool_backward_args, adaptive_backward_launch,
                 adaptive_backward_supports, adaptive_backward_workspace>(
         kernel_row("adaptive_avg_pool_backward", BP_OP_ADAPTIVE_AVG_POOL_BACKWARD, kFloatDtypes));

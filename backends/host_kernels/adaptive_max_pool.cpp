@@ -97,7 +97,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kAdaptiveMaxPool =
+extern constinit const bp_kernel kAdaptiveMaxPool =
     make_kernel<bp_adaptive_max_pool_args, pool_launch, pool_supports>(
         kernel_row("adaptive_max_pool", BP_OP_ADAPTIVE_MAX_POOL, {kDtypes, 2}));
 

@@ -306,8 +306,10 @@ constexpr bp_kernel index_kernel(const char* name, uint32_t op) {
 
 }  // namespace
 
-constinit const bp_kernel kArgmax = index_kernel<bp_argmax_args, true>("argmax", BP_OP_ARGMAX);
-constinit const bp_kernel kArgmin = index_kernel<bp_argmin_args, false>("argmin", BP_OP_ARGMIN);
+extern constinit const bp_kernel kArgmax =
+    index_kernel<bp_argmax_args, true>("argmax", BP_OP_ARGMAX);
+extern constinit const bp_kernel kArgmin =
+    index_kernel<bp_argmin_args, false>("argmin", BP_OP_ARGMIN);
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

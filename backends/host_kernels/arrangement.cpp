@@ -46,13 +46,13 @@ bp_status pad_launch(const bp_pad_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kFlip = make_kernel<bp_flip_args, move_launch<bp_flip_args>>(
+extern constinit const bp_kernel kFlip = make_kernel<bp_flip_args, move_launch<bp_flip_args>>(
     kernel_row("flip", BP_OP_FLIP, kAnyDtypes));
-constinit const bp_kernel kRoll = make_kernel<bp_roll_args, move_launch<bp_roll_args>>(
+extern constinit const bp_kernel kRoll = make_kernel<bp_roll_args, move_launch<bp_roll_args>>(
     kernel_row("roll", BP_OP_ROLL, kAnyDtypes));
-constinit const bp_kernel kPad = make_kernel<bp_pad_args, pad_launch>(
+extern constinit const bp_kernel kPad = make_kernel<bp_pad_args, pad_launch>(
     kernel_row("pad", BP_OP_PAD, kAnyDtypes, BP_KERNEL_TAKES_SCALAR));
-constinit const bp_kernel kTile = make_kernel<bp_tile_args, move_launch<bp_tile_args>>(
+extern constinit const bp_kernel kTile = make_kernel<bp_tile_args, move_launch<bp_tile_args>>(
     kernel_row("tile", BP_OP_TILE, kAnyDtypes));
 
 }  // namespace bp::kernels

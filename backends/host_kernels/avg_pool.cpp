@@ -277,10 +277,10 @@ bp_status avg_pool_backward_launch(const bp_avg_pool_backward_args& args, Launch
 
 }  // namespace
 
-constinit const bp_kernel kAvgPool =
+extern constinit const bp_kernel kAvgPool =
     make_kernel<bp_avg_pool_args, avg_pool_launch, nullptr, avg_pool_workspace>(
         kernel_row("avg_pool", BP_OP_AVG_POOL, kFloatDtypes));
-constinit const bp_kernel kAvgPoolBackward =
+extern constinit const bp_kernel kAvgPoolBackward =
     make_kernel<bp_avg_pool_backward_args, avg_pool_backward_launch, nullptr,
                 avg_pool_backward_workspace>(
         kernel_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD, kFloatDtypes));

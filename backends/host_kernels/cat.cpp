@@ -26,7 +26,7 @@ bp_status cat_launch(const bp_cat_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kCat =
+extern constinit const bp_kernel kCat =
     make_kernel<bp_cat_args, cat_launch>(kernel_row("cat", BP_OP_CAT, kAnyDtypes));
 
 }  // namespace bp::kernels

@@ -104,11 +104,11 @@ constexpr bp_kernel norm_kernel(const char* name, uint32_t op) {
 
 }  // namespace
 
-constinit const bp_kernel kGroupNorm =
+extern constinit const bp_kernel kGroupNorm =
     norm_kernel<bp_group_norm_args>("group_norm", BP_OP_GROUP_NORM);
-constinit const bp_kernel kBatchNormInference =
+extern constinit const bp_kernel kBatchNormInference =
     norm_kernel<bp_batch_norm_inference_args>("batch_norm_inference", BP_OP_BATCH_NORM_INFERENCE);
-constinit const bp_kernel kBatchNormTraining =
+extern constinit const bp_kernel kBatchNormTraining =
     norm_kernel<bp_batch_norm_training_args>("batch_norm_training", BP_OP_BATCH_NORM_TRAINING);
 
 }  // namespace bp::kernels

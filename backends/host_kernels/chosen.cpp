@@ -219,10 +219,10 @@ uint64_t masked_select_workspace(const bp_masked_select_args& args, const Env&) 
 
 }  // namespace
 
-constinit const bp_kernel kNonzero =
+extern constinit const bp_kernel kNonzero =
     make_kernel<bp_nonzero_args, nonzero_launch, nullptr, nonzero_workspace>(
         kernel_row("nonzero", BP_OP_NONZERO, kAnyDtypes));
-constinit const bp_kernel kMaskedSelect =
+extern constinit const bp_kernel kMaskedSelect =
     make_kernel<bp_masked_select_args, masked_select_launch, nullptr, masked_select_workspace>(
         kernel_row("masked_select", BP_OP_MASKED_SELECT, kAnyDtypes));
 

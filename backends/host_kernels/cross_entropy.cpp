@@ -209,11 +209,11 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kCrossEntropy =
+extern constinit const bp_kernel kCrossEntropy =
     make_kernel<bp_cross_entropy_args, forward_launch, forward_supports, forward_workspace>(
         kernel_row_of_any_shape("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
 
-constinit const bp_kernel kCrossEntropyBackward =
+extern constinit const bp_kernel kCrossEntropyBackward =
     make_kernel<bp_cross_entropy_backward_args, backward_launch, backward_supports,
                 backward_workspace>(kernel_row_of_any_shape(
         "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, {kDtypes, 2}, BP_KERNEL_IN_PLACE));

@@ -319,15 +319,16 @@ constexpr bp_kernel loss_kernel(const char* name) {
 
 }  // namespace
 
-constinit const bp_kernel kMseLoss = loss_kernel<bp_mse_loss_args, BP_OP_MSE_LOSS>("mse_loss");
-constinit const bp_kernel kL1Loss = loss_kernel<bp_l1_loss_args, BP_OP_L1_LOSS>("l1_loss");
-constinit const bp_kernel kSmoothL1Loss =
+extern constinit const bp_kernel kMseLoss =
+    loss_kernel<bp_mse_loss_args, BP_OP_MSE_LOSS>("mse_loss");
+extern constinit const bp_kernel kL1Loss = loss_kernel<bp_l1_loss_args, BP_OP_L1_LOSS>("l1_loss");
+extern constinit const bp_kernel kSmoothL1Loss =
     loss_kernel<bp_smooth_l1_loss_args, BP_OP_SMOOTH_L1_LOSS>("smooth_l1_loss");
-constinit const bp_kernel kHuberLoss =
+extern constinit const bp_kernel kHuberLoss =
     loss_kernel<bp_huber_loss_args, BP_OP_HUBER_LOSS>("huber_loss");
-constinit const bp_kernel kBceWithLogitsLoss =
+extern constinit const bp_kernel kBceWithLogitsLoss =
     loss_kernel<bp_bce_with_logits_loss_args, BP_OP_BCE_WITH_LOGITS_LOSS>("bce_with_logits_loss");
-constinit const bp_kernel kKlDivLoss =
+extern constinit const bp_kernel kKlDivLoss =
     loss_kernel<bp_kl_div_loss_args, BP_OP_KL_DIV_LOSS>("kl_div_loss");
 
 }  // namespace bp::kernels

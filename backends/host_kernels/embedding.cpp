@@ -278,7 +278,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kEmbeddingBackward =
+extern constinit const bp_kernel kEmbeddingBackward =
     make_kernel<bp_embedding_backward_args, embedding_backward_launch, nullptr,
                 embedding_backward_workspace>(
         kernel_row("embedding_backward", BP_OP_EMBEDDING_BACKWARD, {kDtypes, 2}));

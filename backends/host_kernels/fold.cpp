@@ -138,8 +138,9 @@ bp_status fold_launch(const bp_fold_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kFold = make_kernel<bp_fold_args, fold_launch, nullptr, fold_workspace>(
-    kernel_row("fold", BP_OP_FOLD, kFloatDtypes));
+extern constinit const bp_kernel kFold =
+    make_kernel<bp_fold_args, fold_launch, nullptr, fold_workspace>(
+        kernel_row("fold", BP_OP_FOLD, kFloatDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -299,11 +299,12 @@ constexpr auto kDtypes = with_indices(kAnyDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kGather =
+extern constinit const bp_kernel kGather =
     make_kernel<bp_gather_args, gather_launch>(kernel_row("gather", BP_OP_GATHER, {kDtypes, 2}));
-constinit const bp_kernel kIndexSelect = make_kernel<bp_index_select_args, index_select_launch>(
-    kernel_row("index_select", BP_OP_INDEX_SELECT, {kDtypes, 2}));
-constinit const bp_kernel kEmbedding = make_kernel<bp_embedding_args, embedding_launch>(
+extern constinit const bp_kernel kIndexSelect =
+    make_kernel<bp_index_select_args, index_select_launch>(
+        kernel_row("index_select", BP_OP_INDEX_SELECT, {kDtypes, 2}));
+extern constinit const bp_kernel kEmbedding = make_kernel<bp_embedding_args, embedding_launch>(
     kernel_row("embedding", BP_OP_EMBEDDING, {kDtypes, 2}));
 
 }  // namespace bp::kernels

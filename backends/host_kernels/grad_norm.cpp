@@ -118,7 +118,7 @@ constexpr auto kNormPairs = pairs_of(kFloatDtypes, kNormDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kGradNorm =
+extern constinit const bp_kernel kGradNorm =
     make_kernel<bp_grad_norm_args, norm_launch, nullptr, norm_workspace>(
         kernel_row("grad_norm", BP_OP_GRAD_NORM, {kNormPairs, 2}));
 

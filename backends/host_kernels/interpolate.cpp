@@ -366,10 +366,10 @@ bp_status interpolate_backward_launch(const bp_interpolate_backward_args& args, 
 
 }  // namespace
 
-constinit const bp_kernel kInterpolate =
+extern constinit const bp_kernel kInterpolate =
     make_kernel<bp_interpolate_args, interpolate_launch, interpolate_supports,
                 interpolate_workspace>(kernel_row("interpolate", BP_OP_INTERPOLATE, kFloatDtypes));
-constinit const bp_kernel kInterpolateBackward =
+extern constinit const bp_kernel kInterpolateBackward =
     make_kernel<bp_interpolate_backward_args, interpolate_backward_launch,
                 interpolate_backward_supports, interpolate_backward_workspace>(
         kernel_row("interpolate_backward", BP_OP_INTERPOLATE_BACKWARD, kFloatDtypes));

@@ -1,7 +1,8 @@
-// The header of every kernel file. It has the adapter to the C table, and declares all kernels.
+// The header of every kernel file. It has the adapter to the C table.
 //
 // A kernel file has functions over addresses, a launch function that reads the frame and submits a
-// task, and one table row per kernel, which a line of kernels.def registers.
+// task, and one table row per kernel, which a line of kernels.def registers. The row is declared
+// `extern` where it is defined, so that a new kernel leaves the other files as they are.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +23,5 @@ template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Suppo
 constexpr bp_kernel make_kernel(bp_kernel row) {
   return planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace, Planned>(row);
 }
-
-#define BP_KERNEL(name) extern const bp_kernel name;
-#define BP_LIBRARY_KERNEL(name) extern const bp_kernel name;
-#define BP_CPU_KERNEL(name) extern const bp_kernel name;
-#include "backends/host_kernels/kernels.def"
-#undef BP_KERNEL
-#undef BP_LIBRARY_KERNEL
-#undef BP_CPU_KERNEL
 
 }  // namespace bp::kernels

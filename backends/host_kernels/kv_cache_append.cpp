@@ -113,7 +113,8 @@ constexpr auto kDtypes = with_indices(kAnyDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kKvCacheAppend = make_kernel<bp_kv_cache_append_args, append_launch>(
-    kernel_row("kv_cache_append", BP_OP_KV_CACHE_APPEND, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
+extern constinit const bp_kernel kKvCacheAppend =
+    make_kernel<bp_kv_cache_append_args, append_launch>(
+        kernel_row("kv_cache_append", BP_OP_KV_CACHE_APPEND, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

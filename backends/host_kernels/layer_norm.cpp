@@ -50,11 +50,11 @@ bp_status layer_norm_backward_launch(const bp_layer_norm_backward_args& args, La
 
 }  // namespace
 
-constinit const bp_kernel kLayerNorm =
+extern constinit const bp_kernel kLayerNorm =
     make_kernel<bp_layer_norm_args, layer_norm_launch, nullptr, layer_norm_workspace>(
         kernel_row("layer_norm", BP_OP_LAYER_NORM, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kLayerNormBackward =
+extern constinit const bp_kernel kLayerNormBackward =
     make_kernel<bp_layer_norm_backward_args, layer_norm_backward_launch, nullptr,
                 layer_norm_backward_workspace>(kernel_row(
         "layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));

@@ -32,12 +32,12 @@ bp_reason dot_bf16_supports(const bp_linear_args& args) {
 
 }  // namespace
 
-constinit const bp_kernel kLinearDotBf16 =
+extern constinit const bp_kernel kLinearDotBf16 =
     make_kernel<bp_linear_args, linear_launch<Subnormals::flushed>, dot_bf16_supports,
                 linear_workspace<Subnormals::flushed>>(dot_bf16_row(
         kernel_row_of_any_shape("linear.dot_bf16", BP_OP_LINEAR, {kDotBf16Dtypes, 3})));
 
-constinit const bp_kernel kLinear =
+extern constinit const bp_kernel kLinear =
     make_kernel<bp_linear_args, linear_launch<Subnormals::kept>, linear_supports,
                 linear_workspace<Subnormals::kept>, ProductOpPlan<bp_linear_args, product_of>>(
         kernel_row_of_any_shape("linear", BP_OP_LINEAR, {kProductDtypes, 3}));

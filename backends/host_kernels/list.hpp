@@ -8,6 +8,14 @@
 
 namespace bp::kernels {
 
+#define BP_KERNEL(name) extern const bp_kernel name;
+#define BP_LIBRARY_KERNEL(name) extern const bp_kernel name;
+#define BP_CPU_KERNEL(name) extern const bp_kernel name;
+#include "backends/host_kernels/kernels.def"
+#undef BP_KERNEL
+#undef BP_LIBRARY_KERNEL
+#undef BP_CPU_KERNEL
+
 inline constexpr const bp_kernel* kKernels[] = {
 #define BP_KERNEL(name) &(name),
 #define BP_LIBRARY_KERNEL(name)

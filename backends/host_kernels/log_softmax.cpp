@@ -15,7 +15,7 @@ bp_status log_softmax_launch(const bp_log_softmax_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kLogSoftmax =
+extern constinit const bp_kernel kLogSoftmax =
     make_kernel<bp_log_softmax_args, log_softmax_launch, nullptr, log_softmax_workspace>(
         kernel_row("log_softmax", BP_OP_LOG_SOFTMAX, kFloatDtypes, BP_KERNEL_IN_PLACE));
 

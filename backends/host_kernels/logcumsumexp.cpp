@@ -167,8 +167,9 @@ bp_status logcumsumexp_launch(const bp_logcumsumexp_args& args, Launch& launch) 
 
 }  // namespace
 
-constinit const bp_kernel kLogcumsumexp = make_kernel<bp_logcumsumexp_args, logcumsumexp_launch>(
-    kernel_row("logcumsumexp", BP_OP_LOGCUMSUMEXP, kFloatDtypes));
+extern constinit const bp_kernel kLogcumsumexp =
+    make_kernel<bp_logcumsumexp_args, logcumsumexp_launch>(
+        kernel_row("logcumsumexp", BP_OP_LOGCUMSUMEXP, kFloatDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

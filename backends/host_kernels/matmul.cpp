@@ -27,12 +27,12 @@ bp_reason dot_bf16_supports(const bp_matmul_args& args) {
 
 }  // namespace
 
-constinit const bp_kernel kMatmulDotBf16 =
+extern constinit const bp_kernel kMatmulDotBf16 =
     make_kernel<bp_matmul_args, matmul_launch<Subnormals::flushed>, dot_bf16_supports,
                 matmul_workspace<Subnormals::flushed>>(dot_bf16_row(
         kernel_row_of_any_shape("matmul.dot_bf16", BP_OP_MATMUL, {kDotBf16Dtypes, 3})));
 
-constinit const bp_kernel kMatmul =
+extern constinit const bp_kernel kMatmul =
     make_kernel<bp_matmul_args, matmul_launch<Subnormals::kept>, matmul_supports,
                 matmul_workspace<Subnormals::kept>, ProductOpPlan<bp_matmul_args, product_of>>(
         kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));

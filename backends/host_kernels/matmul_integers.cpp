@@ -146,7 +146,7 @@ constexpr auto kRows = [] {
 
 }  // namespace
 
-constinit const bp_kernel kMatmulIntegers =
+extern constinit const bp_kernel kMatmulIntegers =
     make_kernel<bp_matmul_args, launch_integers, supports, workspace_of_integers>(
         kernel_row("matmul.integers", BP_OP_MATMUL, {kRows, 3}));
 

@@ -69,13 +69,13 @@ constexpr bp_kernel row_of_all_dtypes(const char* name) {
 
 }  // namespace
 
-constinit const bp_kernel kMatmulScaledDotBf16 =
+extern constinit const bp_kernel kMatmulScaledDotBf16 =
     make_kernel<bp_matmul_scaled_args, matmul_scaled_launch<Subnormals::flushed>,
                 matmul_scaled_supports<Subnormals::flushed>,
                 matmul_scaled_workspace<Subnormals::flushed>>(
         dot_bf16_row(row_of_all_dtypes("matmul_scaled.dot_bf16")));
 
-constinit const bp_kernel kMatmulScaled =
+extern constinit const bp_kernel kMatmulScaled =
     make_kernel<bp_matmul_scaled_args, matmul_scaled_launch<Subnormals::kept>,
                 matmul_scaled_supports<Subnormals::kept>, matmul_scaled_workspace<Subnormals::kept>,
                 ScaledPlan>(row_of_all_dtypes("matmul_scaled"));

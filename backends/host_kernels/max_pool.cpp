@@ -301,7 +301,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kMaxPool =
+extern constinit const bp_kernel kMaxPool =
     make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>(
         kernel_row("max_pool", BP_OP_MAX_POOL, {kDtypes, 2}));
 

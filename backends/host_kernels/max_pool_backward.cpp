@@ -147,7 +147,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kMaxPoolBackward =
+extern constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
                 max_pool_backward_workspace>(
         kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, {kDtypes, 2}));

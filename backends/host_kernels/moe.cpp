@@ -231,12 +231,13 @@ constexpr auto kSummedRows = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kMoePermute =
+extern constinit const bp_kernel kMoePermute =
     make_kernel<bp_moe_permute_args, permute_launch, nullptr, permute_workspace>(
         kernel_row("moe_permute", BP_OP_MOE_PERMUTE, {kMovedRows, 2}));
 
-constinit const bp_kernel kMoeUnpermute = make_kernel<bp_moe_unpermute_args, unpermute_launch>(
-    kernel_row("moe_unpermute", BP_OP_MOE_UNPERMUTE, {kSummedRows, 2}));
+extern constinit const bp_kernel kMoeUnpermute =
+    make_kernel<bp_moe_unpermute_args, unpermute_launch>(
+        kernel_row("moe_unpermute", BP_OP_MOE_UNPERMUTE, {kSummedRows, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -302,7 +302,7 @@ bp_status route_launch(const bp_moe_route_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kMoeRoute =
+extern constinit const bp_kernel kMoeRoute =
     make_kernel<bp_moe_route_args, route_launch, route_supports, route_workspace>(
         kernel_row_of_any_shape("moe_route", BP_OP_MOE_ROUTE, kFloatDtypes));
 

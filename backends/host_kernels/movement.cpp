@@ -202,13 +202,13 @@ void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_
            HWY_DYNAMIC_DISPATCH(row_of_cast)(to_dtype, from_dtype), thread_count, kGrain, &options);
 }
 
-constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(
+extern constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(
     kernel_row("fill", BP_OP_FILL, kAnyDtypes, BP_KERNEL_TAKES_SCALAR));
 
-constinit const bp_kernel kCopy =
+extern constinit const bp_kernel kCopy =
     make_kernel<bp_copy_args, copy_launch>(kernel_row("copy", BP_OP_COPY, {kPairs, 2}));
 
-constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>(
+extern constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>(
     kernel_row("arange", BP_OP_ARANGE, kNumberDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels

@@ -208,7 +208,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kMultinomial =
+extern constinit const bp_kernel kMultinomial =
     make_kernel<bp_multinomial_args, multinomial_launch, nullptr, multinomial_workspace>(
         kernel_row("multinomial", BP_OP_MULTINOMIAL, {kDtypes, 2}, BP_KERNEL_TAKES_SCALAR));
 

@@ -95,7 +95,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kNllLoss =
+extern constinit const bp_kernel kNllLoss =
     make_kernel<bp_nll_loss_args, nll_loss_launch, nll_loss_supports, nll_loss_workspace>(
         kernel_row_of_any_shape("nll_loss", BP_OP_NLL_LOSS, {kDtypes, 2}));
 

@@ -288,7 +288,7 @@ bp_status norm_launch(const bp_norm_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kNorm =
+extern constinit const bp_kernel kNorm =
     make_kernel<bp_norm_args, norm_launch, norm_supports, norm_workspace>(
         kernel_row("norm", BP_OP_NORM, kFloatDtypes));
 

@@ -325,15 +325,15 @@ constexpr bp_kernel_flags kStepFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCAL
 
 }  // namespace
 
-constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
+extern constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
     kernel_row("sgd_step", BP_OP_SGD_STEP, {kStepDtypes, 2}, kStepFlags));
-constinit const bp_kernel kAdamStep =
+extern constinit const bp_kernel kAdamStep =
     make_kernel<bp_adam_step_args, adam_launch<BP_OP_ADAM_STEP, bp_adam_step_args>>(
         kernel_row("adam_step", BP_OP_ADAM_STEP, {kStepDtypes, 2}, kStepFlags));
-constinit const bp_kernel kAdamwStep =
+extern constinit const bp_kernel kAdamwStep =
     make_kernel<bp_adamw_step_args, adam_launch<BP_OP_ADAMW_STEP, bp_adamw_step_args>>(
         kernel_row("adamw_step", BP_OP_ADAMW_STEP, {kStepDtypes, 2}, kStepFlags));
-constinit const bp_kernel kLionStep = make_kernel<bp_lion_step_args, lion_launch>(
+extern constinit const bp_kernel kLionStep = make_kernel<bp_lion_step_args, lion_launch>(
     kernel_row("lion_step", BP_OP_LION_STEP, {kStepDtypes, 2}, kStepFlags));
 
 }  // namespace bp::kernels

@@ -248,11 +248,13 @@ constexpr auto kOneHotDtypes = pairs_of(kIndexDtypes, kAnyDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kTril = make_kernel<bp_tril_args, triangle_launch<bp_tril_args, true>>(
-    kernel_row("tril", BP_OP_TRIL, kAnyDtypes, BP_KERNEL_IN_PLACE));
-constinit const bp_kernel kTriu = make_kernel<bp_triu_args, triangle_launch<bp_triu_args, false>>(
-    kernel_row("triu", BP_OP_TRIU, kAnyDtypes, BP_KERNEL_IN_PLACE));
-constinit const bp_kernel kOneHot = make_kernel<bp_one_hot_args, one_hot_launch>(
+extern constinit const bp_kernel kTril =
+    make_kernel<bp_tril_args, triangle_launch<bp_tril_args, true>>(
+        kernel_row("tril", BP_OP_TRIL, kAnyDtypes, BP_KERNEL_IN_PLACE));
+extern constinit const bp_kernel kTriu =
+    make_kernel<bp_triu_args, triangle_launch<bp_triu_args, false>>(
+        kernel_row("triu", BP_OP_TRIU, kAnyDtypes, BP_KERNEL_IN_PLACE));
+extern constinit const bp_kernel kOneHot = make_kernel<bp_one_hot_args, one_hot_launch>(
     kernel_row("one_hot", BP_OP_ONE_HOT, {kOneHotDtypes, 2}));
 
 }  // namespace bp::kernels

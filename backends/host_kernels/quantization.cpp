@@ -121,9 +121,9 @@ constexpr auto kFromCodes = rows_of(kCodes, kResults);
 
 }  // namespace
 
-constinit const bp_kernel kQuantize = make_kernel<bp_quantize_args, quantize_launch>(
+extern constinit const bp_kernel kQuantize = make_kernel<bp_quantize_args, quantize_launch>(
     kernel_row("quantize", BP_OP_QUANTIZE, {kToCodes, 3}));
-constinit const bp_kernel kDequantize = make_kernel<bp_dequantize_args, dequantize_launch>(
+extern constinit const bp_kernel kDequantize = make_kernel<bp_dequantize_args, dequantize_launch>(
     kernel_row("dequantize", BP_OP_DEQUANTIZE, {kFromCodes, 3}));
 
 }  // namespace bp::kernels

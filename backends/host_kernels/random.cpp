@@ -290,15 +290,15 @@ constexpr bp_kernel_flags kDropoutFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_S
 
 void run_random(const RandomRun& run) { HWY_DYNAMIC_DISPATCH(random_run)(run); }
 
-constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_bits_launch>(
+extern constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_bits_launch>(
     kernel_row("random_bits", BP_OP_RANDOM_BITS, {}, BP_KERNEL_TAKES_SCALAR));
-constinit const bp_kernel kUniform = make_kernel<bp_uniform_args, uniform_launch>(
+extern constinit const bp_kernel kUniform = make_kernel<bp_uniform_args, uniform_launch>(
     kernel_row("uniform", BP_OP_UNIFORM, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
-constinit const bp_kernel kNormal = make_kernel<bp_normal_args, normal_launch>(
+extern constinit const bp_kernel kNormal = make_kernel<bp_normal_args, normal_launch>(
     kernel_row("normal", BP_OP_NORMAL, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
-constinit const bp_kernel kDropout = make_kernel<bp_dropout_args, dropout_launch>(
+extern constinit const bp_kernel kDropout = make_kernel<bp_dropout_args, dropout_launch>(
     kernel_row("dropout", BP_OP_DROPOUT, kFloatDtypes, kDropoutFlags));
-constinit const bp_kernel kDropoutBackward =
+extern constinit const bp_kernel kDropoutBackward =
     make_kernel<bp_dropout_backward_args, dropout_backward_launch>(
         kernel_row("dropout_backward", BP_OP_DROPOUT_BACKWARD, kFloatDtypes, kDropoutFlags));
 

@@ -203,7 +203,7 @@ bp_status randperm_launch(const bp_randperm_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kRandperm =
+extern constinit const bp_kernel kRandperm =
     make_kernel<bp_randperm_args, randperm_launch, nullptr, randperm_workspace>(
         kernel_row("randperm", BP_OP_RANDPERM, kIndexDtypes, BP_KERNEL_TAKES_SCALAR));
 

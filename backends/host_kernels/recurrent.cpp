@@ -135,14 +135,14 @@ Matrix matrix_of(const View& view, bp_dtype dtype) {
   return {view.address, dtype, view.shape[0], view.shape[1], view.strides[0], view.strides[1]};
 }
 
-constinit const bp_kernel kLstm = sequence_kernel<bp_lstm_args>("lstm", BP_OP_LSTM);
-constinit const bp_kernel kLstmBackward =
+extern constinit const bp_kernel kLstm = sequence_kernel<bp_lstm_args>("lstm", BP_OP_LSTM);
+extern constinit const bp_kernel kLstmBackward =
     sequence_kernel<bp_lstm_backward_args>("lstm_backward", BP_OP_LSTM_BACKWARD);
-constinit const bp_kernel kGru = sequence_kernel<bp_gru_args>("gru", BP_OP_GRU);
-constinit const bp_kernel kGruBackward =
+extern constinit const bp_kernel kGru = sequence_kernel<bp_gru_args>("gru", BP_OP_GRU);
+extern constinit const bp_kernel kGruBackward =
     sequence_kernel<bp_gru_backward_args>("gru_backward", BP_OP_GRU_BACKWARD);
-constinit const bp_kernel kRnn = sequence_kernel<bp_rnn_args>("rnn", BP_OP_RNN);
-constinit const bp_kernel kRnnBackward =
+extern constinit const bp_kernel kRnn = sequence_kernel<bp_rnn_args>("rnn", BP_OP_RNN);
+extern constinit const bp_kernel kRnnBackward =
     sequence_kernel<bp_rnn_backward_args>("rnn_backward", BP_OP_RNN_BACKWARD);
 
 }  // namespace bp::kernels

@@ -46,11 +46,11 @@ bp_status rms_norm_backward_launch(const bp_rms_norm_backward_args& args, Launch
 
 }  // namespace
 
-constinit const bp_kernel kRmsNorm =
+extern constinit const bp_kernel kRmsNorm =
     make_kernel<bp_rms_norm_args, rms_norm_launch, nullptr, rms_norm_workspace>(
         kernel_row("rms_norm", BP_OP_RMS_NORM, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kRmsNormBackward =
+extern constinit const bp_kernel kRmsNormBackward =
     make_kernel<bp_rms_norm_backward_args, rms_norm_backward_launch, nullptr,
                 rms_norm_backward_workspace>(
         kernel_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));

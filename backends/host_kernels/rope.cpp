@@ -200,11 +200,12 @@ bp_status rope_backward_launch(const bp_rope_backward_args& args, Launch& launch
 
 }  // namespace
 
-constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>(
+extern constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>(
     kernel_row("rope", BP_OP_ROPE, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kRopeBackward = make_kernel<bp_rope_backward_args, rope_backward_launch>(
-    kernel_row("rope_backward", BP_OP_ROPE_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
+extern constinit const bp_kernel kRopeBackward =
+    make_kernel<bp_rope_backward_args, rope_backward_launch>(
+        kernel_row("rope_backward", BP_OP_ROPE_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels
 #endif

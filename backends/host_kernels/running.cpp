@@ -78,7 +78,9 @@ constexpr bp_kernel extreme_kernel(const char* name, uint32_t op) {
 
 }  // namespace
 
-constinit const bp_kernel kCummax = extreme_kernel<bp_cummax_args, true>("cummax", BP_OP_CUMMAX);
-constinit const bp_kernel kCummin = extreme_kernel<bp_cummin_args, false>("cummin", BP_OP_CUMMIN);
+extern constinit const bp_kernel kCummax =
+    extreme_kernel<bp_cummax_args, true>("cummax", BP_OP_CUMMAX);
+extern constinit const bp_kernel kCummin =
+    extreme_kernel<bp_cummin_args, false>("cummin", BP_OP_CUMMIN);
 
 }  // namespace bp::kernels

@@ -120,9 +120,9 @@ constexpr bp_kernel_flags kScaleFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCA
 
 }  // namespace
 
-constinit const bp_kernel kForeachScale = make_kernel<bp_foreach_scale_args, foreach_launch>(
+extern constinit const bp_kernel kForeachScale = make_kernel<bp_foreach_scale_args, foreach_launch>(
     kernel_row("foreach_scale", BP_OP_FOREACH_SCALE, {kStepDtypes, 2}, kScaleFlags));
-constinit const bp_kernel kScaleAndCheckFinite =
+extern constinit const bp_kernel kScaleAndCheckFinite =
     make_kernel<bp_scale_and_check_finite_args, check_launch>(kernel_row(
         "scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, {kStepDtypes, 2}, kScaleFlags));
 

@@ -390,8 +390,10 @@ constexpr bp_kernel scan_kernel(const char* name, uint32_t op) {
 
 }  // namespace
 
-constinit const bp_kernel kCumsum = scan_kernel<bp_cumsum_args, false>("cumsum", BP_OP_CUMSUM);
-constinit const bp_kernel kCumprod = scan_kernel<bp_cumprod_args, true>("cumprod", BP_OP_CUMPROD);
+extern constinit const bp_kernel kCumsum =
+    scan_kernel<bp_cumsum_args, false>("cumsum", BP_OP_CUMSUM);
+extern constinit const bp_kernel kCumprod =
+    scan_kernel<bp_cumprod_args, true>("cumprod", BP_OP_CUMPROD);
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -301,10 +301,10 @@ constexpr auto kReduceRows = with_indices(kNumberDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>(
+extern constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>(
     kernel_row("scatter", BP_OP_SCATTER, {kScatterRows, 2}, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kScatterReduce =
+extern constinit const bp_kernel kScatterReduce =
     make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, nullptr,
                 scatter_workspace<bp_scatter_reduce_args>>(
         kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, {kReduceRows, 2}, BP_KERNEL_IN_PLACE));

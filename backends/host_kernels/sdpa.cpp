@@ -195,7 +195,7 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
 
 }  // namespace
 
-constinit const bp_kernel kSdpaAmx =
+extern constinit const bp_kernel kSdpaAmx =
     make_kernel<bp_sdpa_args, sdpa_launch<true>, amx_supports, sdpa_workspace<true>>([] {
       bp_kernel row =
           kernel_row_of_any_shape("sdpa.amx", BP_OP_SDPA, kAmxDtypes, BP_KERNEL_TAKES_SCALAR);
@@ -203,11 +203,11 @@ constinit const bp_kernel kSdpaAmx =
       return row;
     }());
 
-constinit const bp_kernel kSdpa =
+extern constinit const bp_kernel kSdpa =
     make_kernel<bp_sdpa_args, sdpa_launch<false>, nullptr, sdpa_workspace<false>>(
         kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 
-constinit const bp_kernel kSdpaBackward =
+extern constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>(
         kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 

@@ -158,7 +158,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kPagedAttention =
+extern constinit const bp_kernel kPagedAttention =
     make_kernel<bp_paged_attention_args, paged_launch, nullptr, paged_workspace>(
         kernel_row("paged_attention", BP_OP_PAGED_ATTENTION, {kDtypes, 2}));
 

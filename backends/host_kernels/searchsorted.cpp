@@ -95,7 +95,7 @@ constexpr auto kDtypes = with_indices(kNumberDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kSearchsorted =
+extern constinit const bp_kernel kSearchsorted =
     make_kernel<bp_searchsorted_args, search_launch, search_supports>(
         kernel_row("searchsorted", BP_OP_SEARCHSORTED, {kDtypes, 2}));
 

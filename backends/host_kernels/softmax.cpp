@@ -53,7 +53,7 @@ bp_status softmax_launch(const bp_softmax_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kSoftmax =
+extern constinit const bp_kernel kSoftmax =
     make_kernel<bp_softmax_args, softmax_launch, nullptr, softmax_workspace>(
         kernel_row("softmax", BP_OP_SOFTMAX, kFloatDtypes, BP_KERNEL_IN_PLACE));
 

@@ -69,11 +69,11 @@ bp_status log_softmax_launch(const bp_log_softmax_backward_args& args, Launch& l
 
 }  // namespace
 
-constinit const bp_kernel kSoftmaxBackward =
+extern constinit const bp_kernel kSoftmaxBackward =
     make_kernel<bp_softmax_backward_args, softmax_launch, nullptr, softmax_workspace>(
         kernel_row("softmax_backward", BP_OP_SOFTMAX_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kLogSoftmaxBackward =
+extern constinit const bp_kernel kLogSoftmaxBackward =
     make_kernel<bp_log_softmax_backward_args, log_softmax_launch, nullptr, log_softmax_workspace>(
         kernel_row("log_softmax_backward", BP_OP_LOG_SOFTMAX_BACKWARD, kFloatDtypes,
                    BP_KERNEL_IN_PLACE));

@@ -339,10 +339,10 @@ bp_status sort_launch(const Args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kSort =
+extern constinit const bp_kernel kSort =
     make_kernel<bp_sort_args, sort_launch<bp_sort_args>, sort_supports<bp_sort_args>,
                 sort_workspace<bp_sort_args>>(kernel_row("sort", BP_OP_SORT, {kDtypes, 2}));
-constinit const bp_kernel kTopk =
+extern constinit const bp_kernel kTopk =
     make_kernel<bp_topk_args, sort_launch<bp_topk_args>, sort_supports<bp_topk_args>,
                 sort_workspace<bp_topk_args>>(kernel_row("topk", BP_OP_TOPK, {kDtypes, 2}));
 

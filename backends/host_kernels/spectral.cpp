@@ -103,9 +103,9 @@ constexpr bp_kernel fourier_kernel(const char* name, uint32_t op) {
 
 }  // namespace
 
-constinit const bp_kernel kFft = fourier_kernel<bp_fft_args>("fft", BP_OP_FFT);
-constinit const bp_kernel kIfft = fourier_kernel<bp_ifft_args>("ifft", BP_OP_IFFT);
-constinit const bp_kernel kRfft = fourier_kernel<bp_rfft_args>("rfft", BP_OP_RFFT);
-constinit const bp_kernel kIrfft = fourier_kernel<bp_irfft_args>("irfft", BP_OP_IRFFT);
+extern constinit const bp_kernel kFft = fourier_kernel<bp_fft_args>("fft", BP_OP_FFT);
+extern constinit const bp_kernel kIfft = fourier_kernel<bp_ifft_args>("ifft", BP_OP_IFFT);
+extern constinit const bp_kernel kRfft = fourier_kernel<bp_rfft_args>("rfft", BP_OP_RFFT);
+extern constinit const bp_kernel kIrfft = fourier_kernel<bp_irfft_args>("irfft", BP_OP_IRFFT);
 
 }  // namespace bp::kernels

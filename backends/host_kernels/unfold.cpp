@@ -118,7 +118,7 @@ bp_status unfold_launch(const bp_unfold_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kUnfold =
+extern constinit const bp_kernel kUnfold =
     make_kernel<bp_unfold_args, unfold_launch>(kernel_row("unfold", BP_OP_UNFOLD, kFloatDtypes));
 
 }  // namespace bp::kernels

@@ -76,10 +76,10 @@ bp_status masked_fill_launch(const bp_masked_fill_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
+extern constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
     kernel_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
-constinit const bp_kernel kMaskedFill =
+extern constinit const bp_kernel kMaskedFill =
     make_kernel<bp_masked_fill_args, masked_fill_launch>(kernel_row(
         "masked_fill", BP_OP_MASKED_FILL, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
