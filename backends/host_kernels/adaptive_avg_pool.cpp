@@ -1,8 +1,8 @@
 // adaptive_avg_pool and its gradient. Both add elements that lie side by side: the rows of them are
 // added in a line, and the elements of a row of the result are sums over parts of the line. The
 // gradient divides the terms by the sizes of their windows, the forward direction divides the sums.
-// If a dense plane has only one window, its elements are added as one row. One thread computes a
-// plane.
+// A row of the result that consists of the same rows as the one before is copied from it. If a
+// dense plane has only one window, its elements are added as one row. One thread computes a plane.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/adaptive_avg_pool.cpp"
@@ -10,6 +10,7 @@
 // The headers below must come after foreach_target.h.
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
@@ -33,6 +34,10 @@ struct AdaptivePool {
     const Bins windows = is_backward ? Bins{bins[axis].outputs, bins[axis].inputs} : bins[axis];
     return std::max<int64_t>(1, windows.size(output));
   }
+  // Returns whether two rows of a plane of `to` consist of the same rows of `from`.
+  bool has_rows_of(int64_t row, int64_t other) const {
+    return bins[1].begin(row) == bins[1].begin(other) && bins[1].end(row) == bins[1].end(other);
+  }
   // Returns the elements of an array with a value for each column of `from` or of `to`.
   int64_t line_elements() const { return std::max(from.extent[2], to.extent[2]) + 17; }
 
@@ -41,21 +46,34 @@ struct AdaptivePool {
   bool is_backward;
 };
 
-// The memory of a thread. The vectors of a line may end 16 elements behind it.
+// The memory of a thread. The vectors of a line may end 16 elements behind it. Indices have the
+// size of a Value, so that vectors of both have as many lanes.
 template <typename Value>
 struct AdaptiveMemory {
+  using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
+
   AdaptiveMemory(const AdaptivePool& p, std::byte* memory)
       : line(reinterpret_cast<Value*>(memory)),
         earlier(line + p.line_elements()),
         results(earlier + p.line_elements()),
-        sizes(results + p.line_elements()) {
+        sizes(results + p.line_elements()),
+        first(reinterpret_cast<Index*>(sizes + p.line_elements())),
+        end(first + p.line_elements()) {
     const int64_t outputs = p.is_backward ? p.from.extent[2] : p.to.extent[2];
     std::fill_n(sizes, p.line_elements(), Value{1});
     for (int64_t k = 0; k < outputs; ++k) sizes[k] = static_cast<Value>(p.window_size(2, k));
+    std::fill_n(first, 2 * p.line_elements(), Index{0});
+    for (int64_t k = 0; k < p.to.extent[2]; ++k) {
+      first[k] = static_cast<Index>(p.bins[2].begin(k));
+      end[k] = static_cast<Index>(p.bins[2].end(k));
+      most_terms = std::max(most_terms, end[k] - first[k]);
+    }
   }
-  static int64_t elements(const AdaptivePool& p) { return 4 * p.line_elements(); }
+  static int64_t elements(const AdaptivePool& p) { return 6 * p.line_elements(); }
 
   Value *line, *earlier, *results, *sizes;
+  Index *first, *end;    // The part of the line that each result is the sum of.
+  Index most_terms = 0;  // The elements of the longest of these parts.
 };
 
 // Computes the planes [begin, end) with the memory of a thread.
@@ -105,6 +123,24 @@ void divide_line(Value* numbers, int64_t n, Value divisor, const Value* sizes) {
   });
 }
 
+// Computes the sums of the parts of the line. Gathers take longer than single loads if there are
+// fewer parts than lanes.
+template <typename Value>
+void add_parts(const AdaptiveMemory<Value>& memory, int64_t count) {
+  const hn::ScalableTag<Value> d;
+  const bool is_short = count < static_cast<int64_t>(hn::Lanes(d));
+  if (is_short || memory.most_terms > kSummedPart) {
+    for (int64_t k = 0; k < count; ++k) {
+      memory.results[k] = sum_of(memory.line + memory.first[k], memory.end[k] - memory.first[k]);
+    }
+    return;
+  }
+  for_each_vector(d, count, [&](int64_t k, auto) HWY_ATTR {
+    hn::StoreU(sums_of_parts(d, memory.line, memory.first + k, memory.end + k, memory.most_terms),
+               d, memory.results + k);
+  });
+}
+
 template <typename T>
 void adaptive_row(const AdaptivePool& p, int64_t plane, const OutputRow& row,
                   const AdaptiveMemory<Compute<T>>& memory) {
@@ -113,10 +149,7 @@ void adaptive_row(const AdaptivePool& p, int64_t plane, const OutputRow& row,
   add_rows<T>(p, plane, row, memory);
   if (p.is_backward) divide_line(memory.line, p.from.extent[2], Value{1}, memory.sizes);
   const int64_t count = p.to.extent[2];
-  for (int64_t k = 0; k < count; ++k) {
-    const int64_t begin = p.bins[2].begin(k);
-    memory.results[k] = sum_of(memory.line + begin, p.bins[2].end(k) - begin);
-  }
+  add_parts(memory, count);
   if (!p.is_backward) {
     const int64_t size = p.window_size(0, row.i) * p.window_size(1, row.j);
     divide_line(memory.results, count, static_cast<Value>(size), memory.sizes);
@@ -148,7 +181,14 @@ void adaptive_planes(const AdaptivePool& p, int64_t begin, int64_t end, std::byt
   const AdaptiveMemory<Compute<T>> memory(p, of_thread);
   for (int64_t plane = begin; plane < end; ++plane) {
     for (int64_t i = 0; i < p.to.extent[0]; ++i) {
-      for (int64_t j = 0; j < p.to.extent[1]; ++j) adaptive_row<T>(p, plane, {i, j}, memory);
+      for (int64_t j = 0; j < p.to.extent[1]; ++j) {
+        if (j == 0 || p.to.stride[2] != 1 || !p.has_rows_of(j, j - 1)) {
+          adaptive_row<T>(p, plane, {i, j}, memory);
+          continue;
+        }
+        T* const to = reinterpret_cast<T*>(p.to.plane(plane)) + OutputRow{i, j}.offset_in(p.to);
+        std::copy_n(to - p.to.stride[1], p.to.extent[2], to);
+      }
     }
   }
 }

@@ -218,32 +218,13 @@ void join_outputs(const Interpolation& p, int64_t plane, int64_t a, int64_t b,
   sums.finish();
 }
 
-// Returns the sums of the parts of a line that belong to columns: element i is that of [first[i],
-// end[i]). Up to kPart numbers are added in order, as sum_of() does.
-template <class D, typename Value, typename Index>
-HWY_INLINE hn::Vec<D> sums_of_parts(D d, const Value* line, const Index* first, const Index* end,
-                                    Index most) {
-  const hn::RebindToSigned<D> index_d;
-  auto at = hn::LoadU(index_d, first);
-  const auto behind = hn::LoadU(index_d, end);
-  auto sums = hn::Zero(d);
-  for (Index i = 0; i < most; ++i, at = hn::Add(at, hn::Set(index_d, Index{1}))) {
-    const auto is_part = hn::Lt(at, behind);
-    const auto v = hn::GatherIndex(d, line, hn::IfThenElseZero(is_part, at));
-    const auto added = i == 0 ? v : hn::Add(sums, v);
-    sums = hn::IfThenElse(hn::RebindMask(d, is_part), added, sums);
-  }
-  return sums;
-}
-
 // Adds up what the columns of a row of grad_x get from the lines: the line of `below`, and for
 // linear interpolation that of `above`, which belongs to the columns before.
 template <typename Value>
 void sum_columns(const Interpolation& p, const Value* below, const InterpolationMemory<Value>& m) {
-  constexpr int64_t kPart = 64;  // That of sum_of().
   const int64_t count = p.x.extent[2];
   const auto* const before = m.outputs_before;
-  if (m.most_readers <= kPart) {
+  if (m.most_readers <= kSummedPart) {
     const hn::ScalableTag<Value> d;
     for_each_vector(d, count, [&](int64_t c, auto) HWY_ATTR {
       hn::StoreU(sums_of_parts(d, below, before + c, before + c + 1, m.most_readers), d,

@@ -253,17 +253,36 @@ class PartSums {
   int64_t n_, terms_ = 0;
 };
 
-// Returns the sum of n numbers, made of the sums of short parts.
+constexpr int64_t kSummedPart = 64;
+
+// Returns the sum of n numbers, made of the sums of parts of kSummedPart numbers.
 template <typename Value>
 Value sum_of(const Value* numbers, int64_t n) {
-  constexpr int64_t kPart = 64;
   Value total = 0;
-  for (int64_t begin = 0; begin < n; begin += kPart) {
+  for (int64_t begin = 0; begin < n; begin += kSummedPart) {
     Value sum = numbers[begin];
-    for (int64_t i = begin + 1; i < std::min(begin + kPart, n); ++i) sum += numbers[i];
+    for (int64_t i = begin + 1; i < std::min(begin + kSummedPart, n); ++i) sum += numbers[i];
     total = begin == 0 ? sum : total + sum;
   }
   return total;
+}
+
+// Returns the sums of the parts of a line that belong to columns: element i is that of [first[i],
+// end[i]). Up to kSummedPart numbers are added in order, as sum_of() does.
+template <class D, typename Value, typename Index>
+HWY_INLINE hn::Vec<D> sums_of_parts(D d, const Value* line, const Index* first, const Index* end,
+                                    Index most) {
+  const hn::RebindToSigned<D> index_d;
+  auto at = hn::LoadU(index_d, first);
+  const auto behind = hn::LoadU(index_d, end);
+  auto sums = hn::Zero(d);
+  for (Index i = 0; i < most; ++i, at = hn::Add(at, hn::Set(index_d, Index{1}))) {
+    const auto is_part = hn::Lt(at, behind);
+    const auto v = hn::GatherIndex(d, line, hn::IfThenElseZero(is_part, at));
+    const auto added = i == 0 ? v : hn::Add(sums, v);
+    sums = hn::IfThenElse(hn::RebindMask(d, is_part), added, sums);
+  }
+  return sums;
 }
 
 // Calls fn(vector, first, count, whole) for the outputs of a block. `first` counts from the first
