@@ -1,6 +1,7 @@
-// convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), f64 as matrix products
-// (convolution_f64.cpp), f16 and bf16 through f32 (convolution_parts.cpp), or bf16 as it is by
-// AVX512_BF16 and AMX, which take subnormals for 0.
+// convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), or in bands of rows if each
+// channel makes one (depthwise.cpp), f64 as matrix products (convolution_f64.cpp), f16 and bf16
+// through f32 (convolution_parts.cpp), or bf16 as it is by AVX512_BF16 and AMX, which take
+// subnormals for 0.
 #include "backends/host_kernels/convolution.hpp"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "backends/host_kernels/convolution_parts.hpp"
+#include "backends/host_kernels/depthwise.hpp"
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/product.hpp"
@@ -91,6 +93,7 @@ void fill_result(const Convolution& c, int thread_count) {
 
 uint64_t workspace_of(const Convolution& c, const Env& env) {
   if (is_without_products(c)) return 0;
+  if (is_depthwise(c)) return depthwise_workspace_size_bytes(c, env.thread_count());
   if (c.sum_dtype == BP_F32) return make_parts(c, env).size_bytes;
   Copied copied = make_copied(c);
   return place_copies(copied, convolution_f64_workspace_size_bytes(c, env.thread_count()));
@@ -101,6 +104,7 @@ bp_status submit(const Convolution& c, const Launch& launch) {
   std::byte* const workspace = launch.workspace();
   if (is_empty(c.result())) return launch.submit([] {});
   if (is_without_products(c)) return launch.submit([=] { fill_result(c, thread_count); });
+  if (is_depthwise(c)) return launch.submit([=] { run_depthwise(c, workspace, thread_count); });
   if (c.sum_dtype == BP_F32) {
     return launch.submit([parts = make_parts(c, launch), workspace, thread_count] {
       run_parts(parts, nullptr, workspace, thread_count);
@@ -177,6 +181,7 @@ class ConvolutionPlan {
     if (!request.is_constant(1)) refuse_plan("the weight is not constant");
     if (c.sum_dtype != BP_F32) refuse_plan("an f64 weight is read as it lies");
     if (is_without_products(c)) refuse_plan("there are no products");
+    if (is_depthwise(c)) refuse_plan("the weight of single channels is read as it lies");
     packed_parts_ = make_packed_parts(c, env);
     DenseCopy& weight = packed_parts_.weight;
     packing_bytes_ = packed_parts_.packing.packer->workspace_size_bytes();

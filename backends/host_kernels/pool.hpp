@@ -94,7 +94,10 @@ struct Window {
     return {std::max<int64_t>(0, divide_up(-first, dilation[axis])),
             std::min(kernel[axis], divide_up(input_extent - first, dilation[axis]))};
   }
-  // Returns the number of input columns that the windows of `count` outputs cover.
+  // Return the number of input rows or columns that the windows of `count` outputs cover.
+  int64_t rows_of(int64_t count) const {
+    return (count - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1;
+  }
   int64_t columns_of(int64_t count) const {
     return (count - 1) * stride[2] + (kernel[2] - 1) * dilation[2] + 1;
   }

@@ -16,6 +16,7 @@ set(kernel_sources
   convolution_f64.cpp
   copy.cpp
   cross_entropy.cpp
+  depthwise.cpp
   element_loss.cpp
   embedding.cpp
   fourier.cpp
