@@ -35,6 +35,17 @@ void set_window(const Args& args, Convolution& c) {
   }
 }
 
+// Makes x the elements that are read, where windows of one element skip others between them. It
+// then has a stride of 1, and windows of one element along all axes are one matrix product.
+void leave_out_skipped(Convolution& c) {
+  if (c.direction == Direction::kBackwardInput) return;
+  for (size_t a = 0; a < static_cast<size_t>(c.axes); ++a) {
+    if (c.kernel[a] != 1 || c.low[a] != 0 || c.high[a] != 0 || c.output[a] == 0) continue;
+    c.x.strides[a + 2] *= std::exchange(c.stride[a], 1);
+    c.input[a] = c.x.shape[a + 2] = c.output[a];
+  }
+}
+
 template <typename Args>
 Convolution describe(Direction direction, const Args& args, const bp_tensor& x,
                      const bp_tensor& weight, const bp_tensor& y) {
@@ -45,6 +56,7 @@ Convolution describe(Direction direction, const Args& args, const bp_tensor& x,
   c.weight = view_of(weight);
   c.y = view_of(y);
   set_window(args, c);
+  leave_out_skipped(c);
   c.x_dtype = x.dtype;
   c.weight_dtype = weight.dtype;
   c.y_dtype = y.dtype;

@@ -42,6 +42,14 @@ bp_dtype taken_dtype(const Convolution& c, bp_dtype dtype) {
   return c.takes_bf16 && dtype == BP_BF16 ? dtype : c.sum_dtype;
 }
 
+// Returns whether oneDNN reads the view fast: one of its axes has neighbours.
+bool has_neighbours(const View& view) {
+  for (uint32_t i = 0; i < view.ndim; ++i) {
+    if (view.shape[i] != 1 && view.strides[i] == 1) return true;
+  }
+  return element_count(view) == 1;
+}
+
 // Returns how many images are converted to f32 at once. The last-level cache holds them.
 int64_t images_at_once(const Convolution& c) {
   constexpr int64_t kPartElements = 1 << 22;
@@ -203,8 +211,9 @@ Copied make_copied(const Convolution& c) {
         std::tuple(&copied.c.weight, &copied.c.weight_dtype, &copied.weight),
         std::tuple(&copied.c.y, &copied.c.y_dtype, &copied.y)}) {
     const bp_dtype given = std::exchange(*dtype, taken_dtype(c, *dtype));
-    *copy =
-        copy_if_needed(*view, given, *dtype, is_f32 ? is_describable(*view) : is_contiguous(*view));
+    *copy = copy_if_needed(
+        *view, given, *dtype,
+        is_f32 ? is_describable(*view) && has_neighbours(*view) : is_contiguous(*view));
   }
   if (c.has_bias) {
     copied.bias = copy_if_needed(copied.c.bias, c.y_dtype, c.sum_dtype, is_contiguous(c.bias));
