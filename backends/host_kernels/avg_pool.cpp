@@ -1,16 +1,17 @@
-// avg_pool and its gradient (pool.hpp). The gradient is computed for each row of the input: the
-// rows of outputs whose windows cover it are added in a line, and the line is spread over the taps.
+// avg_pool and its gradient (pool.hpp). Small windows are added in bands of rows
+// (window_band-inl.hpp), larger ones in lines (pool_line-inl.hpp). The gradient is computed for
+// each row of the input: the rows of outputs whose windows cover it are added in a line, and the
+// line is spread over the taps.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/avg_pool.cpp"
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
-#include <cmath>
-
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/pool.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backends/host_kernels/window_band-inl.hpp"
 
 #ifndef BACKPLANE_CPU_AVG_POOL_PLAN
 #define BACKPLANE_CPU_AVG_POOL_PLAN
@@ -35,7 +36,10 @@ int64_t grad_outputs(const AvgPool& p) {
 struct AvgPoolSizes {
   explicit AvgPoolSizes(const AvgPool& p, bool is_backward)
       : line(is_backward ? kGradColumns + 2 * p.window.kernel[2] + 2 * kSpare
-                         : line_elements(p.window, p.y.extent[2])),
+             : BandSizes::is_fitting(p.window)
+                 ? std::max(line_elements(p.window, p.y.extent[2]),
+                            BandSizes(p.window, p.y.extent).elements() + kSpare)
+                 : line_elements(p.window, p.y.extent[2])),
         outputs((is_backward ? grad_outputs(p) : block_outputs(p.window, p.y.extent[2])) + kSpare) {
   }
   int64_t elements() const { return 2 * line + 2 * outputs; }
@@ -91,17 +95,17 @@ int64_t divisor_of(const AvgPool& p, size_t axis, int64_t output) {
 // division takes as long as ten multiplications.
 template <typename Value>
 struct Divisor {
-  Value rows;
+  int64_t rows;
   const Value* columns;
 
   template <class D>
   HWY_INLINE hn::Vec<D> divide(D d, hn::Vec<D> sums, int64_t first) const {
+    const Value divisor = static_cast<Value>(rows);
     if (columns != nullptr) {
-      return hn::Div(sums, hn::Mul(hn::Set(d, rows), hn::LoadU(d, columns + first)));
+      return hn::Div(sums, hn::Mul(hn::Set(d, divisor), hn::LoadU(d, columns + first)));
     }
-    int exponent;
-    if (std::frexp(rows, &exponent) == Value{0.5}) return hn::Mul(sums, hn::Set(d, 1 / rows));
-    return hn::Div(sums, hn::Set(d, rows));
+    if ((rows & (rows - 1)) == 0) return hn::Mul(sums, hn::Set(d, 1 / divisor));
+    return hn::Div(sums, hn::Set(d, divisor));
   }
 };
 
@@ -115,9 +119,8 @@ void pool_row(const AvgPool& p, int64_t plane, const OutputRow& place, const Lin
                 block.outputs.begin * p.y.stride[2];
   const bool has_columns = block.has_padding() && !p.counts_padding;
   const int64_t rows = divisor_of(p, 0, place.i) * divisor_of(p, 1, place.j);
-  const Divisor<Value> divisor = {
-      static_cast<Value>(has_columns ? rows : rows * p.window.kernel[2]),
-      has_columns ? memory.columns : nullptr};
+  const Divisor<Value> divisor = {has_columns ? rows : rows * p.window.kernel[2],
+                                  has_columns ? memory.columns : nullptr};
   join_rows<Sum>(p.window, p.x, from, place, block, memory.line, memory.earlier, [](auto) {});
   for_each_output<Sum>(p.window, block, memory.line,
                        [&](auto sums, int64_t first, int64_t count, auto whole) HWY_ATTR {
@@ -127,9 +130,50 @@ void pool_row(const AvgPool& p, int64_t plane, const OutputRow& place, const Lin
                        });
 }
 
+// Computes a band of a slice of a plane, whose first output is `to`. `columns` are the divisors
+// along a row, or NULL.
+template <typename T>
+void pool_band(const AvgPool& p, const Band<Compute<T>>& band, T* to, const Compute<T>* columns) {
+  using Value = Compute<T>;
+  const ComputeTag<T> d;
+  const auto start = hn::Set(d, static_cast<Value>(-0.0));  // It changes no sum.
+  for_each_window_sum(
+      d, p.window, band, start,
+      [](auto sum, auto elements, int64_t) HWY_ATTR { return hn::Add(sum, elements); },
+      [&](auto sums, int64_t row, int64_t first, int64_t count, auto whole) HWY_ATTR {
+        const int64_t rows = divisor_of(p, 1, row);
+        const Divisor<Value> divisor = {columns == nullptr ? rows * p.window.kernel[2] : rows,
+                                        columns};
+        store_outputs<whole>(divisor.divide(d, sums, first), d,
+                             to + row * p.y.stride[1] + (band.cols.begin + first) * p.y.stride[2],
+                             p.y.stride[2], count);
+      });
+}
+
+// Computes a plane whose windows are small. An output row may lie in the padding behind axis 0.
+template <typename T>
+void pool_bands(const AvgPool& p, int64_t plane, const AvgPoolMemory<Compute<T>>& memory) {
+  for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+    Planes x = p.x;
+    const int64_t depth = p.window.input_of(0, i, 0);
+    if (depth >= x.extent[0]) x.extent[1] = 0;
+    const T* const from = reinterpret_cast<const T*>(x.plane(plane)) + depth * x.stride[0];
+    T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + i * p.y.stride[0];
+    for_each_band(p.window, x, from, p.y.extent, memory.line, [&](const Band<Compute<T>>& band) {
+      const LineBlock block(p.window, x.extent[2], band.cols);
+      const bool has_columns = block.has_padding() && !p.counts_padding;
+      for (int64_t k = 0; has_columns && k < band.cols.size(); ++k) {
+        memory.columns[k] = static_cast<Compute<T>>(divisor_of(p, 2, band.cols.begin + k));
+      }
+      pool_band<T>(p, band, to, has_columns ? memory.columns : nullptr);
+    });
+  }
+}
+
 template <typename T>
 void pool_plane(const AvgPool& p, int64_t plane, std::byte* of_thread) {
   const AvgPoolMemory<Compute<T>> memory(AvgPoolSizes(p, false), of_thread);
+  if (BandSizes::is_fitting(p.window)) return pool_bands<T>(p, plane, memory);
   for_each_block<Sum>(p.window, p.x, p.y, memory.line, [&](const LineBlock& block) {
     for (int64_t k = 0; k < block.outputs.size(); ++k) {
       memory.columns[k] = static_cast<Compute<T>>(divisor_of(p, 2, block.outputs.begin + k));
@@ -172,8 +216,7 @@ void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const Gra
     for (int64_t j = rows.begin; j < rows.end; ++j) {
       const T* const from = reinterpret_cast<const T*>(p.y.plane(plane)) + i * p.y.stride[0] +
                             j * p.y.stride[1] + block.outputs.begin * p.y.stride[2];
-      const auto divisor = static_cast<Value>(divisor_of(p, 0, i) * divisor_of(p, 1, j));
-      const Divisor<Value> share = {divisor, nullptr};
+      const Divisor<Value> share = {divisor_of(p, 0, i) * divisor_of(p, 1, j), nullptr};
       add_row(from, p.y.stride[2], n, memory.shares,
               [&](auto v) HWY_ATTR { return share.divide(d, v, 0); });
       shares.count_term();
