@@ -57,6 +57,9 @@ struct Gemm {
   }
 };
 
+// Returns whether a product of this depth spends most of its time on writing y.
+constexpr bool is_shallow(int64_t depth) { return depth <= 32; }
+
 // Returns the workspace that run_gemm() needs for these dtypes and extents, with up to
 // `thread_count` threads.
 uint64_t gemm_workspace_size_bytes(const Gemm& gemm, int thread_count);

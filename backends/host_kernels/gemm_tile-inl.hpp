@@ -44,13 +44,15 @@ template <typename Sum>
 constexpr int64_t kTileCols = 2 * kLanes<Sum>;
 
 // The destination of a whole tile: `to` = the tile + `terms`, with rows `stride` elements apart. If
-// `terms` is NULL, nothing is added.
+// `terms` is NULL, nothing is added. A streamed tile, whose rows begin at lines of the caches, is
+// written past them.
 template <typename Sum>
 struct TilePlace {
   const Sum* terms;
   int64_t terms_stride;
   Sum* to;
   int64_t stride;
+  bool is_streamed = false;
 };
 
 // Prefetches what the panels give kDepthAhead steps later. A panel of b is at least as large as the
@@ -92,6 +94,12 @@ HWY_NOINLINE void multiply_tile(const Sum* HWY_RESTRICT a, const Sum* HWY_RESTRI
      ...);
   }
   Sum* to = place.to;
+  if (place.is_streamed) {
+    ((hn::Stream(left[kRow], d, to), hn::Stream(right[kRow], d, to + kLanes<Sum>),
+      to += place.stride),
+     ...);
+    return;
+  }
   ((hn::StoreU(left[kRow], d, to), hn::StoreU(right[kRow], d, to + kLanes<Sum>),
     to += place.stride),
    ...);
@@ -120,10 +128,15 @@ struct Result {
   Matrix y;     // The result in the last depth block, else sums.
   Matrix preactivation;
   uint32_t activation;
+  bool is_streamed = false;  // Whole tiles of y are written past the caches.
 
   Result part(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
-    return {sums.part(row, rows, col, cols), bias.part(row, rows, col, cols),
-            y.part(row, rows, col, cols), preactivation.part(row, rows, col, cols), activation};
+    return {sums.part(row, rows, col, cols),
+            bias.part(row, rows, col, cols),
+            y.part(row, rows, col, cols),
+            preactivation.part(row, rows, col, cols),
+            activation,
+            is_streamed};
   }
 };
 
@@ -180,6 +193,7 @@ void multiply_part(const Sum* a, const Sum* b, int64_t depth, const Result& resu
   if (stores_here) {
     place.to = reinterpret_cast<Sum*>(result.y.data);
     place.stride = result.y.row_stride;
+    place.is_streamed = result.is_streamed;
   }
   multiply_tile(a, b, depth, place, std::make_index_sequence<kTileRows>());
   if (stores_here) return;

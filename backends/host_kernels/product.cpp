@@ -1,11 +1,11 @@
-// oneDNN computes f32, except where is_slow_in_library() says so. It also computes f16 if it has a
-// product for the processor that sums in f32; with AVX512-FP16 that one is a tenth faster than
-// run_gemm() at 1024^3. It computes bf16 on processors with AVX512_BF16, if the kernel declares
-// that subnormals are flushed; vdpbf16ps has twice the rate of f32. run_gemm(), which takes every
-// stride, computes all other products. It also computes products by a vector, because oneDNN reads
-// memory at little more than half the possible speed there. oneDNN takes matrices with dense rows
-// or dense columns, and one batch axis. Other operands are copied to the workspace first, and y is
-// copied from there at the end. Other batches are a loop over the same primitive.
+// oneDNN computes f32, except where is_slow_in_library() or is_long_write() says so. It also
+// computes f16 if it has a product for the processor that sums in f32; with AVX512-FP16 that one is
+// a tenth faster than run_gemm() at 1024^3. It computes bf16 on processors with AVX512_BF16, if the
+// kernel declares that subnormals are flushed; vdpbf16ps has twice the rate of f32. run_gemm(),
+// which takes every stride, computes all other products. It also computes products by a vector,
+// because oneDNN reads memory at little more than half the possible speed there. oneDNN takes
+// matrices with dense rows or columns, and one batch axis. Other operands are copied to the
+// workspace first, and y from there at the end. Other batches are a loop over the same primitive.
 //
 // relu runs after the product, because the post-op of oneDNN 3.2 turns NaN into 0.
 #include "backends/host_kernels/product.hpp"
@@ -17,6 +17,7 @@
 #include "backends/host_kernels/dnnl_program.hpp"
 #include "backends/host_kernels/gemm.hpp"
 #include "backends/host_kernels/gemv.hpp"
+#include "backends/host_kernels/loop.hpp"
 #include "backends/host_kernels/product_batch.hpp"
 #include "backplane/ops.h"
 
@@ -323,11 +324,17 @@ bool is_slow_in_library(const Gemm& g) {
   return copying >= 0.0038 && !library_has(dnnl::cpu_isa::avx512_core);
 }
 
+// Returns whether y takes most of the time. Unlike oneDNN, run_gemm() writes it past the caches.
+bool is_long_write(const Gemm& g) {
+  return is_shallow(g.a.cols) && std::min(g.y.rows, g.y.cols) >= kTileColsLimit &&
+         g.a.dtype == BP_F32 && g.y.rows * g.y.cols * dtype_size_bytes(BP_F32) >= kStreamBytes;
+}
+
 bool is_for_library(const Product& p, Subnormals subnormals) {
   if (is_of_bytes(p)) return true;
   if (!is_of_f32(p) && !is_of_fast_narrow(p, subnormals)) return false;
-  const Gemm gemm = gemm_of(folded(p), {});
-  return !is_gemv(gemm) && !is_long_vector(gemm) && !is_slow_in_library(gemm);
+  const Gemm g = gemm_of(folded(p), {});
+  return !is_gemv(g) && !is_long_vector(g) && !is_slow_in_library(g) && !is_long_write(g);
 }
 
 }  // namespace
