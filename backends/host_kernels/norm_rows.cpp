@@ -1,6 +1,8 @@
 // Computes norms of rows. Two passes over a row, which is then in the first-level cache, compute
 // the mean, and the mean of the squared differences from it. A third pass writes the result and
-// prefetches the next row. A result that does not stay in the caches is written past them.
+// prefetches the next row. A result that does not stay in the caches is written past them. The
+// first pass widens a short row of 16-bit floats for the others, and gamma and beta are widened
+// once.
 #include <cmath>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -25,6 +27,22 @@ constexpr int64_t kGrainElements = 8192;
 // The most elements of a row of which two fit the first-level cache.
 constexpr int64_t kNearElements = 4096;
 
+// Short rows of 16-bit floats, widened.
+template <typename T>
+struct WideRows {
+  using Sum = Compute<T>;
+
+  WideRows(int64_t cols, const T* gamma, const T* beta) {
+    if (gamma != nullptr) widen_row(gamma, cols, of_gamma);
+    if (beta != nullptr) widen_row(beta, cols, of_beta);
+  }
+  static void widen_row(const T* from, int64_t n, Sum* to) {
+    for_each_lanes<T>(n, [=](auto lanes) HWY_ATTR { lanes.store(lanes.load(from), to); });
+  }
+
+  alignas(64) Sum of_x[kNearElements], of_gamma[kNearElements], of_beta[kNearElements];
+};
+
 template <typename T, bool kIsCentered>
 struct RowNorm {
   using Sum = Compute<T>;
@@ -32,35 +50,56 @@ struct RowNorm {
 
   // Computes one row. y may be x.
   void run(const T* x, T* y) const {
-    mean = Sum{0};
+    Sum sum{0};
     if constexpr (kIsCentered) {
-      mean = sum_of_terms<T>(cols, [&](auto lanes) HWY_ATTR { return lanes.load(x); }) /
-             static_cast<Sum>(cols);
+      sum = sum_of_terms<T>(cols, [&](auto lanes) HWY_ATTR { return lanes.load(x); });
     }
+    finish(sum, x, gamma, beta, x, y);
+  }
+
+  // Does the same for a short row.
+  void run_wide(const T* x, WideRows<T>& wide, T* y) const {
+    Sum* const row = wide.of_x;
+    const Sum sum = sum_of_terms<T>(cols, [&](auto lanes) HWY_ATTR {
+      const auto v = lanes.load(x);
+      lanes.store(v, row);
+      return v;
+    });
+    finish(sum, row, gamma == nullptr ? nullptr : wide.of_gamma,
+           beta == nullptr ? nullptr : wide.of_beta, x, y);
+  }
+
+  // Computes a row with this sum, whose elements are read from `row`. It lies at x in memory.
+  template <typename From>
+  void finish(Sum sum, const From* row, const From* factors, const From* shifts, const T* x,
+              T* y) const {
+    mean = kIsCentered ? sum / static_cast<Sum>(cols) : Sum{0};
     const auto center = hn::Set(Tag(), mean);
     const Sum squares = sum_of_terms<T>(cols, [&](auto lanes) HWY_ATTR {
-      auto v = lanes.load(x);
+      auto v = lanes.load(row);
       if constexpr (kIsCentered) v = hn::Sub(v, center);
       return hn::Mul(v, v);
     });
     rstd = Sum{1} / std::sqrt(squares / static_cast<Sum>(cols) + eps);
-    if (gamma != nullptr) {
-      beta != nullptr ? write<true, true>(x, y) : write<true, false>(x, y);
+    if (factors != nullptr) {
+      shifts != nullptr ? write<true, true>(row, factors, shifts, x, y)
+                        : write<true, false>(row, factors, shifts, x, y);
     } else {
-      beta != nullptr ? write<false, true>(x, y) : write<false, false>(x, y);
+      shifts != nullptr ? write<false, true>(row, factors, shifts, x, y)
+                        : write<false, false>(row, factors, shifts, x, y);
     }
   }
 
-  template <bool kHasGamma, bool kHasBeta>
-  void write(const T* x, T* y) const {
+  template <bool kHasGamma, bool kHasBeta, typename From>
+  void write(const From* row, const From* factors, const From* shifts, const T* x, T* y) const {
     const auto center = hn::Set(Tag(), mean), factor = hn::Set(Tag(), rstd);
     store_row(y, cols, is_streamed, [&](auto lanes, int64_t i) HWY_ATTR {
       if (cols <= kNearElements) prefetch(x + i + lanes.at, cols);
-      auto v = lanes.load(x + i);
+      auto v = lanes.load(row + i);
       if constexpr (kIsCentered) v = hn::Sub(v, center);
       v = hn::Mul(v, factor);
-      if constexpr (kHasGamma) v = hn::Mul(v, lanes.load(gamma + i));
-      if constexpr (kHasBeta) v = hn::Add(v, lanes.load(beta + i));
+      if constexpr (kHasGamma) v = hn::Mul(v, lanes.load(factors + i));
+      if constexpr (kHasBeta) v = hn::Add(v, lanes.load(shifts + i));
       return v;
     });
   }
@@ -71,6 +110,19 @@ struct RowNorm {
   bool is_streamed;
   mutable Sum mean, rstd;  // Those of the latest row.
 };
+
+// Computes `rows` rows of a thread, which for_each_row(run) gives to run(x, y).
+template <typename T, bool kIsCentered, class ForEachRow>
+void run_range(const RowNorm<T, kIsCentered>& norm, int64_t rows, const ForEachRow& for_each_row) {
+  constexpr int64_t kFewestWideRows = 4;  // For fewer it takes too long to widen gamma and beta.
+  if constexpr (kIsNarrow<T> && kIsCentered) {
+    if (norm.cols <= kNearElements && rows >= kFewestWideRows) {
+      WideRows<T> wide(norm.cols, norm.gamma, norm.beta);
+      return for_each_row([&](const T* x, T* y) { norm.run_wide(x, wide, y); });
+    }
+  }
+  for_each_row([&](const T* x, T* y) { norm.run(x, y); });
+}
 
 template <typename T, bool kIsCentered>
 void run_rows(const NormRows& norm, int thread_count) {
@@ -88,11 +140,14 @@ void run_rows(const NormRows& norm, int thread_count) {
                                               is_streamed,
                                               Sum{},
                                               Sum{}};
-    for (int64_t row = begin; row < end; ++row) {
-      row_norm.run(norm.x.at<const T>(row), norm.y.at<T>(row));
-      if (norm.has_mean) *norm.mean.at<Sum>(row) = row_norm.mean;
-      if (norm.has_rstd) *norm.rstd.at<Sum>(row) = row_norm.rstd;
-    }
+    const auto for_each_row = [&](const auto& run) {
+      for (int64_t row = begin; row < end; ++row) {
+        run(norm.x.at<const T>(row), norm.y.at<T>(row));
+        if (norm.has_mean) *norm.mean.at<Sum>(row) = row_norm.mean;
+        if (norm.has_rstd) *norm.rstd.at<Sum>(row) = row_norm.rstd;
+      }
+    };
+    run_range(row_norm, end - begin, for_each_row);
     hwy::FlushStream();
   });
 }
