@@ -3,9 +3,9 @@
 usage: compile_commands.py DATABASE FOLDER
 
 The commands in FOLDER/compile_commands.json are those of DATABASE without launchers, such as a
-compiler cache, and without precompiled headers, which only the compiler that wrote them can read:
-a source that a tool checks by these commands must include what it uses. Sources that the build
-compiles as one have a command each, for the same reason.
+compiler cache, without precompiled headers, which only the compiler that wrote them can read, and
+without options that GCC alone has: a source that a tool checks by these commands must include what
+it uses. Sources that the build compiles as one have a command each, for the same reason.
 """
 
 import json
@@ -16,6 +16,8 @@ import shlex
 import sys
 
 COMPILER = re.compile(r"(?:^|-)(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
+# Options of code generation that clang refuses.
+OF_GCC_ALONE = ("-mmemcpy-strategy=", "-mmemset-strategy=")
 ASSIGNMENT = re.compile(r"\w+=")
 INCLUDED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
@@ -38,7 +40,7 @@ def plain_words(command):
         if words[index] == "-include" and "cmake_pch" in os.path.basename(words[index + 1]):
             index += 2
             continue
-        if words[index] not in ("-Winvalid-pch", "-fpch-preprocess"):
+        if not words[index].startswith(("-Winvalid-pch", "-fpch-preprocess", *OF_GCC_ALONE)):
             plain.append(words[index])
         index += 1
     return plain
