@@ -17,7 +17,7 @@ namespace {
 struct Depthwise {
   explicit Depthwise(const Convolution& c) : x(planes(c.x)), y(planes(c.y)) {
     for (int i = 0; i < c.axes; ++i) {
-      const auto from = static_cast<size_t>(i), to = static_cast<size_t>(3 - c.axes + i);
+      const auto from = static_cast<size_t>(i), to = from + 3 - static_cast<size_t>(c.axes);
       window.kernel[to] = c.kernel[from];
       window.stride[to] = c.stride[from];
       window.low[to] = c.low[from];

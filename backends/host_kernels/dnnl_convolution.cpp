@@ -5,6 +5,7 @@
 #include "backends/host_kernels/dnnl_convolution.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "backplane/ops.h"
@@ -217,24 +218,19 @@ int thread_count_of(const Convolution& c, const Env& env) {
 }  // namespace
 
 bool is_describable(const View& view) {
-  int64_t last_stride = 0, least = 1;
-  for (uint32_t axes = 0; axes < view.ndim; ++axes) {
-    // This finds the axis with the next larger stride. If two axes have the same stride, their
-    // elements overlap.
-    uint32_t next = view.ndim;
-    for (uint32_t i = 0; i < view.ndim; ++i) {
-      if (view.shape[i] == 1) continue;
-      if (view.strides[i] < 1) return false;
-      if (view.strides[i] <= last_stride) continue;
-      if (next == view.ndim || view.strides[i] < view.strides[next]) next = i;
-    }
-    if (next == view.ndim) break;
-    if (view.strides[next] < least) return false;
-    last_stride = view.strides[next];
-    least = last_stride * view.shape[next];
-    for (uint32_t i = 0; i < view.ndim; ++i) {
-      if (i != next && view.shape[i] != 1 && view.strides[i] == last_stride) return false;
-    }
+  std::array<uint32_t, BP_MAX_RANK> axes;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < view.ndim; ++i) {
+    if (view.shape[i] != 1) axes[count++] = i;
+  }
+  std::sort(axes.begin(), axes.begin() + count,
+            [&](uint32_t a, uint32_t b) { return view.strides[a] < view.strides[b]; });
+  // Each axis steps over all elements of those with smaller strides.
+  int64_t least = 1;
+  for (uint32_t i = 0; i < count; ++i) {
+    const int64_t stride = view.strides[axes[i]];
+    if (stride < least) return false;
+    least = stride * view.shape[axes[i]];
   }
   return true;
 }
