@@ -35,6 +35,9 @@ default_jobs() {
   say $((cores < memory ? cores : memory))
 }
 
+# A gate that is run by itself, without .ci/run, takes the default.
+: "${BACKPLANE_CI_JOBS:=$(default_jobs)}"
+
 # Prints a number from 0 to N - 1 for an argument N. The hash of the commit chooses it, so that
 # commits take turns.
 turn() {

@@ -14,7 +14,7 @@ bool is_describable(const View& view);
 
 // Returns the program for `c`, whose tensors are all describable and have elements. The externals
 // of the program are x, weight, y and, if c.has_bias, the dense bias in f32. The program has no
-// steps if a tensor is of bf16 and oneDNN has but its reference implementation, which is slow.
+// steps if a tensor is of bf16 and oneDNN has only its reference implementation, which is slow.
 std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env);
 
 // The programs of a forward convolution with a packed weight. The externals of the convolution are
