@@ -77,10 +77,11 @@ uint32_t narrow_code(bp_dtype dtype, double x) {
   for (const double value : table.values) {
     if (std::isfinite(value)) largest = std::fmax(largest, value);
   }
-  const double bounded = std::fmin(std::fmax(x, -largest), largest);
+  const bool has_zero = table.values[0] == 0;
+  const double bounded = std::fmin(std::fmax(x, has_zero ? -largest : table.values[0]), largest);
   for (uint32_t code = 0; code < table.values.size(); ++code) {
     const double value = table.values[code];
-    if (!std::isfinite(value) || std::signbit(value) != (std::signbit(x) && table.values[0] == 0)) {
+    if (!std::isfinite(value) || std::signbit(value) != (has_zero && std::signbit(x))) {
       continue;
     }
     const double own = std::fabs(value - bounded);

@@ -55,6 +55,7 @@ TEST(NarrowFormat, RoundsTiesToEvenAndSaturates) {
   EXPECT_EQ(narrow_code(BP_F8E4M3FN, 1e30), 0x7eu);
   EXPECT_EQ(narrow_code(BP_F8E4M3FN, std::nan("")), 0x7fu);
   EXPECT_EQ(narrow_code(BP_F8E4M3FN, 0x1p-10), 0u);
+  EXPECT_EQ(narrow_code(BP_F8E8M0FNU, -1e9), 0u) << "the smallest number";
   EXPECT_EQ(narrow_code(BP_F8E5M2, HUGE_VAL), 0x7bu);
   EXPECT_EQ(narrow_code(BP_F8E8M0FNU, 1.5), 128u);
   EXPECT_EQ(narrow_code(BP_F8E8M0FNU, 0), 0u);

@@ -112,6 +112,12 @@ inline bool isnan(Integer) { return false; }
 inline bool isinf(Integer) { return false; }
 inline bool isfinite(Integer) { return true; }
 
+// Returns a * b + c. The sum is infinite if c is, even if the product lies beyond the doubles.
+template <typename N>
+N fma(N a, N b, N c) {
+  return isinf(c) && isfinite(a) && isfinite(b) ? c : a * b + c;
+}
+
 // ---- Whole numbers ------------------------------------------------------------------------------
 
 // Rounds to a whole number, one of doubles. If x has an error, the result may be another one.

@@ -3418,8 +3418,8 @@ typedef struct bp_moe_route_args {
  * each of its experts (tokens, k), first those of expert 0, in the order of the tokens, then those
  * of expert 1, and so on. Rows offsets[e] to offsets[e + 1] - 1 of y are those of expert e, as
  * grouped_matmul takes them. An expert below 0 or not below num_experts has no row, and the rows
- * that are left at the end are 0. places has the row of each token and expert, or -1 where it has
- * none.
+ * that are left at the end are 0, or 2^-127 in f8e8m0fnu, which has no 0. places has the row of
+ * each token and expert, or -1 where it has none.
  * ops_spec/ops/moe.yaml; profile llm; numerics E0; experimental since 0.4. */
 enum { BP_OP_MOE_PERMUTE = 851, BP_MOE_PERMUTE_ARGS_SIZE_R4 = 56 };
 typedef struct bp_moe_permute_args {

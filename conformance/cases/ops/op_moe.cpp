@@ -4,6 +4,7 @@
 
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
+#include "conformance/numerics/narrow_format.hpp"
 #include "conformance/reference/moe.hpp"
 
 namespace bp::conformance {
@@ -116,15 +117,20 @@ std::string detail_of(const PermuteRow& row) {
 }
 
 std::vector<Expected> expected_permute(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
   const auto permute = [&]<typename N>(N) {
-    const auto permuted = reference::moe_permute(data.array<N>("x"), data.indices("experts"),
-                                                 data.integer("num_experts"));
+    auto permuted = reference::moe_permute(data.array<N>("x"), data.indices("experts"),
+                                           data.integer("num_experts"));
+    if constexpr (std::is_same_v<N, double>) {  // f8e8m0fnu has no 0 for the rows that are left.
+      for (double& value : permuted.y.data) {
+        if (dtype == BP_F8E8M0FNU) value = narrow_values(dtype)[narrow_code(dtype, value)];
+      }
+    }
     std::vector<Expected> outputs = {exactly(permuted.y)};
     if (data.has("offsets")) outputs.push_back(exactly(permuted.offsets));
     if (data.has("places")) outputs.push_back(exactly(permuted.places));
     return judged_values(data, std::move(outputs));
   };
-  const bp_dtype dtype = data.tensor("x").dtype;
   return is_coded(dtype) ? permute(double()) : with_number(dtype, permute);
 }
 

@@ -333,6 +333,8 @@ Columns worst_points(bp_dtype dtype) {
     points.push_back(std::ldexp(1 + eps, exponent));
     points.push_back(-std::ldexp(1 - eps / 2, exponent));
   }
+  const double largest = float_format(dtype)->largest();
+  std::erase_if(points, [=](double point) { return std::fabs(point) > largest; });
   Columns columns(2);
   for (size_t i = 0; i < kCount; ++i) {
     columns[0].push_back(points[i % points.size()]);
