@@ -416,13 +416,13 @@ TEST_F(Kernels, RefuseConvolutionsWhoseSumsLoseTheirDigits) {
                                                       .padding = none,
                                                       .dilation = one,
                                                       .groups = 1};
-    const auto reason = [&](uint32_t op, const void* args) {
-      const bp_kernel* const k = b.kernel(op);
+    const auto reason = [&](const char* name, const void* args) {
+      const bp_kernel* const k = b.kernel(name);
       const char* const text = k->supports == nullptr ? nullptr : k->supports(k, b.device, 0, args);
       return std::string(text == nullptr ? "" : text);
     };
-    return std::vector<std::string>{reason(BP_OP_CONVOLUTION, &forward),
-                                    reason(BP_OP_CONVOLUTION_BACKWARD_INPUT, &backward)};
+    return std::vector<std::string>{reason("convolution", &forward),
+                                    reason("convolution_backward_input", &backward)};
   };
   for (const std::string& text : reasons(BP_F32, kMost / 4, 4)) EXPECT_EQ(text, "");
   for (const std::string& text : reasons(BP_F64, kMost / 4 + 1, 4)) EXPECT_EQ(text, "");
@@ -438,7 +438,7 @@ TEST_F(Kernels, RefuseConvolutionsWhoseProductsAreTooManyToCount) {
   TestTensor weight(b, BP_F32, {1, 1, 1, 1});
   weight.expand(2, int64_t{1} << 32);
   weight.expand(3, int64_t{1} << 32);
-  const bp_kernel* const k = b.kernel(BP_OP_CONVOLUTION);
+  const bp_kernel* const k = b.kernel("convolution");
   const bp_convolution_args args{
       .struct_size = sizeof(args), .x = &x, .weight = &weight, .y = &y, .groups = 1};
   const bp_reason reason = k->supports(k, b.device, 0, &args);
