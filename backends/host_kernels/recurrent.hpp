@@ -12,18 +12,11 @@
 #include <cstdint>
 
 #include "backends/host_kernels/gemm.hpp"
-#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backplane/shell/recurrent.hpp"
+#include "kernel_env.hpp"
 
 namespace bp::kernels {
-
-// A GRU resets the state after its product with the weights, or before.
-enum class Cell { kLstmCell, kResetAfter, kResetBefore, kTanhCell, kReluCell };
-
-inline bool is_gru(Cell cell) { return cell == Cell::kResetAfter || cell == Cell::kResetBefore; }
-
-// Returns the gates of the weights, each of which has a row for each unit.
-inline int64_t gate_count(Cell cell) { return cell == Cell::kLstmCell ? 4 : is_gru(cell) ? 3 : 1; }
 
 // A range of steps that lie behind each other.
 struct Steps {
@@ -31,32 +24,9 @@ struct Steps {
 };
 
 // A sequence. The views of tensors that the call lacks have no axes.
-struct Recurrence {
-  const char* op = "";
-  Cell cell = Cell::kLstmCell;
-  bp_dtype dtype = 0;
-  int64_t steps = 0, rows = 0, inputs = 0, hidden = 0;
-  bool is_reverse = false;
-  View x, h, weight, recurrent, y, gates;
-  IndexView lengths;
-  Bounds length_bounds;
-
-  bp_dtype sum_dtype() const { return dtype == BP_F64 ? BP_F64 : BP_F32; }
-  uint64_t sum_bytes() const { return dtype == BP_F64 ? 8 : 4; }
-  int64_t width() const { return gate_count(cell) * hidden; }
-  // Returns which step is number `i` to run.
-  int64_t step_at(int64_t i) const { return is_reverse ? steps - 1 - i : i; }
-  bool has_lengths() const { return lengths.view.ndim != 0; }
-};
-
-struct SequenceForward : Recurrence {
-  View c, bias, recurrent_bias, h_next, c_next;
-};
-
-struct SequenceBackward : Recurrence {
-  View grad_y, grad_h_next, grad_c_next;
-  View grad_h, grad_c, grad_x, grad_weight, grad_recurrent, grad_bias, grad_recurrent_bias;
-};
+using Recurrence = RecurrenceOf<View>;
+using SequenceForward = SequenceForwardOf<View>;
+using SequenceBackward = SequenceBackwardOf<View>;
 
 inline bool is_given(const View& view) { return view.ndim != 0; }
 

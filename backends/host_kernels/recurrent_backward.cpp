@@ -314,7 +314,7 @@ class BackwardRun {
     store(s_.grad_c, memory_.dc);
     store_bias(s_.grad_bias, false);
     store_bias(s_.grad_recurrent_bias, s_.cell == Cell::kResetAfter);
-    if (s_.dtype == s_.sum_dtype()) return;
+    if (!s_.is_narrow()) return;
     for (const auto& [view, offset] : {std::pair(&s_.grad_weight, memory_.weight),
                                        std::pair(&s_.grad_recurrent, memory_.recurrent)}) {
       if (!is_given(*view)) continue;

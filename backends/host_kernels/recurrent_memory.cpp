@@ -88,7 +88,7 @@ struct RangeProducts {
 // Returns where a gradient of weights is summed: in its tensor, if that has the dtype of sums, else
 // in `memory`.
 Matrix summed_in(const SequenceBackward& s, const View& gradient, int64_t cols, std::byte* memory) {
-  if (s.dtype == s.sum_dtype()) return matrix_of(gradient, s.dtype);
+  if (!s.is_narrow()) return matrix_of(gradient, s.dtype);
   return dense_rows(memory, s.sum_dtype(), s.width(), cols);
 }
 
@@ -180,7 +180,7 @@ void add_biases(const SequenceBackward& s, const BackwardMemory& m, int64_t rows
 ForwardMemory::ForwardMemory(const SequenceForward& s, int thread_count)
     : units(round_up(s.hidden, kTileColsLimit)), rows(s.rows + kTileRowsLimit) {
   const Reserver reserve{end};
-  const uint64_t sum = s.sum_bytes();
+  const auto sum = static_cast<uint64_t>(s.sum_bytes());
   const int64_t gates = gate_count(s.cell), hidden = s.hidden, all = steps_at_once(s) * s.rows;
   const bool is_before = s.cell == Cell::kResetBefore;
   lengths = reserve(s.rows, sizeof(int64_t));
@@ -218,10 +218,10 @@ void multiply_inputs(const SequenceForward& s, const ForwardMemory& memory, cons
 BackwardMemory::BackwardMemory(const SequenceBackward& s, int thread_count)
     : units(round_up(s.hidden, kTileColsLimit)), rows(s.rows + kTileRowsLimit) {
   const Reserver reserve{end};
-  const uint64_t sum = s.sum_bytes();
+  const auto sum = static_cast<uint64_t>(s.sum_bytes());
   const int64_t all = steps_at_once(s) * s.rows, hidden = s.hidden;
   const int64_t carried = carried_gates(s.cell) * hidden, weights = s.width();
-  const bool is_narrow = s.dtype != s.sum_dtype(), is_before = s.cell == Cell::kResetBefore;
+  const bool is_narrow = s.is_narrow(), is_before = s.cell == Cell::kResetBefore;
   lengths = reserve(s.rows, sizeof(int64_t));
   panels = reserve(carried * units, sum);
   last_panels = reserve(is_before ? hidden * units : 0, sum);

@@ -1,4 +1,6 @@
 // The ops lstm, gru and rnn, and their gradients (recurrent.hpp).
+#include <functional>
+
 #include "backends/cuda/kernels/groups.cuh"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/movement.hpp"
@@ -6,80 +8,6 @@
 
 namespace bp::cuda {
 namespace {
-
-// ---- Frames -------------------------------------------------------------------------------------
-
-template <typename Args>
-void read_frame(Cell cell, const Args& args, Recurrence& r) {
-  r.cell = cell;
-  r.steps = args.x->shape[0];
-  r.rows = args.x->shape[1];
-  r.inputs = args.x->shape[2];
-  r.hidden = args.h->shape[1];
-  r.is_reverse = args.is_reverse != 0;
-  r.bounds = args.bounds;
-  r.x = args.x;
-  r.h = args.h;
-  r.weight = args.weight;
-  r.recurrent = args.recurrent;
-  r.lengths = args.lengths;
-  r.y = args.y;
-  if constexpr (requires { args.gates; }) r.gates = args.gates;
-}
-
-template <typename Args>
-SequenceForward forward_of(Cell cell, const Args& args) {
-  SequenceForward s;
-  read_frame(cell, args, s);
-  s.bias = args.bias;
-  s.h_next = args.h_next;
-  if constexpr (requires { args.recurrent_bias; }) s.recurrent_bias = args.recurrent_bias;
-  if constexpr (requires { args.c; }) {
-    s.c = args.c;
-    s.c_next = args.c_next;
-  }
-  return s;
-}
-
-template <typename Args>
-SequenceBackward backward_of(Cell cell, const Args& args) {
-  SequenceBackward s;
-  read_frame(cell, args, s);
-  s.grad_y = args.grad_y;
-  s.grad_h_next = args.grad_h_next;
-  s.grad_h = args.grad_h;
-  s.grad_x = args.grad_x;
-  s.grad_weight = args.grad_weight;
-  s.grad_recurrent = args.grad_recurrent;
-  s.grad_bias = args.grad_bias;
-  if constexpr (requires { args.grad_recurrent_bias; }) {
-    s.grad_recurrent_bias = args.grad_recurrent_bias;
-  }
-  if constexpr (requires { args.grad_c; }) {
-    s.grad_c_next = args.grad_c_next;
-    s.grad_c = args.grad_c;
-  }
-  return s;
-}
-
-SequenceForward sequence_of(const bp_lstm_args& args) { return forward_of(Cell::kLstmCell, args); }
-SequenceBackward sequence_of(const bp_lstm_backward_args& args) {
-  return backward_of(Cell::kLstmCell, args);
-}
-SequenceForward sequence_of(const bp_gru_args& args) {
-  return forward_of(args.reset_after != 0 ? Cell::kResetAfter : Cell::kResetBefore, args);
-}
-SequenceBackward sequence_of(const bp_gru_backward_args& args) {
-  return backward_of(args.reset_after != 0 ? Cell::kResetAfter : Cell::kResetBefore, args);
-}
-SequenceForward sequence_of(const bp_rnn_args& args) {
-  return forward_of(args.activation == BP_RNN_ACTIVATION_RELU ? Cell::kReluCell : Cell::kTanhCell,
-                    args);
-}
-SequenceBackward sequence_of(const bp_rnn_backward_args& args) {
-  const bool is_relu = args.activation == BP_RNN_BACKWARD_ACTIVATION_RELU;
-  return backward_of(is_relu ? Cell::kReluCell : Cell::kTanhCell, args);
-}
 
 // ---- The ops ------------------------------------------------------------------------------------
 
@@ -101,15 +29,17 @@ bp_reason extents_reason(const Recurrence& r) {
 
 template <typename Args>
 struct SequenceKernel {
-  static bp_reason supports(const Args& args) { return extents_reason(sequence_of(args)); }
+  static bp_reason supports(const Args& args) {
+    return extents_reason(sequence_of(args, std::identity()));
+  }
 
   static uint64_t workspace(const Args& args, const Env& env) {
-    return sequence_workspace_bytes(sequence_of(args), env);
+    return sequence_workspace_bytes(sequence_of(args, std::identity()), env);
   }
 
   static bp_status launch(const Args& args, Launch& launch) {
     if (const bp_reason reason = supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
-    return launch_sequence(sequence_of(args), launch);
+    return launch_sequence(sequence_of(args, std::identity()), launch);
   }
 };
 

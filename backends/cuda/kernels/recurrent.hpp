@@ -19,49 +19,19 @@
 #include <cstdint>
 
 #include "backends/cuda/kernels/repeated_product.hpp"
+#include "backplane/shell/recurrent.hpp"
 
 namespace bp::cuda {
 
-enum class Cell : uint32_t { kLstmCell, kResetAfter, kResetBefore, kTanhCell, kReluCell };
+// A sequence. The tensors that the call lacks are NULL.
+using Recurrence = RecurrenceOf<const bp_tensor*>;
+using SequenceForward = SequenceForwardOf<const bp_tensor*>;
+using SequenceBackward = SequenceBackwardOf<const bp_tensor*>;
 
-constexpr bool is_gru(Cell cell) { return cell == Cell::kResetAfter || cell == Cell::kResetBefore; }
-
-// Returns the gates of the weights, each of which has a row for each unit.
-constexpr int64_t gate_count(Cell cell) {
-  return cell == Cell::kLstmCell ? 4 : is_gru(cell) ? 3 : 1;
+// Returns the gates whose product with the state is one: those before a reset of the state.
+inline int64_t joint_width(const Recurrence& s) {
+  return s.cell == Cell::kResetBefore ? 2 * s.hidden : s.width();
 }
-
-// A sequence, with the tensors of its call. A tensor that the call lacks is NULL.
-struct Recurrence {
-  Cell cell = Cell::kLstmCell;
-  int64_t steps = 0, rows = 0, inputs = 0, hidden = 0;
-  bool is_reverse = false;
-  uint32_t bounds = 0;  // Of the lengths.
-  const bp_tensor *x = nullptr, *h = nullptr, *weight = nullptr, *recurrent = nullptr;
-  const bp_tensor *lengths = nullptr, *y = nullptr, *gates = nullptr;
-
-  bp_dtype dtype() const { return x->dtype; }
-  bp_dtype sum_dtype() const { return x->dtype == BP_F64 ? BP_F64 : BP_F32; }
-  bool is_narrow() const { return dtype() != sum_dtype(); }
-  int64_t sum_bytes() const { return x->dtype == BP_F64 ? 8 : 4; }
-  int64_t width() const { return gate_count(cell) * hidden; }
-  // Returns the gates whose product with the state is one: those before a reset of the state.
-  int64_t joint_width() const { return cell == Cell::kResetBefore ? 2 * hidden : width(); }
-  // Returns which step is number `i` to run.
-  int64_t step_at(int64_t i) const { return is_reverse ? steps - 1 - i : i; }
-};
-
-struct SequenceForward : Recurrence {
-  const bp_tensor *c = nullptr, *bias = nullptr, *recurrent_bias = nullptr;
-  const bp_tensor *h_next = nullptr, *c_next = nullptr;
-};
-
-struct SequenceBackward : Recurrence {
-  const bp_tensor *grad_y = nullptr, *grad_h_next = nullptr, *grad_c_next = nullptr;
-  const bp_tensor *grad_h = nullptr, *grad_c = nullptr, *grad_x = nullptr;
-  const bp_tensor *grad_weight = nullptr, *grad_recurrent = nullptr;
-  const bp_tensor *grad_bias = nullptr, *grad_recurrent_bias = nullptr;
-};
 
 // Returns the workspace of a sequence. The device's context is current.
 uint64_t sequence_workspace_bytes(const SequenceForward& s, const Env& env);

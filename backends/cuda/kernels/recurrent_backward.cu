@@ -234,7 +234,7 @@ class BackwardRun {
   bp_status store() {
     plan_.later = s_.steps == 0 ? -1 : s_.step_at(0);
     bp_status status =
-        with_float(s_.dtype(), [&]<typename T>(T) { return submit<first_state_kernel<T>>(); });
+        with_float(s_.dtype, [&]<typename T>(T) { return submit<first_state_kernel<T>>(); });
     if (status == BP_OK && s_.grad_c != nullptr) {
       status = launch_conversion(state_at(work_.dc), matrix_of(*s_.grad_c), launch_);
     }
@@ -259,7 +259,7 @@ class BackwardRun {
       plan_.before = part(work_.before, step, s_.hidden);
       if (is_before) plan_.kept = part(work_.kept, step, s_.hidden);
     }
-    const bp_status status = with_float(s_.dtype(), [&]<typename T>(T) { return run_cell<T>(); });
+    const bp_status status = with_float(s_.dtype, [&]<typename T>(T) { return run_cell<T>(); });
     if (status != BP_OK) return status;
     std::byte* const of_h = plan_.of_h != nullptr ? plan_.of_h : plan_.of_x;
     return work_.step.launch(work_.step_product(base_, of_h), base_ + work_.library, launch_);

@@ -197,8 +197,8 @@ struct Steps {
 
 // Returns the product of x in a range of steps with all weights.
 Product input_product(const SequenceForward& s, const Steps& steps, std::byte* sums) {
-  ProductOperand x = dense_matrix(data<std::byte>(*s.x), s.dtype(), s.rows, s.inputs);
-  x.address += steps.first * s.x->strides[0] * dtype_size_bytes(s.dtype());
+  ProductOperand x = dense_matrix(data<std::byte>(*s.x), s.dtype, s.rows, s.inputs);
+  x.address += steps.first * s.x->strides[0] * dtype_size_bytes(s.dtype);
   x.row_stride = s.x->strides[1];
   x.col_stride = s.x->strides[2];
   Product p = plain_product(x, transposed(matrix_of(*s.weight)),
@@ -212,9 +212,9 @@ Product input_product(const SequenceForward& s, const Steps& steps, std::byte* s
 
 // Returns the product of the state with the gates that take it as it is.
 Product state_product(const SequenceForward& s, std::byte* h, std::byte* to) {
-  const ProductOperand recurrent = rows_of(matrix_of(*s.recurrent), 0, s.joint_width());
-  return plain_product(dense_matrix(h, s.dtype(), s.rows, s.hidden), transposed(recurrent),
-                       dense_matrix(to, s.sum_dtype(), s.rows, s.joint_width()));
+  const ProductOperand recurrent = rows_of(matrix_of(*s.recurrent), 0, joint_width(s));
+  return plain_product(dense_matrix(h, s.dtype, s.rows, s.hidden), transposed(recurrent),
+                       dense_matrix(to, s.sum_dtype(), s.rows, joint_width(s)));
 }
 
 // Returns the last third of `recurrent`, which is at `wide` if factors have to be converted.
@@ -252,10 +252,10 @@ ForwardWork::ForwardWork(const SequenceForward& s, const Env& env) {
   state = choose(state_product(s, nullptr, nullptr));
   if (is_before) candidate = choose(candidate_product(s, nullptr, nullptr, nullptr));
   Parts parts;
-  const int64_t item = dtype_size_bytes(s.dtype()), sum = s.sum_bytes(), all = s.rows * s.hidden;
+  const int64_t item = dtype_size_bytes(s.dtype), sum = s.sum_bytes(), all = s.rows * s.hidden;
   counts = parts.reserve(s.lengths != nullptr ? s.rows : 0, sizeof(int64_t));
   sums = parts.reserve(steps_at_once * s.rows * s.width(), sum);
-  products = parts.reserve(s.rows * s.joint_width(), sum);
+  products = parts.reserve(s.rows * joint_width(s), sum);
   h = parts.reserve(all, item);
   c = parts.reserve(s.cell == Cell::kLstmCell ? all : 0, item);
   z = parts.reserve(is_before ? all : 0, sum);
@@ -310,7 +310,7 @@ class ForwardRun {
  private:
   std::byte* at(uint64_t offset) const { return launch_.workspace() + offset; }
   ProductOperand state_at(uint64_t offset) const {
-    return dense_matrix(at(offset), s_.dtype(), s_.rows, s_.hidden);
+    return dense_matrix(at(offset), s_.dtype, s_.rows, s_.hidden);
   }
 
   bp_status load() {
@@ -339,7 +339,7 @@ class ForwardRun {
     const bp_status status = work_.state.launch(state_product(s_, at(work_.h), at(work_.products)),
                                                 at(work_.library), launch_);
     if (status != BP_OK) return status;
-    return with_float(s_.dtype(), [&]<typename T>(T) { return run_cell<T>(); });
+    return with_float(s_.dtype, [&]<typename T>(T) { return run_cell<T>(); });
   }
 
   template <typename T>

@@ -56,7 +56,7 @@ bp_status launch_inputs(const SequenceBackward& s, const bp_tensor& tensor, Step
     plan.first = first;
     plan.dense = dense + first * of_one * s.sum_bytes();
     plan.count = static_cast<uint32_t>(std::min(most, s.steps - first) * of_one);
-    const bp_status status = with_float(s.dtype(), [&]<typename T>(T) {
+    const bp_status status = with_float(s.dtype, [&]<typename T>(T) {
       return run<inputs_kernel<T, kStores>>(launch, blocks_for(plan.count, kBlockThreads),
                                             kBlockThreads, 0, plan);
     });
@@ -181,8 +181,8 @@ ProductOperand BackwardWork::summed_in(const bp_tensor& gradient, std::byte* bas
 Product BackwardWork::step_product(std::byte* base, std::byte* of_h_of_step) const {
   const SequenceBackward& s = sequence;
   const ProductOperand d = dense_matrix(of_h_of_step, s.sum_dtype(), s.rows, s.width());
-  return plain_product(columns_of(d, 0, s.joint_width()),
-                       rows_of(recurrent_of(base), 0, s.joint_width()),
+  return plain_product(columns_of(d, 0, joint_width(s)),
+                       rows_of(recurrent_of(base), 0, joint_width(s)),
                        dense_matrix(at(base, product), s.sum_dtype(), s.rows, s.hidden));
 }
 
@@ -207,7 +207,7 @@ Product BackwardWork::weight_product(std::byte* base) const {
 
 Product BackwardWork::recurrent_product(std::byte* base) const {
   const ProductOperand d = all_steps(base, of_h_or_x(), sequence.width());
-  const int64_t joint = sequence.joint_width();
+  const int64_t joint = joint_width(sequence);
   return plain_product(transposed(columns_of(d, 0, joint)),
                        all_steps(base, before, sequence.hidden),
                        rows_of(summed_in(*sequence.grad_recurrent, base), 0, joint));

@@ -2,86 +2,10 @@
 #include "backends/vulkan/kernels/recurrent.hpp"
 
 #include <algorithm>
+#include <functional>
 
 namespace bp::vulkan {
 namespace {
-
-template <typename Sequence, typename Args>
-Sequence recurrence_of(const char* op, Cell cell, const Args& args) {
-  Sequence s;
-  s.op = op;
-  s.cell = cell;
-  s.is_reverse = args.is_reverse != 0;
-  s.bounds = args.bounds;
-  s.x = args.x;
-  s.h = args.h;
-  s.weight = args.weight;
-  s.recurrent = args.recurrent;
-  s.y = args.y;
-  if constexpr (requires { args.gates; }) s.gates = args.gates;
-  s.lengths = args.lengths;
-  return s;
-}
-
-template <typename Args>
-SequenceForward forward_of(const char* op, Cell cell, const Args& args) {
-  auto s = recurrence_of<SequenceForward>(op, cell, args);
-  s.bias = args.bias;
-  s.h_next = args.h_next;
-  if constexpr (requires { args.recurrent_bias; }) s.recurrent_bias = args.recurrent_bias;
-  if constexpr (requires { args.c; }) {
-    s.c = args.c;
-    s.c_next = args.c_next;
-  }
-  return s;
-}
-
-template <typename Args>
-SequenceBackward backward_of(const char* op, Cell cell, const Args& args) {
-  auto s = recurrence_of<SequenceBackward>(op, cell, args);
-  s.grad_y = args.grad_y;
-  s.grad_h_next = args.grad_h_next;
-  s.grad_h = args.grad_h;
-  s.grad_x = args.grad_x;
-  s.grad_weight = args.grad_weight;
-  s.grad_recurrent = args.grad_recurrent;
-  s.grad_bias = args.grad_bias;
-  if constexpr (requires { args.grad_recurrent_bias; }) {
-    s.grad_recurrent_bias = args.grad_recurrent_bias;
-  }
-  if constexpr (requires { args.grad_c; }) {
-    s.grad_c_next = args.grad_c_next;
-    s.grad_c = args.grad_c;
-  }
-  return s;
-}
-
-// ---- The ops -----------------------------------------------------------------------------------
-
-Cell gru_cell(int32_t reset_after) {
-  return reset_after != 0 ? Cell::kResetAfter : Cell::kResetBefore;
-}
-
-SequenceForward sequence_of(const bp_lstm_args& args) {
-  return forward_of("lstm", Cell::kLstmCell, args);
-}
-SequenceBackward sequence_of(const bp_lstm_backward_args& args) {
-  return backward_of("lstm_backward", Cell::kLstmCell, args);
-}
-SequenceForward sequence_of(const bp_gru_args& args) {
-  return forward_of("gru", gru_cell(args.reset_after), args);
-}
-SequenceBackward sequence_of(const bp_gru_backward_args& args) {
-  return backward_of("gru_backward", gru_cell(args.reset_after), args);
-}
-SequenceForward sequence_of(const bp_rnn_args& args) {
-  const bool is_relu = args.activation == BP_RNN_ACTIVATION_RELU;
-  return forward_of("rnn", is_relu ? Cell::kReluCell : Cell::kTanhCell, args);
-}
-SequenceBackward sequence_of(const bp_rnn_backward_args& args) {
-  const bool is_relu = args.activation == BP_RNN_BACKWARD_ACTIVATION_RELU;
-  return backward_of("rnn_backward", is_relu ? Cell::kReluCell : Cell::kTanhCell, args);
-}
 
 // A launch keeps all of its dispatches on the host until it is submitted, and each step has two to
 // four.
@@ -124,13 +48,13 @@ bp_reason supports(const Args& args) {
 
 template <typename Args>
 uint64_t workspace_of(const Args& args, const Env& env) {
-  return sequence_workspace(sequence_of(args), env);
+  return sequence_workspace(sequence_of(args, std::identity()), env);
 }
 
 template <typename Args>
 bp_status sequence_launch(const Args& args, Launch& launch) {
   if (const bp_reason reason = supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
-  return submit_sequence(sequence_of(args), launch);
+  return submit_sequence(sequence_of(args, std::identity()), launch);
 }
 
 constexpr auto kDtypes = with_indices(kF32Dtypes);

@@ -8,55 +8,14 @@
 
 #include "backends/vulkan/kernels/product.hpp"
 #include "backends/vulkan/kernels/scratch.hpp"
+#include "backplane/shell/recurrent.hpp"
 
 namespace bp::vulkan {
 
-// A GRU resets the state after its product with the weights, or before. The shaders have these
-// numbers too.
-enum class Cell : uint32_t {
-  kLstmCell = 0,
-  kResetAfter = 1,
-  kResetBefore = 2,
-  kTanhCell = 3,
-  kReluCell = 4
-};
-
-inline bool is_gru(Cell cell) { return cell == Cell::kResetAfter || cell == Cell::kResetBefore; }
-
-// Returns the gates of the weights, each of which has a row for each unit.
-inline int64_t gate_count(Cell cell) { return cell == Cell::kLstmCell ? 4 : is_gru(cell) ? 3 : 1; }
-
 // A sequence. The tensors that the call lacks are NULL.
-struct Recurrence {
-  const char* op = "";
-  Cell cell = Cell::kLstmCell;
-  bool is_reverse = false;
-  uint32_t bounds = 0;
-  const bp_tensor *x = nullptr, *h = nullptr, *weight = nullptr, *recurrent = nullptr;
-  const bp_tensor *y = nullptr, *gates = nullptr, *lengths = nullptr;
-
-  bp_dtype dtype() const { return x->dtype; }
-  int64_t steps() const { return x->shape[0]; }
-  int64_t rows() const { return x->shape[1]; }
-  int64_t inputs() const { return x->shape[2]; }
-  int64_t hidden() const { return h->shape[1]; }
-  int64_t width() const { return gate_count(cell) * hidden(); }
-  int64_t state_size() const { return rows() * hidden(); }
-  // Returns which step is number `i` to run.
-  int64_t step_at(int64_t i) const { return is_reverse ? steps() - 1 - i : i; }
-};
-
-struct SequenceForward : Recurrence {
-  const bp_tensor *c = nullptr, *bias = nullptr, *recurrent_bias = nullptr;
-  const bp_tensor *h_next = nullptr, *c_next = nullptr;
-};
-
-struct SequenceBackward : Recurrence {
-  const bp_tensor *grad_y = nullptr, *grad_h_next = nullptr, *grad_c_next = nullptr;
-  const bp_tensor *grad_h = nullptr, *grad_c = nullptr, *grad_x = nullptr;
-  const bp_tensor *grad_weight = nullptr, *grad_recurrent = nullptr;
-  const bp_tensor *grad_bias = nullptr, *grad_recurrent_bias = nullptr;
-};
+using Recurrence = RecurrenceOf<const bp_tensor*>;
+using SequenceForward = SequenceForwardOf<const bp_tensor*>;
+using SequenceBackward = SequenceBackwardOf<const bp_tensor*>;
 
 // ---- Products ----------------------------------------------------------------------------------
 

@@ -35,16 +35,16 @@ class Backward {
  public:
   Backward(const SequenceBackward& s, Scratch& scratch, const Env& env)
       : s_(s),
-        lengths_(scratch.take(BP_I32, {s.lengths == nullptr ? 0 : s.rows()})),
-        d_(scratch.take(BP_F32, {s.steps() * s.rows(), s.width()})),
-        d_state_(scratch.take(BP_F32, {resets_after() ? s.steps() * s.rows() : 0, s.width()})),
-        through_(scratch.take(BP_F32, {s.rows(), s.hidden()})),
-        of_kept_(scratch.take(BP_F32, {resets_before() ? s.rows() : 0, s.hidden()})),
-        dh_(scratch.take(BP_F32, {s.rows(), s.hidden()})),
-        dc_(scratch.take(BP_F32, {s.cell == Cell::kLstmCell ? s.rows() : 0, s.hidden()})),
-        before_(scratch.take(s.dtype(), {of_recurrent(), s.hidden()})),
-        kept_(scratch.take(BP_F32, {resets_before() ? of_recurrent() : 0, s.hidden()})),
-        x_(scratch.take(s.dtype(), {copies_x() ? s.steps() : 0, s.rows(), s.inputs()})),
+        lengths_(scratch.take(BP_I32, {s.lengths == nullptr ? 0 : s.rows})),
+        d_(scratch.take(BP_F32, {s.steps * s.rows, s.width()})),
+        d_state_(scratch.take(BP_F32, {resets_after() ? s.steps * s.rows : 0, s.width()})),
+        through_(scratch.take(BP_F32, {s.rows, s.hidden})),
+        of_kept_(scratch.take(BP_F32, {resets_before() ? s.rows : 0, s.hidden})),
+        dh_(scratch.take(BP_F32, {s.rows, s.hidden})),
+        dc_(scratch.take(BP_F32, {s.cell == Cell::kLstmCell ? s.rows : 0, s.hidden})),
+        before_(scratch.take(s.dtype, {of_recurrent(), s.hidden})),
+        kept_(scratch.take(BP_F32, {resets_before() ? of_recurrent() : 0, s.hidden})),
+        x_(scratch.take(s.dtype, {copies_x() ? s.steps : 0, s.rows, s.inputs})),
         partial_(scratch.take_bytes(partial_size_bytes(env))) {}
 
   bp_status run(Launch& launch) const {
@@ -53,7 +53,7 @@ class Backward {
     if (status == BP_OK && s_.cell == Cell::kLstmCell) {
       status = submit_map(launch, kMapCopy, {&dc_.tensor(), s_.grad_c_next});
     }
-    for (int64_t number = s_.steps(); number-- > 0 && status == BP_OK;) {
+    for (int64_t number = s_.steps; number-- > 0 && status == BP_OK;) {
       status = run_step(launch, number);
     }
     if (status == BP_OK) status = store_state(launch);
@@ -65,7 +65,7 @@ class Backward {
  private:
   bool resets_after() const { return s_.cell == Cell::kResetAfter; }
   bool resets_before() const { return s_.cell == Cell::kResetBefore; }
-  int64_t all_rows() const { return s_.steps() * s_.rows(); }
+  int64_t all_rows() const { return s_.steps * s_.rows; }
   int64_t of_recurrent() const { return s_.grad_recurrent == nullptr ? 0 : all_rows(); }
   // Returns whether the gradient of the weights needs a copy of x.
   bool copies_x() const {
@@ -78,7 +78,7 @@ class Backward {
 
   // Returns the columns of the gates from `gate` on, of a buffer as wide as all gates.
   Part gates_of(const ScratchTensor& buffer, int64_t first_row, int64_t gate) const {
-    return {&buffer.tensor(), first_row * s_.width() + gate * s_.hidden(), s_.width(), 1};
+    return {&buffer.tensor(), first_row * s_.width() + gate * s_.hidden, s_.width(), 1};
   }
   static Part matrix(const bp_tensor& t, int64_t first_row = 0) {
     return {&t, first_row * t.strides[0], t.strides[0], t.strides[1]};
@@ -87,9 +87,9 @@ class Backward {
   // Returns the product that gives the gradient of the state from `count` gates of a step.
   Product state_product(const Launch* launch, const ScratchTensor& d, int64_t step, int64_t gate,
                         int64_t count, const ScratchTensor& to) const {
-    const int64_t hidden = s_.hidden();
-    return make_product(launch, {s_.rows(), hidden, count * hidden},
-                        gates_of(d, step * s_.rows(), gate), matrix(*s_.recurrent, gate * hidden),
+    const int64_t hidden = s_.hidden;
+    return make_product(launch, {s_.rows, hidden, count * hidden},
+                        gates_of(d, step * s_.rows, gate), matrix(*s_.recurrent, gate * hidden),
                         matrix(to.tensor()));
   }
   Product through_product(const Launch* launch, int64_t step) const {
@@ -102,20 +102,20 @@ class Backward {
 
   Product x_product(const Launch* launch) const {
     const StepRows rows(*s_.grad_x);
-    return make_product(launch, rows.extents(s_.steps(), s_.inputs(), s_.width()),
+    return make_product(launch, rows.extents(s_.steps, s_.inputs, s_.width()),
                         rows.dense(d_.tensor(), 0, s_.width()), matrix(*s_.weight),
                         rows.part(*s_.grad_x, 0));
   }
   Product weight_product(const Launch* launch) const {
     const bp_tensor& x = copies_x() ? x_.tensor() : *s_.x;
-    return make_product(launch, {s_.width(), s_.inputs(), all_rows()},
+    return make_product(launch, {s_.width(), s_.inputs, all_rows()},
                         gates_of(d_, 0, 0).transposed(), StepRows(x).part(x, 0),
                         matrix(*s_.grad_weight));
   }
   // Returns the product that gives the gradient of `count` gates of the recurrent weights.
   Product recurrent_product(const Launch* launch, const ScratchTensor& state, int64_t gate,
                             int64_t count) const {
-    const int64_t hidden = s_.hidden();
+    const int64_t hidden = s_.hidden;
     return make_product(launch, {count * hidden, hidden, all_rows()},
                         gates_of(of_state(), 0, gate).transposed(), matrix(state.tensor()),
                         matrix(*s_.grad_recurrent, gate * hidden));
@@ -168,7 +168,7 @@ class Backward {
     const uint32_t units = units_of_invocation(launch, record.hidden);
     const std::array<uint32_t, 5> constants = {local_size(launch), stage,
                                                static_cast<uint32_t>(s_.cell),
-                                               one_of(kF32Dtypes, s_.dtype()), units};
+                                               one_of(kF32Dtypes, s_.dtype), units};
     const uint64_t count = uint64_t{record.steps} * record.rows * record.hidden / units;
     return submit(launch, kRecurrentBackwardModule, constants, record,
                   ceil_divide(count, local_size(launch)), touched);
@@ -179,15 +179,15 @@ class Backward {
     record.dh = address_at(launch, dh_);
     record.dc = address_at(launch, dc_);
     record.lengths = address_at(launch, lengths_);
-    record.rows = static_cast<uint32_t>(s_.rows());
-    record.hidden = static_cast<uint32_t>(s_.hidden());
+    record.rows = static_cast<uint32_t>(s_.rows);
+    record.hidden = static_cast<uint32_t>(s_.hidden);
     record.steps = 1;
     return record;
   }
 
   // Returns the record of step number `number`.
   GradientRecord step_record(const Launch& launch, int64_t number) const {
-    const int64_t step = s_.step_at(number), row = step * s_.rows();
+    const int64_t step = s_.step_at(number), row = step * s_.rows;
     GradientRecord record = record_of(launch);
     record.grad_y = elements_of(launch, s_.grad_y, step);
     record.y = elements_of(launch, s_.y, step);
@@ -195,8 +195,8 @@ class Backward {
     record.h = elements_of(launch, s_.h);
     record.d = address_at(launch, d_, row * s_.width());
     record.d_state = address_at(launch, d_state_, row * s_.width());
-    record.before = address_at(launch, before_, row * s_.hidden());
-    record.kept = address_at(launch, kept_, row * s_.hidden());
+    record.before = address_at(launch, before_, row * s_.hidden);
+    record.kept = address_at(launch, kept_, row * s_.hidden);
     record.of_kept = address_at(launch, of_kept_);
     record.step = static_cast<uint32_t>(step);
     if (number > 0) {
@@ -210,7 +210,7 @@ class Backward {
 
   // Adds the step that runs behind number `number`, if there is one.
   void put_later(const Launch& launch, int64_t number, GradientRecord& record) const {
-    if (number + 1 >= s_.steps()) return;
+    if (number + 1 >= s_.steps) return;
     record.through = address_at(launch, through_);
     record.later_step = static_cast<uint32_t>(s_.step_at(number + 1));
   }
@@ -252,8 +252,8 @@ class Backward {
     const int64_t item = dtype_size_bytes(to.dtype);
     if (from != nullptr) record.grad_y_step = from->strides[0] * item;
     record.y_step = to.strides[0] * item;
-    record.hidden = static_cast<uint32_t>(s_.inputs());
-    record.steps = static_cast<uint32_t>(s_.steps());
+    record.hidden = static_cast<uint32_t>(s_.inputs);
+    record.steps = static_cast<uint32_t>(s_.steps);
     Ranges reads(launch, {from}), writes(launch);
     reads.add(launch.workspace());
     if (from == nullptr) {

@@ -27,21 +27,21 @@ struct RecurrentRecord {
 
 // Returns the invocations of a stage with `units` units each.
 uint64_t invocations_of(const Recurrence& r, ForwardStage stage, uint32_t units) {
-  if (stage == kLengths) return static_cast<uint64_t>(r.rows());
+  if (stage == kLengths) return static_cast<uint64_t>(r.rows);
   if (stage == kOffsets) return static_cast<uint64_t>(r.width());
-  return static_cast<uint64_t>(r.state_size()) / units;
+  return static_cast<uint64_t>(r.rows * r.hidden) / units;
 }
 
 bp_status submit_stage(Launch& launch, const Recurrence& r, ForwardStage stage,
                        const RecurrentRecord& record, const Touched& touched) {
   const bool reads_lengths = stage == kLengths;
   const bool has_units = stage == kReset || stage == kCellStage;
-  const uint32_t units = has_units ? units_of_invocation(launch, r.hidden()) : 1;
+  const uint32_t units = has_units ? units_of_invocation(launch, r.hidden) : 1;
   const std::array<uint32_t, 7> constants = {
       local_size(launch),
       stage,
       reads_lengths ? 0 : static_cast<uint32_t>(r.cell),
-      one_of(kF32Dtypes, r.dtype()),
+      one_of(kF32Dtypes, r.dtype),
       units,
       reads_lengths ? one_of(kIndexDtypes, r.lengths->dtype) : bp_dtype{BP_I64},
       reads_lengths ? clamps(r.bounds) : 0};
@@ -50,9 +50,9 @@ bp_status submit_stage(Launch& launch, const Recurrence& r, ForwardStage stage,
 }
 
 RecurrentRecord record_of(const Recurrence& r) {
-  return {.rows = static_cast<uint32_t>(r.rows()),
-          .hidden = static_cast<uint32_t>(r.hidden()),
-          .steps = static_cast<uint32_t>(r.steps())};
+  return {.rows = static_cast<uint32_t>(r.rows),
+          .hidden = static_cast<uint32_t>(r.hidden),
+          .steps = static_cast<uint32_t>(r.steps)};
 }
 
 // The steps whose sums are in the workspace at the same time.
@@ -65,13 +65,13 @@ class Forward {
   Forward(const SequenceForward& s, Scratch& scratch, const Env& env)
       : s_(s),
         chunk_(steps_at_once(s)),
-        lengths_(scratch.take(BP_I32, {s.lengths == nullptr ? 0 : s.rows()})),
+        lengths_(scratch.take(BP_I32, {s.lengths == nullptr ? 0 : s.rows})),
         offsets_(scratch.take(BP_F32, {has_offsets() ? s.width() : 0})),
-        sums_(scratch.take(BP_F32, {chunk_, s.rows(), s.width()})),
-        inner_(scratch.take(BP_F32, {s.rows(), s.width()})),
-        h_(scratch.take(s.dtype(), {s.rows(), s.hidden()})),
-        c_(scratch.take(s.dtype(), {s.c == nullptr ? 0 : s.rows(), s.hidden()})),
-        kept_(scratch.take(BP_F32, {resets_before() ? s.rows() : 0, s.hidden()})),
+        sums_(scratch.take(BP_F32, {chunk_, s.rows, s.width()})),
+        inner_(scratch.take(BP_F32, {s.rows, s.width()})),
+        h_(scratch.take(s.dtype, {s.rows, s.hidden})),
+        c_(scratch.take(s.dtype, {s.c == nullptr ? 0 : s.rows, s.hidden})),
+        kept_(scratch.take(BP_F32, {resets_before() ? s.rows : 0, s.hidden})),
         partial_(scratch.take_bytes(partial_size_bytes(env))) {}
 
   bp_status run(Launch& launch) const {
@@ -81,10 +81,10 @@ class Forward {
       status = submit_map(launch, kMapCopy, {&c_.tensor(), s_.c});
     }
     if (status == BP_OK) status = make_offsets(launch);
-    for (int64_t number = 0; number < s_.steps() && status == BP_OK;) {
+    for (int64_t number = 0; number < s_.steps && status == BP_OK;) {
       // Ranges begin at multiples of `chunk_`, in both orders of the steps.
       const int64_t first = s_.step_at(number) / chunk_ * chunk_;
-      const Range range{first, std::min(chunk_, s_.steps() - first)};
+      const Range range{first, std::min(chunk_, s_.steps - first)};
       status = run_range(launch, range, number);
       number += range.count;
     }
@@ -96,8 +96,8 @@ class Forward {
   // Returns how many steps have 64 MiB of sums.
   static int64_t steps_at_once(const SequenceForward& s) {
     constexpr int64_t kSums = int64_t{1} << 24;
-    const int64_t of_one = std::max<int64_t>(1, s.rows() * s.width());
-    return std::clamp<int64_t>(kSums / of_one, 1, std::max<int64_t>(1, s.steps()));
+    const int64_t of_one = std::max<int64_t>(1, s.rows * s.width());
+    return std::clamp<int64_t>(kSums / of_one, 1, std::max<int64_t>(1, s.steps));
   }
 
   bool resets_before() const { return s_.cell == Cell::kResetBefore; }
@@ -108,7 +108,7 @@ class Forward {
   Product input_product(const Launch* launch, const Range& range) const {
     const StepRows rows(*s_.x);
     const bp_tensor& weight = *s_.weight;
-    Product product = make_product(launch, rows.extents(range.count, s_.width(), s_.inputs()),
+    Product product = make_product(launch, rows.extents(range.count, s_.width(), s_.inputs),
                                    rows.part(*s_.x, range.first),
                                    {&weight, 0, weight.strides[1], weight.strides[0]},
                                    rows.dense(sums_.tensor(), 0, s_.width()));
@@ -122,9 +122,9 @@ class Forward {
   Product state_product(const Launch* launch, const ScratchTensor& state, int64_t gate,
                         int64_t count) const {
     const bp_tensor& recurrent = *s_.recurrent;
-    const int64_t hidden = s_.hidden(), first = gate * hidden;
+    const int64_t hidden = s_.hidden, first = gate * hidden;
     return make_product(
-        launch, {s_.rows(), count * hidden, hidden}, {&state.tensor(), 0, hidden, 1},
+        launch, {s_.rows, count * hidden, hidden}, {&state.tensor(), 0, hidden, 1},
         {&recurrent, first * recurrent.strides[0], recurrent.strides[1], recurrent.strides[0]},
         {&inner_.tensor(), first, s_.width(), 1});
   }
@@ -138,7 +138,7 @@ class Forward {
   uint64_t partial_size_bytes(const Env& env) const {
     uint64_t size = product_workspace(env, gates_product(nullptr));
     if (resets_before()) size = std::max(size, product_workspace(env, candidate_product(nullptr)));
-    for (const int64_t count : {std::min(chunk_, s_.steps()), s_.steps() % chunk_}) {
+    for (const int64_t count : {std::min(chunk_, s_.steps), s_.steps % chunk_}) {
       if (count == 0) continue;
       size = std::max(size, product_workspace(env, input_product(nullptr, {0, count})));
     }
@@ -193,7 +193,7 @@ class Forward {
     record.y = elements_of(launch, s_.y, step);
     record.gates = elements_of(launch, s_.gates, step);
     record.recurrent_bias = elements_of(launch, s_.recurrent_bias);
-    record.sums = address_at(launch, sums_, (step - range.first) * s_.rows() * s_.width());
+    record.sums = address_at(launch, sums_, (step - range.first) * s_.rows * s_.width());
     record.inner = address_at(launch, inner_);
     record.kept = address_at(launch, kept_);
     record.h = address_at(launch, h_);
@@ -219,14 +219,14 @@ class Forward {
 }  // namespace
 
 bp_status submit_lengths(Launch& launch, const Recurrence& r, const ScratchTensor& lengths) {
-  if (r.lengths == nullptr || r.rows() == 0) return BP_OK;
+  if (r.lengths == nullptr || r.rows == 0) return BP_OK;
   RecurrentRecord record = record_of(r);
   record.given_lengths = elements_of(launch, r.lengths);
   // A row of the shader is an element of this tensor.
   std::swap(record.given_lengths.row, record.given_lengths.unit);
   record.lengths = address_at(launch, lengths);
   record.failure = launch.failure_address(
-      wrong_index(r.op, "lengths", *r.lengths, record.given_lengths.address, r.steps() + 1));
+      wrong_index(r.op, "lengths", *r.lengths, record.given_lengths.address, r.steps + 1));
   Ranges reads(launch, {r.lengths}), writes(launch);
   writes.add(launch.workspace());
   return submit_stage(launch, r, kLengths, record, {reads, writes});
