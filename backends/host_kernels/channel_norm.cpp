@@ -1,4 +1,4 @@
-// group_norm, batch_norm_inference and batch_norm_training (channel_norm_rows.cpp)
+// group_norm, instance_norm, batch_norm_inference and batch_norm_training (channel_norm_rows.cpp)
 #include "backends/host_kernels/channel_norm.hpp"
 
 #include "backends/host_kernels/kernels.hpp"
@@ -72,6 +72,13 @@ ChannelNorm norm_of(const bp_group_norm_args& args) {
   return norm;
 }
 
+ChannelNorm norm_of(const bp_instance_norm_args& args) {
+  ChannelNorm norm = norm_with(args, {*args.x, Statistics::kOfGroup, args.x->shape[1]});
+  norm.mean = {args.mean, 2};
+  norm.spread = {args.rstd, 2};
+  return norm;
+}
+
 ChannelNorm norm_of(const bp_batch_norm_training_args& args) {
   ChannelNorm norm = norm_with(args, {*args.x, Statistics::kOfChannel});
   norm.mean = {args.mean, 1};
@@ -106,6 +113,8 @@ constexpr bp_kernel norm_kernel(const char* name, uint32_t op) {
 
 extern constinit const bp_kernel kGroupNorm =
     norm_kernel<bp_group_norm_args>("group_norm", BP_OP_GROUP_NORM);
+extern constinit const bp_kernel kInstanceNorm =
+    norm_kernel<bp_instance_norm_args>("instance_norm", BP_OP_INSTANCE_NORM);
 extern constinit const bp_kernel kBatchNormInference =
     norm_kernel<bp_batch_norm_inference_args>("batch_norm_inference", BP_OP_BATCH_NORM_INFERENCE);
 extern constinit const bp_kernel kBatchNormTraining =

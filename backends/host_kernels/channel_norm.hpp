@@ -1,4 +1,5 @@
-// The parts of group_norm, batch_norm_inference and batch_norm_training.
+// The parts of group_norm, instance_norm, batch_norm_inference and batch_norm_training, and of
+// their gradients.
 //
 // x is (samples, channels, places), where all axes behind the channels are places. The channels and
 // places of a sample lie without gaps, or are copied there.
@@ -28,6 +29,8 @@ struct ChannelShape {
   // The number of weights of a channel, and of all channels.
   int64_t width() const { return are_channels_rows() ? 1 : places; }
   int64_t weight_count() const { return channels * width(); }
+  // The number of means.
+  int64_t units() const { return statistics == Statistics::kOfGroup ? samples * groups : channels; }
 
   Statistics statistics;
   bp_dtype dtype;
@@ -59,6 +62,34 @@ struct ChannelNorm {
   uint64_t weights_offset = 0;
 };
 
+// The gradients, with addresses. A plane is the places of a channel in a sample. The planes that
+// share a mean are a unit: those of a group in a sample, or those of a channel.
+struct ChannelNormBackwardRows {
+  ChannelShape shape;
+  double eps;
+  RowPlaces grad_y, x, grad_x;  // By sample.
+  RowPlaces mean, spread;       // By unit. `spread` is rstd, or the variance of a channel.
+  const std::byte* gamma;
+  std::byte *grad_gamma, *grad_beta;
+  double* sums;   // (samples, channels, 2): of grad_y and of grad_y * u in each plane.
+  double* means;  // (units, 2): of h and of h * u in each unit.
+};
+
+struct ChannelNormBackward {
+  ChannelNormBackward(const ChannelShape& its_shape, double its_eps)
+      : shape(its_shape), eps(its_eps) {}
+
+  // Reserves the workspace, and returns its size.
+  uint64_t reserve();
+  bp_status submit(Launch& launch);
+
+  ChannelShape shape;
+  double eps;
+  NormOperand grad_y, x, gamma, mean, spread, grad_x, grad_gamma, grad_beta;
+  uint64_t sums_offset = 0, means_offset = 0;
+};
+
 void run_channel_norm(const ChannelNormRows& norm, int thread_count);
+void run_channel_norm_backward(const ChannelNormBackwardRows& norm, int thread_count);
 
 }  // namespace bp::kernels

@@ -11,6 +11,8 @@ set(kernel_sources
   block_codec.cpp
   cat.cpp
   channel_norm.cpp
+  channel_norm_backward.cpp
+  channel_norm_backward_rows.cpp
   channel_norm_rows.cpp
   chosen.cpp
   convolution_f64.cpp

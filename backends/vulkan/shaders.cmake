@@ -8,6 +8,7 @@ set(vulkan_shaders
   "arange f64 i64"
   "blocks"
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
+  "channel_norm_backward"
   "convolution"
   "cross_entropy"
   "element_loss f32 f64"

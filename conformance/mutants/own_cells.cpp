@@ -29,9 +29,13 @@ bp_status normalize(const Call& call, const bp_instance_norm_args& args) {
   const auto x = inputs.array<double>(*args.x);
   const auto gamma = optional_array(inputs, args.gamma), beta = optional_array(inputs, args.beta);
   if (inputs.status() != BP_OK) return inputs.status();
-  const auto result = kIsRight ? reference::group_norm(x, x.shape[1], gamma, beta, args.eps)
-                               : reference::batch_norm_training(x, gamma, beta, args.eps);
-  return write(call, *args.y, result.y);
+  const auto right = reference::group_norm(x, x.shape[1], gamma, beta, args.eps);
+  bp_status status =
+      write(call, *args.y,
+            kIsRight ? right.y : reference::batch_norm_training(x, gamma, beta, args.eps).y);
+  if (status == BP_OK && args.mean != nullptr) status = write(call, *args.mean, right.mean);
+  if (status == BP_OK && args.rstd != nullptr) status = write(call, *args.rstd, right.rstd);
+  return status;
 }
 
 enum class Code { kRight, kHalvesUp, kUnmoved };

@@ -143,7 +143,8 @@ bp_status average_the_batch(const Call& call, const bp_mse_loss_args& args) {
   const int64_t count = View(*args.x).element_count();
   const bool is_mean = args.reduction == BP_MSE_LOSS_REDUCTION_MEAN && args.x->ndim > 1;
   if (!is_mean || count == 0) return call.run(&args);
-  return scale_results(call, &args, *args.y, static_cast<double>(count / args.x->shape[0]));
+  const auto batch = static_cast<double>(args.x->shape[0]);
+  return scale_results(call, &args, *args.y, static_cast<double>(count) / batch);
 }
 
 // Counts rows that are ignored in the mean.
@@ -173,14 +174,46 @@ bp_status scale_by_group(const Call& call, const bp_group_norm_args& args) {
   });
 }
 
+double elements_of_channel(const bp_tensor& x) {
+  return static_cast<double>(View(x).element_count()) / static_cast<double>(x.shape[1]);
+}
+
 // Gives the variance of a population, which is what running statistics have.
 bp_status give_unbiased(const Call& call, const bp_batch_norm_training_args& args) {
   if (const bp_status status = call.run(&args); status != BP_OK) return status;
   if (args.variance == nullptr || args.x->shape[1] == 0) return BP_OK;
-  const auto n = static_cast<double>(View(*args.x).element_count() / args.x->shape[1]);
+  const double n = elements_of_channel(*args.x);
   Values variance(call, *args.variance);
   for (size_t i = 0; i < variance.size() && n > 1; ++i) variance.set(i, variance[i] * n / (n - 1));
   return variance.write();
+}
+
+// Takes the mean of each group from the group before it.
+bp_status shift_means(const Call& call, const bp_group_norm_backward_args& args) {
+  const auto edit = [](Values& mean) {
+    for (size_t i = mean.size(); i-- > 1;) mean.set(i, mean[i - 1]);
+  };
+  return with_edited(call, *args.mean, edit, [&](const bp_tensor* mean) {
+    bp_group_norm_backward_args frame = args;
+    frame.mean = mean;
+    return call.run(&frame);
+  });
+}
+
+// Takes the variance of a population, which is what running statistics have.
+bp_status take_unbiased(const Call& call, const bp_batch_norm_training_backward_args& args) {
+  if (args.x->shape[1] == 0) return call.run(&args);
+  const double n = elements_of_channel(*args.x);
+  const auto edit = [=](Values& variance) {
+    for (size_t i = 0; i < variance.size() && n > 1; ++i) {
+      variance.set(i, variance[i] * n / (n - 1));
+    }
+  };
+  return with_edited(call, *args.variance, edit, [&](const bp_tensor* variance) {
+    bp_batch_norm_training_backward_args frame = args;
+    frame.variance = variance;
+    return call.run(&frame);
+  });
 }
 
 // Leaves eps out, as if the variance had it already.
@@ -231,7 +264,9 @@ constexpr Mistake kMistakes[] = {
     {"mse_loss", BP_OP_MSE_LOSS, on_frame<average_the_batch>},
     {"nll_loss", BP_OP_NLL_LOSS, on_frame<count_ignored>},
     {"group_norm", BP_OP_GROUP_NORM, on_frame<scale_by_group>},
+    {"group_norm_backward", BP_OP_GROUP_NORM_BACKWARD, on_frame<shift_means>},
     {"batch_norm_training", BP_OP_BATCH_NORM_TRAINING, on_frame<give_unbiased>},
+    {"batch_norm_training_backward", BP_OP_BATCH_NORM_TRAINING_BACKWARD, on_frame<take_unbiased>},
     {"batch_norm_inference", BP_OP_BATCH_NORM_INFERENCE, on_frame<forget_eps>},
     {"addcmul", BP_OP_ADDCMUL, on_frame<round_the_product>},
     {"addcdiv", BP_OP_ADDCDIV, on_frame<multiply_by_reciprocal>},

@@ -1,8 +1,9 @@
-// Oracles of group norm and batch norm. A tensor is (samples, channels, places): all axes behind
-// the channels are places.
+// Oracles of group norm and batch norm and their gradients. A tensor is (samples, channels,
+// places): all axes behind the channels are places.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "conformance/reference/layer_norm.hpp"
 
@@ -69,6 +70,47 @@ Array<N> batch_norm_inference(const Array<N>& x, const Array<N>& mean, const Arr
   }
   scale_channels(y, gamma, beta);
   return y;
+}
+
+// Returns the gradients, which are those of normalize_backward(). Elements with the same
+// unit_of(element) share a mean; gamma has an element for each channel.
+template <typename N, typename UnitOf>
+NormGradients<N> channel_norm_backward(const Array<N>& grad_y, const Array<N>& x,
+                                       const Optional<N>& gamma, const Array<N>& mean,
+                                       const Array<N>& rstd, const UnitOf& unit_of) {
+  const Channels channels(x.shape);
+  const Shape weights = {channels.channels};
+  NormGradients<N> result{Array<N>(x.shape), Array<N>(weights), Array<N>(weights)};
+  using Lists = std::vector<std::vector<N>>;
+  const auto units = static_cast<size_t>(mean.size());
+  const auto count = static_cast<size_t>(channels.channels);
+  Lists h_of(units), hu_of(units), g_of(count), gu_of(count);
+  std::vector<N> u, h;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t channel = channels.channel_of(i), unit = unit_of(i);
+    const auto at = static_cast<size_t>(i), list = static_cast<size_t>(unit);
+    u.push_back((x[i] - mean[unit]) * rstd[unit]);
+    h.push_back(gamma ? grad_y[i] * (*gamma)[channel] : grad_y[i]);
+    h_of[list].push_back(h[at]);
+    hu_of[list].push_back(h[at] * u[at]);
+    g_of[static_cast<size_t>(channel)].push_back(grad_y[i]);
+    gu_of[static_cast<size_t>(channel)].push_back(grad_y[i] * u[at]);
+  }
+  std::vector<N> h_means, hu_means;
+  for (size_t unit = 0; unit < units && x.size() != 0; ++unit) {
+    h_means.push_back(mean_of(h_of[unit]));
+    hu_means.push_back(mean_of(hu_of[unit]));
+  }
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<size_t>(i), unit = static_cast<size_t>(unit_of(i));
+    result.x[i] = rstd[unit_of(i)] * (h[at] - h_means[unit] - u[at] * hu_means[unit]);
+  }
+  for (size_t channel = 0; channel < count; ++channel) {
+    const auto at = static_cast<int64_t>(channel);
+    result.beta[at] = sum_of(std::span<const N>(g_of[channel]));
+    result.gamma[at] = sum_of(std::span<const N>(gu_of[channel]));
+  }
+  return result;
 }
 
 }  // namespace bp::conformance::reference

@@ -69,6 +69,25 @@ std::vector<GradientCase> loss_gradient_cases() {
   };
 }
 
+// Takes grad_y, x and gamma, which may be missing, and mixes all gradients into one number.
+Tensor mixed_group_norm_backward(Inputs x, int64_t groups) {
+  const Tensor gamma = x.size() > 2 ? x[2] : Tensor();
+  Tensor mean, rstd, grad_gamma, grad_beta;
+  group_norm(x[1], groups, gamma, {}, 1e-3, &mean, &rstd);
+  const Tensor grad_x = group_norm_backward(x[0], x[1], mean, rstd, gamma, 1e-3,
+                                            gamma ? &grad_gamma : nullptr, &grad_beta);
+  return gamma ? gradient_mix({grad_x, grad_gamma, grad_beta}) : gradient_mix({grad_x, grad_beta});
+}
+
+Tensor mixed_batch_norm_training_backward(Inputs x) {
+  const Tensor gamma = x.size() > 2 ? x[2] : Tensor();
+  Tensor mean, variance, grad_gamma, grad_beta;
+  batch_norm_training(x[1], gamma, {}, 1e-3, &mean, &variance);
+  const Tensor grad_x = batch_norm_training_backward(x[0], x[1], mean, variance, gamma, 1e-3,
+                                                     gamma ? &grad_gamma : nullptr, &grad_beta);
+  return gamma ? gradient_mix({grad_x, grad_gamma, grad_beta}) : gradient_mix({grad_x, grad_beta});
+}
+
 std::vector<GradientCase> channel_norm_gradient_cases() {
   return {
       {"group_norm",
@@ -104,6 +123,18 @@ std::vector<GradientCase> channel_norm_gradient_cases() {
       {"batch_norm_training, gamma alone",
        {{4, 3}, {3}},
        [](Inputs x) { return batch_norm_training(x[0], x[1], {}, 1e-3); }},
+      {"group_norm_backward",
+       {{2, 4, 2}, {2, 4, 2}, {4}},
+       [](Inputs x) { return mixed_group_norm_backward(x, 2); }},
+      {"group_norm_backward, without gamma",
+       {{2, 2, 3}, {2, 2, 3}},
+       [](Inputs x) { return mixed_group_norm_backward(x, 2); }},
+      {"batch_norm_training_backward",
+       {{2, 2, 2}, {2, 2, 2}, {2}},
+       mixed_batch_norm_training_backward},
+      {"batch_norm_training_backward, without gamma",
+       {{3, 2}, {3, 2}},
+       mixed_batch_norm_training_backward},
   };
 }
 

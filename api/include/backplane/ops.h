@@ -2551,9 +2551,9 @@ typedef struct bp_batch_norm_training_args {
 /* instance_norm: group_norm with as many groups as channels: (x - mean) * rstd * gamma[c] + beta[c]
  * for each channel c, which is axis 1 of x, where mean, the variance and rstd = 1 / sqrt(variance +
  * eps) are those of all places of one channel of one sample. The variance is divided by the number
- * of places. Without gamma it is 1, without beta 0.
+ * of places. Without gamma it is 1, without beta 0. mean and rstd carry no gradient.
  * ops_spec/ops/channel_norm.yaml; profile infer; numerics R5; experimental since 0.4. */
-enum { BP_OP_INSTANCE_NORM = 511, BP_INSTANCE_NORM_ARGS_SIZE_R4 = 48 };
+enum { BP_OP_INSTANCE_NORM = 511, BP_INSTANCE_NORM_ARGS_SIZE_R4 = 64 };
 typedef struct bp_instance_norm_args {
   uint32_t struct_size;
   uint32_t flags;         /* None defined: 0. */
@@ -2561,8 +2561,52 @@ typedef struct bp_instance_norm_args {
   const bp_tensor* gamma; /* Or NULL, like(x), shape x.shape[1:2]. */
   const bp_tensor* beta;  /* Or NULL, like(x), shape x.shape[1:2]. */
   const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  const bp_tensor* mean;  /* Out or NULL, acc(x), shape x.shape[:2]. */
+  const bp_tensor* rstd;  /* Out or NULL, acc(x), shape x.shape[:2]. */
   double eps;             /* At least 0.0. */
 } bp_instance_norm_args;
+
+/* group_norm_backward: The gradients of group_norm and of instance_norm. mean has a column for each
+ * group. With u = (x - mean) * rstd, h = grad_y * gamma[c] and means m() over a group with all its
+ * places, grad_x = rstd * (h - m(h) - u * m(h * u)); grad_gamma is the sum of grad_y * u over the
+ * samples and places of a channel, grad_beta that of grad_y. eps is that of the norm, which only
+ * gradients of these gradients need.
+ * ops_spec/ops/channel_norm.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_GROUP_NORM_BACKWARD = 512, BP_GROUP_NORM_BACKWARD_ARGS_SIZE_R4 = 80 };
+typedef struct bp_group_norm_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;              /* None defined: 0. */
+  const bp_tensor* grad_y;     /* Float, 2-D to 8-D. */
+  const bp_tensor* x;          /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* gamma;      /* Or NULL, like(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* mean;       /* Acc(grad_y), 2-D. */
+  const bp_tensor* rstd;       /* Acc(grad_y), shape mean.shape. */
+  const bp_tensor* grad_x;     /* Out, like(grad_y), shape x.shape; may alias grad_y or x. */
+  const bp_tensor* grad_gamma; /* Out or NULL, like(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* grad_beta;  /* Out or NULL, like(grad_y), shape x.shape[1:2]. */
+  double eps;                  /* At least 0.0. */
+} bp_group_norm_backward_args;
+
+/* batch_norm_training_backward: The gradients of batch_norm_training. With rstd = 1 / sqrt(variance
+ * + eps), u = (x - mean) * rstd, h = grad_y * gamma[c] and means m() over the samples and places of
+ * a channel, grad_x = rstd * (h - m(h) - u * m(h * u)); grad_gamma is the sum of grad_y * u over
+ * the samples and places of a channel, grad_beta that of grad_y. mean and variance are those of x.
+ * ops_spec/ops/channel_norm.yaml; profile train; numerics P; experimental since 0.4. */
+enum { BP_OP_BATCH_NORM_TRAINING_BACKWARD = 513, BP_BATCH_NORM_TRAINING_BACKWARD_ARGS_SIZE_R4 = 80
+  };
+typedef struct bp_batch_norm_training_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;              /* None defined: 0. */
+  const bp_tensor* grad_y;     /* Float, 2-D to 8-D. */
+  const bp_tensor* x;          /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* gamma;      /* Or NULL, like(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* mean;       /* Acc(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* variance;   /* Acc(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* grad_x;     /* Out, like(grad_y), shape x.shape; may alias grad_y or x. */
+  const bp_tensor* grad_gamma; /* Out or NULL, like(grad_y), shape x.shape[1:2]. */
+  const bp_tensor* grad_beta;  /* Out or NULL, like(grad_y), shape x.shape[1:2]. */
+  double eps;                  /* At least 0.0. */
+} bp_batch_norm_training_backward_args;
 
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
  * the loss (1 - label_smoothing) * (lse[i] - x[i, t]) + label_smoothing * (lse[i] - mean(x[i])). A

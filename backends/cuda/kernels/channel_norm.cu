@@ -1,33 +1,11 @@
-// group_norm, batch_norm_inference and batch_norm_training: frames and claims (norm.cu). The rows
-// are the groups of each sample, or the channels over all samples.
+// group_norm, instance_norm, batch_norm_inference and batch_norm_training: frames and claims
+// (norm.cu). The rows are the groups of each sample, or the channels over all samples.
+#include "backends/cuda/kernels/channel_norm.cuh"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/norm.cuh"
 
 namespace bp::cuda {
 namespace {
-
-// A tensor with axes of a part of a row's walk. It has one axis more than tensors may have, because
-// the channels are split into groups.
-class ChannelView {
- public:
-  ChannelView(const bp_tensor& tensor, uint32_t ndim) : tensor_(tensor) {
-    tensor_.ndim = ndim;
-    tensor_.shape = shape_.data();
-    tensor_.strides = strides_.data();
-  }
-  ChannelView(const ChannelView&) = delete;
-
-  ChannelView& set(uint32_t axis, int64_t extent, int64_t stride) {
-    shape_[axis] = extent;
-    strides_[axis] = stride;
-    return *this;
-  }
-  const bp_tensor& get() const { return tensor_; }
-
- private:
-  bp_tensor tensor_;
-  std::array<int64_t, BP_MAX_RANK + 1> shape_{}, strides_{};
-};
 
 // How x is split: the axes of samples, groups and channels, in an order that has the axes of rows
 // first. The places follow.
@@ -79,10 +57,8 @@ struct ChannelSplit {
   }
 };
 
-// The elements of a channel that lie next to each other.
-int64_t places_of(const bp_tensor& x) { return element_count(x.ndim - 2, x.shape + 2); }
-
 ChannelSplit split_of(const bp_group_norm_args& args) { return {*args.x, args.groups}; }
+ChannelSplit split_of(const bp_instance_norm_args& args) { return {*args.x, args.x->shape[1]}; }
 template <typename Args>
 ChannelSplit split_of(const Args& args) {
   return {*args.x, 0};
@@ -146,6 +122,10 @@ constinit const bp_kernel kGroupNorm =
     make_kernel<bp_group_norm_args, launch_norm<bp_group_norm_args>,
                 norm_supports<bp_group_norm_args>, norm_workspace<bp_group_norm_args>>(
         kernel_row("group_norm", BP_OP_GROUP_NORM, kFloatDtypes, kFlags));
+constinit const bp_kernel kInstanceNorm =
+    make_kernel<bp_instance_norm_args, launch_norm<bp_instance_norm_args>,
+                norm_supports<bp_instance_norm_args>, norm_workspace<bp_instance_norm_args>>(
+        kernel_row("instance_norm", BP_OP_INSTANCE_NORM, kFloatDtypes, kFlags));
 constinit const bp_kernel kBatchNormTraining =
     make_kernel<bp_batch_norm_training_args, launch_norm<bp_batch_norm_training_args>,
                 norm_supports<bp_batch_norm_training_args>,

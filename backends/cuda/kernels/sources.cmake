@@ -10,6 +10,8 @@ set(cuda_kernel_sources
   kernels/cast.cu
   kernels/cat.cu
   kernels/channel_norm.cu
+  kernels/channel_norm_backward.cu
+  kernels/channel_norm_planes.cu
   kernels/convolution.cpp
   kernels/convolution_direct.cu
   kernels/cross_entropy.cu

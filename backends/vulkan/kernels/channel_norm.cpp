@@ -1,5 +1,5 @@
-// group_norm, batch_norm_inference and batch_norm_training (norm.comp). The rows are the groups of
-// each sample, the channels over all samples, or the channels of each sample.
+// group_norm, instance_norm, batch_norm_inference and batch_norm_training (norm.comp). The rows are
+// the groups of each sample, the channels over all samples, or the channels of each sample.
 #include <array>
 
 #include "backends/vulkan/kernels/axes.hpp"
@@ -61,7 +61,9 @@ struct ChannelCall {
   ChannelAxes rows, inner;
 };
 
-ChannelCall call_of(const bp_group_norm_args& a) {
+// Returns the call of group_norm or instance_norm.
+template <typename Args>
+ChannelCall call_with(const Args& a, int64_t group_count) {
   ChannelCall call{
       kNormForward, a.eps, {a.y, a.x, a.gamma, a.beta, a.mean, a.rstd, nullptr}, {}, {}};
   const ChannelTensors& t = call.tensors;
@@ -70,7 +72,7 @@ ChannelCall call_of(const bp_group_norm_args& a) {
   samples.rstd = stride_of(a.rstd, 0);
   channels.gamma = stride_of(a.gamma, 0);
   channels.beta = stride_of(a.beta, 0);
-  const int64_t width = a.x->shape[1] / a.groups;  // The channels of a group.
+  const int64_t width = a.x->shape[1] / group_count;  // The channels of a group.
   const ChannelStrides groups{.y = width * channels.y,
                               .x = width * channels.x,
                               .gamma = width * channels.gamma,
@@ -78,11 +80,14 @@ ChannelCall call_of(const bp_group_norm_args& a) {
                               .mean = stride_of(a.mean, 1),
                               .rstd = stride_of(a.rstd, 1)};
   call.rows.add(a.x->shape[0], samples);
-  call.rows.add(a.groups, groups);
+  call.rows.add(group_count, groups);
   call.inner.add(width, channels);
   call.inner.add_places(t);
   return call;
 }
+
+ChannelCall call_of(const bp_group_norm_args& a) { return call_with(a, a.groups); }
+ChannelCall call_of(const bp_instance_norm_args& a) { return call_with(a, a.x->shape[1]); }
 
 ChannelCall call_of(const bp_batch_norm_training_args& a) {
   ChannelCall call{
@@ -174,6 +179,8 @@ constexpr bp_kernel norm_kernel(const char* name, uint32_t op) {
 
 constinit const bp_kernel kGroupNorm =
     norm_kernel<bp_group_norm_args>("group_norm", BP_OP_GROUP_NORM);
+constinit const bp_kernel kInstanceNorm =
+    norm_kernel<bp_instance_norm_args>("instance_norm", BP_OP_INSTANCE_NORM);
 constinit const bp_kernel kBatchNormInference =
     norm_kernel<bp_batch_norm_inference_args>("batch_norm_inference", BP_OP_BATCH_NORM_INFERENCE);
 constinit const bp_kernel kBatchNormTraining =

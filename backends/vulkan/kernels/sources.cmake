@@ -7,6 +7,7 @@ set(vulkan_kernel_sources
   kernels/blocks.cpp
   kernels/cat.cpp
   kernels/channel_norm.cpp
+  kernels/channel_norm_backward.cpp
   kernels/columns.cpp
   kernels/convolution.cpp
   kernels/cross_entropy.cpp

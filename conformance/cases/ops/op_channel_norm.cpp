@@ -1,4 +1,5 @@
-// Cases of group norm, instance norm and batch norm. Cases of layouts follow by rule.
+// Cases of group norm, instance norm and batch norm and of their gradients. Cases of layouts follow
+// by rule.
 #include <algorithm>
 
 #include "conformance/cases/ops/op_families.hpp"
@@ -50,16 +51,22 @@ const std::vector<Row>& all_rows() {
   return rows;
 }
 
-bool gives_statistics(uint32_t op) {
-  return op == BP_OP_GROUP_NORM || op == BP_OP_BATCH_NORM_TRAINING;
+bool is_backward(uint32_t op) {
+  return op == BP_OP_GROUP_NORM_BACKWARD || op == BP_OP_BATCH_NORM_TRAINING_BACKWARD;
+}
+
+bool has_groups(uint32_t op) { return op == BP_OP_GROUP_NORM || op == BP_OP_GROUP_NORM_BACKWARD; }
+
+bool is_of_batch(uint32_t op) {
+  return op == BP_OP_BATCH_NORM_TRAINING || op == BP_OP_BATCH_NORM_TRAINING_BACKWARD;
 }
 
 std::string detail_of(const Row& row, uint32_t op) {
   std::string text = shape_text(row.x);
-  if (op == BP_OP_GROUP_NORM) text += "_groups" + std::to_string(row.groups);
+  if (has_groups(op)) text += "_groups" + std::to_string(row.groups);
   if (!row.has_gamma) text += "_nogamma";
   if (!row.has_beta) text += "_nobeta";
-  if (!row.has_statistics && gives_statistics(op)) text += "_nostats";
+  if (!row.has_statistics && op != BP_OP_BATCH_NORM_INFERENCE) text += "_nostats";
   if (row.eps != 1e-5) text += row.eps == 0 ? "_eps0" : "_largeeps";
   return text;
 }
@@ -70,9 +77,10 @@ Optional<N> optional_array(const CallData& data, std::string_view name) {
   return data.array<N>(name);
 }
 
-// Each channel is a group of instance norm.
+// Each channel is a group of instance norm. The gradients see the groups by the means.
 int64_t groups_of(const CallData& data) {
-  return data.op() == BP_OP_INSTANCE_NORM ? data.tensor("x").shape[1] : data.integer("groups");
+  if (data.op() == BP_OP_INSTANCE_NORM) return data.tensor("x").shape[1];
+  return is_backward(data.op()) ? data.tensor("mean").shape[1] : data.integer("groups");
 }
 
 template <typename N>
@@ -90,7 +98,7 @@ class Members {
  public:
   explicit Members(const CallData& data)
       : channels_(data.tensor("x").shape), groups_(0), width_(0) {
-    if (data.op() == BP_OP_BATCH_NORM_TRAINING) return;
+    if (is_of_batch(data.op())) return;
     groups_ = groups_of(data);
     width_ = channels_.channels / groups_;
   }
@@ -173,8 +181,68 @@ std::vector<Expected> expected_inference(const CallData& data, const Numerics&) 
   });
 }
 
-OpCase make_row(uint32_t op, const Row& row, bp_dtype dtype, const std::string& fill,
-                const Fill& data) {
+std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
+  const Members members(data);
+  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
+    using std::sqrt;
+    Array<N> rstd = data.array<N>(is_of_batch(data.op()) ? "variance" : "rstd");
+    for (N& value : rstd.data) {
+      if (!is_of_batch(data.op())) break;
+      value = N(1) / sqrt(value + constant<N>(data.number("eps")));
+    }
+    const auto exact = reference::channel_norm_backward(
+        data.array<N>("grad_y"), data.array<N>("x"), optional_array<N>(data, "gamma"),
+        data.array<N>("mean"), rstd, [&](int64_t element) { return members.row_of(element); });
+    std::vector<Array<N>> gradients = {exact.x};
+    if (data.has("grad_gamma")) gradients.push_back(exact.gamma);
+    if (data.has("grad_beta")) gradients.push_back(exact.beta);
+    return gradients;
+  });
+}
+
+// Computes what the forward op would have saved.
+void derive_statistics(CallData& data) {
+  const auto x = data.array<double>("x");
+  const auto saved = is_of_batch(data.op())
+                         ? reference::batch_norm_training<double>(x, std::nullopt, std::nullopt,
+                                                                  data.number("eps"))
+                         : reference::group_norm<double>(x, groups_of(data), std::nullopt,
+                                                         std::nullopt, data.number("eps"));
+  const auto store = [&](std::string_view name, const Array<double>& values) {
+    HostTensor& tensor = data.tensor(name);
+    tensor.data.clear();
+    for (const double value : values.data) tensor.data.emplace_back(round_to(tensor.dtype, value));
+  };
+  store("mean", saved.mean);
+  is_of_batch(data.op()) ? store("variance", saved.variance) : store("rstd", saved.rstd);
+}
+
+Shape statistics_shape(const Row& row, uint32_t op) {
+  if (is_of_batch(op)) return {row.x[1]};
+  return {row.x[0], op == BP_OP_INSTANCE_NORM ? row.x[1] : row.groups};
+}
+
+// Without `has_statistics`, the case does not ask for the gradients of gamma and beta.
+OpCase make_backward(uint32_t op, const Row& row, bp_dtype dtype, const std::string& fill,
+                     const Fill& data) {
+  OpCase made = make_case(op, dtype, fill, detail_of(row, op), "dense");
+  const Shape channels = {row.x[1]}, statistics = statistics_shape(row, op);
+  const bp_dtype wide = accumulator_of(dtype);
+  made.input("grad_y", dtype, row.x, kRandom).input("x", dtype, row.x, data);
+  if (row.has_gamma) made.input("gamma", dtype, channels, kRandom);
+  made.input("mean", wide, statistics, {});
+  made.input(is_of_batch(op) ? "variance" : "rstd", wide, statistics, {});
+  made.output("grad_x", dtype, row.x);
+  if (row.has_statistics) made.output("grad_gamma", dtype, channels);
+  if (row.has_statistics && row.has_beta) made.output("grad_beta", dtype, channels);
+  made.set("eps", row.eps);
+  made.derive = derive_statistics;
+  made.reference = expected_backward;
+  return made;
+}
+
+OpCase make_forward(uint32_t op, const Row& row, bp_dtype dtype, const std::string& fill,
+                    const Fill& data) {
   OpCase made = make_case(op, dtype, fill, detail_of(row, op), "dense");
   const Shape channels = {row.x[1]};
   const bp_dtype wide = accumulator_of(dtype);
@@ -185,16 +253,13 @@ OpCase make_row(uint32_t op, const Row& row, bp_dtype dtype, const std::string& 
   if (row.has_gamma) made.input("gamma", dtype, channels, kRandom);
   if (row.has_beta) made.input("beta", dtype, channels, kRandom);
   made.output("y", dtype, row.x);
-  if (row.has_statistics && gives_statistics(op)) {
-    const bool is_group = op == BP_OP_GROUP_NORM;
-    const Shape rows = is_group ? Shape{row.x[0], row.groups} : channels;
-    made.output("mean", wide, rows).output(is_group ? "rstd" : "variance", wide, rows);
+  if (row.has_statistics && !is_inference) {
+    const Shape rows = statistics_shape(row, op);
+    made.output("mean", wide, rows).output(is_of_batch(op) ? "variance" : "rstd", wide, rows);
   }
   if (op == BP_OP_GROUP_NORM) made.set("groups", row.groups);
   made.set("eps", row.eps);
   made.reference = is_inference ? expected_inference : expected_norm;
-  made.is_smoke = is_smoke_dtype(dtype);
-  made.varies = false;  // The result for a row of one element is its beta.
   return made;
 }
 
@@ -203,11 +268,14 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
   std::vector<std::string> seen;  // Only group norm has groups, so two rows may be equal.
   for (const Row& row : all_rows()) {
     if (op == BP_OP_INSTANCE_NORM && row.x[1] == 0) continue;  // The op refuses it.
-    OpCase made = make_row(op, row, dtype, fill, data);
+    OpCase made = is_backward(op) ? make_backward(op, row, dtype, fill, data)
+                                  : make_forward(op, row, dtype, fill, data);
+    made.is_smoke = is_smoke_dtype(dtype);
+    made.varies = false;  // The result for a row of one element is its beta.
     if (std::ranges::find(seen, made.detail) != seen.end()) continue;
     seen.push_back(made.detail);
     cases.push_back(made);
-    if (row.x.size() != 3) continue;
+    if (row.x.size() != 3 || is_backward(op)) continue;
     made.layout = "inplace_dense";
     for (TensorArgument& argument : made.tensors) {
       if (argument.name == "y") argument.alias = "x";
@@ -221,7 +289,8 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
 void add_channel_norm(OpCases& cases) {
   for (const uint32_t op :
        {uint32_t{BP_OP_GROUP_NORM}, uint32_t{BP_OP_INSTANCE_NORM},
-        uint32_t{BP_OP_BATCH_NORM_INFERENCE}, uint32_t{BP_OP_BATCH_NORM_TRAINING}}) {
+        uint32_t{BP_OP_BATCH_NORM_INFERENCE}, uint32_t{BP_OP_BATCH_NORM_TRAINING},
+        uint32_t{BP_OP_GROUP_NORM_BACKWARD}, uint32_t{BP_OP_BATCH_NORM_TRAINING_BACKWARD}}) {
     for (const bp_dtype dtype : kFloats) {
       add_rows(cases, op, dtype, "random", kRandom);
       // The variance is small compared with the square of the mean.

@@ -49,7 +49,7 @@ void add_row_norms(Suite& s) {
   });
 }
 
-// The norms of images. Their gradients are compositions of other ops.
+// The norms of images.
 void add_channel_norms(Suite& s) {
   const Shape image = {8, 64, 56, 56};
   const double n = size_of(image);
