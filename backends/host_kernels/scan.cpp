@@ -21,6 +21,7 @@
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/reduce.hpp"
 #include "backends/host_kernels/rounding-inl.hpp"
+#include "backends/host_kernels/scan_groups-inl.hpp"
 #include "backends/host_kernels/wide_sums-inl.hpp"
 #include "hwy/cache_control.h"
 
@@ -66,6 +67,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct Addition {
   static constexpr int kStart = 0;
+  static constexpr bool kTakesIntegers = true;
   template <typename A>
   static HWY_INLINE A combine(A total, A x) {
     return total + x;
@@ -78,6 +80,7 @@ struct Addition {
 
 struct Multiplication {
   static constexpr int kStart = 1;
+  static constexpr bool kTakesIntegers = false;  // Only AVX-512 multiplies integers of 64 bits.
   template <typename A>
   static HWY_INLINE A combine(A total, A x) {
     return total * x;
@@ -134,54 +137,7 @@ void add(void* totals, const void* behind, int64_t n) {
   }
 }
 
-// The elements that are scanned side by side: each step combines an element with the one that lies
-// 1, 2 or 4 places before it.
-constexpr int64_t kGroup = 8;
-
-#if HWY_TARGET <= HWY_AVX3
-// Moves the elements of a group by kPlaces, and sets the first ones to `first`.
-template <int kPlaces, class D, class V = hn::Vec<D>>
-HWY_INLINE V move_up(D d, V v, V first) {
-  const hn::RebindToUnsigned<D> bits_d;
-  const auto place = hn::Iota(bits_d, 0), distance = hn::Set(bits_d, kPlaces);
-  const auto from = hn::And(hn::Sub(place, distance), hn::Set(bits_d, kGroup - 1));
-  const auto moved = hn::TableLookupLanes(v, hn::IndicesFromVec(d, from));
-  return hn::IfThenElse(hn::RebindMask(d, hn::Lt(place, distance)), first, moved);
-}
-#endif
-
-// Replaces the elements of groups by combine(before, total up to each of them), where `total` is
-// the total before a group. Returns the total of all.
-template <class Op, typename A>
-A scan_groups(A* a, int64_t groups, A before, A total) {
-#if HWY_TARGET <= HWY_AVX3
-  const hn::FixedTag<A, kGroup> d;
-  const auto first = hn::Set(d, static_cast<A>(Op::kStart)), offset = hn::Set(d, before);
-  const auto last = hn::IndicesFromVec(d, hn::Set(hn::RebindToUnsigned<decltype(d)>(), kGroup - 1));
-  auto sum = hn::Set(d, total);
-  for (int64_t group = 0; group < groups; ++group, a += kGroup) {
-    auto v = hn::LoadU(d, a);
-    v = Op::combine(d, v, move_up<1>(d, v, first));
-    v = Op::combine(d, v, move_up<2>(d, v, first));
-    v = Op::combine(d, v, move_up<4>(d, v, first));
-    hn::StoreU(Op::combine(d, offset, Op::combine(d, sum, v)), d, a);
-    sum = Op::combine(d, sum, hn::TableLookupLanes(v, last));
-  }
-  return hn::GetLane(sum);
-#else
-  for (int64_t group = 0; group < groups; ++group, a += kGroup) {
-    for (int64_t places = 1; places < kGroup; places *= 2) {
-      for (int64_t i = kGroup - 1; i >= places; --i) a[i] = Op::combine(a[i], a[i - places]);
-    }
-    const A own = total;
-    total = Op::combine(total, a[kGroup - 1]);
-    for (int64_t i = 0; i < kGroup; ++i) a[i] = Op::combine(before, Op::combine(own, a[i]));
-  }
-  return total;
-#endif
-}
-
-// Does the same for n elements.
+// Does what scan_groups() does for n elements.
 template <class Op, typename A>
 A scan_block(A* a, int64_t n, A before, A total) {
   const int64_t groups = n / kGroup;
