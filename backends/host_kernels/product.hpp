@@ -31,6 +31,11 @@ bool is_one_dense_product(Product& p);
 // given. It runs after oneDNN, whose own relu turns NaN into 0.
 void run_activation(const Product& p, int thread_count);
 
+// Returns whether a folded product consists of many small ones of f32 with dense rows of b and y.
+bool are_small_products(const Product& p);
+// Computes their sums; run_activation() does the rest.
+void run_small_products(const Product& p, int thread_count);
+
 // What a kernel declares about subnormals. vdpbf16ps of AVX512_BF16 takes them for 0.
 enum class Subnormals { kept, flushed };
 

@@ -109,6 +109,7 @@ set(library_kernel_sources
   matmul_integers.cpp
   product.cpp
   product_plan.cpp
+  small_products.cpp
 )
 # The sources of the kernels that the cpu backend alone has.
 set(cpu_kernel_sources
