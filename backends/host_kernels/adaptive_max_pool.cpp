@@ -1,6 +1,6 @@
-// adaptive_max_pool. The elements of a window are read in row-major order, and an element is chosen
-// if it is larger than the best so far, so that the first of equal elements stays. One thread
-// computes a plane.
+// adaptive_max_pool. If all windows have one size, it is max_pool. Else the elements of a window
+// are read in row-major order, and an element is chosen if it is larger than the best so far, so
+// that the first of equal elements stays. One thread computes a plane.
 #include <algorithm>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -71,12 +71,50 @@ PoolPlane* find_pool_plane(bp_dtype dtype) {
   return with_float(dtype, []<typename T>(T) -> PoolPlane* { return pool_plane<T>; });
 }
 
+// The call of max_pool that computes the same, if all windows have one size and none overlap.
+class EvenPool {
+ public:
+  explicit EvenPool(const bp_adaptive_max_pool_args& args) {
+    const uint32_t axes = args.x->ndim - 2;
+    for (uint32_t i = 0; i < axes; ++i) {
+      const int64_t from = args.x->shape[2 + i], to = args.y->shape[2 + i];
+      if (to == 0 || from == 0 || from % to != 0) return;
+      size_[i] = from / to;
+    }
+    args_.struct_size = sizeof(args_);
+    args_.x = args.x;
+    args_.y = args.y;
+    args_.indices = args.indices;
+    args_.kernel_size_count = args_.stride_count = axes;
+    args_.kernel_size = args_.stride = size_.data();
+    args_.padding_count = uint64_t{2} * axes;
+    args_.padding = padding_.data();
+    exists_ = max_pool_supports(args_) == nullptr;
+  }
+  EvenPool(const EvenPool&) = delete;
+
+  bool exists() const { return exists_; }
+  const bp_max_pool_args& args() const { return args_; }
+
+ private:
+  bp_max_pool_args args_{};
+  std::array<int64_t, 3> size_{};
+  std::array<int64_t, 6> padding_{};
+  bool exists_ = false;
+};
+
+uint64_t pool_workspace(const bp_adaptive_max_pool_args& args, const Env& env) {
+  const EvenPool even(args);
+  return even.exists() ? max_pool_workspace(even.args(), env) : 0;
+}
+
 bp_reason pool_supports(const bp_adaptive_max_pool_args& args) {
   if (const bp_reason reason = sampling_reason(*args.x, *args.y)) return reason;
   return index_reason(args.indices, plane_size(*args.x));
 }
 
 bp_status pool_launch(const bp_adaptive_max_pool_args& args, Launch& launch) {
+  if (const EvenPool even(args); even.exists()) return max_pool_launch(even.args(), launch);
   AdaptiveMaxPool pool;
   pool.x = Planes(*args.x);
   pool.y = Planes(*args.y);
@@ -98,7 +136,7 @@ constexpr auto kDtypes = with_indices(kFloatDtypes);
 }  // namespace
 
 extern constinit const bp_kernel kAdaptiveMaxPool =
-    make_kernel<bp_adaptive_max_pool_args, pool_launch, pool_supports>(
+    make_kernel<bp_adaptive_max_pool_args, pool_launch, pool_supports, pool_workspace>(
         kernel_row("adaptive_max_pool", BP_OP_ADAPTIVE_MAX_POOL, {kDtypes, 2}));
 
 }  // namespace bp::kernels

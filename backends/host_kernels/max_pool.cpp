@@ -208,6 +208,45 @@ class NegativeZeros {
   hn::Vec<BitsTag> least_;
 };
 
+#if HWY_TARGET != HWY_SCALAR
+// Computes a row of outputs whose windows cover one dense row without padding, as in one dimension.
+// Only the end of the row is copied to the line, because whole vectors are read. Returns false if
+// the windows are others.
+template <typename T>
+bool pool_one_row(const MaxPool& p, const T* plane, const OutputRow& place, const LineBlock& block,
+                  T* line, T* to, NegativeZeros<T>& zeros) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Window& w = p.window;
+  const int64_t taps = w.kernel[2], n = block.inputs.size(), outputs = block.outputs.size();
+  const bool is_dense = p.x.stride[2] == 1 && p.y.stride[2] == 1;
+  const bool has_pairs = w.stride[2] == 2 && w.dilation[2] == 1 && taps <= kJoined;
+  if (!is_dense || !has_pairs || block.has_padding()) return false;
+  const T* row = nullptr;
+  int64_t rows = 0;
+  for_each_covered_row(w, p.x, place, [&](int64_t depth, int64_t line_number) {
+    row = plane + depth * p.x.stride[0] + line_number * p.x.stride[1] + block.inputs.begin;
+    ++rows;
+  });
+  if (rows != 1) return false;
+  int64_t k = 0;
+  for (; 2 * k + taps + 2 * lanes <= n && k + lanes <= outputs; k += lanes) {
+    zeros.look(hn::LoadU(d, row + 2 * k));
+    zeros.look(hn::LoadU(d, row + 2 * k + lanes));
+    hn::StoreU(join_pairs_of_taps<Max>(d, taps, row + 2 * k), d, to + k);
+  }
+  const int64_t rest = n - 2 * k;
+  std::copy_n(row + 2 * k, rest, line);
+  std::fill_n(line + rest, 2 * lanes, Max::identity<T>());
+  for (int64_t c = 0; c < rest; c += lanes) zeros.look(hn::LoadU(d, line + c));
+  for_each_vector(d, outputs - k, [&](int64_t i, auto whole) HWY_ATTR {
+    store_part<whole>(join_pairs_of_taps<Max>(d, taps, line + 2 * i), d, to + k + i,
+                      outputs - k - i);
+  });
+  return true;
+}
+#endif
+
 template <typename T>
 void pool_plane(const MaxPool& p, int64_t plane, std::byte* memory) {
   using Index = typename Indexed<T>::Index;
@@ -219,12 +258,21 @@ void pool_plane(const MaxPool& p, int64_t plane, std::byte* memory) {
   const auto pool_row = [&](const LineBlock& block, const OutputRow& place) HWY_ATTR {
     T* const row = to + place.offset_in(p.y) + block.outputs.begin * p.y.stride[2];
     NegativeZeros<T> zeros;
-    join_rows<Max>(p.window, p.x, from, place, block, line, line + elements,
-                   [&](auto v) HWY_ATTR { zeros.look(v); });
+    bool is_done = false;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (!kIsNarrow<T>) {
+      is_done = pool_one_row<T>(p, from, place, block, line, row, zeros);
+    }
+#endif
+    if (!is_done) {
+      join_rows<Max>(p.window, p.x, from, place, block, line, line + elements,
+                     [&](auto v) HWY_ATTR { zeros.look(v); });
+    }
     if (zeros.has_any()) {
       std::fill_n(indices, elements, kNoIndex<Index>);
       return Indexed<T>::pool_row(p, plane, place, block, line, indices);
     }
+    if (is_done) return;
     for_each_output<Max>(
         p.window, block, line, [&](auto values, int64_t first, int64_t count, auto whole) HWY_ATTR {
           const ComputeTag<T> d;
@@ -258,6 +306,8 @@ namespace {
 
 HWY_EXPORT(find_pool_plane);
 
+}  // namespace
+
 // Refuses planes that are too large, because indices of 4-byte elements are counted in 32 bits.
 bp_reason max_pool_supports(const bp_max_pool_args& args) {
   if (const bp_reason reason = index_reason(args.indices, plane_size(*args.x))) return reason;
@@ -265,6 +315,8 @@ bp_reason max_pool_supports(const bp_max_pool_args& args) {
   const bool is_small = plane_size(*args.x) < std::numeric_limits<int32_t>::max();
   return is_small ? nullptr : "x: a channel has more than 2^31 - 2 elements";
 }
+
+namespace {
 
 Window window_of(const bp_max_pool_args& args) {
   return Window(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
@@ -275,6 +327,8 @@ uint64_t thread_bytes(const bp_max_pool_args& args) {
   const int64_t elements = line_elements(window_of(args), args.y->shape[args.y->ndim - 1]);
   return plane_memory_bytes(2 * elements, args.x->dtype);
 }
+
+}  // namespace
 
 uint64_t max_pool_workspace(const bp_max_pool_args& args, const Env& env) {
   return static_cast<uint64_t>(env.thread_count()) * thread_bytes(args);
@@ -296,6 +350,8 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
                          for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, memory);
                        });
 }
+
+namespace {
 
 constexpr auto kDtypes = with_indices(kFloatDtypes);
 

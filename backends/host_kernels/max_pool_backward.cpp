@@ -1,12 +1,14 @@
 // The gradient of max_pool (pool.hpp). The gradient of an output goes to the element that the
 // output's index names. All outputs of a plane may name the same element, so sums are kept in f64
-// and rounded once.
+// and rounded once. In f32 they are first added where they are to be, and the outputs that name
+// each element are counted: few terms lose no digits.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/max_pool_backward.cpp"
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
 #include <array>
+#include <type_traits>
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/indices.hpp"
@@ -80,10 +82,39 @@ void add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIn
   });
 }
 
+// Adds the gradients where they are to be, if nothing has gaps. Returns false if so many name one
+// element that a sum in f32 loses digits. `counters` has a byte for each element.
+template <typename T, typename Index>
+bool add_in_place(const MaxPoolBackward& p, int64_t plane, uint8_t* HWY_RESTRICT counters,
+                  WrongIndex& wrong) {
+  if (!p.grad_x.is_dense() || !p.grad_y.is_dense() || !p.indices.is_dense()) return false;
+  const auto* const HWY_RESTRICT from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
+  const auto* const HWY_RESTRICT indices = reinterpret_cast<const Index*>(p.indices.plane(plane));
+  T* const HWY_RESTRICT to = reinterpret_cast<T*>(p.grad_x.plane(plane));
+  const int64_t count = p.grad_y.size();
+  std::fill_n(to, p.grad_x.size(), T{0});
+  std::fill_n(counters, p.grad_x.size(), uint8_t{0});
+  bool is_long = false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (indices[i] == -1) continue;
+    const int64_t index = p.bounds.acting(indices[i]);
+    if (!p.bounds.contains(index)) {
+      wrong.set(indices + i);
+      continue;
+    }
+    to[index] += from[i];
+    is_long |= ++counters[index] == 0;
+  }
+  return !is_long;
+}
+
 template <typename T, typename Index>
 void scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums, WrongIndex& wrong) {
   T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
   const Planes& x = p.grad_x;
+  if constexpr (std::is_same_v<T, float>) {
+    if (add_in_place<T, Index>(p, plane, reinterpret_cast<uint8_t*>(sums), wrong)) return;
+  }
   std::fill_n(sums, x.size(), 0.0);
   add_to_plane<T, Index>(p, plane, sums, wrong);
   int64_t next = 0;

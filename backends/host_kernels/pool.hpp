@@ -188,4 +188,9 @@ bp_status submit_planes(const Launch& launch, const bp_tensor& result, int64_t w
   });
 }
 
+// The parts of max_pool, which also computes adaptive_max_pool if its windows are even.
+bp_reason max_pool_supports(const bp_max_pool_args& args);
+uint64_t max_pool_workspace(const bp_max_pool_args& args, const Env& env);
+bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch);
+
 }  // namespace bp::kernels

@@ -98,6 +98,17 @@ bool for_each_row_group(const Window& w, const Planes& x, const T* plane, const 
   return count > 0 || !is_first;
 }
 
+// Joins two lines of n elements. The result may be one of them.
+template <class Op, typename Value>
+void join_lines(const Value* first, const Value* second, int64_t n, Value* to) {
+  const hn::ScalableTag<Value> d;
+  for_each_vector(d, n, [&](int64_t c, auto whole) HWY_ATTR {
+    store_part<whole>(
+        Op::join(d, load_part<whole>(d, first + c, n - c), load_part<whole>(d, second + c, n - c)),
+        d, to + c, n - c);
+  });
+}
+
 // Makes the line of a block in a row of outputs. The padding of the line is already written.
 // `earlier` has room for another line, and is used if there may be more than kJoined rows. look(v)
 // is called for each vector of elements.
@@ -106,14 +117,6 @@ void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow
                const LineBlock& block, Compute<T>* line, Compute<T>* earlier, const Look& look) {
   const ComputeTag<T> d;
   Compute<T>* const inputs = line + block.offset;
-  const auto join_lines = [&](const Compute<T>* first, const Compute<T>* second, Compute<T>* to) {
-    for_each_vector(d, block.inputs.size(), [&](int64_t c, auto whole) HWY_ATTR {
-      const int64_t rest = block.inputs.size() - c;
-      store_part<whole>(
-          Op::join(d, load_part<whole>(d, first + c, rest), load_part<whole>(d, second + c, rest)),
-          d, to + c, rest);
-    });
-  };
   int64_t joined = 0;
   bool has_earlier = false, is_new = true;
   const bool has_rows = for_each_row_group(
@@ -124,7 +127,7 @@ void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow
           if (is_new && !is_first && !has_earlier) {
             std::copy_n(inputs, block.inputs.size(), earlier);
           } else if (is_new && !is_first) {
-            join_lines(earlier, inputs, earlier);
+            join_lines<Op>(earlier, inputs, block.inputs.size(), earlier);
           }
           has_earlier = has_earlier || (is_new && !is_first);
           joined = is_new ? count : joined + count;
@@ -143,7 +146,7 @@ void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow
         });
       });
   if (!has_rows) std::fill_n(inputs, block.inputs.size(), Op::template identity<Compute<T>>());
-  if (has_earlier) join_lines(earlier, inputs, inputs);
+  if (has_earlier) join_lines<Op>(earlier, inputs, block.inputs.size(), inputs);
 }
 
 // Loads `count` elements, `stride` elements apart, from `from` on. With a stride of 1 or 2 whole
@@ -182,6 +185,25 @@ HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t
   }
   return v;
 }
+
+#if HWY_TARGET != HWY_SCALAR
+// Does the same for a stride of 2 and neighbouring taps, of which two at a time share their
+// vectors.
+template <class Op, class D, typename Value>
+HWY_INLINE hn::Vec<D> join_pairs_of_taps(D d, int64_t taps, const Value* line) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto joined = hn::Zero(d);
+  int64_t tap = 0;
+  for (; tap + 2 <= taps; tap += 2) {
+    const auto low = hn::LoadU(d, line + tap), high = hn::LoadU(d, line + tap + lanes);
+    const auto even = hn::ConcatEven(d, high, low), odd = hn::ConcatOdd(d, high, low);
+    joined = Op::join(d, tap == 0 ? even : Op::join(d, joined, even), odd);
+  }
+  if (tap == taps) return joined;
+  const auto last = hn::ConcatEven(d, hn::LoadU(d, line + tap + lanes), hn::LoadU(d, line + tap));
+  return tap == 0 ? last : Op::join(d, joined, last);
+}
+#endif
 
 // Computes one output whose window is the whole line, as for the mean of a plane.
 template <class Op, typename Value>
@@ -295,6 +317,14 @@ HWY_INLINE void for_each_output(const Window& w, const LineBlock& block, const V
   if (n == 1 && w.dilation[2] == 1) {
     return fn(hn::Set(d, join_line<Op>(line, block.size)), int64_t{0}, n, std::false_type());
   }
+#if HWY_TARGET != HWY_SCALAR
+  if (w.stride[2] == 2 && w.dilation[2] == 1 && w.kernel[2] <= kJoined) {
+    const int64_t taps = w.kernel[2];
+    return for_each_vector(d, n, [&](int64_t k, auto whole) HWY_ATTR {
+      fn(join_pairs_of_taps<Op>(d, taps, line + 2 * k), k, n - k, whole);
+    });
+  }
+#endif
   for_each_vector(d, n, [&](int64_t k, auto whole) HWY_ATTR {
     fn(join_taps<Op>(d, w, line + k * w.stride[2], n - k), k, n - k, whole);
   });
