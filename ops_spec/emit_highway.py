@@ -47,6 +47,9 @@ SCALAR_ROWS = {
 # needs.
 NARROW = {"silu": "narrow_times_sigmoid(d, {0})"}
 
+# The primitives that change the sign of a float alone, on the bits of a float of 16 bits.
+SIGN_ROWS = {"neg": "hn::Xor({0}, hn::Set(d, 0x8000))", "abs": "hn::And({0}, hn::Set(d, 0x7fff))"}
+
 # The primitives that give NaN if one of their arguments is NaN.
 SPREADS_NAN = {"neg", "abs", "add", "sub", "mul", "div", "ratio", "fma"}
 
@@ -132,7 +135,7 @@ def functor(op):
             f"  HWY_INLINE V operator()([[maybe_unused]] D d, "
             f"{', '.join(f'V {n}' for n in names)}) const {{",
             *(f"    {line}" for line in lines), f"    return {result};", "  }",
-            *narrow_method(op.c_name, names), "};", ""]
+            *narrow_method(op.c_name, names), *sign_functor(op, names), "};", ""]
 
 
 def narrow_method(name, inputs):
@@ -142,6 +145,21 @@ def narrow_method(name, inputs):
     return ["  template <class D, class V = hn::Vec<D>>",
             f"  HWY_INLINE V narrow(D d, {', '.join(f'V {n}' for n in inputs)}) const {{",
             f"    return {NARROW[name].format(*inputs)};", "  }"]
+
+
+def sign_functor(op, inputs):
+    """Returns the functor on the bits of 16-bit floats, if the op changes nothing but signs."""
+    parts = list(op.formula.result.walk())
+    if {p.kind for p in parts} - {"input"} - SIGN_ROWS.keys() or len(parts) == 1:
+        return []
+    _, result = compute.written(
+        op.formula,
+        lambda part, args: (part.name if part.kind == "input" else
+                            SIGN_ROWS[part.kind].format(*args)),
+        declare)
+    return ["  struct OnBits {", "    template <class D, class V = hn::Vec<D>>",
+            f"    HWY_INLINE V operator()(D d, {', '.join(f'V {n}' for n in inputs)}) const {{",
+            f"      return {result};", "    }", "  };"]
 
 
 def row(op):

@@ -188,10 +188,17 @@ RowFunction* integer_operand_row(bp_dtype dtype, bool is_acc) {
   });
 }
 
-// Returns the row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
+// Returns the row function of Op for a dtype of kNumberDtypes, with a result of this dtype. An op
+// that changes signs alone has a functor on the bits of 16-bit floats.
 template <class Op, int kInputs>
 RowFunction* number_row(bp_dtype dtype) {
-  return with_number(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
+  return with_number(dtype, []<typename T>(T) {
+    if constexpr (kIsNarrow<T> && requires { typename Op::OnBits; }) {
+      return map_row<typename Op::OnBits, uint16_t, kInputs>();
+    } else {
+      return map_row<Op, T, kInputs>();
+    }
+  });
 }
 
 // Return the row function of Op for a dtype of kNumberDtypes or of kFloatDtypes. `is_acc` says that

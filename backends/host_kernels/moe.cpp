@@ -6,12 +6,14 @@
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/lines-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
+#include "backends/host_kernels/sums-inl.hpp"
 
 #ifndef BACKPLANE_CPU_MOE_SUMS
 #define BACKPLANE_CPU_MOE_SUMS
@@ -68,6 +70,35 @@ HWY_INLINE void add_part(const Sum* HWY_RESTRICT x, Sum weight, Sum* HWY_RESTRIC
   }
 }
 
+// Computes a row of y in one pass, if rows are dense and few. Returns whether they are.
+template <typename T>
+bool unpermute_dense(const Unpermute& u, int64_t token) {
+  using Sum = Compute<T>;
+  constexpr size_t kMostRows = 16;
+  const int64_t experts = u.places.view.shape[1];
+  if (u.x.strides[1] != 1 || u.y.strides[1] != 1 || experts > int64_t{kMostRows}) return false;
+  std::array<const T*, kMostRows> rows;
+  std::array<Sum, kMostRows> weights;
+  size_t count = 0;
+  for (int64_t j = 0; j < experts; ++j) {
+    const int64_t place = u.places.at(token, j);
+    if (place < 0 || place >= u.x.shape[0]) continue;
+    rows[count] = reinterpret_cast<const T*>(u.x.address) + place * u.x.strides[0];
+    const int64_t offset = token * u.weights.strides[0] + j * u.weights.strides[1];
+    weights[count++] = u.has_weights ? reinterpret_cast<const Sum*>(u.weights.address)[offset] : 1;
+  }
+  const ComputeTag<T> d;
+  T* const to = reinterpret_cast<T*>(u.y.address) + token * u.y.strides[0];
+  for_each_lanes<T>(u.y.shape[1], [&](auto lanes) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    for (size_t j = 0; j < count; ++j) {
+      sum = hn::MulAdd(lanes.load(rows[j]), hn::Set(d, weights[j]), sum);
+    }
+    lanes.store(sum, to);
+  });
+  return true;
+}
+
 // Computes the columns [first, first + count) of a row of y.
 template <typename T>
 void unpermute_part(const Unpermute& u, int64_t token, int64_t first, int64_t count) {
@@ -92,6 +123,7 @@ void unpermute_rows(const Unpermute& u, bp_dtype dtype, int64_t begin, int64_t e
   const int64_t width = u.y.shape[1];
   with_float(dtype, [&]<typename T>(T) {
     for (int64_t token = begin; token < end; ++token) {
+      if (unpermute_dense<T>(u, token)) continue;
       for (int64_t first = 0; first < width; first += kPart) {
         unpermute_part<T>(u, token, first, std::min(kPart, width - first));
       }

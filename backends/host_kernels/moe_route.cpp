@@ -1,8 +1,8 @@
 // moe_route chooses experts, row by row, and then counts how many tokens each expert takes.
 //
-// A thread widens a row to a buffer. The best k so far are kept in order, so the row is read once
-// for the choice; each is a number whose order is that of the elements, next to its expert. The
-// exponentials of the row are computed on vectors.
+// A thread widens a row to a buffer, and makes integers of its elements whose order is that of the
+// elements. The largest of them is searched k times, on vectors. So are the exponentials of the row
+// computed.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/moe_route.cpp"
@@ -40,14 +40,8 @@ struct Route {
   }
 };
 
-// The best experts of a row so far.
-struct Best {
-  uint64_t key;
-  int64_t expert;
-};
-
 // The places in the workspace: what was chosen, with its scores, the tokens of each expert, and for
-// each thread two rows of logits and the best of a row.
+// each thread rows of logits, of what the choice follows, and of keys.
 struct RoutePlaces {
   RoutePlaces(const Route& r, int64_t score_size_bytes, int threads) {
     const auto reserve = [&](int64_t count, int64_t item_size_bytes) {
@@ -56,10 +50,9 @@ struct RoutePlaces {
     chosen = reserve(r.pairs(), sizeof(int64_t));
     counts = reserve(r.expert_count, sizeof(int64_t));
     scores = reserve(r.pairs(), score_size_bytes);
-    rows = reserve(threads * 2 * r.row_elements(), score_size_bytes);
-    best = reserve(threads * r.k, sizeof(Best));
+    rows = reserve(int64_t{3} * threads * r.row_elements(), score_size_bytes);
   }
-  uint64_t size_bytes = 0, chosen, counts, scores, rows, best;
+  uint64_t size_bytes = 0, chosen, counts, scores, rows;
 };
 
 }  // namespace
@@ -120,6 +113,7 @@ template <typename T>
 class Routing {
  public:
   using Sum = Compute<T>;
+  using Key = std::make_signed_t<BitsOf<Sum>>;
 
   Routing(const Route& route, std::byte* workspace, int threads) : r_(route), threads_(threads) {
     const RoutePlaces places(route, sizeof(Sum), threads);
@@ -127,7 +121,6 @@ class Routing {
     counts_ = reinterpret_cast<int64_t*>(workspace + places.counts);
     scores_ = reinterpret_cast<Sum*>(workspace + places.scores);
     rows_ = reinterpret_cast<Sum*>(workspace + places.rows);
-    best_ = reinterpret_cast<Best*>(workspace + places.best);
   }
 
   void run() const {
@@ -156,35 +149,37 @@ class Routing {
 
   // Chooses the experts of a token, and computes their scores.
   void route(int64_t token) const {
-    Sum* const logits = rows_ + thread_number() * 2 * r_.row_elements();
+    Sum* const logits = rows_ + int64_t{3} * thread_number() * r_.row_elements();
     widen_row<T>(r_.x, token, r_.expert_count, logits);
-    if (r_.has_choice) {
-      Sum* const keys = logits + r_.row_elements();
-      widen_row<Sum>(r_.choice, token, r_.expert_count, keys);
-      choose(token, keys);
-    } else {
-      choose(token, logits);
-    }
+    Sum* const choice = logits + r_.row_elements();
+    if (r_.has_choice) widen_row<Sum>(r_.choice, token, r_.expert_count, choice);
+    choose(token, r_.has_choice ? choice : logits,
+           reinterpret_cast<Key*>(choice + r_.row_elements()));
     score(token, logits);
   }
 
-  // Of equal elements the one with the lower index comes first. The insertion has no branches,
-  // because nobody can predict them.
-  void choose(int64_t token, const Sum* row) const {
-    Best* const best = best_ + thread_number() * r_.k;
-    const int64_t last = r_.k - 1;
-    std::fill_n(best, r_.k, Best{0, -1});
+  // Of equal elements the one with the lower index comes first. `keys` has room for whole vectors.
+  void choose(int64_t token, const Sum* row, Key* keys) const {
+    const hn::ScalableTag<Key> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    constexpr Key kLeast = std::numeric_limits<Key>::min();  // No element has it.
     for (int64_t e = 0; e < r_.expert_count; ++e) {
-      const Best next{key_of(row[e]), e};  // The key of a float is never 0.
-      if (next.key <= best[last].key) continue;
-      for (int64_t at = last; at > 0; --at) {
-        const Best before = best[at - 1];
-        const Best lower = next.key > before.key ? before : next;
-        best[at] = next.key > best[at].key ? lower : best[at];
-      }
-      if (next.key > best[0].key) best[0] = next;
+      keys[e] = static_cast<Key>(key_of(row[e]) ^ static_cast<BitsOf<Sum>>(kLeast));
     }
-    for (int64_t j = 0; j < r_.k; ++j) chosen_[token * r_.k + j] = best[j].expert;
+    int64_t end = r_.expert_count;
+    for (; end % lanes != 0; ++end) keys[end] = kLeast;
+    for (int64_t j = 0; j < r_.k; ++j) {
+      auto best = hn::Set(d, kLeast);
+      for (int64_t i = 0; i < end; i += lanes) best = hn::Max(best, hn::LoadU(d, keys + i));
+      const auto largest = hn::MaxOfLanes(d, best);
+      int64_t i = 0, lane = -1;
+      for (; lane < 0; i += lanes) {
+        lane = hn::FindFirstTrue(d, hn::Eq(hn::LoadU(d, keys + i), largest));
+      }
+      const int64_t expert = i - lanes + lane;
+      chosen_[token * r_.k + j] = expert;
+      keys[expert] = kLeast;
+    }
   }
 
   static Sum sigmoid(Sum x) {
@@ -240,7 +235,6 @@ class Routing {
   int64_t* counts_;
   Sum* scores_;
   Sum* rows_;
-  Best* best_;
 };
 
 void run_route(const Route& r, bp_dtype dtype, std::byte* workspace, int threads) {

@@ -21,7 +21,7 @@ namespace {
 
 struct ScaleAndCheck {
   double scale = 0;
-  std::atomic<bool>* found = nullptr;  // Set if an element is not finite. NULL: nothing checks.
+  std::atomic<bool>* found = nullptr;  // Set if an element is not finite. NULL if nothing checks.
 };
 
 }  // namespace
@@ -33,9 +33,9 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Scales elements and checks the stored values, because a 16-bit float may overflow when the
-// product in f32 does not.
-template <typename T>
+// Scales elements and, if kChecks, checks the stored values, because a 16-bit float may overflow
+// when the product in f32 does not.
+template <typename T, bool kChecks>
 void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   using C = Compute<T>;
   const auto& options = *static_cast<const ScaleAndCheck*>(context);
@@ -50,6 +50,7 @@ void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
     for (; i + lanes <= n; i += lanes) {
       const auto before = load_lanes(d, x + i);
       store_lanes(hn::Mul(before, factor), d, x + i);
+      if constexpr (!kChecks) continue;
       const auto after = load_lanes(d, x + i);
       const auto is_finite = hn::And(hn::Le(hn::Abs(before), most), hn::Le(hn::Abs(after), most));
       is_found = is_found || !hn::AllTrue(d, is_finite);
@@ -61,11 +62,13 @@ void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
     x = narrow<T>(before * scale);
     is_found = is_found || !std::isfinite(before) || !std::isfinite(widen(x));
   }
-  if (is_found && options.found != nullptr) options.found->store(true, std::memory_order_relaxed);
+  if (kChecks && is_found) options.found->store(true, std::memory_order_relaxed);
 }
 
-RowFunction* find_scale_row(bp_dtype dtype) {
-  return with_float(dtype, []<typename T>(T) -> RowFunction* { return scale_row<T>; });
+RowFunction* find_scale_row(bp_dtype dtype, bool checks) {
+  return with_float(dtype, [=]<typename T>(T) -> RowFunction* {
+    return checks ? scale_row<T, true> : scale_row<T, false>;
+  });
 }
 
 }  // namespace
@@ -87,19 +90,19 @@ struct ScaleStep {
 };
 
 template <typename Args>
-std::vector<ScaleStep> steps_of(const Args& args) {
+std::vector<ScaleStep> steps_of(const Args& args, bool checks) {
   std::vector<ScaleStep> steps;
   steps.reserve(args.xs_count);
   for (uint64_t i = 0; i < args.xs_count; ++i) {
     steps.push_back(
-        {make_loop({args.xs[i]}), HWY_DYNAMIC_DISPATCH(find_scale_row)(args.xs[i]->dtype)});
+        {make_loop({args.xs[i]}), HWY_DYNAMIC_DISPATCH(find_scale_row)(args.xs[i]->dtype, checks)});
   }
   return steps;
 }
 
 bp_status foreach_launch(const bp_foreach_scale_args& args, Launch& launch) {
   const RateArgument scale(args.scale, args.scale_scalar);
-  return launch.submit([scale, steps = steps_of(args), threads = launch.thread_count()] {
+  return launch.submit([scale, steps = steps_of(args, false), threads = launch.thread_count()] {
     const ScaleAndCheck options = {scale.get(), nullptr};
     for (const ScaleStep& step : steps) run_loop(step.loop, step.row, threads, kGrain, &options);
   });
@@ -107,7 +110,7 @@ bp_status foreach_launch(const bp_foreach_scale_args& args, Launch& launch) {
 
 bp_status check_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
   const RateArgument scale(args.scale, args.scale_scalar);
-  return launch.submit([scale, steps = steps_of(args), found = data<float>(*args.found),
+  return launch.submit([scale, steps = steps_of(args, true), found = data<float>(*args.found),
                         threads = launch.thread_count()] {
     std::atomic<bool> is_found = false;
     const ScaleAndCheck options = {scale.get(), &is_found};

@@ -83,14 +83,34 @@ Loop lines_of(const Args& args, const bp_tensor& target, ScatterAxis& axis, bool
   axis.index_stride = axis_stride(*args.indices, number) * dtype_size_bytes(args.indices->dtype);
   axis.src_stride = axis_stride(*args.src, number) * dtype_size_bytes(args.src->dtype);
   Reshaped y(target, *args.indices), indices(*args.indices, *args.indices),
-      src(*args.src, *args.indices);
+      src(*args.src, *args.indices), x(*args.x, *args.indices);
   for (size_t i = 0; i < args.indices->ndim; ++i) {
     if (i != number && (has_equal_lines || args.indices->strides[i] != 0)) continue;
     y.collapse(i);
     indices.collapse(i);
     src.collapse(i);
+    x.collapse(i);
   }
+  if (axis.line_bytes != 0) return make_loop({&y, &indices, &src, &x});
   return make_loop({&y, &indices, &src});
+}
+
+// Whether each line of y is dense and has indices, so that it can be copied from x while it is
+// brought to the caches for its indices.
+template <typename Args>
+bool may_copy_lines(const Args& args) {
+  constexpr int64_t kLeastBytes = 256;  // Of a line: shorter ones are copied together.
+  const auto axis = static_cast<uint32_t>(args.axis);
+  const bp_tensor &y = *args.y, &x = *args.x, &indices = *args.indices;
+  const bool is_in_place = data<std::byte>(y) == data<std::byte>(x);
+  if (is_in_place || y.ndim == 0 || indices.shape[axis] == 0) return false;
+  if (y.strides[axis] != 1 || x.strides[axis] != 1) return false;
+  for (uint32_t i = 0; i < y.ndim; ++i) {
+    if (i == axis) continue;
+    if (indices.shape[i] != y.shape[i] || (indices.strides[i] == 0 && y.shape[i] != 1))
+      return false;
+  }
+  return y.shape[axis] * dtype_size_bytes(y.dtype) >= kLeastBytes;
 }
 
 int64_t grain_of(const ScatterAxis& axis) {
@@ -127,6 +147,10 @@ class Scattering {
     const Dense sums(*args.y, method_.sum_size_bytes == 8 ? BP_F64 : BP_F32);
     const bp_tensor& target = has_sums ? sums.tensor() : *args.y;
     begin_ = make_loop({&target, args.x});
+    if (!has_sums && may_copy_lines(args)) {
+      axis_.line_bytes =
+          axis_extent(*args.y, static_cast<size_t>(args.axis)) * dtype_size_bytes(args.y->dtype);
+    }
     lines_ = lines_of(args, target, axis_, true);
     end_ = make_loop({args.y, &target});
     if (has_sums) begin_.data[0] = lines_.data[0] = end_.data[1] = launch.workspace();
@@ -136,9 +160,9 @@ class Scattering {
     WrongIndex wrong;
     ScatterAxis axis = axis_;
     axis.wrong = &wrong;
-    const bool is_in_place = begin_.data[0] == begin_.data[1];
-    if (!is_in_place) begin(threads);
-    if (lines_.rank == 1 && lines_.strides[1][0] == 0) {
+    const bool is_in_place = begin_.data[0] == begin_.data[1], copies_lines = axis.line_bytes != 0;
+    if (!is_in_place && !copies_lines) begin(threads);
+    if (!copies_lines && lines_.rank == 1 && lines_.strides[1][0] == 0) {
       scatter_rows(lines_, method_.scatter, axis, threads);
     } else {
       run_loop(lines_, method_.scatter, threads, grain_of(axis), &axis);

@@ -5,8 +5,10 @@
 #define HWY_TARGET_INCLUDE "backends/host_kernels/scatter_rows.cpp"
 #include "hwy/foreach_target.h"
 // The headers below must come after foreach_target.h.
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/host_kernels/row_addition-inl.hpp"
 #include "backends/host_kernels/scatter_rows.hpp"
@@ -91,11 +93,57 @@ void scatter_slices(std::byte* const* data, const int64_t* strides, int64_t n,
   }
 }
 
-// data and strides are those of (y, indices, src); a row holds the first elements of n lines.
+// Sets or adds the elements of one line. The strides may be constants.
+template <class Op, typename To, typename From, typename Index, typename... Stride>
+HWY_INLINE void scatter_line(std::byte* to, const std::byte* place, const std::byte* from,
+                             const ScatterAxis& axis, Stride... strides) {
+  const std::array<int64_t, 3> steps = {int64_t{strides}...};
+  for (int64_t at = 0; at < axis.count; ++at, place += steps[1], from += steps[2]) {
+    const int64_t index = read_index<Index>(place, axis);
+    if (!axis.bounds.contains(index)) {
+      axis.wrong->set(place);
+      continue;
+    }
+    Op::put(*reinterpret_cast<To*>(to + index * steps[0]), *reinterpret_cast<const From*>(from));
+  }
+}
+
+template <class Op, typename To, typename From, typename Index>
+void scatter_lines(std::byte* const* data, const int64_t* strides, int64_t n,
+                   const ScatterAxis& axis) {
+  const bool is_dense = axis.y_stride == sizeof(To) && axis.index_stride == sizeof(Index) &&
+                        axis.src_stride == sizeof(From);
+  for (int64_t line = 0; line < n; ++line) {
+    std::byte* const to = data[0] + line * strides[0];
+    const std::byte *const place = data[1] + line * strides[1], *const from =
+                                                                    data[2] + line * strides[2];
+    if (axis.line_bytes != 0) {
+      std::memcpy(to, data[3] + line * strides[3], static_cast<size_t>(axis.line_bytes));
+    }
+    if (is_dense) {
+      scatter_line<Op, To, From, Index>(to, place, from, axis,
+                                        std::integral_constant<int64_t, sizeof(To)>(),
+                                        std::integral_constant<int64_t, sizeof(Index)>(),
+                                        std::integral_constant<int64_t, sizeof(From)>());
+    } else {
+      scatter_line<Op, To, From, Index>(to, place, from, axis, axis.y_stride, axis.index_stride,
+                                        axis.src_stride);
+    }
+  }
+}
+
+// data and strides are those of (y, indices, src), and of x if lines are copied; a row holds the
+// first elements of n lines.
 template <class Op, typename To, typename From, typename Index>
 void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   const ScatterAxis& axis = *static_cast<const ScatterAxis*>(context);
-  if (strides[1] == 0) return scatter_slices<Op, To, From, Index>(data, strides, n, axis);
+  const bool has_copies = axis.line_bytes != 0;
+  if (strides[1] == 0 && !has_copies) {
+    return scatter_slices<Op, To, From, Index>(data, strides, n, axis);
+  }
+  if (has_copies || std::abs(axis.src_stride) < std::abs(strides[2])) {
+    return scatter_lines<Op, To, From, Index>(data, strides, n, axis);
+  }
   walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
     const std::byte* const place = data[1] + line * strides[1] + at * axis.index_stride;
     const int64_t index = read_index<Index>(place, axis);

@@ -16,6 +16,7 @@ struct ScatterAxis {
   int64_t count = 0;            // The extent of the axis of indices.
   int64_t first = 0, last = 0;  // The elements [first, last) of y are set.
   int64_t y_stride = 0, index_stride = 0, src_stride = 0;
+  int64_t line_bytes = 0;  // If not 0, a line of y is first copied from x, the fourth operand.
   WrongIndex* wrong = nullptr;
   std::atomic<bool>* is_long = nullptr;  // Set if an element is named by more than kShortSum.
 

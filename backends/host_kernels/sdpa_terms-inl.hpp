@@ -15,6 +15,7 @@
 #include "backends/host_kernels/math-inl.hpp"
 #include "backends/host_kernels/philox-inl.hpp"
 #include "backends/host_kernels/sdpa_tiles-inl.hpp"
+#include "backends/host_kernels/transpose-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -52,31 +53,70 @@ void add_sink(const Attention& a, int64_t problem, int64_t row, Sum& peak, Sum& 
   peak = larger;
 }
 
-// scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
-// `count` keys from `key` on.
+// scores = scale * scores + bias, for a tile of `count` keys from `key` on.
 template <typename T, typename Sum>
 // NOLINTNEXTLINE(readability-function-size): the place of a tile, and its lines.
-void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
-                         int64_t count, Sum scale, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
-                         int64_t scores_stride) {
+void apply_bias(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                int64_t count, Sum scale, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
+                int64_t scores_stride) {
   const int64_t lanes = std::min(kPanel<Sum>, block.count - panel * kPanel<Sum>);
   for (int64_t lane = 0; lane < lanes; ++lane) {
     const int64_t row = block.begin + panel * kPanel<Sum> + lane;
-    if (a.has_bias) {
-      const int64_t stride = a.bias.strides[3];
-      load_line(a.row_of<const T>(a.bias, block.problem, row) + key * stride, stride, count, line);
-    } else {
-      std::fill_n(line, count, Sum{0});
-    }
+    const int64_t stride = a.bias.strides[3];
+    load_line(a.row_of<const T>(a.bias, block.problem, row) + key * stride, stride, count, line);
     for (int64_t j = 0; j < count; ++j) {
       Sum& score = scores[j * scores_stride + lane];
       score = scale * score + line[j];
     }
-    if (!a.has_mask) continue;
-    const int64_t stride = a.mask.strides[3];
-    const auto* const mask = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
-    for (int64_t j = 0; j < count; ++j) {
-      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = hidden_score<Sum>();
+  }
+}
+
+// Writes the mask of a tile as (keys, kPanel) bytes, from lines of `count` bytes `stride` apart.
+template <int64_t kLines>
+void transpose_mask(const uint8_t* const (&lines)[kLines], int64_t stride, int64_t count,
+                    uint8_t* HWY_RESTRICT to) {
+  int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE
+  if constexpr (kLines % 16 == 0) {
+    for (; stride == 1 && j + 16 <= count; j += 16) {
+      transpose_lines<kLines / 16>(lines, j, to + j * kLines, kLines);
+    }
+  }
+#endif
+  for (; j < count; ++j) {
+    for (int64_t lane = 0; lane < kLines; ++lane) to[j * kLines + lane] = lines[lane][j * stride];
+  }
+}
+
+// Makes scores hidden_score() where the mask hides the key, for a tile of `count` keys from `key`.
+template <typename Sum>
+void hide_masked(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                 int64_t count, Sum* HWY_RESTRICT scores, int64_t scores_stride) {
+  const TileTag<Sum> d;
+  const hn::RebindToUnsigned<TileTag<Sum>> bits_d;
+  const hn::Rebind<uint32_t, TileTag<Sum>> words_d;
+  const hn::Rebind<uint8_t, TileTag<Sum>> bytes_d;
+  const int64_t stride = a.mask.strides[3], last = block.count - panel * kPanel<Sum> - 1;
+  const uint8_t* lines[kPanel<Sum>];
+  for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {  // Lanes without a row take the last one.
+    const int64_t row = block.begin + panel * kPanel<Sum> + std::min(lane, last);
+    lines[lane] = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
+  }
+  alignas(64) uint8_t seen[kKeyBlock * kPanel<Sum>];
+  transpose_mask(lines, stride, count, seen);
+  const auto hidden = hn::Set(d, hidden_score<Sum>());
+  for (int64_t j = 0; j < count; ++j) {
+    for (int64_t lane = 0; lane < kPanel<Sum>; lane += kTileLanes<Sum>) {
+      const auto bytes = hn::LoadU(bytes_d, seen + j * kPanel<Sum> + lane);
+      const auto words = hn::PromoteTo(words_d, bytes);
+      hn::Mask<TileTag<Sum>> is_masked;
+      if constexpr (sizeof(Sum) == 8) {
+        is_masked = hn::RebindMask(d, hn::Eq(hn::PromoteTo(bits_d, words), hn::Zero(bits_d)));
+      } else {
+        is_masked = hn::RebindMask(d, hn::Eq(words, hn::Zero(bits_d)));
+      }
+      Sum* const at = scores + j * scores_stride + lane;
+      hn::StoreU(hn::IfThenElse(is_masked, hidden, hn::LoadU(d, at)), d, at);
     }
   }
 }
@@ -92,9 +132,12 @@ Sum finish_scores(const Attention& a, const RowBlock<Sum>& block, int64_t panel,
     cap_scores(a, count, stride, scores, slopes);
     scale = Sum{1};
   }
-  if (!a.has_bias && !a.has_mask) return scale;
-  apply_bias_and_mask<T>(a, block, panel, key, count, scale, line, scores, stride);
-  return Sum{1};
+  if (a.has_bias) {
+    apply_bias<T>(a, block, panel, key, count, scale, line, scores, stride);
+    scale = Sum{1};
+  }
+  if (a.has_mask) hide_masked(a, block, panel, key, count, scores, stride);
+  return scale;
 }
 
 // Writes what dropout multiplies the weights of a panel by: 0, or 1 / (1 - p).
