@@ -186,7 +186,7 @@ target_compile_options(backplane_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
     -Wno-missing-field-initializers>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict -Wno-array-bounds
-    -Wno-maybe-uninitialized>)
+    -Wno-maybe-uninitialized -Wno-stringop-overflow>)
 
 # Debian hardens its programs with these options. FORTIFY checks nothing without optimisation, and
 # the sanitizers bring checks of their own. `full RELRO` makes the tables of the dynamic linker
