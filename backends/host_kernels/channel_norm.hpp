@@ -10,6 +10,7 @@
 // sample, those of a channel over all samples, or given ones.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,6 +37,12 @@ struct ChannelShape {
   bp_dtype dtype;
   int64_t samples, channels, places, groups;
 };
+
+// Returns how many planes or groups of so many elements are worth a thread.
+inline int64_t channel_norm_grain(int64_t elements) {
+  constexpr int64_t kGrainElements = 8192;
+  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, elements));
+}
 
 // A call with addresses, as the loops use it. The address of an absent operand is NULL.
 struct ChannelNormRows {

@@ -23,12 +23,6 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kGrainElements = 8192;
-
-int64_t grain_of(int64_t elements) {
-  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, elements));
-}
-
 template <typename T>
 class GradientRunner {
  public:
@@ -40,12 +34,12 @@ class GradientRunner {
   void run(int threads) const {
     const int64_t units = shape_.units(), planes = shape_.samples * shape_.channels;
     if (units >= int64_t{2} * threads) {
-      parallel_for(threads, units, grain_of(planes * shape_.places / units),
+      parallel_for(threads, units, channel_norm_grain(planes * shape_.places / units),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t unit = begin; unit < end; ++unit) run_unit(unit);
                    });
     } else {
-      const int64_t grain = grain_of(shape_.places);
+      const int64_t grain = channel_norm_grain(shape_.places);
       parallel_for(threads, planes, grain, [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) sum_plane(plane);
       });

@@ -21,12 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kGrainElements = 8192;
-
-int64_t grain_of(int64_t elements) {
-  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, elements));
-}
-
 template <typename T>
 class Runner {
  public:
@@ -131,7 +125,7 @@ class Runner {
     for (int64_t c = 0; c < shape_.channels; ++c) set_weights(c, C{0}, gamma_of(c));
     const int64_t channels = shape_.channels / shape_.groups, row = channels * shape_.places;
     const int64_t rows = shape_.samples * shape_.groups;
-    parallel_for(threads, rows, grain_of(row), [&](int64_t begin, int64_t end) {
+    parallel_for(threads, rows, channel_norm_grain(row), [&](int64_t begin, int64_t end) {
       int64_t sample = begin / shape_.groups, first = begin % shape_.groups * channels;
       for (int64_t i = begin; i < end; ++i, first += channels) {
         if (first == shape_.channels && channels != 0) {
@@ -171,14 +165,15 @@ class Runner {
 
   void run_channels(int threads) const {
     const int64_t elements = shape_.samples * shape_.places;
-    parallel_for(threads, shape_.channels, grain_of(elements), [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        const auto at = [&](int64_t sample) { return x_of(sample, c); };
-        end_channel(c, moments_of_rows<T>(shape_.samples, shape_.places, at));
-        for (int64_t n = 0; n < shape_.samples; ++n) write_channel_of(n, c);
-      }
-      hwy::FlushStream();
-    });
+    parallel_for(threads, shape_.channels, channel_norm_grain(elements),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t c = begin; c < end; ++c) {
+                     const auto at = [&](int64_t sample) { return x_of(sample, c); };
+                     end_channel(c, moments_of_rows<T>(shape_.samples, shape_.places, at));
+                     for (int64_t n = 0; n < shape_.samples; ++n) write_channel_of(n, c);
+                   }
+                   hwy::FlushStream();
+                 });
   }
 
   void write_channel_of(int64_t sample, int64_t channel) const {
@@ -212,7 +207,7 @@ class Runner {
   void write_samples(int threads) const {
     constexpr int64_t kWriteBlock = 4096;
     const int64_t row = shape_.weight_count(), blocks = (row + kWriteBlock - 1) / kWriteBlock;
-    parallel_for(threads, shape_.samples * blocks, grain_of(std::min(row, kWriteBlock)),
+    parallel_for(threads, shape_.samples * blocks, channel_norm_grain(std::min(row, kWriteBlock)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const int64_t sample = i / blocks, at = i % blocks * kWriteBlock;
@@ -231,7 +226,7 @@ class Runner {
     }
     if (!shape_.are_channels_rows()) return write_samples(threads);
     const int64_t rows = shape_.samples * shape_.channels;
-    parallel_for(threads, rows, grain_of(shape_.places), [&](int64_t begin, int64_t end) {
+    parallel_for(threads, rows, channel_norm_grain(shape_.places), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         write_channel_of(i / shape_.channels, i % shape_.channels);
       }
