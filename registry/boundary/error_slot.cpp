@@ -4,6 +4,7 @@
 
 #include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/forks.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp {
@@ -30,9 +31,13 @@ bp_status out_of_host_memory(const char* call) noexcept try {
 }
 
 bp_status backend_unloaded(const char* name) {
-  return fail(BP_DEVICE_LOST, std::string(name) +
-                                  ": the backend of this device was unloaded; load it again and "
-                                  "make its objects anew");
+  const char* const what =
+      fork_count == 0 ? ": the backend of this device was unloaded; load it again and make its "
+                        "objects anew"
+                      : ": the backend of this device was loaded before this process was forked, "
+                        "or was unloaded; a child of a fork cannot use what its parent has loaded: "
+                        "load the backend in the child alone, or start workers as new processes";
+  return fail(BP_DEVICE_LOST, std::string(name) + what);
 }
 
 namespace core {

@@ -19,7 +19,8 @@ inline constexpr const char* kOutOfHostMemory =
 // Returns BP_OUT_OF_MEMORY from `call` for the host's own records.
 bp_status out_of_host_memory(const char* call) noexcept;
 
-// Returns BP_DEVICE_LOST from `name`, a call or an object, whose backend has been unloaded.
+// Returns BP_DEVICE_LOST from `name`, a call or an object, whose backend has been unloaded, or was
+// loaded by the parent of this process.
 bp_status backend_unloaded(const char* name);
 
 // Returns BP_INVALID_ARGUMENT for an argument that must be given.

@@ -349,6 +349,15 @@ void lose_prepared(Target& target) {
   for (Prepared* prepared : target.prepared) prepared->is_lost = true;
 }
 
+void leave_prepared(Target& target) {
+  for (Prepared* prepared : target.prepared) {
+    prepared->plan = nullptr;
+    prepared->layouts.clear();
+    prepared->target = nullptr;
+  }
+  target.prepared.clear();
+}
+
 void end_prepared(Target& target) {
   std::vector<Prepared*> ending;
   {

@@ -12,6 +12,10 @@ void end_prepared(Target& target);
 // device, which has ended their plans and their packed copies.
 void lose_prepared(Target& target);
 
+// Cuts the prepared calls of `target` off from its backend, which nobody calls any more. The caller
+// holds prepared_mutex, or no other thread runs.
+void leave_prepared(Target& target);
+
 // Forgets `stream`. It must be called when the stream ends, because another stream may get its
 // address.
 void forget_stream(Target& target, bp_stream* stream);

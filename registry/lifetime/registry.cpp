@@ -6,6 +6,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/tables.hpp"
+#include "registry/lifetime/forks.hpp"
 #include "registry/lifetime/loader.hpp"
 #include "registry/state/state.hpp"
 
@@ -202,6 +203,7 @@ bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_reg
     if (ours.layers != nullptr) registry->layers = ours.layers;
     registry->has_layer_options = ours.layer_options != nullptr;
     if (ours.layer_options != nullptr) registry->layer_options = ours.layer_options;
+    watch_forks(*registry);
     *out_registry = face(*registry.release());
     return BP_OK;
   });
@@ -216,6 +218,7 @@ bp_status bp_registry_destroy(bp_registry* registry) {
       const bp_status next = unload(*owned, owned->plugins.back().get(), UINT64_MAX);
       if (status == BP_OK) status = next;
     }
+    forget_forks(*owned);
     return status;
   });
 }

@@ -64,6 +64,7 @@ bp_status Cache::address_of_segment(Segment& segment) {
 bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
   auto& block = *reinterpret_cast<Block*>(handle);
   Cache& cache = *block.cache;
+  if (cache.is_of_parent()) return backend_unloaded("block.address");
   {
     const std::lock_guard lock(cache.mutex_);
     if (!block.is_live) return was_freed("address");

@@ -179,6 +179,9 @@ bp_status Cache::free(bp_block* handle) try {
   if (handle == nullptr) return BP_OK;
   Block& block = impl(handle);
   Cache& cache = *block.cache;
+  if (cache.is_of_parent()) [[unlikely]] {
+    return BP_OK;
+  }
   bool is_last = false;
   {
     const std::lock_guard lock(cache.mutex_);

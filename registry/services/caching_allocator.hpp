@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backplane/host.h"
+#include "registry/boundary/forks.hpp"
 #include "registry/services/backend_calls.hpp"
 
 namespace bp::services {
@@ -251,6 +252,10 @@ class Cache {
 
   ~Cache();
 
+  // Returns whether a parent of this process made the cache. A thread of the parent may hold its
+  // locks, so nothing of it is used here.
+  bool is_of_parent() const { return fork_count_ != fork_count; }
+
   // Returns whether the memory of a block can be used again after the block.
   bool has_memory_locked(const Block& block) const {
     return block.segment != nullptr && !block.segment->is_lost && !is_released_;
@@ -340,6 +345,7 @@ class Cache {
   bp_cache_statistics statistics_{.struct_size = sizeof(bp_cache_statistics),
                                   .struct_type = BP_STRUCT_CACHE_STATISTICS};
   uint64_t live_block_count_ = 0;
+  const uint32_t fork_count_ = fork_count;
   bool is_released_ = false;
   bool is_closed_ = false;       // If true, no pool uses the cache.
   bool ends_when_idle_ = false;  // If true, one of the two above is true.

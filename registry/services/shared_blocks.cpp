@@ -16,6 +16,7 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   }
   Block& block = *reinterpret_cast<Block*>(handle);
   Cache& cache = *block.cache;
+  if (cache.is_of_parent()) return backend_unloaded("block.record_stream");
   const std::lock_guard lock(cache.mutex_);
   if (!block.is_live) return was_freed("record_stream");
   if (!cache.has_memory_locked(block)) return BP_OK;
@@ -32,6 +33,7 @@ bp_status Cache::find_place(bp_block* handle, uint64_t byte_offset, uint64_t siz
                             const bp_target*& out_target) {
   Block& block = *reinterpret_cast<Block*>(handle);
   Cache& cache = *block.cache;
+  if (cache.is_of_parent()) return backend_unloaded(what);
   {
     const std::lock_guard lock(cache.mutex_);
     if (!block.is_live) return was_freed(what);

@@ -295,6 +295,22 @@ void lose_captures(Target& target) {
   for (Capture* capture : lost) capture->lose();
 }
 
+void leave_captures(Target& target) {
+  // The last owner of the parts would end them by calls of the backend, so nobody owns them.
+  const auto leave = [](std::shared_ptr<CaptureParts>& parts) {
+    static_cast<void>(new std::shared_ptr<CaptureParts>(std::move(parts)));
+  };
+  for (Capture* capture : std::exchange(target.captures, {})) {
+    capture->is_open = false;
+    capture->target = nullptr;
+    leave(capture->parts);
+  }
+  for (CapturedGraph* graph : std::exchange(target.captured_graphs, {})) {
+    graph->target = nullptr;
+    leave(graph->parts);
+  }
+}
+
 }  // namespace bp::core
 
 // NOLINTNEXTLINE(google-build-using-namespace): the functions below are the namespace's C API.

@@ -16,4 +16,8 @@ void end_captured_graphs(Target& target);
 // device, which has ended them.
 void lose_captures(Target& target);
 
+// Cuts the captures and captured graphs of `target` off from its backend, which nobody calls any
+// more. The caller holds captures_mutex, or no other thread runs.
+void leave_captures(Target& target);
+
 }  // namespace bp::core

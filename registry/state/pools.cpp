@@ -28,6 +28,12 @@ constexpr uint64_t kMaxEvents = 1u << 24;
 PrivatePool& own(bp_pool* pool) { return *reinterpret_cast<PrivatePool*>(pool); }
 const PrivatePool& own(const bp_pool* pool) { return *reinterpret_cast<const PrivatePool*>(pool); }
 
+// Returns NULL after the unload, and in a child of the process that made the pool.
+CacheSet* caches_of(const PrivatePool& pool) {
+  if (pool.caches == nullptr || impl(pool.target).caches == nullptr) return nullptr;
+  return pool.caches;
+}
+
 bp_status check_target(const bp_target* target) {
   if (target == nullptr) return is_null("target");
   return impl(target).caches == nullptr ? backend_unloaded(target->name) : bp_status{BP_OK};
@@ -92,20 +98,23 @@ bp_status bp_pool_create(const bp_target* target, const bp_pool_desc* desc, bp_p
 bp_status bp_pool_trim(bp_pool* pool) {
   return guarded([&]() -> bp_status {
     if (pool == nullptr) return is_null("pool");
-    CacheSet* const caches = own(pool).caches;
+    CacheSet* const caches = caches_of(own(pool));
     return caches == nullptr ? bp::backend_unloaded("pool.trim") : caches->trim(own(pool));
   });
 }
 
 bp_status bp_pool_destroy(bp_pool* pool) {
   if (pool == nullptr) return BP_OK;
-  return guarded([&]() -> bp_status { return bp::services::end_pool(&own(pool)); });
+  return guarded([&]() -> bp_status {
+    if (caches_of(own(pool)) == nullptr) own(pool).caches = nullptr;
+    return bp::services::end_pool(&own(pool));
+  });
 }
 
 bp_status bp_pool_get_statistics(const bp_pool* pool, bp_cache_statistics* out_statistics) {
   return guarded([&]() -> bp_status {
     if (pool == nullptr) return is_null("pool");
-    const CacheSet* const caches = own(pool).caches;
+    const CacheSet* const caches = caches_of(own(pool));
     if (caches == nullptr) return bp::backend_unloaded("pool.get_statistics");
     return write_out(caches->statistics(&own(pool)), out_statistics, kFirstStatistics,
                      "out_statistics");
