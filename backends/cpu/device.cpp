@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <string>
 
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/proc_file.hpp"
@@ -30,12 +32,29 @@ uint64_t physical_bytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+// Refuses several threads in a child of a process that had several. The OpenMP runtime keeps the
+// threads of a loop for the next loop, and in a child it would wait forever for threads of its
+// parent.
+int allowed_threads(int count) {
+  static std::atomic<pid_t> owner = 0;  // The process that had several threads first.
+  pid_t first = 0;
+  if (count == 1 || owner.compare_exchange_strong(first, getpid()) || first == getpid()) {
+    return count;
+  }
+  refuse(BP_UNSUPPORTED,
+         "threads is " + std::to_string(count) +
+             ", but this process is a fork of one that had several, and would wait forever for the "
+             "OpenMP threads that the parent alone has; allowed: 1; a worker that is started as a "
+             "new process can have several");
+}
+
 }  // namespace
 
 Device::Device(const bp_host& host, const Options& options)
     : host_(host),
       name_(first_value("/proc/cpuinfo", "model name")),
-      thread_count_(options.thread_count != 0 ? options.thread_count : processor_count()) {
+      thread_count_(
+          allowed_threads(options.thread_count != 0 ? options.thread_count : processor_count())) {
   if (name_.empty()) name_ = "host processor";
   heap_ = make_heap(physical_bytes(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE |
                                           BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CACHED);
@@ -66,6 +85,8 @@ std::unique_ptr<Stream> Device::make_stream(Executor& executor, bool is_inline) 
   stream->queue = std::make_shared<Queue>(host_, executor, is_inline);
   return stream;
 }
+
+void Device::set_thread_count(int count) { thread_count_ = allowed_threads(count); }
 
 Stream* Device::default_stream() {
   return streams_.default_stream([this] { return make_stream(executors_.streams, true); });

@@ -43,7 +43,8 @@ class Device : public DeviceHandles<Stream, Queue, Buffer, Event, Semaphore> {
 
   int thread_count() const { return thread_count_.load(std::memory_order_relaxed); }
 
-  void set_thread_count(int count) { thread_count_ = count; }
+  // Throws StatusError for several threads in a child of a process that had several.
+  void set_thread_count(int count);
 
   Stream* default_stream();
   Stream* create_stream();
