@@ -38,25 +38,26 @@ default_jobs() {
 # A gate that is run by itself, without .ci/run, takes the default.
 : "${BACKPLANE_CI_JOBS:=$(default_jobs)}"
 
-# Prints a number from 0 to N - 1 for an argument N. The hash of the commit chooses it, so that
-# commits take turns.
+# Prints a number from 0 to N - 1 for the arguments N and BLOCK. The hash of the commit chooses it,
+# so that commits take turns. Choices that must not depend on each other have different BLOCKs: the
+# first has 1, and each other one the product of N and BLOCK of the one before.
 turn() {
   local commit
   commit=$(git rev-parse --short=7 HEAD) || die "there is no commit that could choose a part"
-  say $((16#$commit % $1))
+  say $((16#$commit / $2 % $1))
 }
 
 # Prints which of the work runs that takes longest. It is a word of BACKPLANE_CI_PART, or in CI
 # (CI=true) one that the hash of the commit chooses, because a run of all takes more than an hour on
 # two cores:
 #   cuda     the cuda backend is built with its device code and for the emulated device, and tested
-#   suites   the tests that start the suite many times or over a slow device, and those that build
-#            libraries of other versions
+#   devices  the suite over slow devices, and the tests that build libraries of other versions
+#   mutants  the tests that start the suite over many broken backends
 #   asan     the tests of the gate asan
 #   all      everything; the default outside CI
 ci_part() {
-  local parts=(cuda suites asan) part=${BACKPLANE_CI_PART:-}
-  if [[ -z $part && ${CI:-} == true ]]; then part=${parts[$(turn 3)]}; fi
+  local parts=(cuda devices mutants asan) part=${BACKPLANE_CI_PART:-}
+  if [[ -z $part && ${CI:-} == true ]]; then part=${parts[$(turn 4 1)]}; fi
   part=${part:-all}
   [[ " all ${parts[*]} " == *" $part "* ]] ||
     die "BACKPLANE_CI_PART is '$part'; allowed: all ${parts[*]}"

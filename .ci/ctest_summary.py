@@ -29,7 +29,7 @@ def outcome(case):
 def reason(case):
     """Returns the last line that a skipped test printed, else what CTest knows about it."""
     if case.get("status") == "disabled":
-        return "the build has BACKPLANE_LONG_TESTS=OFF"
+        return "BACKPLANE_LONG_TESTS of the build does not select it"
     lines = [line.strip() for line in (case.findtext("system-out") or "").splitlines()]
     lines = [line for line in lines if line]
     return lines[-1] if lines else case.find("skipped").get("message") or "no reason given"

@@ -46,7 +46,7 @@ class CtestSummary(unittest.TestCase):
         self.assertEqual(lines[-1], "2 passed, 2 failed, 2 skipped")
         self.assertIn("skipped: c: no accelerator", lines)
         self.assertIn("skipped inside e: no timer", lines)
-        self.assertIn("skipped: f: the build has BACKPLANE_LONG_TESTS=OFF", lines)
+        self.assertIn("skipped: f: BACKPLANE_LONG_TESTS of the build does not select it", lines)
 
     def test_a_test_that_could_not_start_is_failed(self):
         self.assertIn("failed: d", summary(REPORT)[1])

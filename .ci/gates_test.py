@@ -305,7 +305,7 @@ add_test(NAME conformance.mutants COMMAND false)
         os.environ["BACKPLANE_CI_PART"] = "asan"
         self.assertIn("1 passed, 0 failed", self.assert_passes("asan"))
         os.environ["BACKPLANE_CI_PART"] = "some"
-        self.assert_fails("asan", "allowed: all cuda suites asan")
+        self.assert_fails("asan", "allowed: all cuda devices mutants asan")
 
     def test_sees_a_build_that_breaks(self):
         self.build("return nothing;")

@@ -138,8 +138,9 @@ const size_t kStaticBackendCount = 0;
       ${arguments})
   add_test(NAME api.growth_test
     COMMAND ${BACKPLANE_PYTHON} -B ${compat}/growth_test.py ${arguments})
-  backplane_long_test(api.growth api.growth_test)
-  if(NOT BACKPLANE_LONG_TESTS)
+  backplane_long_test(versions api.growth api.growth_test)
+  backplane_runs_long_tests(is_run versions)
+  if(NOT is_run)
     set_target_properties(backplane_future backplane_${major}.0 backplane_${major}.1 PROPERTIES
       EXCLUDE_FROM_ALL ON)
   endif()

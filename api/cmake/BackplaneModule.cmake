@@ -107,11 +107,32 @@ function(backplane_test module source)
   set_tests_properties(${test} PROPERTIES TIMEOUT 300)
 endfunction()
 
-# backplane_long_test(<test>...)
+# backplane_runs_long_tests(<result> <kind>)
 #
-# Lets CTest skip the tests in builds without BACKPLANE_LONG_TESTS.
-function(backplane_long_test)
-  if(NOT BACKPLANE_LONG_TESTS)
+# Sets <result> to whether BACKPLANE_LONG_TESTS selects the long tests of <kind>:
+#   devices   the suite over slow devices
+#   mutants   the suite over many broken backends
+#   versions  what builds libraries of other versions
+function(backplane_runs_long_tests result kind)
+  set(kinds devices mutants versions)
+  foreach(word IN LISTS kind BACKPLANE_LONG_TESTS)
+    if(NOT word IN_LIST kinds AND NOT word MATCHES "^(ON|OFF)$")
+      message(FATAL_ERROR "BACKPLANE_LONG_TESTS: '${word}' is not ON, OFF, or one of ${kinds}")
+    endif()
+  endforeach()
+  set(is_selected FALSE)
+  if(BACKPLANE_LONG_TESTS STREQUAL "ON" OR kind IN_LIST BACKPLANE_LONG_TESTS)
+    set(is_selected TRUE)
+  endif()
+  set(${result} ${is_selected} PARENT_SCOPE)
+endfunction()
+
+# backplane_long_test(<kind> <test>...)
+#
+# Lets CTest skip the tests in builds that do not run the long tests of <kind>.
+function(backplane_long_test kind)
+  backplane_runs_long_tests(is_run ${kind})
+  if(NOT is_run)
     set_tests_properties(${ARGN} PROPERTIES DISABLED TRUE)
   endif()
 endfunction()
