@@ -114,6 +114,31 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
   return impl;
 }
 
+namespace {
+
+void check_block_view(const bp_block* block, const bp_tensor& view) {
+  if (block == nullptr) fail("from_block: block is NULL; allowed: a block");
+  if (view.ndim > BP_MAX_RANK) {
+    fail("from_block: view has " + std::to_string(view.ndim) + " axes; allowed: up to " +
+         std::to_string(BP_MAX_RANK));
+  }
+  if (view.layout != nullptr || view.flags != 0 || view.next != nullptr) {
+    fail("from_block: view has a layout, flags or links; allowed: elements that lie by strides");
+  }
+  const bp_buffer_ref& ref = block->ref;
+  if (size_in_bytes(view.dtype, view.shape, view.ndim) == 0) return;
+  const tensors::Wide bits = bp_dtype_bits(view.dtype);
+  const tensors::Reach reach = tensors::reach_of(view.ndim, view.shape, view.strides);
+  const tensors::Wide first = 8 * (tensors::Wide{view.byte_offset} - ref.byte_offset);
+  const bool is_inside = first + reach.lowest * bits >= 0 &&
+                         first + (reach.highest + 1) * bits <= 8 * tensors::Wide{ref.size_bytes};
+  if (view.buffer != ref.buffer || !is_inside) {
+    fail("from_block: view has elements outside of its block; allowed: those in its range");
+  }
+}
+
+}  // namespace
+
 TensorImpl* make_alias(const TensorImpl& of, uint32_t ndim, int64_t element_offset) {
   const int64_t first_bit = element_offset * int64_t{bp_dtype_bits(of.view.dtype)};
   if (first_bit % 8 != 0) {
@@ -208,6 +233,11 @@ uint32_t Tensor::version() const {
   return impl_->storage->version.load(std::memory_order_relaxed);
 }
 
+void Tensor::mark_written() const {
+  get();
+  detail::count_write(*this);
+}
+
 void Tensor::record_stream(const Stream& stream) const {
   detail::check_present("record_stream", *this);
   if (impl_->storage->block == nullptr) return;  // It has no elements.
@@ -246,6 +276,17 @@ Tensor scalar(Scalar value, bp_dtype dtype, Device device) {
 Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   tensor.copy_from_host(data, tensor.size_bytes());
+  return tensor;
+}
+
+Tensor from_block(bp_block* block, const bp_tensor& view, Device device) {
+  detail::check_block_view(block, view);
+  Tensor tensor = detail::make_absent(device.target(), view.dtype, {view.shape, view.ndim});
+  detail::TensorImpl& impl = *tensor.impl();
+  std::copy_n(view.strides, view.ndim, impl.strides());
+  impl.view.buffer = view.buffer;
+  impl.view.byte_offset = view.byte_offset;
+  impl.storage->block = block;
   return tensor;
 }
 

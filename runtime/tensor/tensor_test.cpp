@@ -125,6 +125,45 @@ TEST_F(Tensors, CopyRowMajorWhateverTheStrides) {
   EXPECT_EQ(wide.to_vector<float>(), (Floats{1, 0, 2, 0, 3, 0, 4, 0}));
 }
 
+TEST_F(Tensors, AreMadeOfABlockThatTheyFree) {
+  const auto used_bytes = [&] { return memory_statistics(device).allocated_bytes; };
+  const uint64_t before = used_bytes();
+  bp_block* block = nullptr;
+  ASSERT_EQ(bp_block_allocate(&device.target(), nullptr, 24, &block), BP_OK);
+  const int64_t shape[] = {2, 2}, strides[] = {-3, 1};
+  bp_tensor view{
+      block->ref.buffer, block->ref.byte_offset + 12, shape, strides, 2, BP_F32, nullptr, 0, 0};
+  Tensor y = from_block(block, view, device);
+  y.copy_from(from_host<float>({1, 2, 3, 4}, {2, 2}, device));
+  EXPECT_EQ(y.slice(0, 1, 2).to_vector<float>(), (Floats{3, 4}));
+  EXPECT_EQ(y.as_strided({5}, {1}, -3).to_vector<float>()[0], 3) << "the first byte of the block";
+  EXPECT_GT(used_bytes(), before);
+  y = Tensor();
+  EXPECT_EQ(used_bytes(), before);
+}
+
+TEST_F(Tensors, RefuseABlockInWhichTheyDoNotLie) {
+  bp_block* block = nullptr;
+  ASSERT_EQ(bp_block_allocate(&device.target(), nullptr, 24, &block), BP_OK);
+  const int64_t shape[] = {2}, strides[] = {1};
+  bp_tensor view{
+      block->ref.buffer, block->ref.byte_offset, shape, strides, 1, BP_F32, nullptr, 0, 0};
+  const auto refused = [&](const bp_tensor& given) { from_block(block, given, device); };
+  bp_tensor outside = view, flagged = view;
+  outside.byte_offset += 1024;
+  flagged.flags = 1;
+  EXPECT_THROW(refused(outside), Error);
+  EXPECT_THROW(refused(flagged), Error);
+  EXPECT_THROW(from_block(nullptr, view, device), Error);
+  EXPECT_EQ(bp_block_free(block), BP_OK) << "the block stayed the caller's";
+}
+
+TEST_F(Tensors, CountTheWritesOfTheirHolder) {
+  const uint32_t before = x.version();
+  x.transpose().mark_written();
+  EXPECT_EQ(x.version(), before + 1);
+}
+
 TEST_F(Tensors, RefuseAHostBufferOfAnotherSize) {
   float one = 0;
   EXPECT_EQ(message_of([&] { x.copy_to_host(&one, sizeof(one)); }),

@@ -169,6 +169,10 @@ class Tensor {
   // Returns how often the memory was written in place, through any view. Wrappers and copies count.
   uint32_t version() const;
 
+  // Counts a write in place that the caller makes through backplane/host.h, as wrappers count
+  // theirs: a gradient that saved the old elements is refused from then on.
+  void mark_written() const;
+
   // Keeps the memory from being reused too early: when the last handle goes, the memory stays in
   // use until `stream` has ended all work submitted to it by then. Call it for a tensor that is
   // used on another stream than the one on which it was made.
@@ -267,6 +271,12 @@ Tensor scalar(Scalar value, bp_dtype dtype, Device device = current_device());  
 
 // Copies row-major host memory of the shape's size to a new tensor.
 Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device = current_device());
+
+// Makes a tensor of `block`, such as one of foreign memory (backplane/blocks.h), without a copy,
+// and takes the block over: it is freed when the last tensor of its memory goes. `view` says where
+// the elements lie in the buffer of the block, and how; it is copied. Error unless it begins inside
+// the block, and for a layout, flags and links. After an Error the block stays the caller's.
+Tensor from_block(bp_block* block, const bp_tensor& view, Device device);
 
 namespace detail {
 // Throws Error unless `shape` has `count` elements.
