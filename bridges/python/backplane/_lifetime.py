@@ -1,0 +1,29 @@
+"""The end of the interpreter, and forks."""
+
+import atexit
+import os
+import sys
+
+from backplane import _core
+
+
+def _finish():
+    """Waits for work in flight: backends and their threads end with the process."""
+    if _core.is_forked():
+        return
+    for device in _core.devices():
+        try:
+            device.synchronize()
+        except Exception as error:
+            print(f"backplane: {device} did not end its work: {error}", file=sys.stderr)
+
+
+def _after_fork():
+    """Makes uses of a device fail in the child, if a backend was loaded before the fork."""
+    if _core.plugins():
+        _core._set_forked()
+
+
+def register():
+    atexit.register(_finish)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,108 @@
+// Gradients: recording, and runs of the runtime's engine.
+#include "backplane/runtime/autograd.hpp"
+
+#include <memory>
+
+#include "binding.hpp"
+
+namespace bp::python {
+namespace {
+
+std::vector<Tensor> to_tensors(nb::handle values, const char* what) {
+  std::vector<Tensor> result;
+  for (const nb::handle value : values) {
+    if (!is_tensor(value)) {
+      raise(PyExc_TypeError, std::string(what) + " has " + type_text(value) +
+                                 "; allowed: a list of backplane.Tensor");
+    }
+    result.push_back(tensor_of(value));
+  }
+  return result;
+}
+
+nb::list to_list(const std::vector<Tensor>& tensors) {
+  nb::list result;
+  for (const Tensor& t : tensors) result.append(t ? tensor_object(t) : nb::object(nb::none()));
+  return result;
+}
+
+// A function of Python that any thread may end.
+std::shared_ptr<PyObject> shared(nb::handle callable) {
+  return {callable.inc_ref().ptr(), [](PyObject* object) {
+            if (!nb::is_alive()) return;  // The interpreter has ended.
+            const nb::gil_scoped_acquire held;
+            Py_DECREF(object);
+          }};
+}
+
+// The engine runs without the GIL; each gradient takes it.
+std::vector<Tensor> run_gradient(PyObject* function, const Tensor& gradient) {
+  const nb::gil_scoped_acquire held;
+  const nb::object result = nb::handle(function)(tensor_object(gradient));
+  std::vector<Tensor> gradients;
+  for (const nb::handle item : result) {
+    gradients.push_back(item.is_none() ? Tensor() : tensor_of(item));
+  }
+  return gradients;
+}
+
+nb::object record(const char* name, nb::handle inputs, const Tensor& output, nb::handle function) {
+  const std::vector<Tensor> list = to_tensors(inputs, "inputs");
+  const std::shared_ptr<PyObject> kept = shared(function);
+  return tensor_object(with_gradient(name, list, output, [kept](const Tensor& gradient) {
+    return run_gradient(kept.get(), gradient);
+  }));
+}
+
+void run_backward(const Tensor& tensor, nb::handle gradient, bool retain_graph, bool create_graph) {
+  check_process();
+  if (!gradient.is_none() && !is_tensor(gradient)) {
+    raise(PyExc_TypeError, "backward: gradient is " + type_text(gradient) +
+                               "; allowed: a backplane.Tensor, or None");
+  }
+  const Tensor given = gradient.is_none() ? Tensor() : tensor_of(gradient);
+  const nb::gil_scoped_release released;
+  tensor.backward(given, retain_graph, create_graph);
+}
+
+nb::list run_grad(nb::handle outputs, nb::handle inputs, nb::handle grad_outputs, bool retain_graph,
+                  bool create_graph, bool allow_unused) {
+  check_process();
+  const std::vector<Tensor> of = to_tensors(outputs, "outputs"), by = to_tensors(inputs, "inputs");
+  const std::vector<Tensor> given =
+      grad_outputs.is_none() ? std::vector<Tensor>() : to_tensors(grad_outputs, "grad_outputs");
+  std::vector<Tensor> result;
+  {
+    const nb::gil_scoped_release released;
+    result = grad(of, by, given, {retain_graph, create_graph, allow_unused});
+  }
+  return to_list(result);
+}
+
+}  // namespace
+
+void bind_autograd(nb::module_& module) {
+  module.def("_record", &record, nb::arg("name"), nb::arg("inputs"), nb::arg("output"),
+             nb::arg("function"));
+  module.def(
+      "is_grad_enabled", [] { return is_grad_enabled(); },
+      "Whether this thread records what ops need for gradients.");
+  module.def(
+      "set_grad_enabled",
+      [](bool enabled) {
+        const bool before = is_grad_enabled();
+        detail::recording = enabled;
+        return before;
+      },
+      nb::arg("enabled"), "Turns recording on or off for this thread; returns what it was.");
+  module.def("_backward", &run_backward, nb::arg("tensor"), nb::arg("gradient").none(),
+             nb::arg("retain_graph"), nb::arg("create_graph"));
+  module.def(
+      "grad", &run_grad, nb::arg("outputs"), nb::arg("inputs"),
+      nb::arg("grad_outputs").none() = nb::none(), nb::arg("retain_graph") = false,
+      nb::arg("create_graph") = false, nb::arg("allow_unused") = false,
+      "The gradients of lists of outputs by lists of inputs, without touching their grad. An "
+      "input that the outputs do not depend on has None, if allow_unused is true.");
+}
+
+}  // namespace bp::python

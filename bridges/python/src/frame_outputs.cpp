@@ -1,0 +1,121 @@
+// Outputs: their dtypes and shapes are inferred, memory is taken, and the op is launched.
+#include <algorithm>
+
+#include "backplane/runtime/autograd.hpp"
+#include "frame.hpp"
+
+namespace bp::python {
+namespace {
+
+// Tells an op which dtype and shape its output shall have.
+bp_tensor stub(bp_dtype dtype, const std::vector<int64_t>& shape, const int64_t* strides) {
+  return {nullptr, 0, shape.data(), strides, static_cast<uint32_t>(shape.size()), dtype, nullptr,
+          0,       0, nullptr};
+}
+
+constexpr int64_t kStrides[BP_MAX_RANK] = {};
+
+}  // namespace
+
+// The dtype of an output whose shape the caller gives is f32, unless the caller or the op says
+// otherwise.
+void Frame::prepare_outputs() {
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    const Argument& a = op_.arguments[i];
+    if (!a.is_output) continue;
+    if (a.is_list && find_list(i) == nullptr) {
+      throw Error(BP_UNSUPPORTED, place(op_, a) +
+                                      " is a list of outputs; allowed: a list of "
+                                      "tensors that the op writes to");
+    }
+    if (!a.is_given_shape || tensors_[i]) continue;
+    if (target_ == nullptr) target_ = &default_device().target();
+    const char* const rule = a.desc->default_dtype;
+    if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = rule != nullptr ? bp_dtype_from_name(rule) : 0;
+    if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = BP_F32;
+  }
+  if (target_ == nullptr) {
+    raise(PyExc_TypeError,
+          std::string(op_.desc.name) + ": no tensor was given, so there is no device to run on");
+  }
+}
+
+// Infers the outputs, and makes those that the caller did not give.
+void Frame::make_outputs() {
+  bp_tensor stubs[kMaxArguments];
+  const std::vector<int64_t> none;
+  for (size_t i = 0; i < op_.arguments.size(); ++i) {
+    const Argument& a = op_.arguments[i];
+    if (!a.is_free || tensors_[i]) continue;
+    stubs[i] = stub(wanted_dtypes_[i], a.is_given_shape ? wanted_shape_ : none, kStrides);
+    at<const bp_tensor*>(a.offset) = &stubs[i];
+  }
+  bp_op_output outputs[kMaxArguments];
+  uint32_t count = 0, next = 0;
+  check_host(bp_op_infer(op_.desc.op, bytes_, kMaxArguments, outputs, &count));
+  for (uint32_t i = 0; i < op_.arguments.size() && next < count; ++i) {
+    const Argument& a = op_.arguments[i];
+    if (!a.is_output) continue;
+    const bp_op_output& made = outputs[next++];
+    if (tensors_[i]) continue;
+    at<const bp_tensor*>(a.offset) = nullptr;
+    if (a.is_optional && ((asked_ >> i) & 1) == 0) continue;
+    set(i, empty({made.shape, made.ndim}, made.dtype, Device(*target_)));
+  }
+}
+
+void Frame::launch() {
+  if (wanted_shape_.size() > BP_MAX_RANK) {
+    throw Error(BP_INVALID_ARGUMENT, std::string(op_.desc.name) + ": shape has " +
+                                         std::to_string(wanted_shape_.size()) +
+                                         " extents; allowed: up to 8");
+  }
+  const nb::gil_scoped_release released;
+  make_outputs();
+  if (written_ != 0) check_host(bp_op_check(op_.desc.op, bytes_));
+  check(bp_op_launch(target_, current_stream(*target_), 0, op_.desc.op, bytes_), op_.desc.name);
+}
+
+void Frame::count_writes() const {
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    if (((written_ >> i) & 1) == 0) continue;
+    if (tensors_[i]) tensors_[i].mark_written();
+    if (const List* list = find_list(i)) {
+      for (const Tensor& tensor : list->tensors) tensor.mark_written();
+    }
+  }
+}
+
+// The first output, and those behind it that the caller asked for.
+nb::object Frame::result() const {
+  nb::object first;
+  nb::list all;
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    const Argument& a = op_.arguments[i];
+    if (!a.is_output || !tensors_[i] || (a.is_optional && ((asked_ >> i) & 1) == 0)) continue;
+    nb::object made = tensor_object(tensors_[i]);
+    if (!first.is_valid()) {
+      first = std::move(made);
+      continue;
+    }
+    if (all.size() == 0) all.append(first);
+    all.append(made);
+  }
+  if (!first.is_valid()) return nb::none();
+  return all.size() == 0 ? first : nb::object(nb::tuple(all));
+}
+
+nb::object Frame::run() {
+  prepare_outputs();
+  const bool is_graph = is_recorded();
+  if (is_graph && written_ != 0) check_unrecorded();
+  const uint64_t asked = asked_;
+  if (is_graph) asked_ |= op_.gradient().saved_outputs;
+  launch();
+  if (written_ != 0) count_writes();
+  if (is_graph) record();
+  asked_ = asked;
+  return result();
+}
+
+}  // namespace bp::python

@@ -1,0 +1,40 @@
+// The extension backplane._core.
+#include "backplane/ops.h"
+#include "binding.hpp"
+
+namespace bp::python {
+namespace {
+
+// A library of another minor may lack what this extension calls, so the import says it in a
+// sentence. Minors only append.
+void check_version() {
+  uint32_t major = 0, minor = 0;
+  check_host(bp_abi_version(&major, &minor));
+  if (major == BP_ABI_MAJOR && minor >= BP_ABI_MINOR) return;
+  const std::string built = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR);
+  const std::string found = std::to_string(major) + "." + std::to_string(minor);
+  raise(PyExc_ImportError, "backplane was built for ABI " + built +
+                               " of the library, and the libbackplane that was found has ABI " +
+                               found + "; install the package for that library, or a library of " +
+                               built + " or a newer minor");
+}
+
+}  // namespace
+}  // namespace bp::python
+
+NB_MODULE(_core, module) {
+  using namespace bp::python;
+  check_version();
+  nb::set_leak_warnings(false);  // Tensors of modules may live until the process ends.
+  bind_errors(module);
+  bind_dtypes(module);
+  bind_devices(module);
+  bind_streams(module);
+  bind_tensors(module);
+  bind_memory(module);
+  bind_exchange(module);
+  bind_autograd(module);
+  bind_ops(module);
+  bind_files(module);
+  module.attr("abi_version") = nb::make_tuple(BP_ABI_MAJOR, BP_ABI_MINOR);
+}
