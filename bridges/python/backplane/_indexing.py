@@ -164,9 +164,10 @@ def _integers(item, x, axis):
         if item.dtype.name[0] not in "iu":
             raise IndexError(f"an index is an array of {item.dtype.name}; allowed: integers and bool")
         return [item.to(_I64)]
-    if tuple(item.shape) != tuple(x.shape[axis:axis + item.ndim]):
+    extents = x.shape[axis:axis + item.ndim]
+    if not all(n in (m, 0) for m, n in zip(extents, item.shape)):
         raise IndexError(f"a mask has the shape {item.shape}; allowed: "
-                         f"{x.shape[axis:axis + item.ndim]}, that of the axes that it stands for")
+                         f"{extents}, that of the axes that it stands for")
     rows = _reductions.nonzero_rows(item)
     return [rows.select(1, a).contiguous() for a in range(item.ndim)]
 

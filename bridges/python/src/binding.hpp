@@ -86,6 +86,9 @@ inline const Tensor& tensor_of(nb::handle value) { return *nb::inst_ptr<Tensor>(
 
 nb::object tensor_object(Tensor tensor);
 
+// Returns the tensor as another dtype. It composes what the op `copy` does not convert.
+Tensor converted(const Tensor& tensor, bp_dtype dtype);
+
 // Takes a sequence of integers, or one integer for a list of one.
 std::vector<int64_t> to_ints(nb::handle value, const char* what);
 

@@ -217,9 +217,7 @@ void Frame::agree() {
   for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
     const Argument& a = op_.arguments[i];
     if (!a.is_broadcast || !tensors_[i]) continue;
-    Tensor t = tensors_[i];
-    const nb::gil_scoped_release released;
-    if (a.is_cast) t = t.to(dtype);
+    Tensor t = a.is_cast ? converted(tensors_[i], dtype) : tensors_[i];
     if (!(t.shape() == IntList(shape))) t = t.expand(shape);
     set(i, t);
   }

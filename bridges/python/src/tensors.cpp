@@ -51,6 +51,22 @@ std::vector<int64_t> to_ints(nb::handle value, const char* what) {
 
 namespace {
 
+// The op `copy` moves u16, u32 and u64, and converts none of them.
+bool is_moved(bp_dtype dtype) { return dtype >= BP_U16 && dtype <= BP_U64; }
+
+}  // namespace
+
+Tensor converted(const Tensor& t, bp_dtype dtype) {
+  if (t.dtype() != dtype && (is_moved(t.dtype()) || is_moved(dtype))) {
+    const nb::object cast = nb::module_::import_("backplane._casts").attr("cast");
+    return tensor_of(cast(tensor_object(t), nb::handle(dtype_object(dtype))));
+  }
+  const nb::gil_scoped_release released;
+  return t.to(dtype);
+}
+
+namespace {
+
 // Takes f(2, 3) and f((2, 3)).
 std::vector<int64_t> spread_ints(const nb::args& args, const char* what) {
   if (args.size() == 1 && PyIndex_Check(args[0].ptr()) == 0) return to_ints(args[0], what);
@@ -74,6 +90,24 @@ nb::object item(const Tensor& t) {
   return nb::float_(read_item<double>(t));
 }
 
+void copy_from(const Tensor& t, const Tensor& source) {
+  check_process();
+  const bool is_cast = is_moved(t.dtype()) || is_moved(source.dtype());
+  const Tensor given = is_cast ? converted(source, t.dtype()) : source;
+  const nb::gil_scoped_release released;
+  t.copy_from(given);
+}
+
+std::string text_of(const Tensor& t) {
+  check_process();
+  if (is_moved(t.dtype())) {
+    const nb::object text = nb::module_::import_("backplane._casts").attr("text");
+    return nb::cast<std::string>(text(tensor_object(t)));
+  }
+  const nb::gil_scoped_release released;
+  return to_string(t);
+}
+
 Tensor to(const Tensor& t, nb::handle where) {
   check_process();
   if (nb::isinstance<Device>(where)) {
@@ -84,9 +118,7 @@ Tensor to(const Tensor& t, nb::handle where) {
   const bool is_dtype_name = nb::isinstance<nb::str>(where) &&
                              bp_dtype_from_name(nb::cast<std::string>(where).c_str()) != 0;
   if (is_dtype_name || !nb::isinstance<nb::str>(where)) {
-    const bp_dtype dtype = to_dtype(where, "to: the argument");
-    const nb::gil_scoped_release released;
-    return t.to(dtype);
+    return converted(t, to_dtype(where, "to: the argument"));
   }
   const Device device = to_device(where, "to: the argument");
   const nb::gil_scoped_release released;
@@ -188,10 +220,7 @@ void bind_copies(nb::class_<Tensor>& c) {
       .def(
           "copy_",
           [](nb::handle self, const Tensor& source) {
-            {
-              const nb::gil_scoped_release released;
-              tensor_of(self).copy_from(source);
-            }
+            copy_from(tensor_of(self), source);
             return nb::borrow(self);
           },
           nb::arg("source"), "Writes `source`, broadcast and cast, in place.")
@@ -222,10 +251,7 @@ void bind_tensors(nb::module_& module) {
   bind_properties(c);
   bind_views(c);
   bind_copies(c);
-  c.def("__repr__", [](const Tensor& t) {
-    const nb::gil_scoped_release released;
-    return to_string(t);
-  });
+  c.def("__repr__", &text_of);
 }
 
 }  // namespace bp::python

@@ -100,6 +100,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     device, n_cols = as_device(device), n_rows if n_cols is None else n_cols
     rows = arange(n_rows, device=device).unsqueeze(1)
     columns = arange(n_cols, device=device).unsqueeze(0)
+    k = max(-n_rows, min(k, n_cols))  # Beyond these there is no diagonal.
     return ops.eq(ops.add(rows, k), columns).to(_dtype(dtype, dtypes.float32))
 
 

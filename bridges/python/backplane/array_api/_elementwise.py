@@ -1,7 +1,7 @@
 """Element-wise functions. Most are one operator of the library; the tables say which."""
 
 from backplane import _core, ops
-from backplane._errors import InvalidArgument
+from backplane._errors import InvalidArgument, Unsupported
 from backplane.array_api import _dtypes as dtypes
 from backplane.array_api import _unsigned as unsigned
 
@@ -39,7 +39,6 @@ _BINARY = {
     "bitwise_left_shift": ("shift_left", unsigned.wrapping),
     "bitwise_right_shift": ("shift_right", lambda _, a, b: unsigned.shifted_right(a, b)),
     "floor_divide": ("floor_divide", lambda _, a, b: unsigned.divided(a, b, False)),
-    "remainder": ("remainder", lambda _, a, b: unsigned.divided(a, b, True)),
     "logical_and": ("logical_and", None),
     "logical_or": ("logical_or", None),
     "logical_xor": ("logical_xor", None),
@@ -85,7 +84,7 @@ def _binary_function(name, op_name, for_unsigned):
     def function(x1, x2, /):
         try:
             return op(x1, x2)
-        except InvalidArgument:
+        except (InvalidArgument, Unsupported):
             if for_unsigned is None or not unsigned.is_moved(x1, x2):
                 raise
             return for_unsigned(op, x1, x2)
@@ -100,6 +99,21 @@ for _name, _answer in _TESTS.items():
     globals()[_name] = _test_function(_name, _answer)
 for _name, (_op, _unsigned) in _BINARY.items():
     globals()[_name] = _binary_function(_name, _op, _unsigned)
+
+
+def remainder(x1, x2, /):
+    """The rest of x1 / x2 with the sign of x2, also where it is 0."""
+    if unsigned.is_moved(x1, x2):
+        return unsigned.divided(x1, x2, True)
+    rest = ops.remainder(x1, x2)
+    if not dtypes.is_float(rest.dtype):
+        return rest
+    if not isinstance(x2, _core.Tensor):
+        zero = -0.0 if x2 < 0 else 0.0
+    else:
+        below = ops.fill(-0.0, shape=(), dtype=rest.dtype, device=rest.device)
+        zero = ops.where(ops.lt(x2, 0), below, 0.0)
+    return ops.where(ops.eq(rest, 0), zero, rest)
 
 
 def abs(x, /):
@@ -125,7 +139,7 @@ def sign(x, /):
         return not_equal(x, 0).to(x.dtype)
     if not dtypes.is_float(x.dtype):
         return ops.sign(x)
-    return ops.where(ops.isnan(x), x, ops.sign(x))
+    return ops.where(ops.isnan(x), x, ops.add(ops.sign(x), 0.0))  # -0 + 0 is 0.
 
 
 def square(x, /):
@@ -269,6 +283,6 @@ def nextafter(x1, x2, /):
     return ops.where(ops.logical_or(ops.isnan(a), ops.isnan(b)), ops.add(a, b), result)
 
 
-NAMES = (*_FLOAT_UNARY, *_ROUNDING, *_TESTS, *_BINARY, "abs", "positive", "negative", "sign",
+NAMES = (*_FLOAT_UNARY, *_ROUNDING, *_TESTS, *_BINARY, "remainder", "abs", "positive", "negative", "sign",
          "square", "logical_not", "bitwise_invert", "conj", "real", "imag", "clip", "pow",
          "logaddexp", "signbit", "copysign", "nextafter")

@@ -64,7 +64,7 @@ def unstack(x, /, *, axis=0):
     return tuple(x.select(axis, i) for i in range(x.shape[axis]))
 
 
-def expand_dims(x, /, *, axis=0):
+def expand_dims(x, /, axis):
     """The array with a new axis of extent 1, without a copy."""
     return x.unsqueeze(_axis(x, axis, 1))
 

@@ -5,11 +5,10 @@ the same bits as i64: sums, differences and products are equal bit for bit. For 
 highest bit is turned over, so that i64 has the order of u64.
 """
 
-from backplane import _core, ops
+from backplane import _casts, _core, ops
 from backplane._exchange import asarray
 from backplane.array_api import _dtypes as dtypes
 
-_WIDER = {dtypes.uint16: dtypes.int32, dtypes.uint32: dtypes.int64}
 _TOP_BIT = -(2**63)
 
 
@@ -20,15 +19,11 @@ def is_moved(*values):
 
 def to_signed(x):
     """Returns the value, or for u64 the bits, in a signed dtype."""
-    if x.dtype == dtypes.uint64:
-        return _core.reinterpret(x.contiguous(), dtypes.int64)
-    return x.to(_WIDER[x.dtype]) if x.dtype in _WIDER else x
+    return _casts.to_signed(x) if x.dtype in dtypes.MOVED else x
 
 
 def from_signed(x, dtype):
     """Returns the low bits of a signed tensor as `dtype`."""
-    if dtype == dtypes.uint64:
-        return _core.reinterpret(x.to(dtypes.int64).contiguous(), dtype)
     return x.to(dtype)
 
 
@@ -39,9 +34,7 @@ def to_ordered(x):
 
 
 def from_ordered(x, dtype):
-    if dtype == dtypes.uint64:
-        return _core.reinterpret(ops.bitwise_xor(x, _TOP_BIT), dtype)
-    return x.to(dtype)
+    return (ops.bitwise_xor(x, _TOP_BIT) if dtype == dtypes.uint64 else x).to(dtype)
 
 
 def pair(x1, x2):
