@@ -22,8 +22,8 @@ except ImportError as error:
 
 from backplane import _lifetime
 from backplane._core import (  # noqa: F401
-    Device, DType, Event, Stream, Tensor, abi_version, devices, dtype, grad, is_grad_enabled,
-    manifests, manual_seed, plugins, synchronize)
+    Device, DType, Event, Stream, Tensor, abi_version, clear_failure, devices, dtype, grad,
+    is_grad_enabled, manifests, manual_seed, plugins, synchronize)
 from backplane._devices import (  # noqa: F401
     add_entry_points, default_device, load, set_default_device, use_device)
 

@@ -6,6 +6,7 @@ Those become strings.
 """
 
 import ast
+import copy
 import functools
 
 from backplane import _core
@@ -117,7 +118,7 @@ def compile_lines(lines, parameters, enums, results):
     known = set(parameters) | {"_device"}
     body = [ast.parse(f"{p} = _values.get({p!r})").body[0] for p in sorted(parameters)]
     for name, tree in lines:
-        value = _Translator(known, enums).visit(tree)
+        value = _Translator(known, enums).visit(copy.deepcopy(tree))
         body.append(ast.Assign([ast.Name(name, ast.Store())], value))
         known.add(name)
     listed = ast.List([ast.Name(r, ast.Load()) for r in results], ast.Load())

@@ -32,6 +32,19 @@ void find_axis(Argument& a, const std::vector<Argument>& arguments) {
   }
 }
 
+// Descriptions do not say which numbers of ops of the library may be absent; ops.def does.
+bool may_be_absent(std::string_view op, std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kRows[] = {
+#define BP_OP(id, name, since, profile, kind, numerics)
+#define BP_ARG(op, member, kind, dtype)
+#define BP_MAY_BE_ABSENT(op, member) {#op, #member},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+  };
+  return std::find(std::begin(kRows), std::end(kRows), std::pair(op, name)) != std::end(kRows);
+}
+
 bool has_default(const Argument& a) {
   if (a.is_optional || a.desc->default_text != nullptr) return true;
   return a.kind == BP_ARGUMENT_I64_LIST && a.axis_of >= 0;
@@ -107,7 +120,7 @@ void Op::read_argument(const bp_op_argument& d) {
   a.has_scalar = k == BP_ARGUMENT_OPERAND || k == BP_ARGUMENT_SCALAR_TENSOR;
   // What a later revision appended may be absent.
   a.is_optional = k == BP_ARGUMENT_OPTIONAL_TENSOR || k == BP_ARGUMENT_OPTIONAL_OUT ||
-                  (d.since > desc.since && !a.is_output);
+                  (d.since > desc.since && !a.is_output) || may_be_absent(desc.name, d.name);
   a.is_given_shape = a.is_output && text_of(d.shape_rule) == "given";
   a.is_free = a.is_output && (d.dtype_count > 1 || a.is_given_shape);
   if (a.is_written) written |= uint64_t{1} << arguments.size();

@@ -25,6 +25,14 @@ void leave(const Stream& stream) {
   entered.pop_back();
 }
 
+// Ends the failure of this thread's current stream.
+void clear_failure(nb::handle device) {
+  const bp_target& target = to_device(device, "device").target();
+  bp_stream* stream = current_stream(target);
+  if (stream == nullptr) stream = target.default_stream;
+  check_host(target.streams->clear_failure(target.streams->self, stream));
+}
+
 Stream* make_stream(Stream* self, nb::handle device, int32_t priority) {
   const Device of = to_device(device, "device");
   const nb::gil_scoped_release released;
@@ -82,6 +90,9 @@ void bind_event_class(nb::module_& module) {
 void bind_streams(nb::module_& module) {
   bind_stream_class(module);
   bind_event_class(module);
+  module.def("clear_failure", &clear_failure, nb::arg("device"),
+             "Ends the failure of this thread's current stream, which every later call on it "
+             "returns until then.");
   module.def(
       "synchronize",
       [](nb::handle device) {
