@@ -87,9 +87,23 @@ def _plan(name):
     return plan_of(name, _core.describe(name)["backward_revision"])
 
 
+@functools.lru_cache(maxsize=None)
+def _results_of_forwards(name):
+    """Returns the outputs of the ops whose gradients the op `name` computes; None if it is none of
+    these. They are functions of the inputs, and the gradients of the inputs lead through them."""
+    forwards = [d for d in map(_core.describe, _core.op_names()) if d["backward"] == name]
+    if not forwards:
+        return None
+    return {a["name"] for d in forwards for a in d["arguments"] if a["is_output"]}
+
+
 def saved_outputs(name):
     """Returns the outputs that the gradient of an op reads; None if the op has no gradient."""
     plan = _plan(name)
+    if plan is None and _results_of_forwards(name) is not None:
+        reason = (_core.describe(name)["backward"] or "none: it says none").removeprefix("none: ")
+        raise Unsupported(f"{name}: it computes gradients, and has none of its own, so there is no "
+                          f"second derivative: {reason}", _UNSUPPORTED)
     return None if plan is None else plan.saved
 
 
@@ -102,6 +116,7 @@ class _Call:
                         for n, t in outputs.items()}
         self.versions = [(name, t, t.version) for name, t in _tensors({**values, **self.outputs})]
         self.inputs = [(name, index, t) for name, index, t in _places(values) if t.requires_grad]
+        self.differentiated = [row for row in self.inputs if row[0] in plan.gradients]
 
     def check(self):
         for name, tensor, version in self.versions:
@@ -140,10 +155,10 @@ class _Call:
     def gradients(self, output, gradient):
         self.check()
         values = self.environment(output, gradient)
-        whole = tuple(dict.fromkeys(name for name, index, _ in self.inputs if index is None))
+        whole = tuple(dict.fromkeys(name for name, index, _ in self.differentiated if index is None))
         found = dict(zip(whole, self.plan.run(whole, values, gradient.device, None))) if whole else {}
         return [found[name] if index is None else self._item(name, index, values, gradient)
-                for name, index, _ in self.inputs]
+                for name, index, _ in self.differentiated]
 
     def _item(self, name, index, values, gradient):
         """The gradient of one tensor of a list: in its formula the list is that tensor."""
@@ -171,8 +186,9 @@ def _zeros(like):
 
 
 def _check(plan, values, call):
+    results = _results_of_forwards(plan.name) or ()
     for name, _, _ in call.inputs:
-        if name not in plan.gradients:
+        if name not in plan.gradients and name not in results:
             raise Unsupported(f"{plan.name}: {name} requires a gradient, and the op has none for it; "
                               "use detach()", _UNSUPPORTED)
     for name, argument in plan.arguments.items():
@@ -188,7 +204,7 @@ def record(name, values, outputs):
     plan = _plan(name)
     call = _Call(plan, values, outputs)
     _check(plan, values, call)
-    inputs = [t for _, _, t in call.inputs]
+    inputs = [t for _, _, t in call.differentiated]
     made = dict(outputs)
     for output in plan.differentiable:
         if isinstance(outputs.get(output), _core.Tensor):

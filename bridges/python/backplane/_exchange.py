@@ -162,8 +162,9 @@ def _view_of(value):
 def asarray(value, /, *, dtype=None, device=None, copy=None):
     """Makes a tensor of a tensor, a number, nested lists of numbers, or an array of another library.
 
-    Arrays on the device are shared, unless copy=True; others are copied, for which copy=False raises
-    ValueError. Without dtype, integers become i64 and floats f32.
+    Arrays in the memory of the device are shared, unless copy=True; others are copied, for which
+    copy=False raises ValueError. Without a device a tensor stays where it is, and all else goes to
+    default_device(). Without dtype, integers become i64 and floats f32.
     """
     dtype = None if dtype is None else _core.dtype(dtype)
     if isinstance(value, _core.Tensor):
@@ -182,13 +183,14 @@ def asarray(value, /, *, dtype=None, device=None, copy=None):
 
 
 def _foreign(value, device, copy):
+    device = as_device(device)
     try:
         return from_dlpack(value, device=device, copy=False if copy is False else None)
     except (BufferError, Error):
         view = _view_of(value)
         if copy is False or view is None:
             raise
-        return _from_buffer(view, as_device(device))
+        return _from_buffer(view, device)
 
 
 def _converted(made, value, dtype, device, copy):
