@@ -34,6 +34,9 @@ def _flatten(value, depth, shape, flat):
     """Appends the numbers of nested sequences to `flat`, and checks that they are regular."""
     if isinstance(value, (list, tuple, range)):
         if depth == len(shape):
+            if flat:
+                raise ValueError("asarray: a sequence stands beside a number; allowed: sequences of "
+                                 "one length on each level")
             shape.append(len(value))
         if len(value) != shape[depth]:
             raise ValueError(f"asarray: a sequence of {len(value)} items stands beside one of "
