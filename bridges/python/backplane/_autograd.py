@@ -23,7 +23,8 @@ class Plan:
         self.revision = described["backward_revision"]
         outputs = [n for n, a in self.arguments.items() if a["is_output"]]
         text = described["backward"]
-        self.lines, self.bound = (None, text) if text.isidentifier() else (formulas.parse(text), None)
+        self.bound = text if text.isidentifier() else None
+        self.lines = None if self.bound else formulas.parse(text)
         reads = self._read_names()
         self.differentiable = [o for o in outputs if f"grad_{o}" in reads]
         self.saved = [o for o in outputs if o in reads]
@@ -122,8 +123,8 @@ class _Call:
         for name, tensor, version in self.versions:
             if tensor.version != version:
                 raise InvalidArgument(
-                    f"{self.plan.name}: the gradient needs {name}, which was written in place since "
-                    "the call; clone it before the write", _INVALID)
+                    f"{self.plan.name}: the gradient needs {name}, which was written in place "
+                    "since the call; clone it before the write", _INVALID)
 
     def environment(self, output, gradient):
         values = dict(self.values)
@@ -144,8 +145,9 @@ class _Call:
         asked = {n: True for n in self.plan.saved if self.plan.arguments[n]["is_optional"]}
         given = {n: v for n, v in self.values.items() if v is not None}
         first = next((o for o in self.outputs.values() if o is not None), None)
-        for name, argument in self.plan.arguments.items():
-            if argument["is_output"] and len(argument["dtypes"]) > 1 and not argument["is_optional"]:
+        for argument in self.plan.arguments.values():
+            is_made = argument["is_output"] and not argument["is_optional"]
+            if is_made and len(argument["dtypes"]) > 1:
                 given["dtype"] = first.dtype
         result = _core.op(self.plan.name)(**given, **asked)
         names = [n for n, a in self.plan.arguments.items()
@@ -155,8 +157,9 @@ class _Call:
     def gradients(self, output, gradient):
         self.check()
         values = self.environment(output, gradient)
-        whole = tuple(dict.fromkeys(name for name, index, _ in self.differentiated if index is None))
-        found = dict(zip(whole, self.plan.run(whole, values, gradient.device, None))) if whole else {}
+        whole = tuple(dict.fromkeys(n for n, index, _ in self.differentiated if index is None))
+        made = self.plan.run(whole, values, gradient.device, None) if whole else ()
+        found = dict(zip(whole, made))
         return [found[name] if index is None else self._item(name, index, values, gradient)
                 for name, index, _ in self.differentiated]
 
@@ -189,8 +192,8 @@ def _check(plan, values, call):
     results = _results_of_forwards(plan.name) or ()
     for name, _, _ in call.inputs:
         if name not in plan.gradients and name not in results:
-            raise Unsupported(f"{plan.name}: {name} requires a gradient, and the op has none for it; "
-                              "use detach()", _UNSUPPORTED)
+            raise Unsupported(f"{plan.name}: {name} requires a gradient, and the op has none for "
+                              "it; use detach()", _UNSUPPORTED)
     for name, argument in plan.arguments.items():
         value = values.get(name)
         is_given = value is not None and (isinstance(value, _core.Tensor) or bool(value))
@@ -213,7 +216,7 @@ def record(name, values, outputs):
     return made
 
 
-# ---- For users ------------------------------------------------------------------------------------
+# ---- For users -----------------------------------------------------------------------------------
 
 
 class _GradMode:

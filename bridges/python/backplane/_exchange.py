@@ -27,7 +27,7 @@ def _dtype_of_format(view):
     return None
 
 
-# ---- Lists ----------------------------------------------------------------------------------------
+# ---- Lists ---------------------------------------------------------------------------------------
 
 
 def _flatten(value, depth, shape, flat):
@@ -35,8 +35,8 @@ def _flatten(value, depth, shape, flat):
     if isinstance(value, (list, tuple, range)):
         if depth == len(shape):
             if flat:
-                raise ValueError("asarray: a sequence stands beside a number; allowed: sequences of "
-                                 "one length on each level")
+                raise ValueError("asarray: a sequence stands beside a number; allowed: sequences "
+                                 "of one length on each level")
             shape.append(len(value))
         if len(value) != shape[depth]:
             raise ValueError(f"asarray: a sequence of {len(value)} items stands beside one of "
@@ -60,8 +60,8 @@ def _kind(value):
     if hasattr(value, "__index__"):
         return "i64" if int(value) < 2**63 else "u64"
     if isinstance(value, complex) or not hasattr(value, "__float__"):
-        raise TypeError(f"asarray: {value!r} is a {type(value).__name__}; allowed: numbers, lists of "
-                        "numbers, and objects with __dlpack__ or a buffer")
+        raise TypeError(f"asarray: {value!r} is a {type(value).__name__}; allowed: numbers, lists "
+                        "of numbers, and objects with __dlpack__ or a buffer")
     return "f32"
 
 
@@ -95,7 +95,7 @@ def _from_list(value, dtype, device):
     return made if stored == name else made.to(_core.dtype(name))
 
 
-# ---- Other libraries ------------------------------------------------------------------------------
+# ---- Other libraries -----------------------------------------------------------------------------
 
 
 def _capsule_of(value, copy):
@@ -163,7 +163,7 @@ def _view_of(value):
 
 
 def asarray(value, /, *, dtype=None, device=None, copy=None):
-    """Makes a tensor of a tensor, a number, nested lists of numbers, or an array of another library.
+    """Makes a tensor of a tensor, a number, nested lists of numbers, or another library's array.
 
     Arrays in the memory of the device are shared, unless copy=True; others are copied, for which
     copy=False raises ValueError. Without a device a tensor stays where it is, and all else goes to
@@ -207,7 +207,7 @@ def _converted(made, value, dtype, device, copy):
     return result
 
 
-# ---- Methods of tensors ---------------------------------------------------------------------------
+# ---- Methods of tensors --------------------------------------------------------------------------
 
 
 def dlpack_device(self):
@@ -258,7 +258,7 @@ _NUMPY = {"bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "
 
 
 def to_numpy(self, dtype=None, copy=None):
-    """Returns a numpy array. It shares the memory of a device of class host, unless copy is true."""
+    """Returns a numpy array, which shares memory of the process unless copy is true."""
     import numpy
     tensor = self.detach() if self.requires_grad else self
     if tensor.dtype.name not in _NUMPY:

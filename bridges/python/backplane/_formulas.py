@@ -131,7 +131,7 @@ def compile_lines(lines, parameters, enums, results):
     return scope["formula"]
 
 
-# ---- What formulas call ---------------------------------------------------------------------------
+# ---- What formulas call --------------------------------------------------------------------------
 
 
 def _numel(x):

@@ -50,8 +50,8 @@ def _index_of(item, extent, axis):
     try:
         index = item.__index__()
     except (AttributeError, TypeError):
-        raise IndexError(f"an index is {type(item).__name__}; allowed: integers, slices, '...', None, "
-                         "masks and arrays of integers") from None
+        raise IndexError(f"an index is {type(item).__name__}; allowed: integers, slices, '...', "
+                         "None, masks and arrays of integers") from None
     if not -extent <= index < extent:
         raise IndexError(f"index {index} of axis {axis} is out of range; its extent is {extent}")
     return index % extent
@@ -111,7 +111,7 @@ def _no_axes(x, key):
     raise IndexError(f"an index is {key}, and the tensor has no axes")
 
 
-# ---- Arrays ---------------------------------------------------------------------------------------
+# ---- Arrays --------------------------------------------------------------------------------------
 
 
 class _Arrays:
@@ -162,7 +162,7 @@ def _integers(item, x, axis):
         raise IndexError("a mask is a bool of Python; allowed: a tensor of bool")
     if not _is_mask(item):
         if item.dtype.name[0] not in "iu":
-            raise IndexError(f"an index is an array of {item.dtype.name}; allowed: integers and bool")
+            raise IndexError(f"an index is an array of {item.dtype.name}; allowed: integers, bool")
         return [item.to(_I64)]
     extents = x.shape[axis:axis + item.ndim]
     if not all(n in (m, 0) for m, n in zip(extents, item.shape)):
@@ -189,7 +189,7 @@ def _take_scalar_mask(x, axis, mask):
     return x.unsqueeze(axis).slice(axis, 0, 1 if is_true else 0).clone()
 
 
-# ---- Assignments ----------------------------------------------------------------------------------
+# ---- Assignments ---------------------------------------------------------------------------------
 
 
 def setitem(x, key, value):

@@ -11,8 +11,8 @@ from backplane._devices import as_device
 
 
 def save(path, tensors, metadata=None):
-    """Writes a dict of tensors, and a dict of texts. The file gets its name only when it is complete
-    and on disk, so an interrupted save leaves an earlier file as it was."""
+    """Writes a dict of tensors, and a dict of texts. The file gets its name only when it is
+    complete and on disk, so an interrupted save leaves an earlier file as it was."""
     _core._save_safetensors(os.fspath(path), dict(tensors), dict(metadata or {}))
 
 

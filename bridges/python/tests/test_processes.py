@@ -22,7 +22,7 @@ def run(script, **environment):
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
-# ---- Forks ----------------------------------------------------------------------------------------
+# ---- Forks ---------------------------------------------------------------------------------------
 
 
 def test_a_child_that_is_forked_after_a_load_gets_a_sentence():
@@ -56,7 +56,7 @@ def test_a_child_that_is_forked_before_a_load_works():
     assert (status, out) == (0, "[2.0, 2.0]"), error
 
 
-# ---- The end of the interpreter -------------------------------------------------------------------
+# ---- The end of the interpreter ------------------------------------------------------------------
 
 
 def test_work_in_flight_ends_with_the_interpreter(device):
@@ -88,7 +88,7 @@ def test_memory_of_others_may_outlive_the_interpreter(on_host):
     assert (status, out, error) == (0, "2000.0", "")
 
 
-# ---- Threads --------------------------------------------------------------------------------------
+# ---- Threads -------------------------------------------------------------------------------------
 
 
 def test_threads_work_at_once():
@@ -166,7 +166,7 @@ def test_streams_of_threads_are_apart(device):
         stream.__exit__()
 
 
-# ---- Plugins --------------------------------------------------------------------------------------
+# ---- Plugins -------------------------------------------------------------------------------------
 
 
 def test_a_plugin_that_cannot_be_loaded_says_why(tmp_path):
@@ -235,7 +235,7 @@ def test_the_loss_of_a_device_in_a_step_is_an_exception(device):
     assert out.startswith("lost:") and len(out) > 20
 
 
-# ---- Libraries of other versions ------------------------------------------------------------------
+# ---- Libraries of other versions -----------------------------------------------------------------
 
 
 def build(tmp_path, name, source):

@@ -4,8 +4,8 @@
     x = xp.linspace(0, 1, 5)
     xp.sum(xp.sin(x) ** 2)
 
-Arrays are backplane.Tensor. Complex dtypes and the extensions `linalg` and `fft` are absent. Integers
-beside floats give the dtype of the floats, which the standard leaves open.
+Arrays are backplane.Tensor. Complex dtypes and the extensions `linalg` and `fft` are absent.
+Integers beside floats give the dtype of the floats, which the standard leaves open.
 """
 
 from math import e, inf, nan, pi  # noqa: F401

@@ -73,7 +73,8 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
     if is_whole and dtype == dtypes.uint64:
         start, step = (v - 2**64 if v >= 2**63 else v for v in (start, step))
     # Only the caller's own numbers are rounded: floats count in f64 there.
-    counted = ops.arange(start=start, step=step, shape=[count], dtype=made, device=as_device(device))
+    counted = ops.arange(start=start, step=step, shape=[count], dtype=made,
+                         device=as_device(device))
     return counted.to(dtype)
 
 

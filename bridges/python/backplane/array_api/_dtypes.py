@@ -121,7 +121,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"]
 
 
 def isdtype(dtype, kind):
-    """Whether a dtype is of a kind of the standard ('integral', ...), a dtype, or one of a tuple."""
+    """Whether a dtype is of a kind, such as 'integral', is a dtype, or is one of a tuple."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     if isinstance(kind, str):

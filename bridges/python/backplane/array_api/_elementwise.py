@@ -200,7 +200,7 @@ def _bound(value, dtype, device):
     return ops.fill(int(limited), shape=(), dtype=dtype, device=device)
 
 
-# ---- Powers ---------------------------------------------------------------------------------------
+# ---- Powers --------------------------------------------------------------------------------------
 
 
 def _integer_pow(x1, x2):
@@ -241,7 +241,7 @@ def logaddexp(x1, x2, /):
     return ops.where(ops.eq(x1, x2), ops.add(largest, 0.6931471805599453), ops.add(largest, rest))
 
 
-# ---- Bits of floats -------------------------------------------------------------------------------
+# ---- Bits of floats ------------------------------------------------------------------------------
 
 
 def _bits(x):
@@ -283,6 +283,6 @@ def nextafter(x1, x2, /):
     return ops.where(ops.logical_or(ops.isnan(a), ops.isnan(b)), ops.add(a, b), result)
 
 
-NAMES = (*_FLOAT_UNARY, *_ROUNDING, *_TESTS, *_BINARY, "remainder", "abs", "positive", "negative", "sign",
-         "square", "logical_not", "bitwise_invert", "conj", "real", "imag", "clip", "pow",
+NAMES = (*_FLOAT_UNARY, *_ROUNDING, *_TESTS, *_BINARY, "remainder", "abs", "positive", "negative",
+         "sign", "square", "logical_not", "bitwise_invert", "conj", "real", "imag", "clip", "pow",
          "logaddexp", "signbit", "copysign", "nextafter")

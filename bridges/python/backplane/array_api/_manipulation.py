@@ -25,8 +25,8 @@ def broadcast_shapes(*shapes):
         for back in range(1, len(shape) + 1):
             extent = shape[-back]
             if extent != 1 and result[-back] not in (1, extent):
-                raise ValueError(f"the shapes {shapes} do not broadcast; allowed: extents that, from "
-                                 "the last one, are equal or 1")
+                raise ValueError(f"the shapes {shapes} do not broadcast; allowed: extents that, "
+                                 "from the last one, are equal or 1")
             result[-back] = extent if result[-back] == 1 else result[-back]
     return tuple(result)
 
@@ -81,7 +81,8 @@ def squeeze(x, /, axis):
 
 def flip(x, /, *, axis=None):
     """The array in reverse order along axes."""
-    return functools.reduce(lambda t, a: ops.flip(t, axis=a), reductions.axes_of(x, axis), x.clone())
+    axes = reductions.axes_of(x, axis)
+    return functools.reduce(lambda t, a: ops.flip(t, axis=a), axes, x.clone())
 
 
 def moveaxis(x, source, destination, /):
@@ -145,10 +146,11 @@ def repeat(x, repeats, /, *, axis=None):
     grown = x.unsqueeze(axis + 1)
     shape = list(grown.shape)
     shape[axis + 1] = int(repeats)
-    return grown.expand(shape).reshape([*x.shape[:axis], extent * int(repeats), *x.shape[axis + 1:]])
+    total = extent * int(repeats)
+    return grown.expand(shape).reshape([*x.shape[:axis], total, *x.shape[axis + 1:]])
 
 
-# ---- Taking ---------------------------------------------------------------------------------------
+# ---- Taking --------------------------------------------------------------------------------------
 
 
 def _from_front(indices, extent):
@@ -170,11 +172,12 @@ def take_along_axis(x, indices, /, *, axis=-1):
     indices = _from_front(indices, x.shape[axis])
     lines = broadcast_shapes(*([n if a != axis else 1 for a, n in enumerate(t.shape)]
                                for t in (x, indices)))
-    shapes = [[t.shape[axis] if a == axis else n for a, n in enumerate(lines)] for t in (x, indices)]
+    shapes = [[t.shape[axis] if a == axis else n for a, n in enumerate(lines)]
+              for t in (x, indices)]
     return ops.gather(x.expand(shapes[0]), indices.expand(shapes[1]), axis=axis)
 
 
-# ---- Matrices -------------------------------------------------------------------------------------
+# ---- Matrices ------------------------------------------------------------------------------------
 
 
 def matrix_transpose(x, /):

@@ -118,7 +118,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     return _cumulative(ops.cumprod, x, axis, dtype, include_initial, 1)
 
 
-# ---- Searching ------------------------------------------------------------------------------------
+# ---- Searching -----------------------------------------------------------------------------------
 
 
 def _place(op, x, axis, keepdims):

@@ -24,8 +24,8 @@ InverseResult = collections.namedtuple("InverseResult", "values inverse_indices"
 
 
 def _groups(x):
-    """Returns the elements in order, where they were, and where a new value begins. NaN differs from
-    NaN, and -0 equals 0."""
+    """Returns the elements in order, where they were, and where a new value begins. NaN differs
+    from NaN, and -0 equals 0."""
     flat = x.reshape([-1])
     ordered, places = ops.sort(unsigned.to_ordered(flat), axis=0, indices=True)
     if flat.size == 0:

@@ -1,7 +1,7 @@
 """Arithmetic of u16, u32 and u64, which no operator computes in.
 
-u16 and u32 are computed in a wider signed dtype, which holds all of their values. u64 is computed on
-the same bits as i64: sums, differences and products are equal bit for bit. For comparisons, the
+u16 and u32 are computed in a wider signed dtype, which holds all of their values. u64 is computed
+on the same bits as i64: sums, differences and products are equal bit for bit. For comparisons, the
 highest bit is turned over, so that i64 has the order of u64.
 """
 

@@ -1,8 +1,8 @@
 """Makes a copy of data-apis/array-api-tests that runs without complex dtypes: prepare.py FROM TO.
 
-FROM is a checkout with its submodule array-api. Two lines of the suite take the widest complex dtype
-at import, although it can skip complex dtypes. This program gives both a value for none, and changes
-nothing else.
+FROM is a checkout with its submodule array-api. Two lines of the suite take the widest complex
+dtype at import, although it can skip complex dtypes. This program gives both a value for none, and
+changes nothing else.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ _CHANGES = (
      "for dt in complex_dtypes], key=lambda x: x[1], default=(None, 0)\n"),
     ("array_api_tests/test_signatures.py",
      "cmplx_name = dh.dtype_to_name[dh.widest_complex_dtype]\n",
-     'cmplx_name = dh.dtype_to_name[dh.widest_complex_dtype] if dh.complex_dtypes else "complex128"\n'),
+     "cmplx_name = dh.dtype_to_name.get(dh.widest_complex_dtype, 'complex128')\n"),
 )
 
 
