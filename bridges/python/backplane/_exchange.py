@@ -123,6 +123,15 @@ def _device_for(place, wanted):
                       "backplane.load()", 2)
 
 
+def _taken(value, home):
+    """Returns a tensor of the memory, and whether nobody may write to it."""
+    if not isinstance(value, _core.Tensor):
+        return _core._import_capsule(_capsule_of(value, None), home)
+    if value.requires_grad:
+        raise BufferError("from_dlpack: the tensor requires a gradient; use tensor.detach() first")
+    return value.detach(), False
+
+
 def from_dlpack(value, /, *, device=None, copy=None):
     """Makes a tensor of an object with __dlpack__, such as an array of numpy, torch or jax.
 
@@ -131,12 +140,12 @@ def from_dlpack(value, /, *, device=None, copy=None):
     tensor goes to that device.
     """
     wanted = None if device is None else as_device(device)
-    place = tuple(int(i) for i in value.__dlpack_device__())
-    home = _device_for(place, wanted)
+    home = value.device if isinstance(value, _core.Tensor) else _device_for(
+        tuple(int(i) for i in value.__dlpack_device__()), wanted)
     if copy is False and wanted not in (None, home):
         raise BufferError(f"from_dlpack: the memory is that of {home}, and {wanted} was asked for; "
                           "this needs copy=None or copy=True")
-    tensor, is_read_only = _core._import_capsule(_capsule_of(value, None), home)
+    tensor, is_read_only = _taken(value, home)
     if is_read_only and copy is False:
         raise BufferError("from_dlpack: the owner lets nobody write to the memory, which a tensor "
                           "may do; use copy=None or copy=True")

@@ -38,11 +38,11 @@ void* address_of(const Tensor& tensor) {
 
 void check_buffer(const Tensor& t) {
   const auto refuse = [](const std::string& message) { raise(PyExc_BufferError, message); };
+  if (t.requires_grad()) refuse("the tensor requires a gradient; use tensor.detach() first");
   if (t.device().target().properties->dlpack_device_type != kDlpackHost) {
     refuse("the tensor is on " + std::string(t.device().name()) +
            ", whose memory is not that of the process; use numpy.asarray(tensor), which copies");
   }
-  if (t.requires_grad()) refuse("the tensor requires a gradient; use tensor.detach() first");
   if (format_of(t.dtype()) == nullptr) {
     refuse("the buffer protocol has no format for " + dtype_text(t.dtype()) +
            "; use tensor.to('f32') first");

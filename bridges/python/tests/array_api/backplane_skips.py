@@ -1,8 +1,8 @@
 """A plugin of pytest that skips tests of array-api-tests, and expects failures, each with a reason.
 
-skips.txt and fails.txt have lines `part of a test's name : reason`, or with ` @ DEVICE` behind the
-part for runs on that device alone. The suite's own options take whole names. BACKPLANE_TEST_DEVICE
-names the device of the run.
+skips.txt and fails.txt have lines `part of a test's name : reason`. ` @ DEVICE` behind the part is
+for runs on that device alone, and ` @ *` for those on any device but the host. The suite's own
+options take whole names. BACKPLANE_TEST_DEVICE names the device of the run.
 """
 
 import os
@@ -21,7 +21,8 @@ def _rows(name):
         if line.strip() and not line.startswith("#"):
             part, reason = line.split(" : ", 1)
             part, _, device = part.partition(" @ ")
-            if device in ("", os.environ.get("BACKPLANE_TEST_DEVICE")):
+            on = os.environ.get("BACKPLANE_TEST_DEVICE")
+            if device in ("", on) or (device == "*" and on):
                 yield part.strip(), reason.strip()
 
 
