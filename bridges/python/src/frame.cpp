@@ -2,6 +2,7 @@
 #include "frame.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backplane/runtime/autograd.hpp"
 #include "promotion.hpp"
@@ -14,10 +15,13 @@ Frame::Frame(const Op& op, PyObject* const* bound) : op_(op), bound_(bound), wri
                                     std::to_string(op.desc.frame_size_bytes) +
                                     " bytes; this binding takes " + std::to_string(sizeof(bytes_)));
   }
+  std::memset(bytes_, 0, op.desc.frame_size_bytes);
   at<uint32_t>(0) = op.desc.frame_size_bytes;
+  for (const uint32_t i : op.outputs) wanted_dtypes_[i] = 0;
   for (size_t i = 0; i < op.parameters.size(); ++i) {
     const Parameter& p = op.parameters[i];
     PyObject* const value = bound[i];
+    if (value == nullptr && i >= op.positional_count) continue;
     const bool is_absent = value == nullptr || value == Py_None;
     const Argument& a = op.arguments[p.argument];
     switch (p.role) {
@@ -131,9 +135,8 @@ void Frame::read_scalar(uint32_t index, PyObject* value) {
 bool Frame::agrees() const {
   const Tensor* first = nullptr;
   const Tensor* cast = nullptr;
-  for (size_t i = 0; i < op_.arguments.size(); ++i) {
+  for (const uint32_t i : op_.group) {
     const Argument& a = op_.arguments[i];
-    if (!a.is_broadcast) continue;
     const Tensor& t = tensors_[i];
     if (!t) {
       if (!a.has_scalar) return false;
@@ -149,7 +152,7 @@ bool Frame::agrees() const {
 
 bp_dtype Frame::common_dtype() const {
   bp_dtype dtype = 0;
-  for (size_t i = 0; i < op_.arguments.size(); ++i) {
+  for (const uint32_t i : op_.group) {
     if (!op_.arguments[i].is_cast || !tensors_[i]) continue;
     const bp_dtype other = tensors_[i].dtype();
     const bp_dtype both = dtype == 0 ? other : promote(dtype, other);
@@ -160,11 +163,11 @@ bp_dtype Frame::common_dtype() const {
     }
     dtype = both;
   }
-  for (size_t i = 0; i < op_.positional_count; ++i) {
+  for (size_t i = 0; i < op_.positional_count && dtype != 0; ++i) {
     const Argument& a = op_.arguments[op_.parameters[i].argument];
     const bool is_scalar = a.is_cast && !tensors_[op_.parameters[i].argument] &&
                            bound_[i] != nullptr && bound_[i] != Py_None;
-    if (is_scalar && dtype != 0) {
+    if (is_scalar) {
       dtype = promote_scalar(dtype, to_scalar(bound_[i], a.name.c_str()).get());
     }
   }
@@ -174,8 +177,8 @@ bp_dtype Frame::common_dtype() const {
 
 std::vector<int64_t> Frame::common_shape() const {
   std::vector<int64_t> shape;
-  for (size_t i = 0; i < op_.arguments.size(); ++i) {
-    if (!op_.arguments[i].is_broadcast || !tensors_[i]) continue;
+  for (const uint32_t i : op_.group) {
+    if (!tensors_[i]) continue;
     const IntList other = tensors_[i].shape();
     if (other.size() > shape.size()) shape.insert(shape.begin(), other.size() - shape.size(), 1);
     for (size_t back = 1; back <= other.size(); ++back) {
@@ -209,14 +212,13 @@ void Frame::agree() {
                                ": the inputs are numbers; allowed: at least one backplane.Tensor");
   }
   const bp_dtype dtype = common_dtype();
-  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
-    const Argument& a = op_.arguments[i];
-    if (a.is_broadcast && !tensors_[i] && !a.has_scalar) make_tensor_of_number(i, dtype);
+  for (const uint32_t i : op_.group) {
+    if (!tensors_[i] && !op_.arguments[i].has_scalar) make_tensor_of_number(i, dtype);
   }
   const std::vector<int64_t> shape = common_shape();
-  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+  for (const uint32_t i : op_.group) {
     const Argument& a = op_.arguments[i];
-    if (!a.is_broadcast || !tensors_[i]) continue;
+    if (!tensors_[i]) continue;
     Tensor t = a.is_cast ? converted(tensors_[i], dtype) : tensors_[i];
     if (!(t.shape() == IntList(shape))) t = t.expand(shape);
     set(i, t);

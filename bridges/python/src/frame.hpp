@@ -80,13 +80,13 @@ class Frame {
 
   const Op& op_;
   PyObject* const* bound_;
-  uint64_t bytes_[kMaxWords] = {};
+  uint64_t bytes_[kMaxWords];  // The frame; what is behind it is not set.
   const bp_target* target_ = nullptr;
-  uint32_t first_ = 0;             // The argument that decided the device.
-  Tensor tensors_[kMaxArguments];  // Inputs and outputs that are one tensor.
-  uint64_t asked_ = 0;             // Bit i: output i is made, or given.
-  uint64_t written_;               // Bit i: the op writes to tensors that exist already.
-  bp_dtype wanted_dtypes_[kMaxArguments] = {};
+  uint32_t first_ = 0;                     // The argument that decided the device.
+  Tensor tensors_[kMaxArguments];          // Inputs and outputs that are one tensor.
+  uint64_t asked_ = 0;                     // Bit i: output i is made, or given.
+  uint64_t written_;                       // Bit i: the op writes to tensors that exist already.
+  bp_dtype wanted_dtypes_[kMaxArguments];  // Set for outputs alone.
   std::vector<int64_t> wanted_shape_;
   std::vector<List> lists_;
 };

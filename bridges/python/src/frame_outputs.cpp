@@ -20,9 +20,8 @@ constexpr int64_t kStrides[BP_MAX_RANK] = {};
 // The dtype of an output whose shape the caller gives is f32, unless the caller or the op says
 // otherwise.
 void Frame::prepare_outputs() {
-  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+  for (const uint32_t i : op_.outputs) {
     const Argument& a = op_.arguments[i];
-    if (!a.is_output) continue;
     if (a.is_list && find_list(i) == nullptr) {
       throw Error(BP_UNSUPPORTED, place(op_, a) +
                                       " is a list of outputs; allowed: a list of "
@@ -44,7 +43,7 @@ void Frame::prepare_outputs() {
 void Frame::make_outputs() {
   bp_tensor stubs[kMaxArguments];
   const std::vector<int64_t> none;
-  for (size_t i = 0; i < op_.arguments.size(); ++i) {
+  for (const uint32_t i : op_.outputs) {
     const Argument& a = op_.arguments[i];
     if (!a.is_free || tensors_[i]) continue;
     stubs[i] = stub(wanted_dtypes_[i], a.is_given_shape ? wanted_shape_ : none, kStrides);
@@ -53,9 +52,9 @@ void Frame::make_outputs() {
   bp_op_output outputs[kMaxArguments];
   uint32_t count = 0, next = 0;
   check_host(bp_op_infer(op_.desc.op, bytes_, kMaxArguments, outputs, &count));
-  for (uint32_t i = 0; i < op_.arguments.size() && next < count; ++i) {
+  for (const uint32_t i : op_.outputs) {
+    if (next == count) break;
     const Argument& a = op_.arguments[i];
-    if (!a.is_output) continue;
     const bp_op_output& made = outputs[next++];
     if (tensors_[i]) continue;
     at<const bp_tensor*>(a.offset) = nullptr;
@@ -89,20 +88,23 @@ void Frame::count_writes() const {
 // The first output, and those behind it that the caller asked for.
 nb::object Frame::result() const {
   nb::object first;
-  nb::list all;
-  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+  nb::object all;
+  for (const uint32_t i : op_.outputs) {
     const Argument& a = op_.arguments[i];
-    if (!a.is_output || !tensors_[i] || (a.is_optional && ((asked_ >> i) & 1) == 0)) continue;
+    if (!tensors_[i] || (a.is_optional && ((asked_ >> i) & 1) == 0)) continue;
     nb::object made = tensor_object(tensors_[i]);
     if (!first.is_valid()) {
       first = std::move(made);
       continue;
     }
-    if (all.size() == 0) all.append(first);
-    all.append(made);
+    if (!all.is_valid()) {
+      all = nb::list();
+      nb::cast<nb::list>(all).append(first);
+    }
+    nb::cast<nb::list>(all).append(made);
   }
   if (!first.is_valid()) return nb::none();
-  return all.size() == 0 ? first : nb::object(nb::tuple(all));
+  return all.is_valid() ? nb::object(nb::tuple(all)) : first;
 }
 
 nb::object Frame::run() {

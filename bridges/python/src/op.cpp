@@ -123,6 +123,7 @@ void Op::read_argument(const bp_op_argument& d) {
                   (d.since > desc.since && !a.is_output) || may_be_absent(desc.name, d.name);
   a.is_given_shape = a.is_output && text_of(d.shape_rule) == "given";
   a.is_free = a.is_output && (d.dtype_count > 1 || a.is_given_shape);
+  if (a.is_output) outputs.push_back(static_cast<uint32_t>(arguments.size()));
   if (a.is_written) written |= uint64_t{1} << arguments.size();
   arguments.push_back(std::move(a));
 }
@@ -139,6 +140,7 @@ void Op::find_group() {
   for (Argument& a : arguments) {
     if (!a.is_tensor || a.is_output || a.is_list) continue;
     a.is_broadcast = a.kind == BP_ARGUMENT_TENSOR || a.kind == BP_ARGUMENT_OPERAND;
+    if (a.is_broadcast) group.push_back(static_cast<uint32_t>(&a - arguments.data()));
     a.is_cast = a.desc->dtype_rule == like || "like(" + a.name + ")" == like;
     if (!a.is_cast || a.desc->dtype_count == 0) continue;
     takes_floats_alone =

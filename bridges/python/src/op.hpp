@@ -57,9 +57,11 @@ struct Op {
   const bp_op_desc& desc;
   std::vector<Argument> arguments;
   std::vector<Parameter> parameters;
-  size_t positional_count = 0;  // The parameters behind these are keyword-only.
-  uint64_t written = 0;         // Bit i: argument i is read and written.
-  bool has_operand = false;     // Inputs are broadcast and cast to each other.
+  std::vector<uint32_t> outputs;  // The arguments that are outputs.
+  std::vector<uint32_t> group;    // Those that are broadcast to each other.
+  size_t positional_count = 0;    // The parameters behind these are keyword-only.
+  uint64_t written = 0;           // Bit i: argument i is read and written.
+  bool has_operand = false;       // Inputs are broadcast and cast to each other.
   bool takes_floats_alone = false;
   std::string signature;  // "(x, k, axis=-1, *, indices=False)"
   std::string doc;

@@ -1,4 +1,5 @@
 // The functions of ops: one callable for each description, made when it is first asked for.
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -14,7 +15,7 @@ namespace {
 // Puts each value at the place of its parameter.
 class Binder {
  public:
-  explicit Binder(const Op& op) : op_(op) {}
+  explicit Binder(const Op& op) : op_(op) { std::fill_n(bound_, op.parameters.size(), nullptr); }
 
   void bind(PyObject* const* values, size_t count, PyObject* names) {
     if (count > op_.positional_count) {
@@ -65,7 +66,7 @@ class Binder {
   }
 
   const Op& op_;
-  PyObject* bound_[kMaxParameters] = {};
+  PyObject* bound_[kMaxParameters];
 };
 
 PyObject* call_op(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* names) {
