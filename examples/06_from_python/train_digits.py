@@ -11,6 +11,7 @@ on the host.
 
 import argparse
 import csv
+import math
 import pathlib
 import random
 import sys
@@ -49,7 +50,7 @@ def new_weights(seed):
         if name.endswith("bias"):
             weights[name] = xp.zeros(shape)
             continue
-        inputs = xp.prod(xp.asarray(shape[1:])).item()
+        inputs = math.prod(shape[1:])
         weights[name] = ops.normal(mean=0.0, std=(2 / inputs) ** 0.5, seed=seed,
                                    offset=offset * 2**20, shape=shape)
     for weight in weights.values():

@@ -49,11 +49,16 @@ def load(name, options=None):
     `name` is the path of a plugin if it has a '/' or ends in '.so', else the name in a manifest:
     'acme.npu', or 'npu' where that is unique. `options` is a dict of names and values of the
     backend. A failure is an Error whose text says what is wrong with the file.
+
+    Ops that a device has no kernel for run on a device of class host, as far as they are not
+    decomposed. If none is loaded, the first one that the manifests name is loaded too.
     """
     name = os.fspath(name)
     if name.endswith(".so") and "/" not in name and os.path.exists(name):
         name = os.path.join(".", name)
-    return _core._load(name, {str(k): str(v) for k, v in (options or {}).items()})
+    loaded = _core._load(name, {str(k): str(v) for k, v in (options or {}).items()})
+    find_host_device()
+    return loaded
 
 
 def find_host_device():
