@@ -20,7 +20,8 @@ class Plan:
     def __init__(self, described):
         self.name = described["name"]
         self.arguments = {a["name"]: a for a in described["arguments"]}
-        self.revision = described["backward_revision"]
+        revision = described["backward_revision"]
+        self.later = [n for n, a in self.arguments.items() if a["since"] > revision]
         outputs = [n for n, a in self.arguments.items() if a["is_output"]]
         text = described["backward"]
         self.bound = text if text.isidentifier() else None
@@ -30,7 +31,10 @@ class Plan:
         self.saved = [o for o in outputs if o in reads]
         self.asked = self._asked_names()
         self.enums = {n for n, a in self.arguments.items() if a["values"]}
-        self._compiled = {}
+        self._compiled, self._needs = {}, {}
+        self.tensors = [n for n, a in self.arguments.items()
+                        if a["is_tensor"] and not a["is_output"]]
+        self.has_lists = any(self.arguments[n]["is_list"] for n in self.tensors)
 
     def _read_names(self):
         if self.bound is None:
@@ -47,6 +51,21 @@ class Plan:
             return {a["name"] for a in self.backward if a["is_optional"]}
         return {call.args[0].id for _, tree in self.lines for call in formulas.ast.walk(tree)
                 if isinstance(call, formulas.ast.Call) and call.func.id == "given"}
+
+    def needs(self, wanted):
+        """Returns the inputs and attributes that the gradients of the inputs `wanted` read, the
+        outputs that they read, and the names of which they read no elements."""
+        if wanted not in self._needs:
+            if self.bound is not None:
+                names, facts = {a["name"] for a in self.backward}, frozenset()
+            else:
+                lines = formulas.slice_of(self.lines, [f"grad_{w}" for w in wanted])
+                names = set().union(*(formulas.names_in(tree) for _, tree in lines))
+                facts = formulas.facts_in(lines)
+            kept = [[n for n, a in self.arguments.items() if n in names and a["is_output"] == out]
+                    for out in (False, True)]
+            self._needs[wanted] = (*kept, facts)
+        return self._needs[wanted]
 
     def run(self, wanted, values, device, before):
         """Returns the gradients of the inputs named `wanted`."""
@@ -75,17 +94,20 @@ class Plan:
         return [found[w] for w in wanted]
 
 
-@functools.lru_cache(maxsize=None)
-def plan_of(name, revision):
-    described = _core.describe(name)
-    text = described["backward"]
-    if text is None or text.startswith("none:"):
-        return None
-    return Plan(described)
+_PLANS = {}
 
 
-def _plan(name):
-    return plan_of(name, _core.describe(name)["backward_revision"])
+def plan_of(name, key=None):
+    """Returns the plan of an op; None if it has no gradient. `key` names a description, which never
+    changes; one that grew has another key."""
+    if key is None or key not in _PLANS:
+        described = _core.describe(name)
+        text = described["backward"]
+        plan = None if text is None or text.startswith("none:") else Plan(described)
+        if key is None:
+            return plan
+        _PLANS[key] = plan
+    return _PLANS[key]
 
 
 @functools.lru_cache(maxsize=None)
@@ -98,9 +120,9 @@ def _results_of_forwards(name):
     return {a["name"] for d in forwards for a in d["arguments"] if a["is_output"]}
 
 
-def saved_outputs(name):
+def saved_outputs(name, key):
     """Returns the outputs that the gradient of an op reads; None if the op has no gradient."""
-    plan = _plan(name)
+    plan = plan_of(name, key)
     if plan is None and _results_of_forwards(name) is not None:
         reason = (_core.describe(name)["backward"] or "none: it says none").removeprefix("none: ")
         raise Unsupported(f"{name}: it computes gradients, and has none of its own, so there is no "
@@ -112,12 +134,22 @@ class _Call:
     """One recorded call: what its gradient reads, and the versions of that."""
 
     def __init__(self, plan, values, outputs):
-        self.plan, self.values = plan, values
-        self.outputs = {n: t.detach() if isinstance(t, _core.Tensor) else t
-                        for n, t in outputs.items()}
-        self.versions = [(name, t, t.version) for name, t in _tensors({**values, **self.outputs})]
-        self.inputs = [(name, index, t) for name, index, t in _places(values) if t.requires_grad]
-        self.differentiated = [row for row in self.inputs if row[0] in plan.gradients]
+        self.plan = plan
+        self.inputs = [row for row in _places(values, plan.tensors) if row[2].requires_grad]
+        self.differentiated = [row[:2] for row in self.inputs if row[0] in plan.gradients]
+        wanted = tuple(dict.fromkeys([n for n, _ in self.differentiated]))
+        names, results, facts = plan.needs(wanted)
+        self.outputs = {n: _kept(outputs[n], n in facts) for n in results}
+        # The op runs again for a graph of gradients, if these read its outputs.
+        runs_again = any(n not in facts for n in results)
+        self.values = values if runs_again else {n: _kept(values[n], n in facts) for n in names}
+        self.lists = {n: _kept(values[n], n in facts) for n, index in self.differentiated
+                      if index is not None} if plan.has_lists else None
+        self.shapes = {n: formulas.Facts(outputs[n]) for n in plan.differentiable
+                       if outputs[n] is not None}
+        self.versions = [
+            (n, t, t.version) for source, kept in ((self.values, names), (self.outputs, results))
+            for n, _, t in _places(source, kept) if n not in facts]
 
     def check(self):
         for name, tensor, version in self.versions:
@@ -133,22 +165,22 @@ class _Call:
             name = f"grad_{other}"
             if other == output:
                 values[name] = gradient
-            elif name not in self.plan.asked and self.outputs.get(other) is not None:
-                values[name] = _zeros(self.outputs[other])
+            elif name not in self.plan.asked and other in self.shapes:
+                values[name] = _zeros(self.shapes[other], gradient.device)
         return values
 
     def _saved(self):
         """The saved outputs. A graph of gradients needs them as results of the inputs, so then the
         op runs again."""
-        if not self.plan.saved or not _core.is_grad_enabled():
+        is_read = any(isinstance(t, _core.Tensor) for t in self.outputs.values())
+        if not is_read or not _core.is_grad_enabled():
             return self.outputs
         asked = {n: True for n in self.plan.saved if self.plan.arguments[n]["is_optional"]}
         given = {n: v for n, v in self.values.items() if v is not None}
-        first = next((o for o in self.outputs.values() if o is not None), None)
-        for argument in self.plan.arguments.values():
+        for name, argument in self.plan.arguments.items():
             is_made = argument["is_output"] and not argument["is_optional"]
             if is_made and len(argument["dtypes"]) > 1:
-                given["dtype"] = first.dtype
+                given["dtype"] = self.shapes[name].dtype
         result = _core.op(self.plan.name)(**given, **asked)
         names = [n for n, a in self.plan.arguments.items()
                  if a["is_output"] and (not a["is_optional"] or n in asked)]
@@ -157,57 +189,61 @@ class _Call:
     def gradients(self, output, gradient):
         self.check()
         values = self.environment(output, gradient)
-        whole = tuple(dict.fromkeys(n for n, index, _ in self.differentiated if index is None))
+        whole = tuple(dict.fromkeys(n for n, index in self.differentiated if index is None))
         made = self.plan.run(whole, values, gradient.device, None) if whole else ()
         found = dict(zip(whole, made))
         return [found[name] if index is None else self._item(name, index, values, gradient)
-                for name, index, _ in self.differentiated]
+                for name, index in self.differentiated]
 
     def _item(self, name, index, values, gradient):
         """The gradient of one tensor of a list: in its formula the list is that tensor."""
-        items = self.values[name]
+        items = self.lists[name]
         before = lambda _, axis: sum(t.shape[axis] for t in items[:index])
         return self.plan.run((name,), {**values, name: items[index]}, gradient.device, before)[0]
 
 
-def _places(values):
-    for name, value in values.items():
+def _places(values, names):
+    """Returns the tensors of these arguments, each with its place if it is one of a list."""
+    found = []
+    for name in names:
+        value = values[name]
         if isinstance(value, _core.Tensor):
-            yield name, None, value
+            found.append((name, None, value))
         elif isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, _core.Tensor):
-                    yield name, index, item
+            found += [(name, i, t) for i, t in enumerate(value) if isinstance(t, _core.Tensor)]
+    return found
 
 
-def _tensors(values):
-    return [(name, tensor) for name, _, tensor in _places(values)]
+def _kept(value, is_fact):
+    """Returns what a gradient keeps: the value, or what it reads of a tensor without its elements."""
+    if is_fact and isinstance(value, list):
+        return [_kept(item, is_fact) for item in value]
+    return formulas.Facts(value) if is_fact and isinstance(value, _core.Tensor) else value
 
 
-def _zeros(like):
-    return _core.op("fill")(value=0, shape=like.shape, dtype=like.dtype, device=like.device)
+def _zeros(like, device):
+    return _core.op("fill")(value=0, shape=like.shape, dtype=like.dtype, device=device)
 
 
 def _check(plan, values, call):
-    results = _results_of_forwards(plan.name) or ()
     for name, _, _ in call.inputs:
-        if name not in plan.gradients and name not in results:
+        if name not in plan.gradients and name not in (_results_of_forwards(plan.name) or ()):
             raise Unsupported(f"{plan.name}: {name} requires a gradient, and the op has none for "
                               "it; use detach()", _UNSUPPORTED)
-    for name, argument in plan.arguments.items():
+    for name in plan.later:
         value = values.get(name)
-        is_given = value is not None and (isinstance(value, _core.Tensor) or bool(value))
-        if argument["since"] > plan.revision and is_given:
+        if value is not None and (isinstance(value, _core.Tensor) or value):
             raise Unsupported(f"{plan.name}: {name} came after the gradient of the op was written, "
                               "so the call cannot be recorded; leave it out", _UNSUPPORTED)
 
 
-def record(name, values, outputs):
+def record(name, key, values, outputs):
     """Returns the outputs as part of the graph."""
-    plan = _plan(name)
+    plan = plan_of(name, key)
     call = _Call(plan, values, outputs)
     _check(plan, values, call)
-    inputs = [t for _, _, t in call.differentiated]
+    inputs = [t for n, _, t in call.inputs if n in plan.gradients]
+    del call.inputs
     made = dict(outputs)
     for output in plan.differentiable:
         if isinstance(outputs.get(output), _core.Tensor):

@@ -111,13 +111,13 @@ def _capsule_of(value, copy):
 
 def _device_for(place, wanted):
     """Returns the device of ours in whose memory a foreign tensor lies."""
-    for device in ([] if wanted is None else [wanted]) + list(_core.devices()):
-        if tuple(_core._dlpack_device(device)) == place:
-            return device
-    if place == _HOST:
+    if wanted is not None and tuple(_core._dlpack_device(wanted)) == place:
+        return wanted
+    device = _core._find_dlpack_device(*place)
+    if device is None and place == _HOST:
         device = find_host_device()
-        if device is not None and tuple(_core._dlpack_device(device)) == place:
-            return device
+    if device is not None and tuple(_core._dlpack_device(device)) == place:
+        return device
     raise Unsupported(f"from_dlpack: the tensor is of DLPack's device type {place[0]}, id "
                       f"{place[1]}, and no loaded backend has this device; load one with "
                       "backplane.load()", 2)

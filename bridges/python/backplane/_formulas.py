@@ -15,6 +15,7 @@ _VIEWS = {"reshape", "permute", "expand", "slice", "transpose"}
 _NUMBERS = {"max", "min", "numel", "len", "reduced", "window", "covered", "blocks", "band", "given",
             "acc", "is_integer", "is_quantized", "before", "broadcast"}
 _FIELDS = {"shape", "ndim", "dtype"}
+_FACTS = {"numel", "acc", "given", "is_integer", "before"}
 
 
 class Unreadable(Exception):
@@ -45,6 +46,40 @@ def slice_of(lines, wanted):
             kept.append((name, tree))
             needed |= names_in(tree)
     return kept[::-1]
+
+
+def facts_in(lines):
+    """Returns the names of which the lines read shape, rank or dtype alone, and no elements."""
+    read, facts = set(), set()
+
+    def visit(node):
+        if isinstance(node, ast.Name):
+            read.add(node.id)
+            return
+        is_field = isinstance(node, ast.Attribute)
+        is_fact = isinstance(node, ast.Call) and node.func.id in _FACTS
+        inner = [node.value] if is_field else node.args if is_fact else []
+        if inner and isinstance(inner[0], ast.Name):
+            facts.add(inner[0].id)
+            return
+        children = ast.iter_child_nodes(node)
+        if isinstance(node, ast.Call):
+            children = [*node.args, *(k.value for k in node.keywords)]
+        for child in children:
+            visit(child)
+
+    for _, tree in lines:
+        visit(tree)
+    return facts - read
+
+
+class Facts:
+    """What is kept of a tensor whose elements no gradient reads."""
+
+    __slots__ = ("shape", "ndim", "dtype")
+
+    def __init__(self, tensor):
+        self.shape, self.ndim, self.dtype = tensor.shape, tensor.ndim, tensor.dtype
 
 
 class _Translator(ast.NodeTransformer):

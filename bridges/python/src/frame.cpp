@@ -147,7 +147,8 @@ bool Frame::agrees() const {
     first = &t;
     if (a.is_cast) cast = &t;
   }
-  return cast != nullptr && common_dtype() == cast->dtype();
+  if (cast == nullptr) return false;
+  return is_float(cast->dtype()) || common_dtype() == cast->dtype();
 }
 
 bp_dtype Frame::common_dtype() const {

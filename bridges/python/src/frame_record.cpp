@@ -8,10 +8,22 @@
 
 namespace bp::python {
 
+namespace {
+
+// Names a description for backplane/_autograd.py. It never changes, and lives until the process
+// ends.
+nb::int_ key_of(const bp_op_desc& desc) { return nb::int_(reinterpret_cast<uintptr_t>(&desc)); }
+
+// A function of backplane/_autograd.py, which lives until the process ends.
+nb::handle function_of(const char* name) {
+  return nb::object(nb::module_::import_("backplane._autograd").attr(name)).release();
+}
+
+}  // namespace
+
 const Op::Gradient& Op::gradient() const {
   if (gradient_) return *gradient_;
-  const nb::object saved =
-      nb::module_::import_("backplane._autograd").attr("saved_outputs")(desc.name);
+  const nb::object saved = function_of("saved_outputs")(desc.name, key_of(desc));
   Gradient made{!saved.is_none(), 0};
   for (size_t i = 0; made.exists && i < arguments.size(); ++i) {
     const bool is_saved =
@@ -94,8 +106,8 @@ void Frame::record() {
     const Argument& a = op_.arguments[i];
     (a.is_output ? outputs : values)[a.name.c_str()] = value_of(i);
   }
-  const nb::object made =
-      nb::module_::import_("backplane._autograd").attr("record")(op_.desc.name, values, outputs);
+  static const nb::handle record_call = function_of("record");
+  const nb::object made = record_call(op_.desc.name, key_of(op_.desc), values, outputs);
   for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
     if (!op_.arguments[i].is_output || !tensors_[i]) continue;
     tensors_[i] = tensor_of(made[op_.arguments[i].name.c_str()]);
