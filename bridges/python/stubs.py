@@ -1,4 +1,8 @@
-"""Writes the type stubs of the ops from their descriptions: stubs.py FOLDER_OF_CORE OUT."""
+"""Writes the type stubs of the package: stubs.py FOLDER_OF_CORE PACKAGE OUT.
+
+Those of the ops come from the descriptions of the library, those of the extension from its classes,
+with the methods that Python code adds to tensors.
+"""
 
 import pathlib
 import sys
@@ -81,11 +85,72 @@ def write(core):
     return _HEAD + "".join(write_op(core.describe(n)) for n in names)
 
 
-def main(folder, out):
+# What backplane/_operators.py adds to tensors, beside the operators.
+_METHODS = """\
+    T: Tensor
+    mT: Tensor
+    def __hash__(self) -> int: ...
+    def __getitem__(self, key: Any) -> Tensor: ...
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __complex__(self) -> complex: ...
+    def __index__(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Tensor]: ...
+    def __dlpack__(self, *, stream: Any = ..., max_version: tuple[int, int] | None = ...,
+                   dl_device: tuple[int, int] | None = ..., copy: bool | None = ...) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __array__(self, dtype: Any = ..., copy: bool | None = ...) -> Any: ...
+    def __array_namespace__(self, /, *, api_version: str | None = ...) -> Any: ...
+    def numpy(self, dtype: Any = ..., copy: bool | None = ...) -> Any: ...
+    def tolist(self) -> Any: ...
+    def to_device(self, device: Device | str, /, *, stream: Any = ...) -> Tensor: ...
+    def backward(self, gradient: Tensor | None = ..., retain_graph: bool = ...,
+                 create_graph: bool = ...) -> None: ...
+"""
+
+
+def _operators(package):
+    """Returns the stubs of the operators and reductions of tensors, from the package's tables."""
+    source = (pathlib.Path(package) / "_operators.py").read_text(encoding="ascii")
+    tables = source[source.index("_BINARY = {"):source.index("def _takes")]
+    scope = {}
+    exec(tables, scope)  # The tables name functions alone.
+    lines = []
+    for name in scope["_BINARY"]:
+        for prefix in ("", "r", "i"):
+            lines.append(f"    def __{prefix}{name}__(self, other: Any, /) -> Tensor: ...\n")
+    for name in scope["_COMPARISONS"]:
+        note = "  # type: ignore[override]" if name in ("eq", "ne") else ""
+        lines.append(f"    def __{name}__(self, other: Any, /) -> Tensor: ...{note}\n")
+    for name in scope["_UNARY"]:
+        lines.append(f"    def __{name}__(self, /) -> Tensor: ...\n")
+    for name in scope["_METHODS"]:
+        given = "axis: Any = ..., **keywords: Any"
+        lines.append(f"    def {name}(self, /, *, {given}) -> Tensor: ...\n")
+    return "".join(lines)
+
+
+def write_core(core, package):
+    """Returns the stub of the extension."""
+    from nanobind.stubgen import StubGen
+    generator = StubGen(core, include_private=False)
+    generator.put(core)
+    text = generator.get()
+    place = text.index("class Tensor:\n") + len("class Tensor:\n")
+    doc_end = text.index('"""', text.index('"""', place) + 3) + 3
+    imports = "from collections.abc import Iterator\nfrom typing import Any\n\n"
+    return (imports + text[:doc_end] + "\n\n" + _METHODS + _operators(package) + text[doc_end:])
+
+
+def main(folder, package, out):
     sys.path.insert(0, folder)
     import _core
     path = pathlib.Path(out)
     path.mkdir(parents=True, exist_ok=True)
+    (path / "_core.pyi").write_text(write_core(_core, package), encoding="ascii")
     (path / "ops.pyi").write_text(write(_core), encoding="ascii")
     (path / "py.typed").write_text("", encoding="ascii")
     return 0

@@ -215,7 +215,7 @@ def _places(values, names):
 
 
 def _kept(value, is_fact):
-    """Returns what a gradient keeps: the value, or what it reads of a tensor without its elements."""
+    """Returns what a gradient keeps: a value, or what it reads of a tensor without elements."""
     if is_fact and isinstance(value, list):
         return [_kept(item, is_fact) for item in value]
     return formulas.Facts(value) if is_fact and isinstance(value, _core.Tensor) else value

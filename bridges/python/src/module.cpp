@@ -1,4 +1,6 @@
 // The extension backplane._core.
+#include <dlfcn.h>
+
 #include "backplane/ops.h"
 #include "binding.hpp"
 
@@ -19,6 +21,13 @@ void check_version() {
                                built + " or a newer minor");
 }
 
+// Returns the path of the libbackplane that this process uses.
+std::string library_path() {
+  Dl_info info{};
+  const auto* const function = reinterpret_cast<const void*>(&bp_abi_version);
+  return dladdr(function, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
 }  // namespace
 }  // namespace bp::python
 
@@ -36,5 +45,6 @@ NB_MODULE(_core, module) {
   bind_autograd(module);
   bind_ops(module);
   bind_files(module);
+  module.def("library_path", &library_path, "The path of the libbackplane that is used.");
   module.attr("abi_version") = nb::make_tuple(BP_ABI_MAJOR, BP_ABI_MINOR);
 }

@@ -212,6 +212,16 @@ def test_a_vendor_is_found_by_its_entry_point(tmp_path):
     assert "the entry point 'broken'" in error and "no_such_module" in error
 
 
+def test_the_command_of_the_package_is_found(tmp_path):
+    from backplane import _conformance
+    program = _conformance.find()
+    status, out, error = run("from backplane._conformance import main; main()")
+    if program is None:
+        assert status == 1 and "bp-conformance is not installed beside" in error
+    else:
+        assert "bp-conformance: a verb is needed" in out + error
+
+
 def test_out_of_memory_is_a_memory_error():
     with pytest.raises(MemoryError) as caught:
         bp.empty([1 << 45], dtype="f32")

@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,21 @@ def test_they_have_the_parameters_of_the_functions(stubs):
         arguments = functions[name].args
         written = [a.arg for a in arguments.args + arguments.kwonlyargs]
         assert written == [p[0] for p in ops.describe(name)["parameters"]], name
+
+
+def test_a_type_checker_finds_wrong_calls(stubs, tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "use.py"
+    program.write_text("""import backplane as bp
+x = bp.asarray([1.0, 2.0])
+y = bp.ops.softmax(x, axis=-1) + x * 2
+z = bp.ops.gelu(y, approximation="tanh")
+s: str = z
+bp.ops.gelu(y, approximation="tan")
+bp.ops.softmax("x", axis=1)
+""")
+    command = [sys.executable, "-m", "mypy", "--follow-imports", "silent", "--cache-dir",
+               tmp_path / "cache", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line.split(":")[1] for line in done.stdout.splitlines() if ": error: " in line]
+    assert lines == ["5", "6", "7"], done.stdout + done.stderr
