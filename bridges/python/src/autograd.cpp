@@ -61,7 +61,7 @@ void run_backward(const Tensor& tensor, nb::handle gradient, bool retain_graph, 
                                "; allowed: a backplane.Tensor, or None");
   }
   const Tensor given = gradient.is_none() ? Tensor() : tensor_of(gradient);
-  const nb::gil_scoped_release released;
+  const Released released;
   tensor.backward(given, retain_graph, create_graph);
 }
 
@@ -73,7 +73,7 @@ nb::list run_grad(nb::handle outputs, nb::handle inputs, nb::handle grad_outputs
       grad_outputs.is_none() ? std::vector<Tensor>() : to_tensors(grad_outputs, "grad_outputs");
   std::vector<Tensor> result;
   {
-    const nb::gil_scoped_release released;
+    const Released released;
     result = grad(of, by, given, {retain_graph, create_graph, allow_unused});
   }
   return to_list(result);

@@ -56,6 +56,19 @@ inline void check_process() {
     fail_forked();
 }
 
+// Releases the GIL in a scope that may wait, in a process that may use devices.
+class Released {
+ public:
+  Released() = default;
+
+ private:
+  struct Check {
+    Check() { check_process(); }
+  };
+  Check check_;  // It throws while the GIL is held.
+  nb::gil_scoped_release released_;
+};
+
 // ---- Dtypes -------------------------------------------------------------------------------------
 
 // Returns a borrowed reference to the one object of the dtype.

@@ -58,7 +58,7 @@ nb::dict load(const std::string& name, const std::map<std::string, std::string>&
   for (const auto& [key, value] : options) list.push_back({key.c_str(), value.c_str()});
   const bp_plugin* plugin = nullptr;
   {
-    const nb::gil_scoped_release released;
+    const Released released;
     check_host(
         bp_registry_load(default_registry(), name.c_str(), list.size(), list.data(), &plugin));
   }
@@ -91,7 +91,7 @@ nb::list manifests() {
   bp_registry* const registry = default_registry();
   uint64_t count = 0;
   {
-    const nb::gil_scoped_release released;
+    const Released released;
     check_host(bp_registry_discover(registry, &count));
   }
   nb::list result;
@@ -136,22 +136,11 @@ nb::dict counts(const Device& device) {
   return result;
 }
 
-void bind_device_class(nb::module_& module) {
-  nb::class_<Device>(module, "Device",
-                     "A device of a loaded backend. Devices are equal if they "
-                     "are the same device.")
-      .def(
-          "__init__",
-          [](Device* self, const std::string& name) {
-            check_process();
-            const nb::gil_scoped_release released;
-            new (self) Device(std::string_view(name));
-          },
-          nb::arg("name"),
-          "Finds 'vendor.backend:0', 'backend:0' or 'backend', and loads the "
-          "backend of this name if none has the device yet.")
-      .def_prop_ro("name", &Device::name, "The full name: 'vendor.backend:0'.")
-      .def_prop_ro("description", [](const Device& d) { return properties_of(d).name; })
+void bind_properties(nb::class_<Device>& c) {
+  c.def_prop_ro("name", &Device::name, "The full name: 'vendor.backend:0'.")
+      .def_prop_ro(
+          "description", [](const Device& d) { return properties_of(d).name; },
+          "What the vendor calls the device.")
       .def_prop_ro(
           "is_host",
           [](const Device& d) { return properties_of(d).device_class == BP_DEVICE_HOST; },
@@ -164,16 +153,20 @@ void bind_device_class(nb::module_& module) {
           [](const Device& d) {
             return names_of(properties_of(d).profiles, properties_of(d).profile_count);
           },
-          "The sets of ops that the backend claims to cover.")
-      .def("synchronize", &Device::synchronize, nb::call_guard<nb::gil_scoped_release>(),
-           "Waits until all streams of the device are idle.")
+          "The sets of ops that the backend claims to cover.");
+}
+
+void bind_methods(nb::class_<Device>& c) {
+  using Guard = nb::call_guard<Released>;
+  c.def("synchronize", &Device::synchronize, Guard(),
+        "Waits until all streams of the device are idle.")
       .def("report", &Device::report, nb::arg("ops") = false,
            "Says how ops were served: by kernels, by decompositions, or on the host; with ops=True "
            "for each op, and why.")
       .def("counts", &counts, "How many calls ran on kernels, as decompositions, and on the host.")
       .def("memory_statistics", &statistics, "What the cache of device memory holds, in bytes.")
-      .def("memory_summary", &memory_summary, nb::call_guard<nb::gil_scoped_release>())
-      .def("empty_cache", &empty_cache, nb::call_guard<nb::gil_scoped_release>(),
+      .def("memory_summary", &memory_summary, Guard(), "The same as a table for people.")
+      .def("empty_cache", &empty_cache, Guard(),
            "Gives memory that no tensor uses back to the device.")
       .def(
           "__eq__",
@@ -190,6 +183,23 @@ void bind_device_class(nb::module_& module) {
       });
 }
 
+void bind_device_class(nb::module_& module) {
+  nb::class_<Device> c(module, "Device",
+                       "A device of a loaded backend. Devices are equal if they are the same "
+                       "device.");
+  c.def(
+      "__init__",
+      [](Device* self, const std::string& name) {
+        const Released released;
+        new (self) Device(std::string_view(name));
+      },
+      nb::arg("name"),
+      "Finds 'vendor.backend:0', 'backend:0' or 'backend', and loads the backend of this name if "
+      "none has the device yet.");
+  bind_properties(c);
+  bind_methods(c);
+}
+
 }  // namespace
 
 Device to_device(nb::handle value, const char* what) {
@@ -200,7 +210,7 @@ Device to_device(nb::handle value, const char* what) {
                                "; allowed: a backplane.Device, or its name, such as 'cpu:0'");
   }
   const std::string name = nb::cast<std::string>(value);
-  const nb::gil_scoped_release released;
+  const Released released;
   return Device(std::string_view(name));
 }
 

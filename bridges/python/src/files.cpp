@@ -17,7 +17,7 @@ void save(const std::string& path, nb::dict tensors, const Metadata& metadata) {
     }
     map.emplace(nb::cast<std::string>(name), tensor_of(value));
   }
-  const nb::gil_scoped_release released;
+  const Released released;
   save_safetensors(path, map, metadata);
 }
 
@@ -25,7 +25,7 @@ nb::tuple load(const std::string& path, nb::handle device) {
   const Device on = to_device(device, "device");
   LoadedTensors loaded;
   {
-    const nb::gil_scoped_release released;
+    const Released released;
     loaded = load_safetensors(path, on);
   }
   nb::dict tensors;

@@ -18,45 +18,52 @@ Frame::Frame(const Op& op, PyObject* const* bound) : op_(op), bound_(bound), wri
   std::memset(bytes_, 0, op.desc.frame_size_bytes);
   at<uint32_t>(0) = op.desc.frame_size_bytes;
   for (const uint32_t i : op.outputs) wanted_dtypes_[i] = 0;
-  for (size_t i = 0; i < op.parameters.size(); ++i) {
-    const Parameter& p = op.parameters[i];
-    PyObject* const value = bound[i];
-    if (value == nullptr && i >= op.positional_count) continue;
-    const bool is_absent = value == nullptr || value == Py_None;
-    const Argument& a = op.arguments[p.argument];
-    switch (p.role) {
-      case Parameter::Role::kArgument:
-        if (!a.is_tensor) break;
-        if (!is_absent) {
-          read_tensor(p.argument, value);
-        } else if (p.is_required) {
-          raise(PyExc_TypeError, place(op, a) + " is None; allowed: a backplane.Tensor");
-        } else if (a.has_scalar && a.desc->default_value.dtype != 0) {
-          at<bp_scalar>(a.offset + sizeof(void*)) = a.desc->default_value;
-        }
-        break;
-      case Parameter::Role::kOutput:
-        if (is_absent || value == Py_False) break;
-        asked_ |= uint64_t{1} << p.argument;
-        if (value == Py_True) break;
-        read_tensor(p.argument, value);
-        written_ |= uint64_t{1} << p.argument;
-        break;
-      case Parameter::Role::kDtype:
-        if (!is_absent) wanted_dtypes_[p.argument] = to_dtype(value, PyUnicode_AsUTF8(p.name));
-        break;
-      case Parameter::Role::kShape:
-        if (!is_absent) wanted_shape_ = to_ints(value, "shape");
-        break;
-      case Parameter::Role::kDevice:
-        if (!is_absent && target_ == nullptr) target_ = &to_device(value, "device").target();
-        break;
-    }
+  for (size_t i = 0; i < op.positional_count; ++i) read_input(op.parameters[i], bound[i]);
+  for (size_t i = op.positional_count; i < op.parameters.size(); ++i) {
+    const bool is_absent = bound[i] == nullptr || bound[i] == Py_None;
+    if (!is_absent) read_choice(op.parameters[i], bound[i]);
   }
   if (op.has_operand) agree();
   for (size_t i = 0; i < op.positional_count; ++i) {
     const uint32_t index = op.parameters[i].argument;
     if (!op.arguments[index].is_tensor) read_attribute(index, bound[i]);
+  }
+}
+
+void Frame::read_input(const Parameter& parameter, PyObject* value) {
+  const Argument& a = op_.arguments[parameter.argument];
+  if (!a.is_tensor) return;  // Attributes are read when the ranks of all tensors are known.
+  if (value != nullptr && value != Py_None) return read_tensor(parameter.argument, value);
+  if (parameter.is_required) {
+    raise(PyExc_TypeError, place(op_, a) + " is None; allowed: a backplane.Tensor");
+  }
+  if (a.has_scalar && a.desc->default_value.dtype != 0) {
+    at<bp_scalar>(a.offset + sizeof(void*)) = a.desc->default_value;
+  }
+}
+
+// Reads what a keyword says of the outputs.
+void Frame::read_choice(const Parameter& parameter, PyObject* value) {
+  const uint32_t index = parameter.argument;
+  switch (parameter.role) {
+    case Parameter::Role::kOutput:
+      if (value == Py_False) return;
+      asked_ |= uint64_t{1} << index;
+      if (value == Py_True) return;
+      read_tensor(index, value);
+      written_ |= uint64_t{1} << index;
+      return;
+    case Parameter::Role::kDtype:
+      wanted_dtypes_[index] = to_dtype(value, PyUnicode_AsUTF8(parameter.name));
+      return;
+    case Parameter::Role::kShape:
+      wanted_shape_ = to_ints(value, "shape");
+      return;
+    case Parameter::Role::kDevice:
+      if (target_ == nullptr) target_ = &to_device(value, "device").target();
+      return;
+    case Parameter::Role::kArgument:
+      return;
   }
 }
 

@@ -19,6 +19,8 @@ class Frame {
 
  private:
   // Reads what the caller gave.
+  void read_input(const Parameter& parameter, PyObject* value);
+  void read_choice(const Parameter& parameter, PyObject* value);
   void read_tensor(uint32_t index, PyObject* value);
   void read_list(uint32_t index, PyObject* value);
   void read_scalar(uint32_t index, PyObject* value);
@@ -33,6 +35,11 @@ class Frame {
 
   // Attributes, which count the axes of the tensors that were read.
   void read_attribute(uint32_t index, PyObject* value);
+  void read_default(const Argument& argument);
+  void read_i32(uint32_t index, PyObject* value);
+  void read_u64(uint32_t index, PyObject* value);
+  void read_f64(uint32_t index, PyObject* value);
+  std::vector<int64_t> default_ints(const Argument& argument) const;
   void read_ints(uint32_t index, PyObject* value);
   int64_t read_integer(uint32_t index, PyObject* value) const;
   void read_enum(uint32_t index, PyObject* value);

@@ -11,51 +11,20 @@ void Frame::read_attribute(uint32_t index, PyObject* value) {
   const Argument& a = op_.arguments[index];
   const bool is_absent = value == nullptr || value == Py_None;
   if (a.kind == BP_ARGUMENT_I64_LIST) return read_ints(index, is_absent ? nullptr : value);
-  if (is_absent) {
-    const bp_scalar& given = a.desc->default_value;
-    if (value == Py_None && a.desc->default_text != nullptr && !a.is_optional) {
-      raise(PyExc_TypeError, place(op_, a) + " is None; leave it out for its default");
-    }
-    const bool is_narrow =
-        a.kind == BP_ARGUMENT_I32 || a.kind == BP_ARGUMENT_ENUM || a.kind == BP_ARGUMENT_DTYPE;
-    if (is_narrow) {
-      at<int32_t>(a.offset) = static_cast<int32_t>(static_cast<int64_t>(given.bits));
-    } else {
-      at<uint64_t>(a.offset) = given.bits;
-    }
-    return;
+  if (value == Py_None && a.desc->default_text != nullptr && !a.is_optional) {
+    raise(PyExc_TypeError, place(op_, a) + " is None; leave it out for its default");
   }
+  if (is_absent) return read_default(a);
   switch (a.kind) {
-    case BP_ARGUMENT_I32: {
-      const int64_t number = read_integer(index, value);
-      if (number != static_cast<int32_t>(number)) {
-        raise(PyExc_OverflowError,
-              place(op_, a) + " is " + std::to_string(number) + "; allowed: integers of 32 bits");
-      }
-      at<int32_t>(a.offset) = static_cast<int32_t>(number);
-      return;
-    }
+    case BP_ARGUMENT_I32:
+      return read_i32(index, value);
     case BP_ARGUMENT_I64:
       at<int64_t>(a.offset) = read_integer(index, value);
       return;
-    case BP_ARGUMENT_U64: {
-      const bp_scalar number = to_scalar(value, place(op_, a).c_str()).get();
-      const bool is_below = number.dtype == BP_I64 && static_cast<int64_t>(number.bits) < 0;
-      if (number.dtype == BP_F64 || is_below) {
-        raise(PyExc_TypeError, place(op_, a) + " is no integer from 0 on");
-      }
-      at<uint64_t>(a.offset) = number.bits;
-      return;
-    }
-    case BP_ARGUMENT_F64: {
-      const double number = PyFloat_AsDouble(value);
-      if (number == -1 && PyErr_Occurred() != nullptr) {
-        PyErr_Clear();
-        raise(PyExc_TypeError, place(op_, a) + " is " + type_text(value) + "; allowed: a float");
-      }
-      at<double>(a.offset) = number;
-      return;
-    }
+    case BP_ARGUMENT_U64:
+      return read_u64(index, value);
+    case BP_ARGUMENT_F64:
+      return read_f64(index, value);
     case BP_ARGUMENT_DTYPE:
       at<bp_dtype>(a.offset) = to_dtype(value, place(op_, a).c_str());
       return;
@@ -66,6 +35,47 @@ void Frame::read_attribute(uint32_t index, PyObject* value) {
                                       " has a kind that this binding does not know; "
                                       "install a newer one");
   }
+}
+
+void Frame::read_default(const Argument& a) {
+  const uint64_t bits = a.desc->default_value.bits;
+  const bool is_narrow =
+      a.kind == BP_ARGUMENT_I32 || a.kind == BP_ARGUMENT_ENUM || a.kind == BP_ARGUMENT_DTYPE;
+  if (is_narrow) {
+    at<uint32_t>(a.offset) = static_cast<uint32_t>(bits);
+  } else {
+    at<uint64_t>(a.offset) = bits;
+  }
+}
+
+void Frame::read_i32(uint32_t index, PyObject* value) {
+  const Argument& a = op_.arguments[index];
+  const int64_t number = read_integer(index, value);
+  if (number != static_cast<int32_t>(number)) {
+    raise(PyExc_OverflowError,
+          place(op_, a) + " is " + std::to_string(number) + "; allowed: integers of 32 bits");
+  }
+  at<int32_t>(a.offset) = static_cast<int32_t>(number);
+}
+
+void Frame::read_u64(uint32_t index, PyObject* value) {
+  const Argument& a = op_.arguments[index];
+  const bp_scalar number = to_scalar(value, place(op_, a).c_str()).get();
+  const bool is_below = number.dtype == BP_I64 && static_cast<int64_t>(number.bits) < 0;
+  if (number.dtype == BP_F64 || is_below) {
+    raise(PyExc_TypeError, place(op_, a) + " is no integer from 0 on");
+  }
+  at<uint64_t>(a.offset) = number.bits;
+}
+
+void Frame::read_f64(uint32_t index, PyObject* value) {
+  const Argument& a = op_.arguments[index];
+  const double number = PyFloat_AsDouble(value);
+  if (number == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise(PyExc_TypeError, place(op_, a) + " is " + type_text(value) + "; allowed: a float");
+  }
+  at<double>(a.offset) = number;
 }
 
 void Frame::read_enum(uint32_t index, PyObject* value) {
@@ -136,37 +146,34 @@ RuleFacts Frame::facts() const {
           }};
 }
 
-// Axes that are left out are all axes. Another list that is shorter by a whole factor than its rule
-// says is repeated.
+// What a list is that the caller left out: all axes, another list of the call, or a number.
+std::vector<int64_t> Frame::default_ints(const Argument& a) const {
+  std::vector<int64_t> ints;
+  if (a.axis_of >= 0) {
+    for (int64_t axis = 0; axis < rank_for(a); ++axis) ints.push_back(axis);
+    return ints;
+  }
+  if (a.desc->default_text == nullptr) return ints;
+  const std::string_view text = a.desc->default_text;
+  for (const List& list : lists_) {
+    if (op_.arguments[list.index].name == text) return list.ints;
+  }
+  if (const auto number = evaluate(text, facts())) return {*number};
+  throw Error(BP_UNSUPPORTED, place(op_, a) + " has the default " + std::string(text) +
+                                  ", which this binding cannot evaluate; give a list");
+}
+
+// A list that is shorter by a whole factor than its rule says is repeated.
 void Frame::read_ints(uint32_t index, PyObject* value) {
   const Argument& a = op_.arguments[index];
   List list{index, {}, {}, {}};
-  if (value != nullptr) {
-    list.ints = to_ints(value, place(op_, a).c_str());
-  } else if (a.axis_of >= 0) {
-    for (int64_t axis = 0; axis < rank_for(a); ++axis) list.ints.push_back(axis);
-  } else if (a.desc->default_text != nullptr) {
-    const std::string_view text = a.desc->default_text;
-    const auto other = std::find_if(op_.arguments.begin(), op_.arguments.end(),
-                                    [&](const Argument& b) { return b.name == text; });
-    const List* given = other == op_.arguments.end()
-                            ? nullptr
-                            : find_list(static_cast<uint32_t>(other - op_.arguments.begin()));
-    if (given != nullptr) {
-      list.ints = given->ints;
-    } else if (const auto number = evaluate(text, facts())) {
-      list.ints = {*number};
-    } else {
-      throw Error(BP_UNSUPPORTED, place(op_, a) + " has the default " + std::string(text) +
-                                      ", which this binding cannot evaluate; give a list");
-    }
-  }
+  list.ints = value == nullptr ? default_ints(a) : to_ints(value, place(op_, a).c_str());
   for (int64_t& axis : list.ints) axis = resolve_axis(a, axis);
   const auto length = static_cast<int64_t>(list.ints.size());
-  const auto count =
-      a.desc->count_rule == nullptr ? std::nullopt : evaluate(a.desc->count_rule, facts());
-  if (count && length > 0 && *count > length && *count % length == 0 && *count <= BP_MAX_RANK * 2) {
-    for (int64_t i = length; i < *count; ++i) {
+  const char* const rule = a.desc->count_rule;
+  const int64_t count = rule == nullptr ? length : evaluate(rule, facts()).value_or(length);
+  if (length > 0 && count % length == 0 && count <= 2 * BP_MAX_RANK) {
+    for (int64_t i = length; i < count; ++i) {
       list.ints.push_back(list.ints[static_cast<size_t>(i - length)]);
     }
   }

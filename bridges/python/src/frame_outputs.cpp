@@ -69,7 +69,7 @@ void Frame::launch() {
                                          std::to_string(wanted_shape_.size()) +
                                          " extents; allowed: up to 8");
   }
-  const nb::gil_scoped_release released;
+  const Released released;
   make_outputs();
   if (written_ != 0) check_host(bp_op_check(op_.desc.op, bytes_));
   check(bp_op_launch(target_, current_stream(*target_), 0, op_.desc.op, bytes_), op_.desc.name);

@@ -57,7 +57,7 @@ std::unique_ptr<View> make_view(const Tensor& t) {
   const auto item_bytes = static_cast<Py_ssize_t>(t.element_bits() / 8);
   for (const int64_t extent : t.shape()) view->shape.push_back(extent);
   for (const int64_t stride : t.strides()) view->strides.push_back(stride * item_bytes);
-  const nb::gil_scoped_release released;
+  const Released released;
   synchronize_stream(t.device());
   view->data = address_of(t);
   return view;
@@ -106,7 +106,7 @@ Tensor from_bytes(nb::handle source, nb::handle shape, nb::handle dtype, nb::han
   Py_buffer view;
   if (PyObject_GetBuffer(source.ptr(), &view, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
   const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> held(&view, PyBuffer_Release);
-  const nb::gil_scoped_release released;
+  const Released released;
   Tensor tensor = empty(extents, of, on);
   tensor.copy_from_host(view.buf, static_cast<uint64_t>(view.len));
   return tensor;
@@ -118,7 +118,7 @@ nb::object to_bytes(const Tensor& t) {
   if (bytes == nullptr) throw nb::python_error();
   nb::object result = nb::steal(bytes);
   char* const data = PyByteArray_AS_STRING(bytes);
-  const nb::gil_scoped_release released;
+  const Released released;
   t.copy_to_host(data, t.size_bytes());
   return result;
 }
@@ -190,7 +190,7 @@ void bind_memory(nb::module_& module) {
         const std::vector<int64_t> extents = to_ints(shape, "shape");
         const bp_dtype of = to_dtype(dtype, "dtype");
         const Device on = to_device(device, "device");
-        const nb::gil_scoped_release released;
+        const Released released;
         return empty(extents, of, on);
       },
       nb::arg("shape"), nb::arg("dtype"), nb::arg("device"),

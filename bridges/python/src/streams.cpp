@@ -35,7 +35,7 @@ void clear_failure(nb::handle device) {
 
 Stream* make_stream(Stream* self, nb::handle device, int32_t priority) {
   const Device of = to_device(device, "device");
-  const nb::gil_scoped_release released;
+  const Released released;
   return new (self) Stream(of, priority);
 }
 
@@ -53,7 +53,7 @@ void bind_stream_class(nb::module_& module) {
       .def(
           "wait_for", [](Stream& s, const Event& event) { s.wait_for(event); }, nb::arg("event"))
       .def_prop_ro("is_idle", &Stream::is_idle, "Whether all submitted work has ended.")
-      .def("synchronize", &Stream::synchronize, nb::call_guard<nb::gil_scoped_release>(),
+      .def("synchronize", &Stream::synchronize, nb::call_guard<Released>(),
            "Waits until all submitted work has ended, and raises its failure.")
       .def("__enter__",
            [](nb::handle self) {
@@ -75,12 +75,13 @@ void bind_event_class(nb::module_& module) {
       .def(
           "record",
           [](Event& e, const Stream* stream) {
+            check_process();
             stream == nullptr ? e.record() : e.record(*stream);
           },
           nb::arg("stream").none() = nb::none(),
           "Captures the work submitted so far to `stream`, or to the current one.")
       .def_prop_ro("is_done", &Event::is_done)
-      .def("synchronize", &Event::synchronize, nb::call_guard<nb::gil_scoped_release>())
+      .def("synchronize", &Event::synchronize, nb::call_guard<Released>())
       .def("elapsed_ns", &Event::elapsed_ns, nb::arg("end"),
            "Nanoseconds on the device from this event to `end`; both need timing=True.");
 }
@@ -97,7 +98,7 @@ void bind_streams(nb::module_& module) {
       "synchronize",
       [](nb::handle device) {
         const Device of = to_device(device, "device");
-        const nb::gil_scoped_release released;
+        const Released released;
         synchronize_stream(of);
       },
       nb::arg("device"),

@@ -61,7 +61,7 @@ Tensor converted(const Tensor& t, bp_dtype dtype) {
     const nb::object cast = nb::module_::import_("backplane._casts").attr("cast");
     return tensor_of(cast(tensor_object(t), nb::handle(dtype_object(dtype))));
   }
-  const nb::gil_scoped_release released;
+  const Released released;
   return t.to(dtype);
 }
 
@@ -77,7 +77,7 @@ std::vector<int64_t> spread_ints(const nb::args& args, const char* what) {
 template <typename T>
 T read_item(const Tensor& t) {
   check_process();
-  const nb::gil_scoped_release released;
+  const Released released;
   return t.item<T>();
 }
 
@@ -94,7 +94,7 @@ void copy_from(const Tensor& t, const Tensor& source) {
   check_process();
   const bool is_cast = is_moved(t.dtype()) || is_moved(source.dtype());
   const Tensor given = is_cast ? converted(source, t.dtype()) : source;
-  const nb::gil_scoped_release released;
+  const Released released;
   t.copy_from(given);
 }
 
@@ -104,7 +104,7 @@ std::string text_of(const Tensor& t) {
     const nb::object text = nb::module_::import_("backplane._casts").attr("text");
     return nb::cast<std::string>(text(tensor_object(t)));
   }
-  const nb::gil_scoped_release released;
+  const Released released;
   return to_string(t);
 }
 
@@ -112,7 +112,7 @@ Tensor to(const Tensor& t, nb::handle where) {
   check_process();
   if (nb::isinstance<Device>(where)) {
     const Device device = nb::cast<Device>(where);
-    const nb::gil_scoped_release released;
+    const Released released;
     return t.to(device);
   }
   const bool is_dtype_name = nb::isinstance<nb::str>(where) &&
@@ -121,7 +121,7 @@ Tensor to(const Tensor& t, nb::handle where) {
     return converted(t, to_dtype(where, "to: the argument"));
   }
   const Device device = to_device(where, "to: the argument");
-  const nb::gil_scoped_release released;
+  const Released released;
   return t.to(device);
 }
 
@@ -203,12 +203,12 @@ void bind_views(nb::class_<Tensor>& c) {
 }
 
 void bind_copies(nb::class_<Tensor>& c) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   c.def(
        "reshape",
        [](const Tensor& t, const nb::args& s) {
          const std::vector<int64_t> shape = spread_ints(s, "shape");
-         const nb::gil_scoped_release released;
+         const Released released;
          return t.reshape(shape);
        },
        "As view(), but copies if no strides express the shape.")
@@ -229,7 +229,7 @@ void bind_copies(nb::class_<Tensor>& c) {
           [](nb::handle self, nb::handle value) {
             const Scalar scalar = to_scalar(value, "fill_: value");
             {
-              const nb::gil_scoped_release released;
+              const Released released;
               tensor_of(self).fill(scalar);
             }
             return nb::borrow(self);
