@@ -32,9 +32,6 @@ class Plan:
         self.asked = self._asked_names()
         self.enums = {n for n, a in self.arguments.items() if a["values"]}
         self._compiled, self._needs = {}, {}
-        self.tensors = [n for n, a in self.arguments.items()
-                        if a["is_tensor"] and not a["is_output"]]
-        self.has_lists = any(self.arguments[n]["is_list"] for n in self.tensors)
 
     def _read_names(self):
         if self.bound is None:
@@ -130,126 +127,110 @@ def saved_outputs(name, key):
     return None if plan is None else plan.saved
 
 
-class _Call:
-    """One recorded call: what its gradient reads, and the versions of that."""
+class Recipe:
+    """What a recorded call keeps, and what its gradients are made of, if the inputs `wanted`
+    require a gradient. The extension reads the lists of names."""
 
-    def __init__(self, plan, values, outputs):
-        self.plan = plan
-        self.inputs = [row for row in _places(values, plan.tensors) if row[2].requires_grad]
-        self.differentiated = [row[:2] for row in self.inputs if row[0] in plan.gradients]
-        wanted = tuple(dict.fromkeys([n for n, _ in self.differentiated]))
+    def __init__(self, plan, wanted):
+        self.plan, self.wanted = plan, wanted
         names, results, facts = plan.needs(wanted)
-        self.outputs = {n: _kept(outputs[n], n in facts) for n in results}
-        # The op runs again for a graph of gradients, if these read its outputs.
-        runs_again = any(n not in facts for n in results)
-        self.values = values if runs_again else {n: _kept(values[n], n in facts) for n in names}
-        self.lists = {n: _kept(values[n], n in facts) for n, index in self.differentiated
-                      if index is not None} if plan.has_lists else None
-        self.shapes = {n: formulas.Facts(outputs[n]) for n in plan.differentiable
-                       if outputs[n] is not None}
-        self.versions = [
-            (n, t, t.version) for source, kept in ((self.values, names), (self.outputs, results))
-            for n, _, t in _places(source, kept) if n not in facts]
+        # The op runs again for a graph of gradients, if these read the elements of its outputs.
+        self.runs_again = any(n not in facts for n in results)
+        inputs = [n for n, a in plan.arguments.items() if not a["is_output"]]
+        self.inputs = inputs if self.runs_again else names
+        self.kept = [*self.inputs, *results]
+        self.facts = [n for n in self.kept if n in facts and (n in results or not self.runs_again)]
+        self.versioned = [n for n in (*names, *results)
+                          if plan.arguments[n]["is_tensor"] and n not in facts]
+        self.differentiable, self.later = plan.differentiable, plan.later
+        self.needs_shapes = self.runs_again or len(plan.differentiable) > 1
 
-    def check(self):
-        for name, tensor, version in self.versions:
-            if tensor.version != version:
+    def check(self, values, versions):
+        for name, version in zip(self.versioned, versions):
+            if _version(values[name]) != version:
                 raise InvalidArgument(
                     f"{self.plan.name}: the gradient needs {name}, which was written in place "
                     "since the call; clone it before the write", _INVALID)
 
-    def environment(self, output, gradient):
-        values = dict(self.values)
-        values.update(self._saved())
-        for other in self.plan.differentiable:
-            name = f"grad_{other}"
+    def environment(self, values, output, gradient):
+        """Returns what the formulas read. The gradients of other outputs are zeros where a formula
+        does not ask whether they are given."""
+        found = dict(values)
+        if self.runs_again and _core.is_grad_enabled():
+            found.update(self._run_again(values))
+        for other in self.differentiable:
+            name, shape = f"grad_{other}", values.get(f"{other}.facts")
             if other == output:
-                values[name] = gradient
-            elif name not in self.plan.asked and other in self.shapes:
-                values[name] = _zeros(self.shapes[other], gradient.device)
-        return values
+                found[name] = gradient
+            elif name not in self.plan.asked and shape is not None:
+                found[name] = _core.op("fill")(value=0, shape=shape.shape, dtype=shape.dtype,
+                                               device=gradient.device)
+        return found
 
-    def _saved(self):
-        """The saved outputs. A graph of gradients needs them as results of the inputs, so then the
-        op runs again."""
-        is_read = any(isinstance(t, _core.Tensor) for t in self.outputs.values())
-        if not is_read or not _core.is_grad_enabled():
-            return self.outputs
-        asked = {n: True for n in self.plan.saved if self.plan.arguments[n]["is_optional"]}
-        given = {n: v for n, v in self.values.items() if v is not None}
+    def _run_again(self, values):
+        """Returns the outputs as results of the inputs, so that the gradients have gradients."""
+        given = {n: values[n] for n in self.inputs if values[n] is not None}
+        made = []
         for name, argument in self.plan.arguments.items():
-            is_made = argument["is_output"] and not argument["is_optional"]
-            if is_made and len(argument["dtypes"]) > 1:
-                given["dtype"] = self.shapes[name].dtype
-        result = _core.op(self.plan.name)(**given, **asked)
-        names = [n for n, a in self.plan.arguments.items()
-                 if a["is_output"] and (not a["is_optional"] or n in asked)]
-        return dict(zip(names, result if isinstance(result, tuple) else (result,)))
+            if not argument["is_output"]:
+                continue
+            if argument["is_optional"]:
+                if name not in self.plan.saved:
+                    continue
+                given[name] = True
+            elif len(argument["dtypes"]) > 1:
+                given["dtype"] = values[f"{name}.facts"].dtype
+            made.append(name)
+        result = _core.op(self.plan.name)(**given)
+        return dict(zip(made, result if isinstance(result, tuple) else (result,)))
 
-    def gradients(self, output, gradient):
-        self.check()
-        values = self.environment(output, gradient)
-        whole = tuple(dict.fromkeys(n for n, index in self.differentiated if index is None))
-        made = self.plan.run(whole, values, gradient.device, None) if whole else ()
-        found = dict(zip(whole, made))
-        return [found[name] if index is None else self._item(name, index, values, gradient)
-                for name, index in self.differentiated]
-
-    def _item(self, name, index, values, gradient):
+    def item(self, name, index, values, device):
         """The gradient of one tensor of a list: in its formula the list is that tensor."""
-        items = self.lists[name]
+        items = values[name]
         before = lambda _, axis: sum(t.shape[axis] for t in items[:index])
-        return self.plan.run((name,), {**values, name: items[index]}, gradient.device, before)[0]
+        return self.plan.run((name,), {**values, name: items[index]}, device, before)[0]
 
 
-def _places(values, names):
-    """Returns the tensors of these arguments, each with its place if it is one of a list."""
-    found = []
-    for name in names:
-        value = values[name]
-        if isinstance(value, _core.Tensor):
-            found.append((name, None, value))
-        elif isinstance(value, list):
-            found += [(name, i, t) for i, t in enumerate(value) if isinstance(t, _core.Tensor)]
-    return found
+def _version(value):
+    """How often the tensors of an argument were written; 0 for a number, and for none."""
+    if isinstance(value, list):
+        return sum(t.version for t in value)
+    return value.version if isinstance(value, _core.Tensor) else 0
 
 
-def _kept(value, is_fact):
-    """Returns what a gradient keeps: a value, or what it reads of a tensor without elements."""
-    if is_fact and isinstance(value, list):
-        return [_kept(item, is_fact) for item in value]
-    return formulas.Facts(value) if is_fact and isinstance(value, _core.Tensor) else value
-
-
-def _zeros(like, device):
-    return _core.op("fill")(value=0, shape=like.shape, dtype=like.dtype, device=device)
-
-
-def _check(plan, values, call):
-    for name, _, _ in call.inputs:
-        if name not in plan.gradients and name not in (_results_of_forwards(plan.name) or ()):
-            raise Unsupported(f"{plan.name}: {name} requires a gradient, and the op has none for "
-                              "it; use detach()", _UNSUPPORTED)
-    for name in plan.later:
-        value = values.get(name)
-        if value is not None and (isinstance(value, _core.Tensor) or value):
-            raise Unsupported(f"{plan.name}: {name} came after the gradient of the op was written, "
-                              "so the call cannot be recorded; leave it out", _UNSUPPORTED)
-
-
-def record(name, key, values, outputs):
-    """Returns the outputs as part of the graph."""
+def recipe(name, key, required):
+    """Returns the recipe of a call whose inputs `required` require a gradient."""
     plan = plan_of(name, key)
-    call = _Call(plan, values, outputs)
-    _check(plan, values, call)
-    inputs = [t for n, _, t in call.inputs if n in plan.gradients]
-    del call.inputs
-    made = dict(outputs)
-    for output in plan.differentiable:
-        if isinstance(outputs.get(output), _core.Tensor):
-            function = functools.partial(call.gradients, output)
-            made[output] = _core._record(name, inputs, outputs[output], function)
-    return made
+    for one in required:
+        if one not in plan.gradients and one not in (_results_of_forwards(name) or ()):
+            raise Unsupported(f"{name}: {one} requires a gradient, and the op has none for it; use "
+                              "detach()", _UNSUPPORTED)
+    return Recipe(plan, tuple(n for n in required if n in plan.gradients))
+
+
+def check_later(name, values):
+    """Refuses a call that gives what came after the gradient of the op was written."""
+    for later, value in values.items():
+        if value is not None and (isinstance(value, _core.Tensor) or value):
+            raise Unsupported(f"{name}: {later} came after the gradient of the op was written, so "
+                              "the call cannot be recorded; leave it out", _UNSUPPORTED)
+
+
+def gradients(made, values, versions, places, output, gradient):
+    """Returns the gradients of a recorded call, for the gradient of one output.
+
+    `values` has what the recipe `made` keeps. If some inputs are of lists, `places` has a pair for
+    each input: its name, and its index in its list or None. Else `places` is None.
+    """
+    made.check(values, versions)
+    found = made.environment(values, output, gradient)
+    if places is None:
+        return made.plan.run(made.wanted, found, gradient.device, None)
+    whole = tuple(dict.fromkeys(name for name, index in places if index is None))
+    results = made.plan.run(whole, found, gradient.device, None) if whole else ()
+    by_name = dict(zip(whole, results))
+    return [by_name[name] if index is None else made.item(name, index, found, gradient.device)
+            for name, index in places]
 
 
 # ---- For users -----------------------------------------------------------------------------------

@@ -73,15 +73,6 @@ def facts_in(lines):
     return facts - read
 
 
-class Facts:
-    """What is kept of a tensor whose elements no gradient reads."""
-
-    __slots__ = ("shape", "ndim", "dtype")
-
-    def __init__(self, tensor):
-        self.shape, self.ndim, self.dtype = tensor.shape, tensor.ndim, tensor.dtype
-
-
 class _Translator(ast.NodeTransformer):
     """Makes an expression that Python runs. `known` are the names that have values, and `enums` the
     attributes whose values are names: beside them a name is one, also if a line has the same."""

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "binding.hpp"
+#include "gradient.hpp"
 
 namespace bp::python {
 namespace {
@@ -26,32 +27,26 @@ nb::list to_list(const std::vector<Tensor>& tensors) {
   return result;
 }
 
-// A function of Python that any thread may end.
-std::shared_ptr<PyObject> shared(nb::handle callable) {
-  return {callable.inc_ref().ptr(), [](PyObject* object) {
+// An object of Python that any thread may end.
+std::shared_ptr<PyObject> shared(nb::object object) {
+  return {object.release().ptr(), [](PyObject* kept) {
             if (!nb::is_alive()) return;  // The interpreter has ended.
             const nb::gil_scoped_acquire held;
-            Py_DECREF(object);
+            Py_DECREF(kept);
           }};
 }
 
 // The engine runs without the GIL; each gradient takes it.
-std::vector<Tensor> run_gradient(PyObject* function, const Tensor& gradient) {
+std::vector<Tensor> run_gradient(PyObject* arguments, const Tensor& gradient) {
   const nb::gil_scoped_acquire held;
-  const nb::object result = nb::handle(function)(tensor_object(gradient));
+  static const nb::handle function =
+      nb::object(nb::module_::import_("backplane._autograd").attr("gradients")).release();
+  const nb::object result = function(*nb::borrow<nb::args>(arguments), tensor_object(gradient));
   std::vector<Tensor> gradients;
   for (const nb::handle item : result) {
     gradients.push_back(item.is_none() ? Tensor() : tensor_of(item));
   }
   return gradients;
-}
-
-nb::object record(const char* name, nb::handle inputs, const Tensor& output, nb::handle function) {
-  const std::vector<Tensor> list = to_tensors(inputs, "inputs");
-  const std::shared_ptr<PyObject> kept = shared(function);
-  return tensor_object(with_gradient(name, list, output, [kept](const Tensor& gradient) {
-    return run_gradient(kept.get(), gradient);
-  }));
 }
 
 void run_backward(const Tensor& tensor, nb::handle gradient, bool retain_graph, bool create_graph) {
@@ -81,9 +76,22 @@ nb::list run_grad(nb::handle outputs, nb::handle inputs, nb::handle grad_outputs
 
 }  // namespace
 
+Tensor record_call(const char* name, std::span<const Tensor> inputs, const Tensor& output,
+                   nb::tuple arguments) {
+  return with_gradient(name, inputs, output,
+                       [kept = shared(std::move(arguments))](const Tensor& gradient) {
+                         return run_gradient(kept.get(), gradient);
+                       });
+}
+
 void bind_autograd(nb::module_& module) {
-  module.def("_record", &record, nb::arg("name"), nb::arg("inputs"), nb::arg("output"),
-             nb::arg("function"));
+  nb::class_<Facts>(module, "_Facts", "Shape and dtype of a tensor, without its elements.")
+      .def_prop_ro("shape",
+                   [](const Facts& f) {
+                     return tuple_of({f.shape, f.ndim});
+                   })
+      .def_prop_ro("ndim", [](const Facts& f) { return f.ndim; })
+      .def_prop_ro("dtype", [](const Facts& f) { return nb::borrow(dtype_object(f.dtype)); });
   module.def(
       "is_grad_enabled", [] { return is_grad_enabled(); },
       "Whether this thread records what ops need for gradients.");

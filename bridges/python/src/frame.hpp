@@ -55,10 +55,14 @@ class Frame {
   nb::object result() const;
 
   // Gradients.
+  uint64_t required_inputs() const;
   bool is_recorded() const;
   void check_unrecorded() const;
   void record();
-  nb::object value_of(uint32_t index) const;
+  nb::dict kept_values(const Op::Recipe& recipe) const;
+  nb::tuple versions(const Op::Recipe& recipe) const;
+  nb::object places(const Op::Recipe& recipe, std::vector<Tensor>& inputs) const;
+  nb::object value_of(uint32_t index, bool is_fact = false) const;
   nb::object attribute_of(uint32_t index) const;
 
   template <typename T>

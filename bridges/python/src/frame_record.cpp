@@ -5,6 +5,7 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "frame.hpp"
+#include "gradient.hpp"
 
 namespace bp::python {
 
@@ -34,16 +35,46 @@ const Op::Gradient& Op::gradient() const {
   return *gradient_;
 }
 
-bool Frame::is_recorded() const {
-  if (!is_grad_enabled()) return false;
-  bool is_required = false;
-  for (size_t i = 0; i < op_.arguments.size() && !is_required; ++i) {
-    if (op_.arguments[i].is_tensor && tensors_[i]) is_required = tensors_[i].requires_grad();
+const Op::Recipe& Op::recipe(uint64_t required) const {
+  for (const Recipe& known : recipes_) {
+    if (known.required == required) return known;
+  }
+  nb::list names;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (((required >> i) & 1) != 0) names.append(arguments[i].name);
+  }
+  const nb::object made = function_of("recipe")(desc.name, key_of(desc), names);
+  const auto mask = [&](const char* list) {
+    const nb::object listed = made.attr(list);
+    uint64_t bits = 0;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (nb::cast<bool>(listed.attr("__contains__")(arguments[i].name))) bits |= uint64_t{1} << i;
+    }
+    return bits;
+  };
+  recipes_.push_back({made, required, mask("wanted"), mask("kept"), mask("facts"),
+                      mask("versioned"), mask("differentiable"), mask("later"),
+                      nb::cast<bool>(made.attr("needs_shapes"))});
+  return recipes_.back();
+}
+
+uint64_t Frame::required_inputs() const {
+  uint64_t required = 0;
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    const bool is_input = op_.arguments[i].is_tensor && !op_.arguments[i].is_output;
+    if (is_input && tensors_[i] && tensors_[i].requires_grad()) required |= uint64_t{1} << i;
   }
   for (const List& list : lists_) {
-    for (const Tensor& tensor : list.tensors) is_required = is_required || tensor.requires_grad();
+    for (const Tensor& tensor : list.tensors) {
+      if (tensor.requires_grad()) required |= uint64_t{1} << list.index;
+    }
   }
-  return is_required && (written_ != 0 || op_.gradient().exists);
+  return required;
+}
+
+bool Frame::is_recorded() const {
+  if (!is_grad_enabled() || required_inputs() == 0) return false;
+  return written_ != 0 || op_.gradient().exists;
 }
 
 void Frame::check_unrecorded() const {
@@ -79,17 +110,20 @@ nb::object Frame::attribute_of(uint32_t index) const {
   }
 }
 
-nb::object Frame::value_of(uint32_t index) const {
+nb::object Frame::value_of(uint32_t index, bool is_fact) const {
   const Argument& a = op_.arguments[index];
   if (!a.is_tensor) return attribute_of(index);
+  const auto object_of = [&](const Tensor& tensor) {
+    return is_fact ? nb::cast(Facts(tensor)) : tensor_object(tensor);
+  };
   if (a.is_list) {
     nb::list result;
     if (const List* list = find_list(index)) {
-      for (const Tensor& tensor : list->tensors) result.append(tensor_object(tensor));
+      for (const Tensor& tensor : list->tensors) result.append(object_of(tensor));
     }
     return result;
   }
-  if (tensors_[index]) return tensor_object(tensors_[index]);
+  if (tensors_[index]) return object_of(tensors_[index]);
   if (!a.has_scalar) return nb::none();
   const bp_scalar& scalar = at<bp_scalar>(a.offset + sizeof(void*));
   if (scalar.dtype == BP_F64) return nb::float_(std::bit_cast<double>(scalar.bits));
@@ -99,18 +133,78 @@ nb::object Frame::value_of(uint32_t index) const {
                            : nb::object(nb::int_(static_cast<int64_t>(scalar.bits)));
 }
 
+nb::dict Frame::kept_values(const Op::Recipe& recipe) const {
+  nb::dict values;
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    const Argument& a = op_.arguments[i];
+    if ((recipe.kept & bit) != 0) values[a.name.c_str()] = value_of(i, (recipe.facts & bit) != 0);
+    if (recipe.needs_shapes && (recipe.differentiable & bit) != 0 && tensors_[i]) {
+      values[(a.name + ".facts").c_str()] = nb::cast(Facts(tensors_[i]));
+    }
+  }
+  return values;
+}
+
+nb::tuple Frame::versions(const Op::Recipe& recipe) const {
+  nb::list result;
+  for (const nb::handle name : recipe.object.attr("versioned")) {
+    const std::string text = nb::cast<std::string>(name);
+    for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+      if (op_.arguments[i].name != text) continue;
+      uint64_t version = tensors_[i] ? tensors_[i].version() : 0;
+      if (const List* list = find_list(i)) {
+        for (const Tensor& tensor : list->tensors) version += tensor.version();
+      }
+      result.append(version);
+    }
+  }
+  return nb::tuple(result);
+}
+
+// Returns None if no input is of a list, and adds the inputs that require a gradient to `inputs`.
+nb::object Frame::places(const Op::Recipe& recipe, std::vector<Tensor>& inputs) const {
+  nb::list result;
+  bool has_list = false;
+  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+    if (((recipe.wanted >> i) & 1) == 0) continue;
+    const Argument& a = op_.arguments[i];
+    if (!a.is_list) {
+      inputs.push_back(tensors_[i]);
+      result.append(nb::make_tuple(a.name, nb::none()));
+      continue;
+    }
+    has_list = true;
+    const List& list = *find_list(i);
+    for (size_t item = 0; item < list.tensors.size(); ++item) {
+      if (!list.tensors[item].requires_grad()) continue;
+      inputs.push_back(list.tensors[item]);
+      result.append(nb::make_tuple(a.name, item));
+    }
+  }
+  return has_list ? nb::object(result) : nb::object(nb::none());
+}
+
 // Puts tensors that are part of the graph in place of the outputs.
 void Frame::record() {
-  nb::dict values, outputs;
-  for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
-    const Argument& a = op_.arguments[i];
-    (a.is_output ? outputs : values)[a.name.c_str()] = value_of(i);
+  const Op::Recipe& recipe = op_.recipe(required_inputs());
+  if (recipe.wanted == 0) return;
+  if (recipe.later != 0) {
+    nb::dict given;
+    for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
+      if (((recipe.later >> i) & 1) != 0) given[op_.arguments[i].name.c_str()] = value_of(i);
+    }
+    function_of("check_later")(op_.desc.name, given);
   }
-  static const nb::handle record_call = function_of("record");
-  const nb::object made = record_call(op_.desc.name, key_of(op_.desc), values, outputs);
+  std::vector<Tensor> inputs;
+  const nb::object at = places(recipe, inputs);
+  const nb::dict values = kept_values(recipe);
+  const nb::tuple numbers = versions(recipe);
   for (uint32_t i = 0; i < op_.arguments.size(); ++i) {
-    if (!op_.arguments[i].is_output || !tensors_[i]) continue;
-    tensors_[i] = tensor_of(made[op_.arguments[i].name.c_str()]);
+    if (((recipe.differentiable >> i) & 1) == 0 || !tensors_[i]) continue;
+    tensors_[i] =
+        record_call(op_.desc.name, inputs, tensors_[i],
+                    nb::make_tuple(recipe.object, values, numbers, at, op_.arguments[i].name));
   }
 }
 

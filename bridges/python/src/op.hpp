@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,6 +75,18 @@ struct Op {
   };
   const Gradient& gradient() const;
 
+  // How calls are recorded in which the inputs of `required` require a gradient. Bit i of each mask
+  // is argument i.
+  struct Recipe {
+    nb::object object;  // A Recipe of backplane/_autograd.py.
+    uint64_t required, wanted;
+    uint64_t kept, facts, versioned;  // Kept at all; without elements; with the number of writes.
+    uint64_t differentiable;
+    uint64_t later;  // What came after the gradient was written.
+    bool needs_shapes;
+  };
+  const Recipe& recipe(uint64_t required) const;
+
  private:
   void read_arguments();
   void read_argument(const bp_op_argument& argument);
@@ -82,6 +95,7 @@ struct Op {
   void write_doc();
 
   mutable std::optional<Gradient> gradient_;
+  mutable std::deque<Recipe> recipes_;
 };
 
 constexpr size_t kMaxArguments = 40;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what one call on four floats costs, beside numpy and torch where they are installed.
 
-usage: overhead.py [--calls N] [--device NAME]
+usage: bench/overhead.py [--calls N] [--device NAME]
 
 Each row is the median of 9 runs of N calls, and the least of them, in nanoseconds. The rows take
 turns, so that all see the same machine.
