@@ -1,5 +1,7 @@
 """The operators and methods that Python code expects of an array, as methods of Tensor."""
 
+import numbers
+
 from backplane import _autograd, _core, _exchange, _indexing, array_api
 from backplane._devices import as_device
 
@@ -17,9 +19,9 @@ _METHODS = ("sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "ar
 
 
 def _takes(other):
-    return isinstance(other, (_core.Tensor, bool, int, float)) or (
-        hasattr(other, "__index__") or hasattr(other, "__float__")) and not hasattr(
-            other, "__array_namespace__")
+    """Tensors and numbers, those of numpy included. An array of another library is an operand once
+    it is a tensor: asarray() says where it shall be."""
+    return isinstance(other, (_core.Tensor, numbers.Number)) or type(other).__name__ == "bool"
 
 
 def _binary(function):
@@ -111,6 +113,13 @@ def _reduce(self):
     return _unpickle, (bytes(_core.to_bytes(self)), list(self.shape), self.dtype.name)
 
 
+def _deepcopy(self, memo):
+    """A copy on the same device, outside of the graph."""
+    copy = self.detach().clone()
+    copy.requires_grad = self.requires_grad and self.is_leaf
+    return copy
+
+
 def _unpickle(data, shape, dtype):
     return _core.from_bytes(data, shape, dtype, as_device(None))
 
@@ -142,7 +151,7 @@ def add_methods(cls):
     cls.__dlpack__, cls.__dlpack_device__ = _exchange.dlpack, _exchange.dlpack_device
     cls.__array__, cls.numpy, cls.tolist = _exchange.to_numpy, _exchange.to_numpy, _exchange.tolist
     cls.__array_namespace__, cls.to_device = _namespace, _to_device
-    cls.__reduce__ = _reduce
-    cls.__array_priority__ = 1000  # numpy gives way to the operators of a tensor.
+    cls.__reduce__, cls.__deepcopy__ = _reduce, _deepcopy
+    cls.__array_ufunc__ = None  # numpy computes with a tensor once it is asked for an array.
     cls.T, cls.mT = property(_transposed), property(array_api.matrix_transpose)
     cls.backward = _autograd.backward

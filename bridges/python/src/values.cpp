@@ -1,4 +1,6 @@
 // Numbers of Python as scalars of the library.
+#include <string_view>
+
 #include "binding.hpp"
 
 namespace bp::python {
@@ -21,6 +23,12 @@ Scalar integer_scalar(PyObject* integer, const char* what) {
   return wide;
 }
 
+// A bool of Python, or of numpy, which converts to a float and not to a bool by itself.
+bool is_bool(PyObject* p) {
+  const std::string_view name = Py_TYPE(p)->tp_name;
+  return PyBool_Check(p) || name == "numpy.bool" || name == "numpy.bool_";
+}
+
 }  // namespace
 
 bool is_number(nb::handle value) {
@@ -33,7 +41,7 @@ bool is_number(nb::handle value) {
 
 Scalar to_scalar(nb::handle value, const char* what) {
   PyObject* const p = value.ptr();
-  if (PyBool_Check(p)) return p == Py_True;
+  if (is_bool(p)) return PyObject_IsTrue(p) == 1;
   if (PyLong_Check(p)) return integer_scalar(p, what);
   if (PyFloat_Check(p)) return PyFloat_AS_DOUBLE(p);
   if (!is_number(value)) {

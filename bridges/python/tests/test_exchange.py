@@ -1,6 +1,7 @@
 """Memory shared with numpy and other libraries, and values of Python."""
 
 import array
+import copy
 import gc
 import pickle
 
@@ -160,6 +161,28 @@ def test_pickles():
     assert pickle.loads(pickle.dumps(x.device)) == x.device
 
 
+def test_copies_stay_on_their_device(device):
+    x = bp.asarray([1.0, 2.0])
+    x.requires_grad = True
+    y = copy.deepcopy({"w": x})["w"]
+    assert y.device == x.device and y.requires_grad and y.is_leaf and y.tolist() == x.tolist()
+    with bp.no_grad():
+        y.fill_(0)
+    assert x.tolist() == [1, 2]
+
+
+def test_numbers_of_numpy_are_numbers():
+    x = bp.asarray([1.0, 2.0])
+    for two in (numpy.float32(2), numpy.float64(2), numpy.int64(2), numpy.uint8(2)):
+        assert (x * two).tolist() == [2, 4] and (two * x).tolist() == [2, 4]
+        assert bp.ops.mul(x, two).dtype == "f32"
+    assert (bp.asarray([True]) & numpy.bool_(True)).tolist() == [True]
+    with pytest.raises(TypeError):
+        x + numpy.ones(2, "f4")
+    with pytest.raises(TypeError):
+        numpy.ones(2, "f4") + x
+
+
 def test_torch_and_back_without_a_copy(on_host):
     torch = pytest.importorskip("torch")
     t = torch.arange(6, dtype=torch.float32).reshape(2, 3)
@@ -170,3 +193,14 @@ def test_torch_and_back_without_a_copy(on_host):
     assert back[0, 0] == 84
     h = bp.from_dlpack(torch.ones(2, dtype=torch.bfloat16))
     assert h.dtype == "bf16" and torch.from_dlpack(h).dtype == torch.bfloat16
+
+
+def test_jax_and_back_without_a_copy(on_host):
+    jax = pytest.importorskip("jax")
+    a = jax.numpy.arange(6.0).reshape(2, 3)
+    x = bp.from_dlpack(a)
+    assert x.numpy().ctypes.data == numpy.asarray(a).ctypes.data
+    y = bp.ops.add(x, x)
+    back = jax.dlpack.from_dlpack(y)
+    assert numpy.asarray(back).ctypes.data == y.numpy().ctypes.data
+    assert back.tolist() == [[0, 2, 4], [6, 8, 10]]

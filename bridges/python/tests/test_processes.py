@@ -282,3 +282,14 @@ def test_a_library_without_our_symbols_gives_a_sentence(tmp_path):
     status, _, error = run("import backplane", LD_LIBRARY_PATH=str(tmp_path))
     assert status == 1
     assert "ImportError: backplane cannot be loaded: the library that was found is another" in error
+
+
+@pytest.mark.parametrize("said, text", [
+    ("libbackplane.so.0.4: cannot open shared object file: No such file", "was not found"),
+    ("_core.so: undefined symbol: bp_op_new", "another version"),
+    ("backplane was built for ABI 0.4 of the library", "was built for ABI 0.4"),
+    ("No module named 'backplane._core'", "not built for this Python"),
+])
+def test_an_import_that_fails_says_why(said, text):
+    from backplane import _missing
+    assert text in str(_missing.explain(ImportError(said)))
