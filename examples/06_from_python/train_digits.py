@@ -43,18 +43,17 @@ def tensors_of(rows):
     return images.reshape(len(rows), 1, 8, 8), bp.asarray([label for _, label in rows])
 
 
-def new_weights(seed):
+def new_weights(device):
     """Returns random weights, which are smaller the more inputs a unit has."""
     weights = {}
-    for offset, (name, shape) in enumerate(SHAPES.items()):
+    for name, shape in SHAPES.items():
         if name.endswith("bias"):
             weights[name] = xp.zeros(shape)
-            continue
-        inputs = math.prod(shape[1:])
-        weights[name] = ops.normal(mean=0.0, std=(2 / inputs) ** 0.5, seed=seed,
-                                   offset=offset * 2**20, shape=shape)
-    for weight in weights.values():
-        weight.requires_grad = True
+        else:
+            scale = (2 / math.prod(shape[1:])) ** 0.5
+            weights[name] = ops.normal(mean=0.0, std=scale, shape=shape,
+                                       **device.draw(math.prod(shape)))
+        weights[name].requires_grad = True
     return weights
 
 
@@ -126,8 +125,9 @@ def main():
     elif options.device:
         bp.set_default_device(options.device)
     device = bp.default_device()
+    bp.manual_seed(options.seed)
     training, testing = read_digits(DATA, options.seed)
-    weights = new_weights(options.seed)
+    weights = new_weights(device)
     print(f"training on {device} ({device.description})")
     train(weights, training, options.epochs, options.seed)
 

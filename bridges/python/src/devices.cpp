@@ -136,6 +136,15 @@ nb::dict counts(const Device& device) {
   return result;
 }
 
+// No op takes more than four words of the sequence for an element, and these are a block.
+nb::dict draw(const Device& device, uint64_t count) {
+  const Generator::Range range = device.generator().take(count);
+  nb::dict result;
+  result["seed"] = range.seed;
+  result["offset"] = range.offset;
+  return result;
+}
+
 void bind_properties(nb::class_<Device>& c) {
   c.def_prop_ro("name", &Device::name, "The full name: 'vendor.backend:0'.")
       .def_prop_ro(
@@ -163,6 +172,9 @@ void bind_methods(nb::class_<Device>& c) {
       .def("report", &Device::report, nb::arg("ops") = false,
            "Says how ops were served: by kernels, by decompositions, or on the host; with ops=True "
            "for each op, and why.")
+      .def("draw", &draw, nb::arg("count"),
+           "Takes the part of the device's random sequence that an op with `count` results needs: "
+           "ops.dropout(x, p=0.5, **device.draw(x.size)). manual_seed() begins the sequence again.")
       .def("counts", &counts, "How many calls ran on kernels, as decompositions, and on the host.")
       .def("memory_statistics", &statistics, "What the cache of device memory holds, in bytes.")
       .def("memory_summary", &memory_summary, Guard(), "The same as a table for people.")

@@ -15,10 +15,20 @@ bp_tensor stub(bp_dtype dtype, const std::vector<int64_t>& shape, const int64_t*
 
 constexpr int64_t kStrides[BP_MAX_RANK] = {};
 
+// The dtype of an output whose shape the caller gives, and no dtype: what the description says,
+// else f32, or the first dtype of those that are allowed without f32.
+bp_dtype default_dtype(const bp_op_argument& output) {
+  for (const char* const rule : {output.default_dtype, output.dtype_rule}) {
+    const bp_dtype named = rule == nullptr ? bp_dtype{0} : bp_dtype_from_name(rule);
+    if (named != 0) return named;
+  }
+  const bp_dtype* const end = output.dtypes + output.dtype_count;
+  const bool has_f32 = output.dtype_count == 0 || std::find(output.dtypes, end, BP_F32) != end;
+  return has_f32 ? bp_dtype{BP_F32} : output.dtypes[0];
+}
+
 }  // namespace
 
-// The dtype of an output whose shape the caller gives is f32, unless the caller or the op says
-// otherwise.
 void Frame::prepare_outputs() {
   for (const uint32_t i : op_.outputs) {
     const Argument& a = op_.arguments[i];
@@ -29,9 +39,7 @@ void Frame::prepare_outputs() {
     }
     if (!a.is_given_shape || tensors_[i]) continue;
     if (target_ == nullptr) target_ = &default_device().target();
-    const char* const rule = a.desc->default_dtype;
-    if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = rule != nullptr ? bp_dtype_from_name(rule) : 0;
-    if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = BP_F32;
+    if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = default_dtype(*a.desc);
   }
   if (target_ == nullptr) {
     raise(PyExc_TypeError,

@@ -69,6 +69,19 @@ def test_outputs_of_a_chosen_shape_and_dtype():
     assert ops.sum(floats(1, 2), dtype="f64").dtype == "f64"
 
 
+def test_random_ops_take_parts_of_one_sequence(device):
+    def drawn():
+        return [ops.uniform(shape=[8], **device.draw(8)).tolist(),
+                ops.randint(low=0, high=1000, shape=[8], **device.draw(8)).tolist(),
+                ops.randperm(shape=[8], **device.draw(8)).tolist(),
+                ops.dropout(bp.ones([8]), p=0.5, **device.draw(8)).tolist()]
+    bp.manual_seed(5)
+    first, second = drawn(), drawn()
+    assert first != second and sorted(first[2]) == list(range(8))
+    bp.manual_seed(5)
+    assert drawn() == first
+
+
 def test_lists_of_tensors_are_written_in_place():
     p, g, m, v = (floats(1, 2), floats(0.5, 0.5), bp.zeros([2]), bp.zeros([2]))
     before = p.version
