@@ -39,9 +39,13 @@ std::shared_ptr<PyObject> shared(nb::object object) {
 // The engine runs without the GIL; each gradient takes it.
 std::vector<Tensor> run_gradient(PyObject* arguments, const Tensor& gradient) {
   const nb::gil_scoped_acquire held;
-  static const nb::handle function =
-      nb::object(nb::module_::import_("backplane._autograd").attr("gradients")).release();
-  const nb::object result = function(*nb::borrow<nb::args>(arguments), tensor_object(gradient));
+  static PyObject* function = nullptr;  // Without a guard: the GIL guards it.
+  if (function == nullptr) {
+    function =
+        nb::object(nb::module_::import_("backplane._autograd").attr("gradients")).release().ptr();
+  }
+  const nb::object result =
+      nb::handle(function)(*nb::borrow<nb::args>(arguments), tensor_object(gradient));
   std::vector<Tensor> gradients;
   for (const nb::handle item : result) {
     gradients.push_back(item.is_none() ? Tensor() : tensor_of(item));
