@@ -58,9 +58,10 @@ void Frame::read_choice(const Parameter& parameter, PyObject* value) {
       return;
     case Parameter::Role::kShape:
       wanted_shape_ = to_ints(value, "shape");
+      has_shape_ = true;
       return;
     case Parameter::Role::kDevice:
-      if (target_ == nullptr) target_ = &to_device(value, "device").target();
+      use_device(index, to_device(value, "device"), "device");
       return;
     case Parameter::Role::kArgument:
       return;
@@ -80,15 +81,15 @@ const Frame::List* Frame::find_list(uint32_t index) const {
 
 // ---- Tensors ------------------------------------------------------------------------------------
 
-void Frame::use_device_of(uint32_t index, const Tensor& tensor) {
-  const bp_target* const target = &tensor.device().target();
+void Frame::use_device(uint32_t index, const Device& device, const std::string& name) {
+  const bp_target* const target = &device.target();
   if (target_ == nullptr) {
     target_ = target;
     first_ = index;
-  } else if (target_ != target) {
-    throw Error(BP_INVALID_ARGUMENT, place(op_, op_.arguments[index]) + " is on " + target->name +
-                                         ", and " + op_.arguments[first_].name + " on " +
-                                         target_->name +
+  } else if (target_ != target) [[unlikely]] {
+    throw Error(BP_INVALID_ARGUMENT, std::string(op_.desc.name) + ": " + name + " is on " +
+                                         target->name + ", and " + op_.arguments[first_].name +
+                                         " on " + target_->name +
                                          "; allowed: one device. Move one with to(device)");
   }
 }
@@ -98,7 +99,7 @@ void Frame::read_tensor(uint32_t index, PyObject* value) {
   if (a.is_list) return read_list(index, value);
   if (is_tensor(value)) {
     const Tensor& tensor = tensor_of(value);
-    use_device_of(index, tensor);
+    use_device(index, tensor.device(), a.name);
     return set(index, tensor);
   }
   if ((a.has_scalar || (op_.has_operand && a.is_cast)) && is_number(value)) {
@@ -121,7 +122,7 @@ void Frame::read_list(uint32_t index, PyObject* value) {
       raise(PyExc_TypeError, place(op_, a) + " has " + type_text(item) +
                                  "; allowed: a list or tuple of backplane.Tensor");
     }
-    use_device_of(index, tensor_of(item));
+    use_device(index, tensor_of(item).device(), a.name);
     list.tensors.push_back(tensor_of(item));
   }
   for (const Tensor& tensor : list.tensors) list.views.push_back(tensor.get());

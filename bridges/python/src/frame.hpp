@@ -24,7 +24,7 @@ class Frame {
   void read_tensor(uint32_t index, PyObject* value);
   void read_list(uint32_t index, PyObject* value);
   void read_scalar(uint32_t index, PyObject* value);
-  void use_device_of(uint32_t index, const Tensor& tensor);
+  void use_device(uint32_t index, const Device& device, const std::string& name);
 
   // Makes the inputs of an op with an operand agree.
   void agree();
@@ -48,6 +48,7 @@ class Frame {
   RuleFacts facts() const;
 
   // Outputs.
+  void check_choices(uint32_t index) const;
   void prepare_outputs();
   void make_outputs();
   void launch();
@@ -99,6 +100,7 @@ class Frame {
   uint64_t written_;                       // Bit i: the op writes to tensors that exist already.
   bp_dtype wanted_dtypes_[kMaxArguments];  // Set for outputs alone.
   std::vector<int64_t> wanted_shape_;
+  bool has_shape_ = false;  // The caller gave a shape.
   std::vector<List> lists_;
 };
 

@@ -29,6 +29,25 @@ bp_dtype default_dtype(const bp_op_argument& output) {
 
 }  // namespace
 
+// What the caller chooses must be true of an output that the caller gives, and a shape must be said
+// by one of the two.
+void Frame::check_choices(uint32_t index) const {
+  const Argument& a = op_.arguments[index];
+  const Tensor& given = tensors_[index];
+  if (!given) {
+    if (!a.is_given_shape || has_shape_) return;
+    raise(PyExc_TypeError, std::string(op_.desc.name) + ": shape is missing, or " + a.name +
+                               ", a tensor to write to");
+  }
+  const bp_dtype wanted = wanted_dtypes_[index];
+  const bool has_shape =
+      !a.is_given_shape || !has_shape_ || given.shape() == IntList(wanted_shape_);
+  if ((wanted == 0 || wanted == given.dtype()) && has_shape) return;
+  throw Error(BP_INVALID_ARGUMENT,
+              place(op_, a) + " is " + dtype_text(given.dtype()) + " " + to_string(given.shape()) +
+                  ", and another dtype or shape was asked for; leave that out");
+}
+
 void Frame::prepare_outputs() {
   for (const uint32_t i : op_.outputs) {
     const Argument& a = op_.arguments[i];
@@ -37,6 +56,7 @@ void Frame::prepare_outputs() {
                                       " is a list of outputs; allowed: a list of "
                                       "tensors that the op writes to");
     }
+    check_choices(i);
     if (!a.is_given_shape || tensors_[i]) continue;
     if (target_ == nullptr) target_ = &default_device().target();
     if (wanted_dtypes_[i] == 0) wanted_dtypes_[i] = default_dtype(*a.desc);

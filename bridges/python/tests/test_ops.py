@@ -106,6 +106,12 @@ def test_lists_of_tensors_are_written_in_place():
     (lambda x: ops.sum(x, dtype="f99"), bp.InvalidArgument, "no dtype"),
     (lambda x: ops.cat(x, axis=0), TypeError, "xs is a backplane"),
     (lambda x: ops.add(x, 2**70), OverflowError, "64 bits"),
+    (lambda x: ops.fill(1, dtype="f32"), TypeError, "shape is missing, or y"),
+    (lambda x: ops.fill(1, y=x, dtype="i32"), bp.InvalidArgument, "y is f32 .* leave that out"),
+    (lambda x: ops.fill(1, y=x, shape=[4]), bp.InvalidArgument, "y is f32 .* leave that out"),
+    (lambda x: ops.sum(x, y=bp.zeros([]), dtype="f64"), bp.InvalidArgument, "leave that out"),
+    (lambda x: ops.fill(1, shape=[1] * 9), bp.InvalidArgument, "9 extents; allowed: up to 8"),
+    (lambda x: ops.fill(1, shape=[-1]), bp.InvalidArgument, "at least 0"),
     (lambda x: ops.no_such_op(x), AttributeError, "there is no op 'no_such_op'"),
 ])
 def test_bad_input_names_what_was_wrong(call, type_, text):
@@ -140,4 +146,8 @@ def test_tensors_of_two_devices_are_refused(device):
     x, y = floats(1), bp.asarray([1.0], device=others[0])
     with pytest.raises(bp.InvalidArgument, match="allowed: one device"):
         ops.add(x, y)
+    with pytest.raises(bp.InvalidArgument, match="allowed: one device"):
+        ops.fill(1, y=x, device=others[0])
+    with pytest.raises(bp.InvalidArgument, match="allowed: one device"):
+        ops.cat([x, y], axis=0)
     assert ops.add(x, y.to(device)).tolist() == [2]
