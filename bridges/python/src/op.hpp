@@ -1,11 +1,11 @@
 // An op as Python calls it: what a description says, read once.
 //
 // A function has one parameter for each input and attribute, in the order of the description, those
-// without a default first. These parameters are keyword-only:
+// without a default first. Behind them are parameters that are given by name:
 //
-//   each output    a tensor to write to; True makes an optional output
-//   dtype          the dtype of an output whose caller may choose it; NAME_dtype for an optional
-//   one shape, device  where the caller gives the shape of an output
+// - each output: a tensor to write to, or True for an optional one that shall be made;
+// - `dtype` where the caller may choose that of an output, and NAME_dtype for an optional output;
+// - `shape` and `device` where the caller gives the shape of an output.
 //
 // It returns the outputs that were made: one tensor, or a tuple of them.
 #pragma once

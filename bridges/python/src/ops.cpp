@@ -1,7 +1,6 @@
 // The functions of ops: one callable for each description, made when it is first asked for.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <string_view>
 #include <unordered_map>

@@ -12,6 +12,18 @@ def floats(*values):
     return bp.asarray(list(values), dtype="f32")
 
 
+def loaded_devices():
+    """Loads what the manifests name until there is a device that is not the first one."""
+    for manifest in bp.manifests():
+        try:
+            devices = [d for d in bp.load(manifest["name"])["devices"] if not d.is_host]
+        except bp.Error:
+            continue
+        if devices:
+            return devices
+    return []
+
+
 def test_every_op_has_a_function_with_a_signature_and_a_text():
     names = ops.names()
     assert len(names) >= 230
@@ -139,10 +151,9 @@ def test_a_failure_on_the_device_is_an_exception_until_it_is_cleared(device):
 
 
 def test_tensors_of_two_devices_are_refused(device):
-    others = [d for d in bp.devices() if d != device]
+    others = [d for d in bp.devices() if d != device] or loaded_devices()
     if not others:
-        names = [m["name"] for m in bp.manifests() if m["problem"] is None]
-        pytest.skip(f"only {device} is loaded; the manifests have {names}")
+        pytest.skip(f"no manifest names a backend with another device than {device}")
     x, y = floats(1), bp.asarray([1.0], device=others[0])
     with pytest.raises(bp.InvalidArgument, match="allowed: one device"):
         ops.add(x, y)
