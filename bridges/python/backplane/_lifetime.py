@@ -7,13 +7,17 @@ import sys
 from backplane import _core
 
 
+_PATIENCE_S = 60.0
+
+
 def _finish():
-    """Waits for work in flight: backends and their threads end with the process."""
+    """Waits for work in flight: backends and their threads end with the process. A device that does
+    not end its work must not keep the process for ever."""
     if _core.is_forked():
         return
     for device in _core.devices():
         try:
-            device.synchronize()
+            device.synchronize(_PATIENCE_S)
         except Exception as error:
             print(f"backplane: {device} did not end its work: {error}", file=sys.stderr)
 

@@ -1,6 +1,7 @@
 // Plugins, the devices that they bring, and what the library knows of both.
 #include <nanobind/stl/map.h>
 
+#include <chrono>
 #include <map>
 #include <optional>
 
@@ -136,6 +137,28 @@ nb::dict counts(const Device& device) {
   return result;
 }
 
+// Waits in slices, so that Ctrl-C is noticed.
+void wait_for(const Device& device, std::optional<double> timeout_s) {
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kSliceNs = 100'000'000;
+  const bp_device_ops& ops = *device.target().devices;
+  const auto begin = Clock::now();
+  while (true) {
+    bp_status status = BP_OK;
+    {
+      const Released released;
+      status = ops.synchronize(ops.self, device.target().device, kSliceNs);
+    }
+    if (status != BP_TIMEOUT) return check_host(status);
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const std::chrono::duration<double> passed = Clock::now() - begin;
+    if (timeout_s && passed.count() >= *timeout_s) {
+      throw Error(BP_TIMEOUT, std::string(device.name()) + " still works after " +
+                                  std::to_string(*timeout_s) + " s");
+    }
+  }
+}
+
 // No op takes more than four words of the sequence for an element, and these are a block.
 nb::dict draw(const Device& device, uint64_t count) {
   const Generator::Range range = device.generator().take(count);
@@ -167,8 +190,8 @@ void bind_properties(nb::class_<Device>& c) {
 
 void bind_methods(nb::class_<Device>& c) {
   using Guard = nb::call_guard<Released>;
-  c.def("synchronize", &Device::synchronize, Guard(),
-        "Waits until all streams of the device are idle.")
+  c.def("synchronize", &wait_for, nb::arg("timeout_s").none() = nb::none(),
+        "Waits until all streams of the device are idle; raises Timeout after `timeout_s` seconds.")
       .def("report", &Device::report, nb::arg("ops") = false,
            "Says how ops were served: by kernels, by decompositions, or on the host; with ops=True "
            "for each op, and why.")

@@ -80,6 +80,38 @@ def test_work_in_flight_ends_with_the_interpreter(device):
     assert (status, out, error) == (0, "end", "")
 
 
+def test_a_wait_ends_by_its_limit_and_by_an_interrupt():
+    """The simulated device pauses for up to a second around each piece of work."""
+    status, out, error = run("""
+        import os, signal, threading, time, backplane as bp
+        try:
+            bp.load("sim", {"delay_us": 1000000, "delay_probability": 1, "seed": 3})
+        except bp.NotFound:
+            print("no sim")
+            raise SystemExit
+        x = bp.full([8, 8], 0.5, device="sim:0")
+        for _ in range(6):
+            x = bp.ops.matmul(x, x)
+        begin = time.perf_counter()
+        try:
+            x.device.synchronize(timeout_s=0.2)
+        except bp.Timeout as error:
+            print(error, time.perf_counter() - begin < 1)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.perf_counter()
+        try:
+            x.device.synchronize()
+        except KeyboardInterrupt:
+            print("interrupted", time.perf_counter() - begin < 1)
+    """)
+    if out == "no sim":
+        pytest.skip("no manifest names the simulated device")
+    assert status == 0, error
+    first, second = out.splitlines()
+    assert "still works after 0.2" in first and first.endswith("True")
+    assert second == "interrupted True"
+
+
 def test_memory_of_others_may_outlive_the_interpreter(on_host):
     pytest.importorskip("numpy")
     status, out, error = run("""
