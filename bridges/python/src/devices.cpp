@@ -56,6 +56,7 @@ nb::dict to_dict(const bp_plugin& plugin) {
 nb::dict load(const std::string& name, const std::map<std::string, std::string>& options) {
   check_process();
   std::vector<bp_option> list;
+  list.reserve(options.size());
   for (const auto& [key, value] : options) list.push_back({key.c_str(), value.c_str()});
   const bp_plugin* plugin = nullptr;
   {

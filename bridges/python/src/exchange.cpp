@@ -50,12 +50,12 @@ nb::object export_capsule(const Tensor& tensor, bool is_versioned, bool is_copie
   if (is_versioned) {
     bp_dlpack_managed* managed = nullptr;
     check_host(bp_dlpack_export(&target, &desc, &managed));
-    held.release();
+    static_cast<void>(held.release());  // The taker ends it.
     return new_capsule(managed, kVersioned, &end_versioned);
   }
   bp_dlpack_unversioned* managed = nullptr;
   check_host(bp_dlpack_export_unversioned(&target, &desc, &managed));
-  held.release();
+  static_cast<void>(held.release());
   return new_capsule(managed, kUnversioned, &end_unversioned);
 }
 

@@ -7,7 +7,7 @@
 namespace bp::python {
 namespace {
 
-void save(const std::string& path, nb::dict tensors, const Metadata& metadata) {
+void save(const std::string& path, const nb::dict& tensors, const Metadata& metadata) {
   check_process();
   TensorMap map;
   for (const auto& [name, value] : tensors) {

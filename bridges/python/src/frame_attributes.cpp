@@ -172,7 +172,7 @@ void Frame::read_ints(uint32_t index, PyObject* value) {
   const auto length = static_cast<int64_t>(list.ints.size());
   const char* const rule = a.desc->count_rule;
   const int64_t count = rule == nullptr ? length : evaluate(rule, facts()).value_or(length);
-  if (length > 0 && count % length == 0 && count <= 2 * BP_MAX_RANK) {
+  if (length > 0 && count % length == 0 && count <= int64_t{2} * BP_MAX_RANK) {
     for (int64_t i = length; i < count; ++i) {
       list.ints.push_back(list.ints[static_cast<size_t>(i - length)]);
     }

@@ -150,7 +150,7 @@ Tensor reinterpret(const Tensor& t, nb::handle dtype) {
   const bp_target& target = t.device().target();
   bp_block* block = nullptr;
   check_host(bp_block_wrap(&target, current_stream(target), &desc, &block));
-  base.release();  // The block ends it.
+  static_cast<void>(base.release());  // The block ends it.
   return from_block(block, view, t.device());
 }
 

@@ -32,19 +32,19 @@ std::string library_path() {
 }  // namespace bp::python
 
 NB_MODULE(_core, module) {
-  using namespace bp::python;
-  check_version();
-  nb::set_leak_warnings(false);  // Tensors of modules may live until the process ends.
-  bind_errors(module);
-  bind_dtypes(module);
-  bind_devices(module);
-  bind_streams(module);
-  bind_tensors(module);
-  bind_memory(module);
-  bind_exchange(module);
-  bind_autograd(module);
-  bind_ops(module);
-  bind_files(module);
-  module.def("library_path", &library_path, "The path of the libbackplane that is used.");
-  module.attr("abi_version") = nb::make_tuple(BP_ABI_MAJOR, BP_ABI_MINOR);
+  namespace python = bp::python;
+  python::check_version();
+  nanobind::set_leak_warnings(false);  // Tensors of modules may live until the process ends.
+  python::bind_errors(module);
+  python::bind_dtypes(module);
+  python::bind_devices(module);
+  python::bind_streams(module);
+  python::bind_tensors(module);
+  python::bind_memory(module);
+  python::bind_exchange(module);
+  python::bind_autograd(module);
+  python::bind_ops(module);
+  python::bind_files(module);
+  module.def("library_path", &python::library_path, "The path of the libbackplane that is used.");
+  module.attr("abi_version") = nanobind::make_tuple(BP_ABI_MAJOR, BP_ABI_MINOR);
 }

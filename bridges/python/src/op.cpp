@@ -57,7 +57,7 @@ bool is_flag(const Argument& a) {
 
 std::string default_text(const Argument& a) {
   if (a.desc->default_text == nullptr || a.kind == BP_ARGUMENT_I64_LIST) return "None";
-  const std::string text(text_of(a.desc->default_text));
+  std::string text(text_of(a.desc->default_text));
   if (a.kind == BP_ARGUMENT_ENUM) return "'" + text + "'";
   if (is_flag(a)) return text == "0" ? "False" : "True";
   return text;
@@ -83,6 +83,20 @@ const char* type_of(const Argument& a) {
   }
 }
 
+// Returns the line of an argument in the text of the function.
+std::string line_of(const Argument& a) {
+  const bp_op_argument& d = *a.desc;
+  std::string line = "    " + a.name + ": " + type_of(a);
+  if (d.dtype_rule != nullptr) line += ", " + std::string(d.dtype_rule);
+  if (d.shape_rule != nullptr) line += ", shape " + std::string(d.shape_rule);
+  if (d.default_text != nullptr) line += ", default " + std::string(d.default_text);
+  for (uint32_t v = 0; v < d.value_count; ++v) {
+    line += (v == 0 ? ", one of '" : ", '") + std::string(d.value_names[v]) + "'";
+  }
+  if (d.doc != nullptr) line += ". " + std::string(d.doc);
+  return line + "\n";
+}
+
 }  // namespace
 
 std::string place(const Op& op, const Argument& argument) {
@@ -93,6 +107,7 @@ Op::Op(const bp_op_desc& described) : desc(described) {
   read_arguments();
   find_group();
   add_parameters();
+  write_signature();
   write_doc();
 }
 
@@ -180,40 +195,33 @@ void Op::add_parameters() {
   }
 }
 
-void Op::write_doc() {
+void Op::write_signature() {
   std::string inner;
   const auto add = [&](const std::string& text) { inner += (inner.empty() ? "" : ", ") + text; };
-  doc = text_of(desc.doc);
-  doc += "\n\n";
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     const Argument& a = arguments[p.argument];
     const std::string name(PyUnicode_AsUTF8(p.name));
     if (i == positional_count) add("*");
-    if (p.role != Parameter::Role::kArgument) {
+    if (i < positional_count) {
+      add(name + (p.is_required ? "" : "=" + default_text(a)));
+    } else {
       add(name + (p.role == Parameter::Role::kOutput && a.is_optional ? "=False" : "=None"));
-      continue;
     }
-    add(name + (p.is_required ? "" : "=" + default_text(a)));
-    doc += "    " + name + ": " + type_of(a);
-    if (a.desc->dtype_rule != nullptr) doc += ", " + std::string(a.desc->dtype_rule);
-    if (a.desc->shape_rule != nullptr) doc += ", shape " + std::string(a.desc->shape_rule);
-    if (a.desc->default_text != nullptr) doc += ", default " + std::string(a.desc->default_text);
-    for (uint32_t v = 0; v < a.desc->value_count; ++v) {
-      doc += (v == 0 ? ", one of '" : ", '") + std::string(a.desc->value_names[v]) + "'";
-    }
-    if (a.desc->doc != nullptr) doc += ". " + std::string(a.desc->doc);
-    doc += "\n";
   }
   signature = "(" + inner + ")";
+}
+
+void Op::write_doc() {
+  doc = std::string(text_of(desc.doc)) + "\n\n";
+  for (size_t i = 0; i < positional_count; ++i) doc += line_of(arguments[parameters[i].argument]);
   doc += "\nReturns ";
-  bool is_first = true;
-  for (const Argument& a : arguments) {
-    if (!a.is_output) continue;
-    doc += (is_first ? "" : ", and ") + a.name + (a.is_optional ? " if it is asked for" : "");
-    is_first = false;
+  for (const uint32_t i : outputs) {
+    const Argument& a = arguments[i];
+    doc +=
+        (i == outputs[0] ? "" : ", and ") + a.name + (a.is_optional ? " if it is asked for" : "");
   }
-  doc += is_first ? "nothing: it writes its arguments." : ".";
+  doc += outputs.empty() ? "nothing: it writes its arguments." : ".";
 }
 
 }  // namespace bp::python

@@ -92,6 +92,7 @@ struct Op {
   void read_argument(const bp_op_argument& argument);
   void find_group();
   void add_parameters();
+  void write_signature();
   void write_doc();
 
   mutable std::optional<Gradient> gradient_;

@@ -60,7 +60,7 @@ void bind_stream_class(nb::module_& module) {
              enter(nb::cast<const Stream&>(self));
              return nb::borrow(self);
            })
-      .def("__exit__", [](const Stream& s, nb::args) { leave(s); });
+      .def("__exit__", [](const Stream& s, const nb::args&) { leave(s); });
 }
 
 void bind_event_class(nb::module_& module) {
