@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include "backplane/runtime/device.hpp"
@@ -85,26 +86,49 @@ nb::list devices() {
   return result;
 }
 
-nb::object text_or_none(const char* text) {
-  return text == nullptr ? nb::object(nb::none()) : nb::object(nb::str(text));
-}
+// A manifest is lent until the next discovery, so its texts are copied at once.
+struct Manifest {
+  explicit Manifest(const bp_manifest& m) : name(m.name) {
+    const auto copy = [](const char* text) {
+      return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+    };
+    file = copy(m.file);
+    library = copy(m.library);
+    problem = copy(m.problem);
+  }
 
-nb::list manifests() {
+  std::string name;
+  std::optional<std::string> file, library, problem;
+};
+
+std::vector<Manifest> discover() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   bp_registry* const registry = default_registry();
   uint64_t count = 0;
-  {
-    const Released released;
-    check_host(bp_registry_discover(registry, &count));
-  }
-  nb::list result;
+  check_host(bp_registry_discover(registry, &count));
+  std::vector<Manifest> result;
   for (uint64_t i = 0; i < count; ++i) {
     const bp_manifest* manifest = nullptr;
     check_host(bp_registry_manifest(registry, i, &manifest));
+    result.emplace_back(*manifest);
+  }
+  return result;
+}
+
+nb::list manifests() {
+  std::vector<Manifest> found;
+  {
+    const Released released;
+    found = discover();
+  }
+  nb::list result;
+  for (const Manifest& manifest : found) {
     nb::dict entry;
-    entry["name"] = manifest->name;
-    entry["file"] = text_or_none(manifest->file);
-    entry["library"] = text_or_none(manifest->library);
-    entry["problem"] = text_or_none(manifest->problem);
+    entry["name"] = manifest.name;
+    entry["file"] = nb::cast(manifest.file);
+    entry["library"] = nb::cast(manifest.library);
+    entry["problem"] = nb::cast(manifest.problem);
     result.append(entry);
   }
   return result;
