@@ -1,0 +1,6 @@
+// The headers of PyTorch, compiled once.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
