@@ -40,6 +40,8 @@ at::Scalar product(const at::Scalar& a, const at::Scalar& b) {
   return a.toLong() * b.toLong();
 }
 
+bool is_float(const Tensor& tensor) { return at::isFloatingType(tensor.scalar_type()); }
+
 // A number takes part in the common dtype as PyTorch's wrapped numbers do: by its kind alone.
 Tensor wrapped(const at::Scalar& number) {
   Tensor tensor = at::scalar_tensor(number, at::device(at::kCPU).dtype(number.type()));
@@ -72,6 +74,7 @@ struct BoundRow::State {
   c10::SmallVector<Tensor, 4> inputs;  // As they were placed.
   Tensor first;                        // What the axes are those of.
   bool is_flat = false;
+  std::optional<at::ScalarType> type;  // That of the result, where the caller chooses it.
 };
 
 BoundRow::BoundRow(const Row& row, const c10::FunctionSchema& schema)
@@ -118,6 +121,25 @@ void BoundRow::bind(const std::string& word, const c10::FunctionSchema& schema) 
     first_tensor_ = static_cast<int>(binds_.size());
   }
   binds_.push_back(bind);
+}
+
+std::string BoundRow::problem() const {
+  for (size_t i = 0; i < op_.arguments.size(); ++i) {
+    const Argument& argument = op_.arguments[i];
+    if (argument.kind != BP_ARGUMENT_TENSOR && argument.kind != BP_ARGUMENT_OPERAND) continue;
+    const bool is_bound = std::any_of(binds_.begin(), binds_.end(), [&](const Bind& bind) {
+      const bool is_given = bind.aten >= 0 || bind.kind == Bind::Kind::kNumber;
+      return bind.argument == static_cast<int>(i) && is_given;
+    });
+    if (!is_bound) return "nothing is bound to " + argument.name + " of " + row_.op;
+  }
+  return "";
+}
+
+bool BoundRow::has_free_type(Values values) const {
+  const bool is_given = (row_.flags & kDtype) && dtype_ >= 0 && !values[dtype_].isNone();
+  return is_given && op_.first_out >= 0 &&
+         op_.arguments[op_.first_out].description->dtype_count > 1;
 }
 
 void BoundRow::check_guards(Values values) const {
@@ -193,6 +215,8 @@ Tensor BoundRow::converted(const State& state, const Bind& bind, Tensor tensor,
     const bool is_scaled = (row_.flags & kScaled) && op_.arguments[bind.argument].name == "b";
     if (is_scaled) {
       const at::Scalar scale = values[alpha_ >= 0 ? alpha_ : value_].toScalar();
+      if (tensor.itemsize() == 2 && is_float(tensor))
+        throw Unsupported{"it would be rounded twice"};
       if (!scale.equal(1)) tensor = at::mul(tensor, scale).to(state.common.type);
     }
     return tensor;
@@ -310,7 +334,7 @@ void BoundRow::place(State& state, const Bind& bind, Values values) const {
 
 Tensors BoundRow::run_into(Call& call, const State& state, const Tensor& out) const {
   const bp_op_output& inferred = call.infer();
-  const auto type = from_bp(inferred.dtype);
+  const auto type = state.type ? state.type : from_bp(inferred.dtype);
   const at::IntArrayRef shape(inferred.shape, inferred.ndim);
   if (out.sizes() != shape || !type || out.scalar_type() != *type || op_.first_out < 0) {
     return {};
@@ -332,6 +356,10 @@ Tensors BoundRow::run(Values values, const Tensor* out) const {
   if (row_.flags & kElementwise) state.common = common_of(values);
   for (const Bind& bind : binds_) {
     if (bind.kind != Bind::Kind::kGuard) place(state, bind, values);
+  }
+  if (has_free_type(values)) {
+    state.type = values[dtype_].toScalarType();
+    state.call.out_type(op_.first_out, *state.type);
   }
   const c10::DeviceGuard guard(state.call.device());
   Tensors results;

@@ -32,6 +32,9 @@ class BoundRow {
   // `schema` is that of the functional operator, or of one that writes and has the same arguments.
   BoundRow(const Row& row, const c10::FunctionSchema& schema);
 
+  // "", or what is wrong with the row itself: an argument of the op that nothing is bound to.
+  std::string problem() const;
+
   // Runs the call into new tensors, or into `out` if it is given. Throws Unsupported.
   Tensors run(Values values, const at::Tensor* out) const;
 
@@ -41,6 +44,7 @@ class BoundRow {
 
   void bind(const std::string& word, const c10::FunctionSchema& schema);
   void check_guards(Values values) const;
+  bool has_free_type(Values values) const;
   Elements common_of(Values values) const;
   void place(State& state, const Bind& bind, Values values) const;
   void place_tensor(State& state, const Bind& bind, const at::Tensor& tensor) const;

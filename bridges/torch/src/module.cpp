@@ -13,6 +13,7 @@ namespace py = pybind11;
 namespace bpt {
 
 std::vector<std::string> registered_names();
+std::vector<std::string> unbound_rows();
 
 namespace {
 
@@ -110,6 +111,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("fallbacks", &fallback_counts);
   m.def("reset_fallbacks", &reset_fallbacks);
   m.def("registered", &registered_names);
+  m.def("unbound_rows", &unbound_rows);
   m.def("abi_version", [] {
     uint32_t major = 0, minor = 0;
     check(bp_abi_version(&major, &minor), "abi_version");

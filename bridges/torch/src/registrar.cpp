@@ -294,6 +294,22 @@ void register_table() {
   register_rows();
 }
 
+std::vector<std::string> unbound_rows() {
+  std::vector<std::string> problems;
+  for (const auto& [name, rows] : rows_by_name()) {
+    const c10::OperatorHandle op = *c10::Dispatcher::singleton().findSchema(name);
+    for (const Row* row : rows) {
+      try {
+        const std::string problem = BoundRow(*row, op.schema()).problem();
+        if (!problem.empty()) problems.push_back(name_of(op) + ": " + problem);
+      } catch (const Unsupported& unsupported) {
+        problems.push_back(name_of(op) + ": " + unsupported.reason);
+      }
+    }
+  }
+  return problems;
+}
+
 std::vector<std::string> registered_names() {
   std::vector<std::string> names;
   for (const auto& name : registered()) {

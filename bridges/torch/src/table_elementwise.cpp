@@ -54,6 +54,7 @@ constexpr Row kRows[] = {
 
     // Activations and their gradients.
     {"relu", "relu", "x=self", kE},
+    {"relu", "maximum", "a=self b=#0", kE | kInteger},
     {"silu", "silu", "x=self", kE},
     {"mish", "mish", "x=self", kE},
     {"hardsigmoid", "hardsigmoid", "x=self", kE},
@@ -86,6 +87,7 @@ constexpr Row kRows[] = {
     {"sub.Tensor", "addcmul", "a=self b=other c=alpha", kE | kNegated},
     {"sub.Tensor", "sub", "a=self b=other", kE | kScaled},
     {"rsub.Tensor", "sub", "a=other b=self ?alpha=1", kE},
+    {"rsub.Tensor", "addcmul", "a=other b=self c=alpha", kE | kNegated},
     {"mul.Tensor", "mul", "a=self b=other", kE},
     {"mul.Tensor", "logical_and", "a=self b=other", kE | kBool},
     {"div.Tensor", "div", "a=self b=other", kEF},
@@ -144,7 +146,7 @@ constexpr Row kRows[] = {
     {"clamp.Tensor", "clamp", "x=self low=min high=max", kE},
     {"clamp.Tensor", "maximum", "a=self b=min ?max=none", kE},
     {"clamp.Tensor", "minimum", "a=self b=max ?min=none", kE},
-    {"hardtanh", "clamp", "x=self low=min_val high=max_val", kE},
+    {"hardtanh", "clamp", "x=self low=min_val high=max_val", kE | kOfSelf},
 };
 
 }  // namespace

@@ -48,8 +48,6 @@ constexpr Row kRows[] = {
      "grad_y=grad_output indices=indices num_embeddings=num_weights ?padding_idx=-1 "
      "?scale_grad_by_freq=0",
      0},
-    {"searchsorted.Tensor", "searchsorted",
-     "sorted=sorted_sequence values=self side=right ?side=none ?sorter=none ?out_int32=0", 0},
 
     // Losses.
     {"mse_loss", "mse_loss", "x=self target=target reduction=reduction", kElementwise},

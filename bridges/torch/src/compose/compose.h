@@ -27,6 +27,13 @@ inline std::vector<int64_t> each(IntArrayRef list, int64_t count) {
 
 inline bool is_float(const Tensor& tensor) { return at::isFloatingType(tensor.scalar_type()); }
 
+// A number as one that the dtype takes: a real one is cut for integers.
+inline Scalar fitted(const Scalar& value, at::ScalarType type) {
+  if (!value.isFloatingPoint() || at::isFloatingType(type) || at::isComplexType(type)) return value;
+  return type == at::kBool ? Scalar(value.toDouble() != 0)
+                           : Scalar(static_cast<int64_t>(value.toDouble()));
+}
+
 // Throws Unsupported with this reason.
 inline void require(bool is_met, const char* reason) {
   if (!is_met) throw Unsupported{reason};

@@ -59,8 +59,28 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce, bool include_self) {
-  require(reduce == "sum" && include_self, "scatter_reduce sums, and includes the tensor itself");
-  return scattered("scatter_reduce", x, dim, index, src);
+  const bool is_mean = reduce == "mean" && is_float(x);
+  require(reduce == "sum" || is_mean, "scatter_reduce has sums, and means of floats, alone");
+  const Tensor begin = include_self ? x : scatter_value(x, dim, index, 0);
+  const Tensor sum = scattered("scatter_reduce", begin, dim, index, src);
+  if (!is_mean) return sum;
+  const Tensor one = at::ones_like(x, at::MemoryFormat::Contiguous);
+  const Tensor first = include_self ? one : scatter_value(one, dim, index, 0);
+  const Tensor count = scattered("scatter_reduce", first, dim, index,
+                                 full_0d(1, x.scalar_type(), x.device()).expand(index.sizes()));
+  return at::div(sum, count);
+}
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool out_int32, bool is_right,
+                    std::optional<std::string_view> side, const OptionalTensor& sorter) {
+  require(!side || !is_right || *side == "right", "right and side differ");
+  const bool is_ordered = !sorter || !sorter->defined();
+  const Tensor row = is_ordered ? sorted : at::gather(sorted, -1, *sorter);
+  Call call("searchsorted");
+  call.in("sorted", row).in("values", values);
+  const Tensor y =
+      call.choose("side", is_right || (side && *side == "right") ? "right" : "left").run_one();
+  return out_int32 ? y.to(at::kInt) : y;
 }
 
 Tensor scatter_with(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
@@ -284,6 +304,7 @@ void compose_indexing() {
   compose("scatter.reduce", &scatter_with);
   compose("scatter_add", &scatter_add);
   compose("scatter_reduce.two", &scatter_reduce);
+  compose("searchsorted.Tensor", &searchsorted);
   compose("index.Tensor", &indexed);
   compose("_index_put_impl_", &index_put_);
   compose("index_add", &index_add);

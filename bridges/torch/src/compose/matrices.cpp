@@ -11,13 +11,14 @@ Tensor product(const Tensor& a, const Tensor& b, const OptionalTensor& addend, c
           "a product that is scaled by 0, or by a complex number");
   require(a.scalar_type() == b.scalar_type(), "the matrices of a product have two dtypes");
   Call call("matmul");
-  call.in("a", a).in("b", b).set("alpha", alpha.toDouble());
+  call.in("a", a).in("b", b);
+  if (!alpha.equal(1)) call.set("alpha", alpha.toDouble());
   if (addend && !beta.equal(0)) {
     require(addend->scalar_type() == a.scalar_type(), "the addend of a product has another dtype");
     const bp_op_output& shape = call.infer();
     require(addend->dim() <= shape.ndim, "the addend of a product has more axes than the result");
     call.in("addend", addend->expand(IntArrayRef(shape.shape, shape.ndim)));
-    call.set("beta", beta.toDouble());
+    if (!beta.equal(1)) call.set("beta", beta.toDouble());
   }
   return call.run_one();
 }
@@ -47,8 +48,9 @@ Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar
               const Scalar& alpha) {
   require(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "addbmm takes two batches");
   // The sum over the batch is a product whose inner axis is the batch and the inner axis.
-  const Tensor left = a.permute({1, 0, 2}).reshape({a.size(1), -1});
-  return product(left, b.reshape({-1, b.size(2)}), self, beta, alpha);
+  const int64_t inner = a.size(0) * a.size(2);
+  const Tensor left = a.permute({1, 0, 2}).reshape({a.size(1), inner});
+  return product(left, b.reshape({inner, b.size(2)}), self, beta, alpha);
 }
 
 Tensor addmv(const Tensor& self, const Tensor& matrix, const Tensor& vector, const Scalar& beta,

@@ -47,7 +47,7 @@ Tensor padded(const Tensor& self, IntArrayRef pad, const char* mode, const Scala
     Call call("pad");
     call.in("x", y).set("axis", axis).set("before", std::max<int64_t>(pad[i], 0));
     call.set("after", std::max<int64_t>(pad[i + 1], 0)).choose("mode", mode);
-    y = call.scalar("value", value).run_one();
+    y = call.scalar("value", fitted(value, y.scalar_type())).run_one();
   }
   return y.is_same(self) || y.is_alias_of(self) ? y.clone() : y;
 }
@@ -152,6 +152,56 @@ Tensor linear1d(const Tensor& self, IntArrayRef size, bool corners, std::optiona
   return sampled(corners ? kLinearCorners : kLinear, self, size);
 }
 
+Tensor linear1d_backward(const Tensor& grad, IntArrayRef size, IntArrayRef input, bool corners,
+                         std::optional<double> scale) {
+  if (!corners) check_scale(scale, input[2], size[0]);
+  return sampled_backward(corners ? kLinearCorners : kLinear, grad, input);
+}
+
+template <const Sampling* kHow>
+Tensor nearest3d(const Tensor& self, IntArrayRef size, std::optional<double> d,
+                 std::optional<double> h, std::optional<double> w) {
+  check_scale(d, self.size(2), size[0]);
+  check_scale(h, self.size(3), size[1]);
+  check_scale(w, self.size(4), size[2]);
+  return sampled(*kHow, self, size);
+}
+
+template <const Sampling* kHow>
+Tensor nearest3d_backward(const Tensor& grad, IntArrayRef size, IntArrayRef input,
+                          std::optional<double> d, std::optional<double> h,
+                          std::optional<double> w) {
+  check_scale(d, input[2], size[0]);
+  check_scale(h, input[3], size[1]);
+  check_scale(w, input[4], size[2]);
+  return sampled_backward(*kHow, grad, input);
+}
+
+Tensor trilinear3d(const Tensor& self, IntArrayRef size, bool corners, std::optional<double> d,
+                   std::optional<double> h, std::optional<double> w) {
+  if (!corners) return nearest3d<&kLinear>(self, size, d, h, w);
+  return sampled(kLinearCorners, self, size);
+}
+
+Tensor trilinear3d_backward(const Tensor& grad, IntArrayRef size, IntArrayRef input, bool corners,
+                            std::optional<double> d, std::optional<double> h,
+                            std::optional<double> w) {
+  if (!corners) return nearest3d_backward<&kLinear>(grad, size, input, d, h, w);
+  return sampled_backward(kLinearCorners, grad, input);
+}
+
+// The gradient of the windows along an axis: each element goes back to where it was taken from.
+Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t size,
+                       int64_t step) {
+  const auto rank = static_cast<int64_t>(sizes.size());
+  require(rank > 0, "the windows of a tensor without axes");
+  const int64_t axis = at::maybe_wrap_dim(dim, rank);
+  const Tensor index =
+      at::arange(sizes[axis], grad.options().dtype(at::kLong)).unfold(0, size, step).reshape({-1});
+  const Tensor rows = grad.movedim(-1, axis + 1).flatten(axis, axis + 1);
+  return at::index_add(at::zeros(sizes, grad.options()), axis, index, rows);
+}
+
 Tensor bilinear2d(const Tensor& self, IntArrayRef size, bool corners, std::optional<double> h,
                   std::optional<double> w) {
   if (!corners) check_scale(h, self.size(2), size[0]);
@@ -186,7 +236,17 @@ void compose_movement() {
   compose("_upsample_nearest_exact2d", &nearest2d<&kNearestExact>);
   compose("upsample_nearest1d_backward", &nearest1d_backward<&kNearest>);
   compose("upsample_nearest2d_backward", &nearest2d_backward<&kNearest>);
+  compose("upsample_nearest3d", &nearest3d<&kNearest>);
+  compose("upsample_nearest3d_backward", &nearest3d_backward<&kNearest>);
+  compose("_upsample_nearest_exact3d", &nearest3d<&kNearestExact>);
+  compose("_upsample_nearest_exact1d_backward", &nearest1d_backward<&kNearestExact>);
+  compose("_upsample_nearest_exact2d_backward", &nearest2d_backward<&kNearestExact>);
+  compose("_upsample_nearest_exact3d_backward", &nearest3d_backward<&kNearestExact>);
+  compose("upsample_trilinear3d", &trilinear3d);
+  compose("upsample_trilinear3d_backward", &trilinear3d_backward);
+  compose("unfold_backward", &unfold_backward);
   compose("upsample_linear1d", &linear1d);
+  compose("upsample_linear1d_backward", &linear1d_backward);
   compose("upsample_bilinear2d", &bilinear2d);
   compose("upsample_bilinear2d_backward", &bilinear2d_backward);
 }

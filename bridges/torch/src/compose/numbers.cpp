@@ -10,7 +10,7 @@ namespace {
 
 Tensor& fill_all(Tensor& self, const Scalar& value) {
   if (self.numel() == 0) return self;
-  Call("fill").scalar("value", value).out("y", self).go();
+  Call("fill").scalar("value", fitted(value, self.scalar_type())).out("y", self).go();
   return self;
 }
 
@@ -40,7 +40,8 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   if (out.numel() != count) out.resize_({count});
   if (count == 0) return out;
   Tensor dense = out.is_contiguous() ? out : new_empty({count}, type, out.device());
-  Call("arange").scalar("start", start).scalar("step", step).out("y", dense).go();
+  Call call("arange");
+  call.scalar("start", fitted(start, type)).scalar("step", fitted(step, type)).out("y", dense).go();
   if (!dense.is_same(out)) copy_into(dense.view_as(out), out);
   return out;
 }
@@ -154,7 +155,14 @@ Tensor xlogy(const Tensor& self, const Tensor& other) {
 }
 
 Tensor logit(const Tensor& self, std::optional<double> eps) {
-  const Tensor x = eps ? at::clamp(self, *eps, 1 - *eps) : self;
+  Tensor x = self;
+  if (eps) {  // The lower end wins where the ends cross, as in PyTorch.
+    const auto end = [&](double value) {
+      return full_0d(value, self.scalar_type(), self.device());
+    };
+    x = at::where(at::gt(x, 1 - *eps), end(1 - *eps), x);
+    x = at::where(at::lt(self, *eps), end(*eps), x);
+  }
   return at::log(at::div(x, at::rsub(x, 1)));
 }
 
@@ -190,6 +198,55 @@ Tensor glu(const Tensor& self, int64_t dim) {
   const auto halves = self.chunk(2, axis);
   return at::mul(halves[0], at::sigmoid(halves[1]));
 }
+
+Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
+  const auto halves = self.chunk(2, at::maybe_wrap_dim(dim, self.dim()));
+  const Tensor gate = at::sigmoid(halves[1]);
+  const Tensor slope = at::mul(gate, at::rsub(gate, 1));
+  return at::cat({at::mul(grad, gate), at::mul(at::mul(grad, halves[0]), slope)}, dim);
+}
+
+// a + value * (b * c) for 16 bits: all of it in f32, rounded once.
+Tensor addcmul_16(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& value) {
+  require(a.itemsize() == 2 && is_float(a), "addcmul is computed for floats alone");
+  return at::addcmul(a.to(at::kFloat), b.to(at::kFloat), c.to(at::kFloat), value)
+      .to(a.scalar_type());
+}
+
+Tensor addcdiv_16(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& value) {
+  require(a.itemsize() == 2 && is_float(a), "addcdiv is computed for floats alone");
+  return at::addcdiv(a.to(at::kFloat), b.to(at::kFloat), c.to(at::kFloat), value)
+      .to(a.scalar_type());
+}
+
+Tensor rsub_scaled(const Tensor& self, const Tensor& other, const Scalar& alpha) {
+  return at::sub(other, at::mul(self, alpha));
+}
+
+Tensor threshold_backward(const Tensor& grad, const Tensor& self, const Scalar& threshold) {
+  return at::where(at::le(self, threshold), full_0d(0, grad.scalar_type(), grad.device()), grad);
+}
+
+Tensor hardshrink(const Tensor& self, const Scalar& bound) {
+  return at::where(at::le(at::abs(self), bound), full_0d(0, self.scalar_type(), self.device()),
+                   self);
+}
+
+Tensor hardshrink_backward(const Tensor& grad, const Tensor& self, const Scalar& bound) {
+  return at::where(at::le(at::abs(self), bound), full_0d(0, grad.scalar_type(), grad.device()),
+                   grad);
+}
+
+Tensor softshrink(const Tensor& self, const Scalar& bound) {
+  return at::sub(self, at::clamp(self, -bound.toDouble(), bound.toDouble()));
+}
+
+Tensor is_infinity(const Tensor& self, double infinity) {
+  if (!is_float(self)) return at::zeros_like(self, self.options().dtype(at::kBool));
+  return at::eq(self, infinity);
+}
+Tensor isposinf(const Tensor& self) { return is_infinity(self, INFINITY); }
+Tensor isneginf(const Tensor& self) { return is_infinity(self, -INFINITY); }
 
 Tensor prelu(const Tensor& self, const Tensor& weight) {
   return Call("leaky_relu").in("x", self).in("slope", weight.expand_as(self)).run_one(self);
@@ -254,6 +311,17 @@ void compose_numbers() {
   compose("logit", &logit);
   compose("nan_to_num", &nan_to_num);
   compose("glu", &glu);
+  compose("glu_backward", &glu_backward);
+  compose("addcmul", &addcmul_16);
+  compose("addcdiv", &addcdiv_16);
+  compose("rsub.Tensor", &rsub_scaled);
+  compose("threshold_backward", &threshold_backward);
+  compose("hardshrink", &hardshrink);
+  compose("hardshrink_backward", &hardshrink_backward);
+  compose("softshrink", &softshrink);
+  compose("softshrink_backward", &hardshrink_backward);
+  compose("isposinf", &isposinf);
+  compose("isneginf", &isneginf);
   compose("_prelu_kernel", &prelu);
   compose("_prelu_kernel_backward", &prelu_backward);
   compose("equal", &equal);

@@ -31,9 +31,9 @@ struct Conv {
   }
 };
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                   bool is_transposed, IntArrayRef output_padding, int64_t groups) {
+Tensor convolve(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool is_transposed,
+                IntArrayRef output_padding, int64_t groups) {
   const Conv conv(x, stride, padding, dilation, groups);
   Call call(is_transposed ? "convolution_transpose" : "convolution");
   conv.put(call);
@@ -41,7 +41,7 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const OptionalTensor& 
   return call.in("x", x).in("weight", weight).in_if("bias", bias).run_one();
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, const Tensor& x,
+std::tuple<Tensor, Tensor, Tensor> convolve_backward(const Tensor& grad, const Tensor& x,
                                                         const Tensor& weight, IntArrayRef stride,
                                                         IntArrayRef padding, IntArrayRef dilation,
                                                         bool is_transposed, IntArrayRef,
@@ -67,6 +67,42 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, cons
   }
   if (mask[2]) grad_bias = Call("convolution_backward_bias").in("grad_y", grad).run_one();
   return {grad_x, grad_weight, grad_bias};
+}
+
+// The CPU has no kernel of these operators, which only devices have: it computes the general ones.
+Tensor convolution(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                   bool is_transposed, IntArrayRef output_padding, int64_t groups) {
+  try {
+    return convolve(x, weight, bias, stride, padding, dilation, is_transposed, output_padding,
+                    groups);
+  } catch (const Unsupported& unsupported) {
+    count_fallback("aten::convolution_overrideable", unsupported.reason);
+  }
+  const bool has_bias = bias && bias->defined();
+  return at::convolution(x.cpu(), weight.cpu(), has_bias ? OptionalTensor(bias->cpu()) : bias,
+                         stride, padding, dilation, is_transposed, output_padding, groups)
+      .to(x.device());
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, const Tensor& x,
+                                                        const Tensor& weight, IntArrayRef stride,
+                                                        IntArrayRef padding, IntArrayRef dilation,
+                                                        bool is_transposed,
+                                                        IntArrayRef output_padding, int64_t groups,
+                                                        std::array<bool, 3> mask) {
+  try {
+    return convolve_backward(grad, x, weight, stride, padding, dilation, is_transposed,
+                             output_padding, groups, mask);
+  } catch (const Unsupported& unsupported) {
+    count_fallback("aten::convolution_backward_overrideable", unsupported.reason);
+  }
+  const int64_t channels = is_transposed ? weight.size(1) * groups : weight.size(0);
+  const auto parts =
+      at::convolution_backward(grad.cpu(), x.cpu(), weight.cpu(), channels, stride, padding,
+                               dilation, is_transposed, output_padding, groups, mask);
+  const auto back = [&](const Tensor& part) { return part.defined() ? part.to(x.device()) : part; };
+  return {back(std::get<0>(parts)), back(std::get<1>(parts)), back(std::get<2>(parts))};
 }
 
 // A picture without the axis of the batch gets one for the call.
@@ -132,13 +168,21 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef, In
 // How an average is taken. What ceil_mode adds counts in no divisor, as in PyTorch.
 Pool average(const Batched& own, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
              bool is_ceil, bool counts_padding, std::optional<int64_t> divisor) {
-  require(!divisor, "an average with a divisor of its own");
   const int64_t one = 1;
   Pool pool(own.places(), kernel, stride, padding, one, is_ceil);
+  require(!divisor || (counts_padding && !pool.is_extended),
+          "an average with a divisor of its own, and windows of several sizes");
   const bool has_padding = std::any_of(padding.begin(), padding.end(), [](int64_t p) { return p; });
   require(!pool.is_extended || !counts_padding || !has_padding,
           "an average that counts padding and goes beyond it");
   return pool;
+}
+
+// The sum of a window over another divisor than its size.
+Tensor divided(const Tensor& mean, const Pool& pool, std::optional<int64_t> divisor) {
+  if (!divisor) return mean;
+  const auto size = static_cast<double>(c10::multiply_integers(pool.kernel));
+  return at::mul(mean, size / static_cast<double>(*divisor));
 }
 
 template <int64_t kRank>
@@ -149,7 +193,7 @@ Tensor avg_pool(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntA
   Call call("avg_pool");
   pool.put(call);
   call.set("counts_padding", int64_t{counts_padding && !pool.is_extended});
-  return own.back(call.in("x", own.x).run_one());
+  return own.back(divided(call.in("x", own.x).run_one(), pool, divisor));
 }
 
 template <int64_t kRank>
@@ -161,7 +205,8 @@ Tensor avg_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
   Call call("avg_pool_backward");
   pool.put(call);
   call.set("counts_padding", int64_t{counts_padding && !pool.is_extended});
-  return own.back(call.in("grad_y", g.x).ints("input_size", own.places()).run_one());
+  call.in("grad_y", divided(g.x, pool, divisor)).ints("input_size", own.places());
+  return own.back(call.run_one());
 }
 
 template <int64_t kRank>
