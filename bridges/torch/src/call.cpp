@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "launch.h"
 #include "memory.h"
 #include "streams.h"
 #include "tensors.h"
@@ -238,20 +239,21 @@ void Call::go() {
   launch();
 }
 
-void Call::launch() {
+void Call::launch() { bpt::launch(op_, device(), frame_); }
+
+void launch(const Op& op, c10::Device device, const void* frame) {
   require_open();
-  const c10::Device own = device();
-  const bp_target* target = target_of(own);
-  const bp_status status =
-      bp_op_launch(target, current_stream(own.index()), launch_flags(), op_.number, frame_);
+  const bp_target* target = target_of(device);
+  bp_stream* stream = current_stream(device.index());
+  const bp_status status = bp_op_launch(target, stream, launch_flags(), op.number, frame);
   if (C10_LIKELY(status == BP_OK)) return;
   if (status == BP_UNSUPPORTED || status == BP_INVALID_ARGUMENT) {
     throw Unsupported{bp_error_text()};
   }
   if (status == BP_STREAM_FAILED || status == BP_DATA_FAILURE) {
-    raise_failure_of(target, current_stream_of(own), status, op_.description->name);
+    raise_failure_of(target, current_stream_of(device), status, op.description->name);
   }
-  raise(status, op_.description->name);
+  raise(status, op.description->name);
 }
 
 }  // namespace bpt

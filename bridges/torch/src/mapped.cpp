@@ -6,6 +6,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
+#include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "tensors.h"
@@ -289,7 +291,10 @@ void BoundRow::place(State& state, const Bind& bind, Values values) const {
     return;
   }
   if (bind.kind == Bind::Kind::kNumber) {
-    place_number(state, bind, bind.number);
+    const bool is_whole = bind.number == std::floor(bind.number);
+    place_number(
+        state, bind,
+        is_whole ? at::Scalar(static_cast<int64_t>(bind.number)) : at::Scalar(bind.number));
     return;
   }
   static const c10::IValue kNone;

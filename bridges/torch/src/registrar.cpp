@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "direct.h"
 #include "mapped.h"
 #include "tensors.h"
 
@@ -206,17 +207,22 @@ c10::KernelFunction writing(const c10::OperatorHandle& functional, const c10::Op
   return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writing>(functional, own));
 }
 
+void register_mapped(const c10::OperatorHandle& op, const std::vector<const Row*>& rows,
+                     c10::KernelFunction composed) {
+  const auto boxed = [&] {
+    return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Mapped>(op, rows, composed));
+  };
+  if (!register_direct(op, *rows[0], boxed())) register_kernel(op, boxed());
+}
+
 void register_rows() {
   for (const auto& [name, rows] : rows_by_name()) {
     const c10::OperatorHandle op = *c10::Dispatcher::singleton().findSchema(name);
     const auto found = last_resorts().find(name);
     const bool is_composed = found != last_resorts().end();
-    register_kernel(op, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Mapped>(
-                            op, rows, is_composed ? found->second : c10::KernelFunction())));
+    register_mapped(op, rows, is_composed ? found->second : c10::KernelFunction());
     for (const auto& form : writing_forms_of(op)) {
-      register_kernel(form,
-                      c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Mapped>(
-                          form, rows, is_composed ? writing(op, form) : c10::KernelFunction())));
+      register_mapped(form, rows, is_composed ? writing(op, form) : c10::KernelFunction());
     }
   }
 }

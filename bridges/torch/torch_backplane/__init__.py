@@ -8,6 +8,8 @@ What a device does not compute, PyTorch's CPU does; fallbacks() says what and wh
 """
 
 import atexit
+import importlib.metadata
+import os
 import warnings
 
 import torch
@@ -53,6 +55,33 @@ torch.utils.generate_methods_for_privateuse1_backend(
 )
 
 
+def _add_entry_points():
+    """Adds the manifests of installed packages to BACKPLANE_ADD_BACKENDS, where load() finds them.
+
+    A package of a vendor declares the entry point `backplane.backends`. Its object is the path of a
+    manifest or of a folder of manifests, or a function that returns the path.
+    """
+    paths = [path for path in os.environ.get("BACKPLANE_ADD_BACKENDS", "").split(":") if path]
+    for entry in importlib.metadata.entry_points(group="backplane.backends"):
+        try:
+            found = entry.load()
+            path = os.fspath(found() if callable(found) else found)
+        except Exception as error:  # A broken package must not break the import.
+            warnings.warn(
+                f"the entry point '{entry.name}' of backplane.backends gives no manifest: "
+                f"{type(error).__name__}: {error}",
+                stacklevel=2,
+            )
+            continue
+        if path not in paths:
+            paths.append(path)
+    if paths:
+        os.environ["BACKPLANE_ADD_BACKENDS"] = ":".join(paths)
+
+
+_add_entry_points()
+
+
 def load(name, options=None):
     """Loads a plugin, and gives its devices as a list of torch.device.
 
@@ -64,8 +93,11 @@ def load(name, options=None):
     Raises RuntimeError if there is no such plugin, if it is no plugin or was built for another ABI,
     and if it finds no device. The text says what and why.
     """
+    name = os.fspath(name)
+    if name.endswith(".so") and "/" not in name and os.path.exists(name):
+        name = os.path.join(".", name)
     pairs = [(str(key), str(value)) for key, value in (options or {}).items()]
-    first, count = _C.load(str(name), pairs)
+    first, count = _C.load(name, pairs)
     return [torch.device("bp", index) for index in range(first, first + count)]
 
 

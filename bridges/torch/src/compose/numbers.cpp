@@ -155,15 +155,23 @@ Tensor xlogy(const Tensor& self, const Tensor& other) {
 }
 
 Tensor logit(const Tensor& self, std::optional<double> eps) {
-  Tensor x = self;
+  const Tensor given = is_float(self) ? self : self.to(at::get_default_dtype_as_scalartype());
+  Tensor x = given;
   if (eps) {  // The lower end wins where the ends cross, as in PyTorch.
     const auto end = [&](double value) {
-      return full_0d(value, self.scalar_type(), self.device());
+      return full_0d(value, given.scalar_type(), given.device());
     };
     x = at::where(at::gt(x, 1 - *eps), end(1 - *eps), x);
-    x = at::where(at::lt(self, *eps), end(*eps), x);
+    x = at::where(at::lt(given, *eps), end(*eps), x);
   }
   return at::log(at::div(x, at::rsub(x, 1)));
+}
+
+Tensor logit_backward(const Tensor& grad, const Tensor& self, std::optional<double> eps) {
+  const Tensor slope = at::div(grad, at::mul(self, at::rsub(self, 1)));
+  const double low = eps.value_or(0), outside = eps ? 0 : std::numeric_limits<double>::quiet_NaN();
+  const Tensor is_in = at::logical_and(at::ge(self, low), at::le(self, 1 - low));
+  return at::where(is_in, slope, full_0d(outside, grad.scalar_type(), grad.device()));
 }
 
 Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> high,
@@ -206,9 +214,10 @@ Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
   return at::cat({at::mul(grad, gate), at::mul(at::mul(grad, halves[0]), slope)}, dim);
 }
 
-// a + value * (b * c) for 16 bits: all of it in f32, rounded once.
-Tensor addcmul_16(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& value) {
-  require(a.itemsize() == 2 && is_float(a), "addcmul is computed for floats alone");
+// a + value * (b * c) for 16 bits, where all is in f32 and rounded once, and for integers.
+Tensor addcmul_other(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& value) {
+  if (!is_float(a)) return at::add(a, at::mul(b, c), value);
+  require(a.itemsize() == 2, "addcmul is not served");
   return at::addcmul(a.to(at::kFloat), b.to(at::kFloat), c.to(at::kFloat), value)
       .to(a.scalar_type());
 }
@@ -309,10 +318,11 @@ void compose_numbers() {
   compose("threshold", &threshold);
   compose("xlogy.Tensor", &xlogy);
   compose("logit", &logit);
+  compose("logit_backward", &logit_backward);
   compose("nan_to_num", &nan_to_num);
   compose("glu", &glu);
   compose("glu_backward", &glu_backward);
-  compose("addcmul", &addcmul_16);
+  compose("addcmul", &addcmul_other);
   compose("addcdiv", &addcdiv_16);
   compose("rsub.Tensor", &rsub_scaled);
   compose("threshold_backward", &threshold_backward);

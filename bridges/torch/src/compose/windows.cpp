@@ -42,10 +42,10 @@ Tensor convolve(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolve_backward(const Tensor& grad, const Tensor& x,
-                                                        const Tensor& weight, IntArrayRef stride,
-                                                        IntArrayRef padding, IntArrayRef dilation,
-                                                        bool is_transposed, IntArrayRef,
-                                                        int64_t groups, std::array<bool, 3> mask) {
+                                                     const Tensor& weight, IntArrayRef stride,
+                                                     IntArrayRef padding, IntArrayRef dilation,
+                                                     bool is_transposed, IntArrayRef,
+                                                     int64_t groups, std::array<bool, 3> mask) {
   const Conv conv(x, stride, padding, dilation, groups);
   Tensor grad_x, grad_weight, grad_bias;
   if (mask[0] && is_transposed) {
