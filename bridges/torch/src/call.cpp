@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 
 #include <algorithm>
 #include <cstring>
@@ -45,9 +46,11 @@ bp_scalar make_scalar(const at::Scalar& value) {
   return scalar;
 }
 
-bool lies_in_another_order(const at::Tensor& like, at::IntArrayRef shape) {
-  return like.defined() && like.sizes() == shape && !like.is_contiguous() &&
-         like.is_non_overlapping_and_dense();
+// Dense strides in the order of those of `like`, as PyTorch gives results.
+std::optional<at::DimVector> strides_like(const at::Tensor& like, at::IntArrayRef shape) {
+  if (!like.defined() || like.sizes() != shape || like.is_contiguous()) return std::nullopt;
+  const std::vector<int64_t> strides = at::infer_dense_strides(like.sizes(), like.strides());
+  return at::DimVector(strides.begin(), strides.end());
 }
 
 bp_launch_flags launch_flags() {
@@ -224,10 +227,9 @@ c10::SmallVector<at::Tensor, 2> Call::run(const at::Tensor& like) {
       if (argument == index) type = wanted_type;
     }
     if (!type) throw Unsupported{"PyTorch has no dtype of an output"};
-    const auto strides = lies_in_another_order(like, shape)
-                             ? std::optional<at::IntArrayRef>(like.strides())
-                             : std::nullopt;
-    outs.push_back(new_empty(shape, *type, target, strides));
+    const auto strides = strides_like(like, shape);
+    outs.push_back(new_empty(shape, *type, target,
+                             strides ? std::optional<at::IntArrayRef>(*strides) : std::nullopt));
     out(index, outs.back());
   }
   launch();

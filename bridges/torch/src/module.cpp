@@ -2,7 +2,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backplane/host.h"
+#include "exchange.h"
 #include "fallback.h"
+#include "graph.h"
 #include "memory.h"
 #include "random.h"
 #include "streams.h"
@@ -73,6 +75,54 @@ py::dict statistics(int index) {
   return result;
 }
 
+constexpr char kCapsule[] = "dltensor_versioned";
+
+// A capsule that nobody took has its tensor still.
+void end_capsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, kCapsule)) return;
+  auto* managed = static_cast<bp_dlpack_managed*>(PyCapsule_GetPointer(capsule, kCapsule));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+py::capsule capsule_of(const at::Tensor& tensor) {
+  bp_dlpack_managed* managed = nullptr;
+  {
+    const py::gil_scoped_release unlocked;
+    managed = to_dlpack(tensor);
+  }
+  return py::reinterpret_steal<py::capsule>(PyCapsule_New(managed, kCapsule, &end_capsule));
+}
+
+at::Tensor tensor_of(const py::object& capsule, int index) {
+  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) {
+    throw py::value_error(
+        "torch_backplane: the tensor of the other library is no capsule of DLPack 1, or was taken "
+        "already.");
+  }
+  auto* managed = static_cast<bp_dlpack_managed*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
+  const at::Tensor tensor = from_dlpack(managed, static_cast<c10::DeviceIndex>(index));
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+  return tensor;
+}
+
+void add_graph(py::module_& m) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  py::class_<Graph>(m, "Graph")
+      .def(py::init<>())
+      .def("capture_begin", &Graph::begin, unlocked)
+      .def("capture_end", &Graph::end, unlocked)
+      .def("abandon", &Graph::abandon, unlocked)
+      .def("replay", &Graph::replay, unlocked)
+      .def("info", [](const Graph& graph) {
+        const bp_captured_graph_info info = graph.info();
+        py::dict result;
+        result["node_count"] = info.node_count;
+        result["pool_bytes"] = info.pool_bytes;
+        result["kept_count"] = info.kept_count;
+        return result;
+      });
+}
+
 FallbackMode mode_of(const std::string& name) {
   if (name == "count") return FallbackMode::kCount;
   if (name == "warn") return FallbackMode::kWarn;
@@ -107,6 +157,9 @@ PYBIND11_MODULE(_C, m) {
       "empty_cache", [](int i) { empty_cache(static_cast<c10::DeviceIndex>(i)); }, unlocked);
   m.def("default_generator",
         [](int i) { return default_generator(static_cast<c10::DeviceIndex>(i)); });
+  m.def("to_dlpack", &capsule_of);
+  m.def("from_dlpack", &tensor_of);
+  add_graph(m);
   m.def("set_fallback", [](const std::string& name) { set_fallback_mode(mode_of(name)); });
   m.def("fallbacks", &fallback_counts);
   m.def("reset_fallbacks", &reset_fallbacks);

@@ -6,6 +6,7 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include "backplane/addresses.h"
+#include "graph.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -123,6 +124,9 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
 
 std::pair<uint64_t, uint64_t> next_random(const std::optional<at::Generator>& generator,
                                           c10::Device device) {
+  TORCH_CHECK(open_capture_count() == 0,
+              "torch_backplane: random numbers cannot be captured: each ",
+              "replay would repeat them. Draw them before, into a tensor that the graph reads.");
   const at::Generator own =
       generator && generator->defined() ? *generator : default_generator(device.index());
   auto* impl = at::check_generator<Generator>(std::optional<at::Generator>(own));

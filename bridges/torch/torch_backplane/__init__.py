@@ -131,6 +131,28 @@ def statistics(device=None):
     return _C.statistics(_device._index(device))
 
 
+def to_dlpack(tensor):
+    """Gives a tensor of bp to another library, as a capsule of DLPack 1, without a copy.
+
+    The capsule names the device as the plugin does: memory of a host device is memory of the CPU, so
+    numpy takes it. (PyTorch's own `__dlpack__` calls each bp a device of its own kind.) Waits for the
+    work on the tensor. A device without addresses is NotImplementedError.
+    """
+    return _C.to_dlpack(tensor)
+
+
+def from_dlpack(source, device=None):
+    """Makes a tensor of bp from one of another library, without a copy.
+
+    `source` has `__dlpack__`, or is a capsule of DLPack 1, and its memory is one that the device can
+    use: a host device takes arrays of numpy.
+    """
+    capsule = source
+    if hasattr(source, "__dlpack__"):
+        capsule = source.__dlpack__(max_version=(1, 0))
+    return _C.from_dlpack(capsule, _device._index(device))
+
+
 @atexit.register
 def _close():
     """Waits for work in flight, and unloads the plugins while the process is still whole."""

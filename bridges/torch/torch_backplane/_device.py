@@ -163,6 +163,32 @@ def synchronize(device=None):
     torch.accelerator.synchronize(torch.device("bp", _index(device)))
 
 
+# ---- Graphs --------------------------------------------------------------------------------------
+
+# Work that is recorded once, with its memory, and replayed often: capture_begin(), capture_end(),
+# replay(), info(). The tensors of the capture are those of each replay: a program copies new input
+# into them. Copies to the host, random numbers and what PyTorch's CPU computes cannot be captured.
+Graph = _C.Graph
+
+
+class graph:
+    """Captures the work of a with statement into a torch.bp.Graph instead of running it."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def __enter__(self):
+        self.graph.capture_begin()
+        return self.graph
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.graph.capture_end()
+        else:
+            self.graph.abandon()
+        return False
+
+
 # ---- Random numbers ------------------------------------------------------------------------------
 
 

@@ -33,9 +33,15 @@ Outputs attend(const Tensor& q, const Tensor& k, const Tensor& v, const Optional
       dropout != 0 ? next_random(std::nullopt, q.device()) : std::pair<uint64_t, uint64_t>{0, 0};
   Call call("sdpa");
   put(call, q, k, v, bias, dropout, is_causal, scale, seed, offset);
+  // The result lies as the queries do: PyTorch transposes both in the same way.
+  Tensor y;
+  if (v.size(3) == q.size(3)) call.out("y", y = at::empty_like(q));
   const auto outs = call.want("lse").run();
-  return {outs[0],       outs[1],      Tensor(),       Tensor(), q.sym_size(2),
-          k.sym_size(2), number(seed), number(offset), Tensor()};
+  const Tensor lse = outs.back();
+  if (!y.defined()) y = outs[0];
+  return {
+      y,       lse, Tensor(), Tensor(), q.sym_size(2), k.sym_size(2), number(seed), number(offset),
+      Tensor()};
 }
 
 // The gradient of the bias is that of the scores, which the op does not give: the bias needs none.
@@ -46,9 +52,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attend_backward(
     const Tensor& offset, std::optional<double> scale) {
   Call call("sdpa_backward");
   put(call, q, k, v, bias, dropout, is_causal, scale, seed.item<int64_t>(), offset.item<int64_t>());
-  call.in("grad_y", grad).in("y", out).in("lse", lse).want("grad_k").want("grad_v");
-  const auto outs = call.run();
-  return {outs[0], outs[1], outs[2], Tensor()};
+  const Tensor grad_q = at::empty_like(q), grad_k = at::empty_like(k), grad_v = at::empty_like(v);
+  call.in("grad_y", grad).in("y", out).in("lse", lse);
+  call.out("grad_q", grad_q).out("grad_k", grad_k).out("grad_v", grad_v).run();
+  return {grad_q, grad_k, grad_v, Tensor()};
 }
 
 int64_t choose(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& mask,
