@@ -1,7 +1,9 @@
 // The Python module torch_backplane._C. torch_backplane/_device.py is what people use.
+#include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "backplane/host.h"
+#include "distributed/process_group.h"
 #include "exchange.h"
 #include "fallback.h"
 #include "graph.h"
@@ -157,6 +159,11 @@ PYBIND11_MODULE(_C, m) {
       "empty_cache", [](int i) { empty_cache(static_cast<c10::DeviceIndex>(i)); }, unlocked);
   m.def("default_generator",
         [](int i) { return default_generator(static_cast<c10::DeviceIndex>(i)); });
+  m.def("make_process_group", [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                 std::chrono::milliseconds timeout, const std::string& table) {
+    return c10::intrusive_ptr<c10d::Backend>(
+        c10::make_intrusive<ProcessGroup>(store, rank, size, timeout, table));
+  });
   m.def("to_dlpack", &capsule_of);
   m.def("from_dlpack", &tensor_of);
   add_graph(m);

@@ -46,13 +46,14 @@ def _check_torch():
 
 _check_torch()
 
-from . import _C, _device  # noqa: E402 - a wrong PyTorch gives a sentence, not a missing symbol.
+from . import _C, _device, distributed  # noqa: E402 - a wrong PyTorch gives a sentence, not a missing symbol.
 
 torch.utils.rename_privateuse1_backend("bp")
 torch._register_device_module("bp", _device)
 torch.utils.generate_methods_for_privateuse1_backend(
     for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
 )
+distributed.register()
 
 
 def _add_entry_points():

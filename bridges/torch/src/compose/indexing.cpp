@@ -191,7 +191,13 @@ Tensor indexed(const Tensor& self, const Indices& indices) {
 }
 
 Tensor& index_put_(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
-                   bool) {
+                   bool is_unsafe) {
+  if (self.scalar_type() == at::kBool && !accumulate) {  // The op has u8, whose bits are the same.
+    Tensor bytes = self.view(at::kByte);
+    const Tensor source = values.to(self.device(), at::kBool).view(at::kByte);
+    index_put_(bytes, indices, source, accumulate, is_unsafe);
+    return self;
+  }
   const Places places(self, indices);
   std::vector<int64_t> shape = places.index.sizes().vec();
   shape.insert(shape.end(), places.others.begin(), places.others.end());
@@ -235,6 +241,9 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 
 // The slices of x along an axis as the leading axis, for index_put.
 Tensor with_slices(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (x.scalar_type() == at::kBool) {  // The op has u8, whose bits are the same.
+    return with_slices(x.view(at::kByte), dim, index, source.view(at::kByte)).view(at::kBool);
+  }
   const int64_t axis = at::maybe_wrap_dim(dim, x.dim());
   const Tensor leading = x.movedim(axis, 0);
   Call call("index_put");
