@@ -5,8 +5,11 @@
 #include <torch/library.h>
 
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "devices.h"
+#include "mapped.h"
 #include "random.h"
 
 namespace bpt {
@@ -22,6 +25,23 @@ struct State {
 State& state() {
   static auto* the_state = new State;
   return *the_state;
+}
+
+thread_local std::string the_outer_reason;
+
+constexpr size_t kLongestReason = 400;
+
+// One line of at most so many bytes: an explanation of the library has a line for each kernel.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const bool is_space = c == '\n' || c == ' ';
+    if (is_space && !line.empty() && line.back() == ' ') continue;
+    if (c == '\n' && !line.empty()) line += ';';
+    line += is_space ? ' ' : c;
+  }
+  if (line.size() > kLongestReason) line.replace(kLongestReason - 3, std::string::npos, "...");
+  return line;
 }
 
 // The CPU takes no generator of a device: one of its own continues from the device's state.
@@ -45,8 +65,11 @@ void no_row(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void set_fallback_mode(FallbackMode mode) { state().mode = mode; }
 
-void count_fallback(const std::string& name, const std::string& reason) {
+void set_outer_reason(std::string reason) { the_outer_reason = std::move(reason); }
+
+void count_fallback(const std::string& name, const std::string& whole_reason) {
   State& s = state();
+  const std::string reason = one_line(whole_reason);
   const FallbackMode mode = s.mode;
   TORCH_CHECK_NOT_IMPLEMENTED(
       mode != FallbackMode::kError, "torch_backplane: ", name,
@@ -82,7 +105,8 @@ std::string name_of(const c10::OperatorHandle& op) {
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason) {
   require_open();
-  count_fallback(name_of(op), reason);
+  const std::string outer = std::exchange(the_outer_reason, "");
+  count_fallback(name_of(op), outer.empty() ? reason : outer + "; " + reason);
   replace_generators(stack, op.schema().arguments().size());
   at::native::cpu_fallback(op, stack);
 }

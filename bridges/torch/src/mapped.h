@@ -63,6 +63,10 @@ class BoundRow {
   int first_tensor_ = -1;  // The bind whose tensor comes first.
 };
 
+// Says why no row served the call that this thread hands to a composed operator next: a fallback of
+// that one has both reasons. "" when it has returned.
+void set_outer_reason(std::string reason);
+
 // Resizes `out` if it has another shape, as out= does; in place it is an error.
 void match_shape(const at::Tensor& out, at::IntArrayRef shape, bool is_inplace);
 

@@ -18,6 +18,7 @@ namespace bpt {
 
 std::vector<std::string> registered_names();
 std::vector<std::string> unbound_rows();
+void set_without_attention(bool is_without);
 
 namespace {
 
@@ -172,6 +173,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_fallbacks", &reset_fallbacks);
   m.def("registered", &registered_names);
   m.def("unbound_rows", &unbound_rows);
+  m.def("set_without_attention", &set_without_attention);  // For tests.
   m.def("abi_version", [] {
     uint32_t major = 0, minor = 0;
     check(bp_abi_version(&major, &minor), "abi_version");

@@ -100,7 +100,9 @@ struct Mapped final : c10::OperatorKernel {
       reason = unsupported.reason;
     }
     if (composed.isValid()) {
+      set_outer_reason(reason);
       composed.callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+      set_outer_reason("");
     } else {
       fall_back(op, stack, reason);
     }

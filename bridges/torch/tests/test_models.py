@@ -66,6 +66,29 @@ def test_resnet18_learns():
     assert torch_backplane.fallbacks() == {}
 
 
+@pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_with_and_without_the_op(heads, is_causal):
+    """A device without the op has attention by other operators, with the same gradients."""
+    q = torch.rand(2, 4, 5, 8)
+    k, v = torch.rand(2, heads, 7, 8), torch.rand(2, heads, 7, 8)
+
+    def run(device):
+        own = [t.detach().to(device, copy=True).requires_grad_() for t in (q, k, v)]
+        y = functional.scaled_dot_product_attention(*own, is_causal=is_causal,
+                                                    enable_gqa=heads != 4)
+        y.square().sum().backward()
+        return [t.detach().cpu() for t in (y, *(t.grad for t in own))]
+    expected = run("cpu")
+    for is_without in (False, True):
+        torch_backplane._C.set_without_attention(is_without)
+        try:
+            for own, wanted in zip(run("bp"), expected):
+                torch.testing.assert_close(own, wanted, rtol=1e-4, atol=1e-5)
+        finally:
+            torch_backplane._C.set_without_attention(False)
+
+
 OPTIMIZERS = {
     "sgd": lambda p, **kw: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3, **kw),
     "adam": lambda p, **kw: torch.optim.Adam(p, lr=1e-2, **kw),

@@ -41,7 +41,10 @@ def test_copies_of_many_axes():
 
 
 def test_copies_that_do_not_block():
-    x = values((1000,)).pin_memory()
+    try:
+        x = values((1000,)).pin_memory()
+    except NotImplementedError as error:
+        pytest.skip(f"the device pins no memory: {str(error).splitlines()[0]}")
     assert x.is_pinned()
     y = x.to("bp", non_blocking=True)
     back = torch.empty_like(x).pin_memory()
