@@ -132,7 +132,10 @@ std::vector<std::string> close_all(uint64_t timeout_ns) {
   for (uint64_t i = bp_registry_plugin_count(s.registry); i-- > 0;) {
     const bp_plugin* plugin = bp_registry_plugin(s.registry, i);
     const std::string name = plugin->name;
-    if (bp_registry_unload(s.registry, plugin, timeout_ns) != BP_OK) busy.push_back(name);
+    const bp_status status = bp_registry_unload(s.registry, plugin, timeout_ns);
+    // Whoever used a device that was lost has been told so.
+    if (status == BP_OK || status == BP_DEVICE_LOST) continue;
+    busy.push_back(name + ": " + bp_status_name(status) + ": " + bp_error_text());
   }
   // The registry is left alone: the blocks of tensors that are freed later still belong to it.
   return busy;

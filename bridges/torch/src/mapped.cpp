@@ -301,13 +301,18 @@ void BoundRow::place(State& state, const Bind& bind, Values values) const {
   const c10::IValue& value = bind.aten >= 0 ? values[bind.aten] : kNone;
   if (!argument.is_tensor() && !argument.is_value()) {
     place_attribute(state, bind, value);
-    return;
-  }
-  if (is_absent(value)) {
-    if (argument.kind == BP_ARGUMENT_OPTIONAL_TENSOR) return;
+  } else if (!is_absent(value)) {
+    place_value(state, bind, value, values);
+  } else if (argument.kind != BP_ARGUMENT_OPTIONAL_TENSOR) {
     throw Unsupported{"the op " + std::string(row_.op) + " needs a tensor or number for " +
                       argument.name};
   }
+}
+
+// A tensor of the device, or a number that the host knows.
+void BoundRow::place_value(State& state, const Bind& bind, const c10::IValue& value,
+                           Values values) const {
+  const Argument& argument = op_.arguments[bind.argument];
   const bool is_scale = bind.aten == alpha_;
   if (is_host_number(value) && ((row_.flags & kElementwise) || argument.is_value())) {
     at::Scalar number = number_of(value);
@@ -318,23 +323,24 @@ void BoundRow::place(State& state, const Bind& bind, Values values) const {
     place_number(state, bind, number);
     return;
   }
-  Tensor tensor = value.toTensor();
   if ((row_.flags & kAlpha) && argument.name == "b" && !values[alpha_].toScalar().equal(1)) {
     throw Unsupported{"alpha is not 1"};
   }
-  tensor = converted(state, bind, std::move(tensor), values);
-  if (!state.first.defined()) {
-    state.first = tensor;
-    // Without an axis, argmax and its like take the tensor as one row.
-    for (const Bind& other : binds_) {
-      const bool is_axis = other.argument >= 0 && op_.arguments[other.argument].name == "axis";
-      if (is_axis && (other.aten < 0 || values[other.aten].isNone()) && tensor.dim() > 1) {
-        tensor = tensor.reshape({-1});
-        state.is_flat = true;
-      }
+  Tensor tensor = converted(state, bind, value.toTensor(), values);
+  if (!state.first.defined()) tensor = state.first = flattened(state, tensor, values);
+  place_tensor(state, bind, tensor);
+}
+
+// Without an axis, argmax and its like take the tensor as one row.
+Tensor BoundRow::flattened(State& state, const Tensor& tensor, Values values) const {
+  for (const Bind& bind : binds_) {
+    const bool is_axis = bind.argument >= 0 && op_.arguments[bind.argument].name == "axis";
+    if (is_axis && (bind.aten < 0 || values[bind.aten].isNone()) && tensor.dim() > 1) {
+      state.is_flat = true;
+      return tensor.reshape({-1});
     }
   }
-  place_tensor(state, bind, tensor);
+  return tensor;
 }
 
 Tensors BoundRow::run_into(Call& call, const State& state, const Tensor& out) const {

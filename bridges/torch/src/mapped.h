@@ -47,6 +47,8 @@ class BoundRow {
   bool has_free_type(Values values) const;
   Elements common_of(Values values) const;
   void place(State& state, const Bind& bind, Values values) const;
+  void place_value(State& state, const Bind& bind, const c10::IValue& value, Values values) const;
+  at::Tensor flattened(State& state, const at::Tensor& tensor, Values values) const;
   void place_tensor(State& state, const Bind& bind, const at::Tensor& tensor) const;
   void place_number(State& state, const Bind& bind, const at::Scalar& number) const;
   void place_attribute(State& state, const Bind& bind, const c10::IValue& value) const;

@@ -1,5 +1,6 @@
 """Bad input and failures: each gives PyTorch's exception with a sentence, and the rest goes on."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,11 +12,13 @@ from conftest import PLUGIN
 import torch_backplane
 
 
-def run(code, timeout=120):
-    """Runs a program of its own; gives its exit code and what it printed."""
+def run(code, timeout=120, **variables):
+    """Runs a program of its own with these environment variables; gives its exit code and what it
+    printed."""
     prelude = f"import torch, torch_backplane\nPLUGIN = {PLUGIN!r}\n"
     done = subprocess.run([sys.executable, "-c", prelude + textwrap.dedent(code)], check=False,
-                          capture_output=True, text=True, timeout=timeout)
+                          capture_output=True, text=True, timeout=timeout,
+                          env=os.environ | variables)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -158,3 +161,26 @@ def test_workers_of_a_data_loader():
         print(total.item())
     """)
     assert status == 0 and "2016.0" in text, text
+
+
+def test_the_device_is_lost_in_a_training_step():
+    status, text = run("""
+        torch_backplane.load(PLUGIN)
+        model = torch.nn.Linear(4, 4).to("bp")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.ones(2, 4).to("bp")
+        try:
+            for _ in range(100):
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+                torch.bp.synchronize()
+        except torch.AcceleratorError as error:
+            print("caught", str(error).splitlines()[0])
+        try: model(x)
+        except RuntimeError as error: print("again", str(error).splitlines()[0])
+        print(torch_backplane.fallbacks())
+    """, BACKPLANE_LAYERS="fault", BACKPLANE_LAYER_OPTIONS="fault.lost=kernel.launch@40")
+    assert status == 0, text
+    assert "caught" in text and "device lost" in text and "again" in text, text
+    assert text.splitlines()[-1] == "{}"

@@ -157,9 +157,8 @@ def from_dlpack(source, device=None):
 @atexit.register
 def _close():
     """Waits for work in flight, and unloads the plugins while the process is still whole."""
-    for name in _C.close_all(_EXIT_TIMEOUT_NS):
+    for problem in _C.close_all(_EXIT_TIMEOUT_NS):
         warnings.warn(
-            f"torch_backplane: the work on the devices of {name} had not ended "
-            f"{_EXIT_TIMEOUT_NS // 1_000_000_000} seconds after the end of the interpreter.",
+            f"torch_backplane: a plugin was not unloaded at the end of the interpreter: {problem}",
             stacklevel=1,
         )
