@@ -100,7 +100,8 @@ def main():
     losses, seconds = train(options.device, options.steps)
     for step in range(0, options.steps, max(options.steps // 10, 1)):
         print(f"step {step:4d}  loss {losses[step]:.6f}")
-    print(f"last loss {losses[-1]:.6f}; {1000 * sorted(seconds)[len(seconds) // 2]:.1f} ms per step")
+    median = 1000 * sorted(seconds)[len(seconds) // 2]
+    print(f"last loss {losses[-1]:.6f}; {median:.1f} ms per step")
     if options.plugin:
         print("computed by PyTorch's CPU:", torch_backplane.fallbacks() or "nothing")
 

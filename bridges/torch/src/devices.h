@@ -40,8 +40,8 @@ void require_open();
 bool is_open() noexcept;
 bool is_in_child() noexcept;  // In a child of fork() that began after a load.
 
-// Waits for all devices at most so long, then unloads all plugins. A device whose work does not end
-// stays as it is; the names of these are returned.
+// Waits for each plugin at most so long, and unloads it. A plugin that was not unloaded stays as it
+// is: the result says which, and why, but for those whose device was lost.
 std::vector<std::string> close_all(uint64_t timeout_ns);
 
 // ---- Errors -------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ void BoundRow::bind(const std::string& word, const c10::FunctionSchema& schema) 
   const std::string right = equals == std::string::npos ? "" : word.substr(equals + 1);
   if (mark == '?' || mark == '~') {
     bind.kind = Bind::Kind::kGuard;
+    bind.name = left;
     bind.aten = find(schema, left);
     bind.is_promoted = mark == '~';
     bind.word = right;
@@ -159,8 +160,8 @@ void BoundRow::check_guards(Values values) const {
       is_met = bind.word != "none" && value.toScalar().toDouble() == bind.number;
     }
     if (!is_met) {
-      throw Unsupported{"the op " + std::string(row_.op) + " needs another value of argument " +
-                        std::to_string(bind.aten) + ": " + bind.word};
+      throw Unsupported{"the op " + std::string(row_.op) + " serves " + bind.name + " = " +
+                        bind.word + " alone"};
     }
   }
 }

@@ -22,6 +22,7 @@ struct Bind {
   int argument = -1;        // Of the op.
   int aten = -1;            // Of the operator; -1: it has no such argument.
   double number = 0;        // What a guard expects, or the number to pass.
+  std::string name;         // Of the argument that a guard looks at.
   std::string word;         // What a guard expects of a text; "none": not given.
   bool is_plain = false;    // Has no part in the common dtype.
   bool is_promoted = true;  // A number that has its part.

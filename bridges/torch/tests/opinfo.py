@@ -79,9 +79,10 @@ def to_bp(value):
     """The same argument with tensors on bp, of the same strides."""
     if isinstance(value, torch.Tensor):
         moved = value.detach().to("bp")
-        if moved.stride() != value.stride() and value.numel() and all(s > 0 for s in value.stride()):
-            shaped = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="bp")
-            moved = shaped.copy_(moved)
+        strides = value.stride()
+        if moved.stride() != strides and value.numel() and all(s > 0 for s in strides):
+            moved = torch.empty_strided(value.shape, strides, dtype=value.dtype,
+                                        device="bp").copy_(moved)
         return moved.requires_grad_(value.requires_grad)
     if isinstance(value, (list, tuple)):
         return type(value)(to_bp(item) for item in value)
@@ -220,7 +221,8 @@ def report(results):
     for op, samples in sorted(wrong.items()):
         dtypes = sorted({sample.dtype for sample in samples})
         text = " ".join(samples[0].problem.split("\nException raised")[0].split())
-        print(f"  {op}: {len(samples)} wrong ({', '.join(dtypes)}); {samples[0].what}: {text[:260]}")
+        print(f"  {op}: {len(samples)} wrong ({', '.join(dtypes)}); {samples[0].what}: "
+              f"{text[:260]}")
     reasons = collections.Counter(reason for sample in results for reason in set(sample.fallbacks))
     print("Fallbacks, by samples:")
     for reason, count in reasons.most_common(60):
@@ -230,7 +232,8 @@ def report(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("plugin")
-    parser.add_argument("--dtypes", default="float32,float16,bfloat16,float64,int32,int64,uint8,bool")
+    parser.add_argument(
+        "--dtypes", default="float32,float16,bfloat16,float64,int32,int64,uint8,bool")
     parser.add_argument("--ops", default="")
     parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--verbose", action="store_true")

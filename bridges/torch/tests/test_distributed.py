@@ -11,8 +11,9 @@ RANKS = pathlib.Path(__file__).parent / "ranks.py"
 
 
 def test_collectives_and_data_parallel(tmp_path):
+    store = str(tmp_path / "store")
     ranks = [
-        subprocess.Popen([sys.executable, str(RANKS), PLUGIN, str(rank), "2", str(tmp_path / "store")],
+        subprocess.Popen([sys.executable, str(RANKS), PLUGIN, str(rank), "2", store],
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for rank in range(2)
     ]

@@ -35,9 +35,9 @@ def losses_from_the_same_weights(make, batch_of, steps, learning_rate):
 
 
 def test_resnet18_has_the_losses_of_the_cpu():
-    """A relu decides by the sign of its input, so a difference in rounding can become a large one in
-    the gradient of a few weights. Two trainings therefore part after a few steps, on the CPU alone
-    as well, and each step is compared from the weights of the CPU."""
+    """A relu decides by the sign of its input, so a difference in rounding can become a large one
+    in the gradient of a few weights. Two trainings therefore part after a few steps, on the CPU
+    alone as well, and each step is compared from the weights of the CPU."""
     pictures, labels = resnet18.make_data(32, 64)
 
     def batch_of(step):

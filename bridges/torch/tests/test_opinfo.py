@@ -1,4 +1,4 @@
-"""PyTorch's own samples of the mapped operators agree with the CPU. opinfo.py shows each of them."""
+"""PyTorch's own samples of the mapped operators agree with the CPU. opinfo.py shows them."""
 
 import os
 

@@ -46,7 +46,8 @@ def _check_torch():
 
 _check_torch()
 
-from . import _C, _device, distributed  # noqa: E402 - a wrong PyTorch gives a sentence, not a missing symbol.
+# Behind the check, so that a wrong PyTorch gives a sentence and not a missing symbol.
+from . import _C, _device, distributed  # noqa: E402
 
 torch.utils.rename_privateuse1_backend("bp")
 torch._register_device_module("bp", _device)
@@ -135,9 +136,9 @@ def statistics(device=None):
 def to_dlpack(tensor):
     """Gives a tensor of bp to another library, as a capsule of DLPack 1, without a copy.
 
-    The capsule names the device as the plugin does: memory of a host device is memory of the CPU, so
-    numpy takes it. (PyTorch's own `__dlpack__` calls each bp a device of its own kind.) Waits for the
-    work on the tensor. A device without addresses is NotImplementedError.
+    The capsule names the device as the plugin does: memory of a host device is memory of the CPU,
+    so numpy takes it. (PyTorch's own `__dlpack__` calls each bp a device of its own kind.) Waits
+    for the work on the tensor. A device without addresses is NotImplementedError.
     """
     return _C.to_dlpack(tensor)
 
@@ -145,8 +146,8 @@ def to_dlpack(tensor):
 def from_dlpack(source, device=None):
     """Makes a tensor of bp from one of another library, without a copy.
 
-    `source` has `__dlpack__`, or is a capsule of DLPack 1, and its memory is one that the device can
-    use: a host device takes arrays of numpy.
+    `source` has `__dlpack__`, or is a capsule of DLPack 1, and its memory is one that the device
+    can use: a host device takes arrays of numpy.
     """
     capsule = source
     if hasattr(source, "__dlpack__"):

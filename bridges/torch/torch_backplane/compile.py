@@ -1,7 +1,7 @@
 """torch.compile(backend="backplane"): graphs of AOTAutograd, captured on the device and replayed.
 
-A graph runs as it is the first time. The second time its work is captured (torch.bp.Graph), with the
-memory that it needs, and from then on it is replayed: one call in place of one for each operator.
+A graph runs as it is the first time. The second time its work is captured (torch.bp.Graph), with
+the memory that it needs, and from then on it is replayed: one call in place of one for each operator.
 Input is copied into the tensors of the capture, but for parameters, which stay where they are, and
 results are copied out of them, so that a result is never overwritten by a later call.
 
@@ -157,4 +157,5 @@ def backend(module, example_inputs, **options):
         run._boxed_call = True  # It takes its arguments as one list.
         return run
 
-    return aot_autograd(fw_compiler=forward, bw_compiler=backward)(module, example_inputs, **options)
+    compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward)
+    return compiler(module, example_inputs, **options)

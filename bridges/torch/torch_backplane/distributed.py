@@ -13,8 +13,8 @@ _table = ""
 
 
 def use_process_groups(table):
-    """Says which of its process groups a device uses in groups that are made from now on: the name of
-    a table, such as "gloo", "mpi" or "nccl"; "" (from the beginning) is the first one."""
+    """Says which of its process groups a device uses in groups that are made from now on: the name
+    of a table, such as "gloo", "mpi" or "nccl"; "" (from the beginning) is the first one."""
     global _table
     _table = table
 
