@@ -1,5 +1,6 @@
 #include "direct.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "launch.h"
@@ -126,6 +127,45 @@ struct Direct<Tensor&(Tensor&, const Tensor&, const Scalar&)> final : DirectBase
   }
 };
 
+// An out= of the result's shape and dtype, without gaps, and not a part of what is read.
+bool fits(const DirectOp& op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const auto is_apart = [&](const Tensor& x) { return out.is_same(x) || !out.is_alias_of(x); };
+  return op.gives(a, out) && is_apart(a) && is_apart(b);
+}
+
+template <>
+struct Direct<Tensor&(const Tensor&, const Tensor&, Tensor&)> final : DirectBase {
+  using DirectBase::DirectBase;
+  Tensor& operator()(const Tensor& a, const Tensor& b, Tensor& out) {
+    const DirectOp* op = direct();
+    if (op != nullptr && op->takes(a, b) && fits(*op, a, b, out)) {
+      try {
+        op->run(a, &b, &out);
+        return out;
+      } catch (const Unsupported&) {
+      }
+    }
+    return call_mapped<Tensor&, const Tensor&, const Tensor&, Tensor&>(a, b, out);
+  }
+};
+
+template <>
+struct Direct<Tensor&(const Tensor&, const Tensor&, const Scalar&, Tensor&)> final : DirectBase {
+  using DirectBase::DirectBase;
+  Tensor& operator()(const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
+    const DirectOp* op = direct();
+    if (op != nullptr && is_one(alpha) && op->takes(a, b) && fits(*op, a, b, out)) {
+      try {
+        op->run(a, &b, &out);
+        return out;
+      } catch (const Unsupported&) {
+      }
+    }
+    return call_mapped<Tensor&, const Tensor&, const Tensor&, const Scalar&, Tensor&>(a, b, alpha,
+                                                                                      out);
+  }
+};
+
 template <typename Signature>
 void add(const c10::OperatorHandle& op, const Row& row, c10::KernelFunction mapped, size_t count) {
   using Kernel = Direct<Signature>;
@@ -211,6 +251,11 @@ bool DirectOp::takes(const Tensor& a, const Tensor& b) const {
          b.sizes() == a.sizes() && b.is_contiguous() && !b.is_neg();
 }
 
+bool DirectOp::gives(const Tensor& a, const Tensor& y) const {
+  return y.device() == a.device() && y.sizes() == a.sizes() && y.is_contiguous() &&
+         y.scalar_type() == (is_bool_ ? at::kBool : a.scalar_type());
+}
+
 Tensor DirectOp::run(const Tensor& a, const Tensor* b, const Tensor* y) const {
   const Tensor result =
       y != nullptr ? *y : new_empty(a.sizes(), is_bool_ ? at::kBool : a.scalar_type(), a.device());
@@ -238,7 +283,8 @@ Tensor DirectOp::run(const Tensor& a, const Tensor* b, const Tensor* y) const {
 
 bool register_direct(const c10::OperatorHandle& op, const Row& row, c10::KernelFunction mapped) {
   const std::string kinds = kinds_of(op.schema());
-  const size_t count = kinds.size() - (kinds.ends_with('s') ? 1 : 0);
+  const size_t count = std::count_if(kinds.begin(), kinds.end(),
+                                     [](char kind) { return kind == 't' || kind == 'i'; });
   if ((row.flags & ~(kElementwise | kFloat | kAlpha)) != 0 || !(row.flags & kElementwise)) {
     return false;
   }
@@ -253,6 +299,11 @@ bool register_direct(const c10::OperatorHandle& op, const Row& row, c10::KernelF
     add<Tensor&(Tensor&, const Tensor&)>(op, row, std::move(mapped), 2);
   } else if (kinds == "its") {
     add<Tensor&(Tensor&, const Tensor&, const Scalar&)>(op, row, std::move(mapped), 2);
+  } else if (kinds == "tto") {
+    add<Tensor&(const Tensor&, const Tensor&, Tensor&)>(op, row, std::move(mapped), 2);
+  } else if (kinds == "ttso") {
+    add<Tensor&(const Tensor&, const Tensor&, const Scalar&, Tensor&)>(op, row, std::move(mapped),
+                                                                       2);
   } else {
     return false;
   }

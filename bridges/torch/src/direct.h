@@ -19,7 +19,10 @@ class DirectOp {
   bool takes(const at::Tensor& a) const;
   bool takes(const at::Tensor& a, const at::Tensor& b) const;
 
-  // y is undefined: it is made. Throws Unsupported as a launch does.
+  // True if y, which has elements, can be the result for `a`.
+  bool gives(const at::Tensor& a, const at::Tensor& y) const;
+
+  // If y is NULL, the result is made. Throws Unsupported as a launch does.
   at::Tensor run(const at::Tensor& a, const at::Tensor* b, const at::Tensor* y) const;
 
  private:
