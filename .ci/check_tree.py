@@ -20,6 +20,7 @@ MAY_USE = {
     "conformance": {"api", "registry", "conformance"},
     "runtime": {"api", "registry", "simulation", "runtime"},
     "examples": {"api", "registry", "runtime", "examples"},
+    "bridges": {"api", "registry", "runtime", "bridges"},
 }
 # Modules that users do not see: all their headers are for the modules that may use them. They may
 # use the shared headers below, which need no library.
@@ -54,6 +55,8 @@ FIND_PACKAGE = (
     "README.md",
     "backends/template/CMakeLists.txt",
     "backends/template_async/CMakeLists.txt",
+    "bridges/python/CMakeLists.txt",
+    "bridges/torch/CMakeLists.txt",
     "examples/01_hello_abi.c",
     "examples/02_vendor_backend/CMakeLists.txt",
     "examples/05_vendor_op/CMakeLists.txt",
