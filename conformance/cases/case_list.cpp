@@ -22,10 +22,13 @@ CaseList::CaseList(std::vector<Case> cases) : cases_(std::move(cases)) {
   }
 }
 
-CaseList CaseList::whole_suite() {
-  std::vector<Case> cases = without_ops().cases_;
-  add_op_cases(cases);
-  return CaseList(std::move(cases));
+const CaseList& CaseList::whole_suite() {
+  static const auto* const made = [] {
+    std::vector<Case> cases = without_ops().cases_;
+    add_op_cases(cases);
+    return new CaseList(std::move(cases));
+  }();
+  return *made;
 }
 
 CaseList CaseList::without_ops() {
@@ -47,6 +50,13 @@ CaseList CaseList::of(const std::vector<std::string>& ids) {
   return CaseList(std::move(cases));
 }
 
+CaseList CaseList::of(const std::set<OpPart>& parts, bool has_others) {
+  std::vector<Case> cases;
+  if (has_others) cases = without_ops().cases_;
+  for (const OpPart& part : parts) add_op_part(cases, part);
+  return CaseList(std::move(cases));
+}
+
 const Case* CaseList::find(std::string_view id) const {
   const auto found = index_.find(id);
   return found == index_.end() ? nullptr : &cases_[found->second];
@@ -65,15 +75,14 @@ const Case* CaseFinder::find(std::string_view id) {
   if (is_whole_) return nullptr;
   // The id does not show which part of the suite it belongs to, so the whole suite is made.
   is_whole_ = true;
-  made_.push_back(CaseList::whole_suite());
-  return made_.back().find(id);
+  return CaseList::whole_suite().find(id);
 }
 
 const Case* CaseFinder::find_made(std::string_view id) const {
   for (const CaseList& list : made_) {
     if (const Case* which = list.find(id)) return which;
   }
-  return nullptr;
+  return is_whole_ ? CaseList::whole_suite().find(id) : nullptr;
 }
 
 }  // namespace bp::conformance

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,14 +25,19 @@ class CaseList {
   CaseList(CaseList&&) = default;
   CaseList& operator=(CaseList&&) = default;
 
-  // Returns every case of the suite. The list is the same for every backend.
-  static CaseList whole_suite();
+  // Returns every case of the suite. The list is the same for every backend. The first call makes
+  // it, which takes long; the list lives as long as the process.
+  static const CaseList& whole_suite();
 
   // Returns the cases that belong to no op, which take little time to make.
   static CaseList without_ops();
 
   // Returns only the cases of the suite with these ids. Unknown ids and repeated ids are left out.
   static CaseList of(const std::vector<std::string>& ids);
+
+  // Returns only the cases of the suite that lie in these parts, and, if `has_others` is true,
+  // those that belong to no op.
+  static CaseList of(const std::set<OpPart>& parts, bool has_others);
 
   const std::vector<Case>& cases() const { return cases_; }
   const Case& operator[](size_t index) const { return cases_[index]; }
@@ -44,6 +50,12 @@ class CaseList {
   std::vector<Case> cases_;
   std::unordered_map<std::string_view, size_t> index_;
 };
+
+// Cases that the holder may share with others.
+using SharedCases = std::shared_ptr<const CaseList>;
+
+// `cases` must live longer than the result.
+inline SharedCases borrowed(const CaseList& cases) { return {std::shared_ptr<void>(), &cases}; }
 
 // Finds cases of the suite by id. It makes only the parts of the suite that it needs, because most
 // processes run the cases of a few ops.

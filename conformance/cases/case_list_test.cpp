@@ -9,7 +9,7 @@ namespace bp::conformance {
 namespace {
 
 TEST(CaseFinder, FindsEveryCaseOfTheSuiteInItsPart) {
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList& suite = CaseList::whole_suite();
   CaseFinder finder;
   size_t found = 0;
   for (const Case& which : suite.cases()) {
@@ -43,7 +43,7 @@ TEST(CaseList, OfSomeIdsHasThemAlone) {
 
 // If an op part lacked a case, the finder would make the whole suite.
 TEST(OpParts, HoldTheCasesThatNameThem) {
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList& suite = CaseList::whole_suite();
   std::map<OpPart, CaseList> made;
   for (const Case& which : suite.cases()) {
     if (which.op == 0 || which.id.starts_with("random.")) continue;

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "conformance/cases/op_parts.hpp"
 #include "conformance/pattern.hpp"
 
 namespace bp::conformance {
@@ -72,8 +73,10 @@ class Marker {
 
   void mark_globs(const std::string& flag, const std::vector<std::string>& globs, bool value) {
     for (const std::string& glob : globs) {
+      std::string shown = flag;
+      shown.append(" ").append(glob);
       mark(
-          flag + " " + glob, [&](const std::string& id) { return matches_glob(glob, id); }, value);
+          shown, [&](const std::string& id) { return matches_glob(glob, id); }, value);
     }
   }
 
@@ -114,19 +117,57 @@ class Marker {
   std::vector<size_t> order_;  // The order of the named cases.
 };
 
-void mark_filter(Marker& marker, const std::string& filter) {
-  const size_t dash = std::min(filter.find('-'), filter.size());
-  const std::vector<std::string> wanted = split(filter.substr(0, dash), ':');
-  if (wanted.empty() && dash > 0) {
-    throw UsageError("--filter is '" + filter +
-                     "', which has no pattern; allowed: GLOB[:GLOB][-NEG], such as op.add.*");
+// The globs of a filter.
+struct Filter {
+  std::vector<std::string> wanted, unwanted;
+
+  explicit Filter(const std::string& text) {
+    const size_t dash = std::min(text.find('-'), text.size());
+    wanted = split(text.substr(0, dash), ':');
+    if (wanted.empty() && dash > 0) {
+      throw UsageError("--filter is '" + text +
+                       "', which has no pattern; allowed: GLOB[:GLOB][-NEG], such as op.add.*");
+    }
+    if (dash < text.size()) unwanted = split(text.substr(dash + 1), ':');
   }
-  if (wanted.empty()) marker.mark_all();
-  marker.mark_globs("--filter", wanted, true);
-  if (dash < filter.size()) {
-    marker.mark_globs("--filter -", split(filter.substr(dash + 1), ':'), false);
-  }
+};
+
+void mark_filter(Marker& marker, const Filter& filter) {
+  if (filter.wanted.empty()) marker.mark_all();
+  marker.mark_globs("--filter", filter.wanted, true);
+  marker.mark_globs("--filter -", filter.unwanted, false);
 }
+
+// The parts of the suite that have all cases which some globs can match.
+struct NeededParts {
+  std::set<OpPart> ops;
+  bool has_others = false;  // If true, the cases that belong to no op are needed.
+
+  // Returns false if the whole words in front of a wildcard do not tell the part: those of op.add.*
+  // and stream.* do, those of op.a* do not.
+  bool add(const std::string& glob) {
+    std::string_view words = glob;
+    if (const size_t wildcard = words.find_first_of("*?[\\"); wildcard != words.npos) {
+      words = words.substr(0, words.substr(0, wildcard).rfind('.') + 1);
+    }
+    if (is_of_no_op(words)) return has_others = true;
+    if (!words.starts_with("op.")) return false;
+    const std::vector<OpPart> found = parts_of(words);
+    ops.insert(found.begin(), found.end());
+    return !found.empty();
+  }
+
+ private:
+  static bool is_of_no_op(std::string_view id) {
+    static const std::set<std::string, std::less<>> families = [] {
+      std::set<std::string, std::less<>> names;
+      const CaseList others = CaseList::without_ops();
+      for (const Case& which : others.cases()) names.insert(which.id.substr(0, which.id.find('.')));
+      return names;
+    }();
+    return families.contains(id.substr(0, id.find('.')));
+  }
+};
 
 void mark_regex(Marker& marker, const std::string& text) {
   // The message shows at most 200 bytes.
@@ -150,13 +191,36 @@ bool matches_glob(const std::string& pattern, const std::string& id) {
   return fnmatch(pattern.c_str(), id.c_str(), 0) == 0;
 }
 
+SharedCases cases_for(const SelectionQuery& query) {
+  const bool has_filters_alone =
+      query.regexes.empty() && query.ids.empty() && query.caselists.empty();
+  const bool has_ids_alone = query.regexes.empty() && query.filters.empty() &&
+                             query.caselists.empty() && query.excludes.empty();
+  if (!query.ids.empty() && has_ids_alone) {
+    return std::make_shared<const CaseList>(CaseList::of(query.ids));
+  }
+  std::vector<std::string> globs = query.excludes;
+  for (const std::string& text : query.filters) {
+    const Filter filter(text);
+    if (filter.wanted.empty()) return borrowed(CaseList::whole_suite());
+    globs.insert(globs.end(), filter.wanted.begin(), filter.wanted.end());
+    globs.insert(globs.end(), filter.unwanted.begin(), filter.unwanted.end());
+  }
+  NeededParts parts;
+  const auto adds = [&](const std::string& glob) { return parts.add(glob); };
+  if (query.filters.empty() || !has_filters_alone || !std::ranges::all_of(globs, adds)) {
+    return borrowed(CaseList::whole_suite());
+  }
+  return std::make_shared<const CaseList>(CaseList::of(parts.ops, parts.has_others));
+}
+
 std::vector<size_t> select_cases(const CaseList& cases, const SelectionQuery& query) {
   Marker marker(cases, query.tier);
   if (query.filters.empty() && query.regexes.empty() && query.ids.empty() &&
       query.caselists.empty()) {
     marker.mark_all();
   }
-  for (const std::string& filter : query.filters) mark_filter(marker, filter);
+  for (const std::string& filter : query.filters) mark_filter(marker, Filter(filter));
   for (const std::string& regex : query.regexes) mark_regex(marker, regex);
   for (const std::string& id : query.ids) marker.mark_id(id, "--case");
   for (const std::string& file : query.caselists) {

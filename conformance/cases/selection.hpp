@@ -24,6 +24,11 @@ struct SelectionQuery {
   std::optional<uint64_t> shuffle_seed;
 };
 
+// Returns cases among which are all that `query` selects, and all that its patterns match. It is
+// the whole suite, or, if each pattern begins with an op or with a family that has no op, as in
+// op.add.*:stream.*, only these parts, which take a tenth of the time to make.
+SharedCases cases_for(const SelectionQuery& query);
+
 // Returns indices into `cases`, in the order in which they run. Throws NothingMatched for a pattern
 // or a name that matches no case, and UsageError for a case that is named twice or a pattern that
 // cannot be read.

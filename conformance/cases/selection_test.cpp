@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace bp::conformance {
@@ -101,6 +102,55 @@ TEST(Selection, ShufflesTheSameWayForTheSameSeed) {
 
 TEST(CaseList, RefusesTwoCasesOfOneId) {
   EXPECT_THROW(CaseList({make_case("a.b"), make_case("a.b")}), std::logic_error);
+}
+
+std::vector<std::string> selected_from(const CaseList& list, const SelectionQuery& query) {
+  std::vector<std::string> ids;
+  for (const size_t index : select_cases(list, query)) ids.push_back(list[index].id);
+  return ids;
+}
+
+TEST(CasesFor, MakesTheOpsThatTheGlobsName) {
+  const CaseList& whole = CaseList::whole_suite();
+  for (const SelectionQuery& query :
+       {SelectionQuery{.filters = {"op.relu.*:op.add.f32.*-op.add.f32.*.offset*"}},
+        SelectionQuery{.filters = {"op.add.*"}, .excludes = {"op.add.f16.*"}},
+        SelectionQuery{.filters = {"stream.*:abi.*"}, .excludes = {"stream.destroy*"}},
+        SelectionQuery{.filters = {"op.matmul.*:load.*"}, .shard_index = 1, .shard_count = 3}}) {
+    const SharedCases made = cases_for(query);
+    EXPECT_LT(made->size(), whole.size() / 10) << query.filters[0];
+    EXPECT_EQ(selected_from(*made, query), selected_from(whole, query)) << query.filters[0];
+  }
+}
+
+TEST(CasesFor, MakesEveryCaseWhoseIdBeginsWithTheWords) {
+  std::map<std::string, size_t> counts;
+  const auto beginning_of = [](const std::string& id) {
+    const size_t first = id.find('.') + 1;
+    return id.substr(0, id.starts_with("op.") ? id.find('.', first) + 1 : first);
+  };
+  for (const Case& which : CaseList::whole_suite().cases()) ++counts[beginning_of(which.id)];
+  EXPECT_GT(counts.size(), 200u);
+  for (const auto& [beginning, expected] : counts) {
+    const SharedCases made = cases_for({.filters = {beginning + "*"}});
+    size_t found = 0;
+    for (const Case& which : made->cases()) {
+      found += beginning_of(which.id) == beginning ? 1 : 0;
+    }
+    EXPECT_EQ(found, expected) << beginning;
+  }
+}
+
+TEST(CasesFor, MakesTheWholeSuiteWhereAPatternMayMatchAnyCase) {
+  for (const SelectionQuery& query :
+       {SelectionQuery{}, SelectionQuery{.filters = {"op.a*"}},
+        SelectionQuery{.filters = {"gradient.adjoint.relu_backward.*"}},
+        SelectionQuery{.filters = {"op.add.*:str*"}}, SelectionQuery{.filters = {"-op.add.*"}},
+        SelectionQuery{.filters = {"op.add.*"}, .regexes = {"op.*"}},
+        SelectionQuery{.filters = {"op.add.*"}, .excludes = {"*f16*"}},
+        SelectionQuery{.filters = {"op.no_such_op.*"}}}) {
+    EXPECT_EQ(cases_for(query).get(), &CaseList::whole_suite());
+  }
 }
 
 }  // namespace

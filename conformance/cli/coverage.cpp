@@ -48,7 +48,8 @@ void write_json(const CommandLine& line, const BatchReport& probed, const Covera
 
 int coverage_verb(const CommandLine& given) {
   CommandLine line = given;
-  const CaseList cases = CaseList::whole_suite();
+  const SharedCases made = cases_for(line.selection);
+  const CaseList& cases = *made;
   const std::vector<size_t> selection = select_op_cases(line, cases);
   line.run.session.interrupt_fd = interrupt_descriptor();
   line.run.retries = 0;  // The table needs no confirmation of failures; run has it.

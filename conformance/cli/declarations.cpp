@@ -56,7 +56,7 @@ ExitCode probe_declarations(const CommandLine& given, const BatchReport& probed,
   line.run.session.interrupt_fd = interrupt_descriptor();
   line.run.retries = 0;
   const json& target = probed.hello.at("targets").at(probed.hello.value("target", size_t{0}));
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList& cases = CaseList::whole_suite();
   const std::vector<size_t> selection = select_probes(cases, target);
   out_probes = json::array();
   if (selection.empty()) return kExitOk;

@@ -40,7 +40,7 @@ bool explain_tag(const std::string& tag) {
   if (row == rows.end()) return false;
   std::cout << "[" << row->tag << "] " << row->sentence << "\n  " << row->header << ":" << row->line
             << "\n";
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList& cases = CaseList::whole_suite();
   size_t count = 0;
   for (const Case& which : cases.cases()) {
     if (std::find(which.tags.begin(), which.tags.end(), tag) == which.tags.end()) continue;
@@ -112,7 +112,7 @@ void print_formula(const char* title, const char* formula) {
 
 void print_cases(uint32_t op) {
   std::map<std::string, size_t> counts;  // The cases of each dtype; "" for those without one.
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList& cases = CaseList::whole_suite();
   for (const Case& which : cases.cases()) {
     if (which.op == op) ++counts[which.dtype];
   }

@@ -220,7 +220,8 @@ bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_repo
 }
 
 int list_verb(const CommandLine& line) {
-  const CaseList cases = CaseList::whole_suite();
+  const SharedCases made = cases_for(line.selection);
+  const CaseList& cases = *made;
   const std::vector<size_t> selection = select_cases(cases, line.selection);
   BatchReport report;
   if (!line.plugin.empty() && !probe(line, cases, report)) {

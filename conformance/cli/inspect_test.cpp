@@ -104,7 +104,7 @@ TEST_F(Inspection, ExplainTakesATagInAnyCaseAndListsTwentyCases) {
 TEST_F(Inspection, ExplainKnowsTheTagsOfEveryCase) {
   std::set<std::string_view> known, missing;
   for (const TagRow& row : tag_rows()) known.insert(row.tag);
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList& suite = CaseList::whole_suite();
   for (const Case& each : suite.cases()) {
     for (const std::string_view tag : each.tags) {
       if (!known.contains(tag)) missing.insert(tag);

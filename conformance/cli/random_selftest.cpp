@@ -321,7 +321,7 @@ int random_selftest(const CommandLine& line) {
   const auto start = std::chrono::steady_clock::now();
   check_family(line);
   std::vector<Fault> drawn = named_faults(line);
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList& cases = CaseList::whole_suite();
   RandomSelftest selftest(line, cases);
   if (drawn.empty()) drawn = selftest.draw();
   if (drawn.empty()) throw NothingMatched("the backend can have no fault of this kind");

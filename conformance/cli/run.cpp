@@ -116,21 +116,19 @@ CaseList read_shrunk(const std::string& path) {
   }
 }
 
-// Returns the cases to select from. If the selection names all its cases, only those are made.
-CaseList cases_to_select_from(const CommandLine& line) {
-  if (!line.shrunk.empty()) return read_shrunk(line.shrunk);
+SharedCases cases_to_select_from(const CommandLine& line) {
+  const auto shared = [](CaseList cases) {
+    return std::make_shared<const CaseList>(std::move(cases));
+  };
+  if (!line.shrunk.empty()) return shared(read_shrunk(line.shrunk));
   const RecordingSource& recording = line.run.session.setup.recording;
-  if (!recording.path.empty()) return recording_cases(recording);
-  const SelectionQuery& s = line.selection;
-  const bool is_named = !s.ids.empty() && s.filters.empty() && s.regexes.empty() &&
-                        s.caselists.empty() && s.excludes.empty();
-  return is_named ? CaseList::of(s.ids) : CaseList::whole_suite();
+  if (!recording.path.empty()) return shared(recording_cases(recording));
+  return cases_for(line.selection);
 }
 
 // An entry may name any case of the suite. The whole suite is made only if an entry names none of
 // `cases`.
-Waivers read_waivers(const std::string& path, const CommandLine& line, const CaseList& cases) {
-  if (line.selection.ids.empty()) return Waivers::read(path, cases);
+Waivers read_waivers(const std::string& path, const CaseList& cases) {
   try {
     return Waivers::read(path, cases);
   } catch (const UsageError&) {
@@ -224,7 +222,8 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
   const WorkerSetup& setup = line.run.session.setup;
   std::vector<std::string> flags;
   for (const auto& [key, value] : setup.options) {
-    flags.insert(flags.end(), {"--option", key + "=" + value});
+    flags.emplace_back("--option");
+    flags.emplace_back(key).append("=").append(value);
   }
   const auto add = [&](const char* flag, const std::string& value, const std::string& usual) {
     if (value != usual) flags.insert(flags.end(), {flag, value});
@@ -246,10 +245,11 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
 
 int run_verb(const CommandLine& given) {
   CommandLine line = given;
-  const CaseList cases = cases_to_select_from(line);
+  const SharedCases made = cases_to_select_from(line);
+  const CaseList& cases = *made;
   const std::vector<size_t> selection = select_cases(cases, line.selection);
   Waivers waivers;
-  if (!line.waivers.empty()) waivers = read_waivers(line.waivers, line, cases);
+  if (!line.waivers.empty()) waivers = read_waivers(line.waivers, cases);
 
   line.run.session.interrupt_fd = interrupt_descriptor();
   BatchReport probed;
@@ -263,7 +263,7 @@ int run_verb(const CommandLine& given) {
   // Waivers apply only to cases of the suite.
   if (line.waivers.empty() && line.verb != Verb::kReplay) {
     header.waivers = default_waivers(path);
-    if (!header.waivers.empty()) waivers = read_waivers(header.waivers, line, cases);
+    if (!header.waivers.empty()) waivers = read_waivers(header.waivers, cases);
   }
   header.selection_sha256 = sha256_of_selection(cases, selection);
   const ResultFolder folder = open_folder(line, cases, header, probed.hello);

@@ -225,7 +225,7 @@ std::vector<KillRow> rows_of(const CommandLine& line) {
 
 int selftest_verb(const CommandLine& line) {
   if (line.random_count > 0 || !line.faults.empty()) return random_selftest(line);
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList& cases = CaseList::whole_suite();
   Selftest selftest(line, cases);
   std::printf("%-23s %-36s %6s %6s  %-14s %s\n", "mutant", "what is wrong", "cases", "failed",
               "verdict", "causes");

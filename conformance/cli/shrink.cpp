@@ -92,7 +92,7 @@ void write_outputs(const CommandLine& line, const Case& which, const OpCase& cal
 
 int shrink_verb(const CommandLine& given) {
   CommandLine line = given;
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList& suite = CaseList::whole_suite();
   const Case& which = op_case_of(suite, line.case_id);
   line.run.session.interrupt_fd = interrupt_descriptor();
   BatchReport probed;

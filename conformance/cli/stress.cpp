@@ -147,7 +147,8 @@ class Stress {
 }  // namespace
 
 int stress_verb(const CommandLine& line) {
-  const CaseList cases = CaseList::whole_suite();
+  const SharedCases made = cases_for(line.selection);
+  const CaseList& cases = *made;
   std::vector<size_t> selection = select_cases(cases, line.selection);
   if (!line.temperature.empty()) static_cast<void>(read_degrees(line.temperature));
   return Stress(line, cases, std::move(selection)).run();

@@ -30,7 +30,7 @@ class HtmlPages : public testing::Test {
                          {"targets", json::array({target})},
                          {"target", 0},
                          {"sha256", "0123456789abcdef"}};
-    const CaseList suite = CaseList::whole_suite();
+    const CaseList& suite = CaseList::whole_suite();
     std::vector<Case> all;
     // The map of ops counts neither large calls nor those with flags.
     const auto is_counted = [](const std::string& id) {

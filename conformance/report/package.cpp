@@ -117,7 +117,7 @@ Check check_cases(const StoredRun& run) {
   const std::string tier = asked.value("tier", "");
   SelectionQuery query;
   query.tier = tier == "smoke" ? Tier::kSmoke : tier == "full" ? Tier::kFull : Tier::kQuick;
-  const CaseList suite = CaseList::whole_suite();
+  const CaseList& suite = CaseList::whole_suite();
   size_t missing = 0;
   std::string first;
   const std::vector<size_t> selection = select_cases(suite, query);

@@ -158,18 +158,19 @@ RunHeader run_header_from_json(const json& json, const std::string& name) {
 namespace {
 
 // Makes the cases of a run. To make the whole suite takes longer than to look for a few cases.
-CaseList suite_for(const StoredRun& run) {
+SharedCases suite_for(const StoredRun& run) {
   constexpr size_t kFewCases = 500;
-  if (run.cases().size() > kFewCases) return CaseList::whole_suite();
+  if (run.cases().size() > kFewCases) return borrowed(CaseList::whole_suite());
   std::vector<std::string> ids;
   for (const StoredCase& stored : run.cases()) ids.push_back(stored.id);
-  return CaseList::of(ids);
+  return std::make_shared<const CaseList>(CaseList::of(ids));
 }
 
 }  // namespace
 
 RestoredRun restore(const StoredRun& run) {
-  const CaseList suite = suite_for(run);
+  const SharedCases made = suite_for(run);
+  const CaseList& suite = *made;
   std::vector<Case> all;
   for (const StoredCase& stored : run.cases()) {
     if (!is_process(stored)) all.push_back(case_of(suite, stored));

@@ -12,10 +12,7 @@
 namespace bp::conformance {
 namespace {
 
-const CaseList& suite() {
-  static const CaseList cases = CaseList::whole_suite();
-  return cases;
-}
+const CaseList& suite() { return CaseList::whole_suite(); }
 
 const OpCase& op_case(const char* id) { return *suite().find(id)->op_case; }
 
