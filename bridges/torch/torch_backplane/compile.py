@@ -2,8 +2,9 @@
 
 A graph runs as it is the first time. The second time its work is captured (torch.bp.Graph), with
 the memory that it needs, and from then on it is replayed: one call in place of one for each
-operator. Input is copied into the tensors of the capture, but for parameters, which stay where they are, and
-results are copied out of them, so that a result is never overwritten by a later call.
+operator. Input is copied into the tensors of the capture, but for parameters, which stay where
+they are, and results are copied out of them, so that a result is never overwritten by a later
+call.
 
 A graph that cannot be captured runs operator by operator. compiled() says which, and why. Without
 the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
