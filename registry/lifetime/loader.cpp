@@ -341,7 +341,9 @@ bp_status end_plugin(Plugin& plugin) {
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     const bp_device_ops& devices = target->own_tables.devices;
     abandon_captures(*target);
-    keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
+    const bp_status waited = devices.synchronize(devices.self, target->device, UINT64_MAX);
+    // The work on a lost device has ended, and the end of a lost device is no failure.
+    if (classify(*target, waited) != BP_DEVICE_LOST) keep_first(waited, "device.synchronize");
     end_captured_graphs(*target);
     end_prepared(*target);
     target->kernels.compiled = nullptr;

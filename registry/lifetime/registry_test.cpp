@@ -468,6 +468,24 @@ TEST(Registry, HasAnEmptyNameForProcessGroupsThatADeviceLacks) {
   EXPECT_STREQ(bp_error_text(), "acme.npu:0: it has no process groups \"wide\"; none is offered");
 }
 
+TEST(Registry, UnloadsABackendWhoseDeviceIsLost) {
+  static bp_status waited = BP_DEVICE_LOST;
+  for (const uint64_t timeout_ns : {uint64_t{1000}, UINT64_MAX}) {
+    for (const bp_status status : {BP_DEVICE_LOST, BP_INTERNAL}) {
+      waited = status;
+      TestRegistry r;
+      FakeBackend fake;
+      fake.device_ops.synchronize = [](void*, bp_device*, uint64_t) -> bp_status { return waited; };
+      const bp_plugin* plugin = nullptr;
+      ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+      EXPECT_EQ(bp_registry_unload(r.registry, plugin, timeout_ns),
+                status == BP_DEVICE_LOST ? BP_OK : BP_INTERNAL);
+      EXPECT_EQ(fake.shutdowns, 1);
+      EXPECT_EQ(bp_registry_plugin_count(r.registry), 0u);
+    }
+  }
+}
+
 TEST(Registry, LoadsAndUnloadsManyTimes) {
   TestRegistry r;
   const bp_kernel kernel = make_kernel("add.fast");

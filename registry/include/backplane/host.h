@@ -186,7 +186,8 @@ BP_API bp_status bp_registry_load(bp_registry* registry, const char* name, uint6
  *
  * If work of its devices has not ended after timeout_ns nanoseconds, the call returns BP_TIMEOUT
  * and changes nothing: the plugin stays loaded, and the call may be made again. With a timeout of 0
- * it only looks; a timeout of UINT64_MAX never runs out. */
+ * it only looks; a timeout of UINT64_MAX never runs out. A device that is lost has no work, and
+ * ends like any other. */
 BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin,
                                     uint64_t timeout_ns);
 
