@@ -22,12 +22,21 @@ def _finish():
             print(f"backplane: {device} did not end its work: {error}", file=sys.stderr)
 
 
+_had_plugins = False
+
+
+def _before_fork():
+    """Remembers whether a backend is loaded: the child is cut off from it."""
+    global _had_plugins
+    _had_plugins = bool(_core.plugins())
+
+
 def _after_fork():
     """Makes uses of a device fail in the child, if a backend was loaded before the fork."""
-    if _core.plugins():
+    if _had_plugins:
         _core._set_forked()
 
 
 def register():
     atexit.register(_finish)
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
