@@ -51,23 +51,24 @@ json case_json(const Case& which) {
 
 constexpr size_t kNameWidth = 28, kDtypesWidth = 60;
 
+// Joins `row` to the row before if the two differ in the last argument alone. Returns whether it
+// did.
+bool join_row(std::vector<std::string>& before, const std::vector<std::string>& row) {
+  if (before.size() != row.size() || row.size() < 2) return false;
+  if (!std::equal(row.begin(), row.end() - 1, before.begin()) || before.back() == row.back()) {
+    return false;
+  }
+  before.back().append("|").append(row.back());
+  return true;
+}
+
 // Joins rows of dtypes that differ in one argument alone: f32/i32 and f32/i64 become f32/i32|i64.
 std::vector<std::string> folded_rows(const json& rows) {
   std::vector<std::vector<std::string>> folded;
   for (const json& given : rows) {
     std::vector<std::string> row;
     for (const json& name : given) row.push_back(name.get<std::string>());
-    const auto joins = [&](std::vector<std::string>& before) {
-      if (before.size() != row.size() || row.size() < 2) return false;
-      size_t differing = row.size(), count = 0;
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (before[i] != row[i]) differing = i, ++count;
-      }
-      if (count != 1 || differing + 1 != row.size()) return false;
-      before[differing] += "|" + row[differing];
-      return true;
-    };
-    if (folded.empty() || !joins(folded.back())) folded.push_back(std::move(row));
+    if (folded.empty() || !join_row(folded.back(), row)) folded.push_back(std::move(row));
   }
   std::vector<std::string> texts;
   for (const std::vector<std::string>& row : folded) {

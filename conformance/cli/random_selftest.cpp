@@ -214,6 +214,7 @@ class RandomSelftest {
       }
     }
     std::vector<faults::Subject> subjects;
+    subjects.reserve(claims.size());
     for (const auto& [op, dtypes] : claims) {
       subjects.push_back({op, {dtypes.begin(), dtypes.end()}});
     }

@@ -30,6 +30,7 @@ bp_status reserve(uint64_t size_bytes, uint64_t& out_address) {
 }
 
 void give_back(uint64_t address, uint64_t size_bytes) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is that of the reservation.
   munmap(reinterpret_cast<void*>(address), size_bytes + kGap);
 }
 
