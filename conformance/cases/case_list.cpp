@@ -66,15 +66,13 @@ const Case* CaseFinder::find(std::string_view id) {
   if (made_.empty()) made_.push_back(CaseList::without_ops());
   if (const Case* which = find_made(id)) return which;
   for (const OpPart& part : parts_of(id)) {
-    if (is_whole_ || !parts_.insert(part).second) continue;
+    if (!parts_.insert(part).second) continue;
     std::vector<Case> cases;
     add_op_part(cases, part);
     made_.emplace_back(std::move(cases));
     if (const Case* which = made_.back().find(id)) return which;
   }
-  if (is_whole_) return nullptr;
-  // The id does not show which part of the suite it belongs to, so the whole suite is made.
-  is_whole_ = true;
+  // The id does not show which part of the suite it belongs to.
   return CaseList::whole_suite().find(id);
 }
 
@@ -82,7 +80,7 @@ const Case* CaseFinder::find_made(std::string_view id) const {
   for (const CaseList& list : made_) {
     if (const Case* which = list.find(id)) return which;
   }
-  return is_whole_ ? CaseList::whole_suite().find(id) : nullptr;
+  return nullptr;
 }
 
 }  // namespace bp::conformance

@@ -69,7 +69,6 @@ class CaseFinder {
 
   std::deque<CaseList> made_;
   std::set<OpPart> parts_;
-  bool is_whole_ = false;
 };
 
 }  // namespace bp::conformance

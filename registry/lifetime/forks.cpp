@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "registry/boundary/fail.hpp"
 #include "registry/boundary/forks.hpp"
 #include "registry/dispatch/prepared.hpp"
 #include "registry/state/captures.hpp"
@@ -82,11 +83,12 @@ void cut_off_all() {
 
 }  // namespace
 
-void watch_forks(Registry& registry) {
+bp_status watch_forks(Registry& registry) {
   static const int failure = pthread_atfork(lock_all, unlock_all, cut_off_all);
-  static_cast<void>(failure);  // Without memory for the handlers a child is not protected.
+  if (failure != 0) return out_of_host_memory("registry.create");
   const std::lock_guard lock(watched().mutex);
   watched().registries.push_back(&registry);
+  return BP_OK;
 }
 
 void forget_forks(Registry& registry) {

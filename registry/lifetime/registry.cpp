@@ -203,7 +203,7 @@ bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_reg
     if (ours.layers != nullptr) registry->layers = ours.layers;
     registry->has_layer_options = ours.layer_options != nullptr;
     if (ours.layer_options != nullptr) registry->layer_options = ours.layer_options;
-    watch_forks(*registry);
+    if (const bp_status status = watch_forks(*registry); status != BP_OK) return status;
     *out_registry = face(*registry.release());
     return BP_OK;
   });
