@@ -47,6 +47,7 @@ const bp_plugin* Backend::load(const std::string& plugin, const std::vector<bp_o
   const bp_status status =
       bp_registry_load(registry_.get(), plugin.c_str(), options.size(), options.data(), &loaded);
   if (status != BP_OK) throw RankError(plugin + " does not load: " + failure_text(status));
+  ++plugin_count_;
   for (uint64_t i = 0; i < bp_registry_target_count(registry_.get()); ++i) {
     const bp_target* const target = bp_registry_target(registry_.get(), i);
     if (target->plugin == loaded) out_targets.push_back(target);

@@ -35,6 +35,9 @@ class Backend {
   // are staged.
   const std::vector<std::string>& table_names() const { return names_; }
 
+  // Returns 1, or 2 with a transport.
+  int64_t plugin_count() const { return plugin_count_; }
+
   // Throws RankError. "" is the first table.
   const bp_process_group_ops& table(const std::string& name) const;
 
@@ -50,6 +53,7 @@ class Backend {
   void stage(const std::string& transport);
 
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
+  int64_t plugin_count_ = 0;
   std::vector<const bp_target*> targets_;
   std::vector<const bp_process_group_ops*> tables_;
   std::vector<std::string> names_;

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kCount = 1000;
 constexpr uint64_t kLargeCount = 1 << 20;  // So that a rank dies while a call runs.
-constexpr int64_t kSpareThreads = 2;       // By which the pools of a backend may grow.
+constexpr int64_t kSpareThreads = 3;       // By which the pools of one plugin may grow.
 constexpr uint64_t kLongFactor = 10;       // The timeout of a group whose calls have their own.
 
 double seconds_since(Clock::time_point start) {
@@ -53,9 +53,10 @@ class FaultRun {
     const Answer destroyed = group_.destroy();
     say("destroy", destroyed, start);
     again();
-    const Holdings after = before.awaited(kSpareThreads);
+    const int64_t spare_threads = kSpareThreads * job_.backend.plugin_count();
+    const Holdings after = before.awaited(spare_threads);
     job_.speaker.say("left",
-                     {{"left", after.more_than(before, kSpareThreads)}, {"shared", shared_}});
+                     {{"left", after.more_than(before, spare_threads)}, {"shared", shared_}});
   }
 
  private:
