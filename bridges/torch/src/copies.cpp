@@ -1,4 +1,5 @@
 // Copies between the host and the devices, and what reads a tensor's value: _copy_from, item().
+#include <ATen/MemoryOverlap.h>
 #include <torch/library.h>
 
 #include "backplane/transfers.h"
@@ -157,15 +158,28 @@ void copy_through_host(const Tensor& src, const Tensor& dst) {
   upload(host.to(dst.scalar_type()), dst);
 }
 
+// The elements as they lie in memory: a tensor may stand for their conjugates or negatives.
+Tensor as_stored(const Tensor& tensor) {
+  const Tensor plain = tensor.is_conj() ? at::_conj(tensor) : tensor;
+  return plain.is_neg() ? at::_neg_view(plain) : plain;
+}
+
 Tensor copy_from(const Tensor& src, const Tensor& dst, bool non_blocking) {
-  copy_into(src, dst, non_blocking);
+  const bool changes_sign = src.is_neg() != dst.is_neg();
+  const bool changes_conj = src.is_conj() != dst.is_conj();
+  const Tensor to = as_stored(dst);
+  const Tensor from = as_stored(src);
+  at::assert_no_internal_overlap(to);
+  at::assert_no_partial_overlap(to, from);
+  copy_into(from, to, non_blocking && !changes_sign && !changes_conj);
+  if (changes_conj && to.is_complex()) at::view_as_real(to).select(-1, 1).neg_();
+  if (changes_sign) to.neg_();
   return dst;
 }
 
 Tensor copy_from_and_resize(const Tensor& src, const Tensor& dst) {
   if (dst.sizes() != src.sizes()) dst.resize_(src.sizes());
-  copy_into(src, dst);
-  return dst;
+  return copy_from(src, dst, false);
 }
 
 at::Scalar local_scalar_dense(const Tensor& self) {
@@ -193,6 +207,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);
+}
+
+// PyTorch resolves these properties of a tensor by a copy, so the copy itself must take them.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace bpt

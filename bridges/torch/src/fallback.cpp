@@ -4,6 +4,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -56,6 +57,13 @@ void replace_generators(torch::jit::Stack* stack, size_t argument_count) {
   }
 }
 
+// A view of memory of the device cannot be made of a copy on the CPU.
+bool is_view(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  });
+}
+
 // Serves every operator that the table has no row for.
 void no_row(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   fall_back(op, stack, "no operator of the library does this");
@@ -105,6 +113,9 @@ std::string name_of(const c10::OperatorHandle& op) {
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason) {
   require_open();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_view(op.schema()), "torch_backplane: ", name_of(op),
+      " gives a view of its tensor, and bp has no such view. Copy the tensor to the CPU for it.");
   const std::string outer = std::exchange(the_outer_reason, "");
   count_fallback(name_of(op), outer.empty() ? reason : outer + "; " + reason);
   replace_generators(stack, op.schema().arguments().size());

@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/BinaryOps.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
@@ -28,8 +29,11 @@ bool is_absent(const c10::IValue& value) {
   return value.isNone() || (value.isTensor() && !value.toTensor().defined());
 }
 
+// IValue calls integers above those of int64_t no scalars.
+bool is_scalar(const c10::IValue& value) { return value.isScalar() || value.isUnsigned(); }
+
 bool is_host_number(const c10::IValue& value) {
-  if (value.isScalar()) return true;
+  if (is_scalar(value)) return true;
   return value.isTensor() && value.toTensor().device().type() != kBp && value.toTensor().dim() == 0;
 }
 
@@ -38,6 +42,7 @@ at::Scalar number_of(const c10::IValue& value) {
 }
 
 at::Scalar product(const at::Scalar& a, const at::Scalar& b) {
+  if (a.isComplex() || b.isComplex()) throw Unsupported{"a scalar is complex"};
   if (a.isFloatingPoint() || b.isFloatingPoint()) return a.toDouble() * b.toDouble();
   return a.toLong() * b.toLong();
 }
@@ -156,7 +161,7 @@ void BoundRow::check_guards(Values values) const {
       is_met = value.toStringRef() == bind.word;
     } else if (value.isBool()) {
       is_met = bind.word != "none" && value.toBool() == (bind.number != 0);
-    } else if (value.isScalar() && !value.toScalar().isComplex()) {
+    } else if (is_scalar(value) && !value.toScalar().isComplex()) {
       is_met = bind.word != "none" && value.toScalar().toDouble() == bind.number;
     }
     if (!is_met) {
@@ -174,7 +179,7 @@ BoundRow::Elements BoundRow::common_of(Values values) const {
     if (bind.aten < 0 || !bind.is_promoted) continue;
     const c10::IValue& value = values[bind.aten];
     if (is_absent(value)) continue;
-    const bool is_number = value.isScalar() && !value.isTensor();
+    const bool is_number = is_scalar(value);
     const bool is_attribute = bind.kind == Bind::Kind::kArgument &&
                               !op_.arguments[bind.argument].is_tensor() &&
                               !op_.arguments[bind.argument].is_value();
@@ -365,7 +370,10 @@ Tensors BoundRow::run_into(Call& call, const State& state, const Tensor& out) co
 Tensors BoundRow::run(Values values, const Tensor* out) const {
   check_guards(values);
   State state(op_);
-  if (row_.flags & kElementwise) state.common = common_of(values);
+  if (row_.flags & kElementwise) {
+    state.common = common_of(values);
+    if (alpha_ >= 0) at::native::alpha_check(state.common.type, values[alpha_].toScalar());
+  }
   for (const Bind& bind : binds_) {
     if (bind.kind != Bind::Kind::kGuard) place(state, bind, values);
   }

@@ -19,6 +19,18 @@ void free_block(void* context) {
   if (own != nullptr && !is_in_child()) bp_block_free(own->block);
 }
 
+// storage[a:b] is a storage whose memory belongs to another one: it has another context.
+bool is_whole(const c10::DataPtr& data) { return data.get_deleter() == &free_block; }
+
+// Returns the place of an address that lies in a block.
+bp_buffer_ref find(const bp_target* target, const void* address, size_t size_bytes) {
+  bp_block* block = nullptr;
+  uint64_t offset = 0;
+  check(bp_target_find_block(target, reinterpret_cast<uint64_t>(address), &block, &offset),
+        "target_find_block");
+  return {block->ref.buffer, block->ref.byte_offset + offset, size_bytes};
+}
+
 struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t size_bytes) override {
     return bpt::allocate(size_bytes, current_device());
@@ -31,15 +43,6 @@ struct DeviceAllocator final : c10::Allocator {
     check(target->allocator->copy(target->allocator->self,
                                   current_stream_of({kBp, current_device()}), &to, &from),
           "allocator.copy");
-  }
-
- private:
-  static bp_buffer_ref find(const bp_target* target, const void* address, size_t size_bytes) {
-    bp_block* block = nullptr;
-    uint64_t offset = 0;
-    check(bp_target_find_block(target, reinterpret_cast<uint64_t>(address), &block, &offset),
-          "target_find_block");
-    return {block->ref.buffer, block->ref.byte_offset + offset, size_bytes};
   }
 };
 
@@ -105,14 +108,23 @@ bool is_pinned(const void* memory) {
 }
 
 const Block* block_of(const c10::Storage& storage) {
-  return static_cast<const Block*>(storage.data_ptr().get_context());
+  const c10::DataPtr& data = storage.data_ptr();
+  TORCH_CHECK(data.get() == nullptr || is_whole(data),
+              "torch_backplane: the storage is a part of another one, which this cannot change or "
+              "read as a whole.");
+  return data.get() == nullptr ? nullptr : static_cast<const Block*>(data.get_context());
 }
 
 bp_buffer_ref place_of(const at::Tensor& tensor) {
-  const Block* own = block_of(tensor.storage());
-  if (own == nullptr) return {};
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  if (data.get() == nullptr) return {};
   const uint64_t offset = tensor.storage_offset() * tensor.itemsize();
-  return {own->block->ref.buffer, own->block->ref.byte_offset + offset, 0};
+  if (!is_whole(data)) {
+    const auto* first = static_cast<const std::byte*>(data.get()) + offset;
+    return find(target_of(tensor.device()), first, 0);
+  }
+  const bp_block* block = static_cast<const Block*>(data.get_context())->block;
+  return {block->ref.buffer, block->ref.byte_offset + offset, 0};
 }
 
 c10::DataPtr allocate(size_t size_bytes, c10::DeviceIndex index) {
@@ -134,6 +146,8 @@ c10::DataPtr allocate(size_t size_bytes, c10::DeviceIndex index) {
 }
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
+  TORCH_CHECK(data.get() == nullptr || is_whole(data),
+              "torch_backplane: record_stream() takes the whole storage, not a part of it.");
   if (const auto* own = static_cast<const Block*>(data.get_context())) {
     check(bp_block_record_stream(own->block, stream_of(stream)), "block_record_stream");
   }

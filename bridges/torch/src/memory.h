@@ -15,7 +15,7 @@ struct Block {
   const bp_target* target;
 };
 
-// The block of a storage, or NULL if the storage has no memory.
+// The block of a storage, or NULL if the storage has no memory. Throws for a part of a storage.
 const Block* block_of(const c10::Storage& storage);
 
 // The buffer of a tensor, and where element 0 of it begins. Empty if the tensor has no memory.

@@ -130,11 +130,12 @@ struct Writing final : c10::OperatorKernel {
     for (size_t i = 0; i < count; ++i) {
       if (!op.schema().arguments()[i].is_out()) call.push_back(values[i]);
     }
+    for (const int out : form.outs) at::assert_no_internal_overlap(values[out].toTensor());
     functional.callBoxed(&call);
     std::vector<Tensor> outs;
     for (size_t i = 0; i < form.outs.size(); ++i) {
       const Tensor out = values[form.outs[i]].toTensor();
-      const Tensor result = call[i].toTensor();
+      const Tensor& result = call[i].toTensor();
       TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
                   result.scalar_type(), " can't be cast to the desired output type ",
                   out.scalar_type());

@@ -3,7 +3,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/TensorShape.h>
+#include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <torch/library.h>
 
 #include "memory.h"
@@ -68,14 +72,24 @@ void check_factory(std::optional<at::Layout> layout, std::optional<bool> pin_mem
               "torch_backplane.load() with a plugin first.");
 }
 
+bool fills_empty() {
+  return at::globalContext().deterministicAlgorithms() &&
+         at::globalContext().deterministicFillUninitializedMemory();
+}
+
+Tensor filled(Tensor tensor) {
+  if (C10_UNLIKELY(fills_empty())) at::native::fill_empty_deterministic_(tensor);
+  return tensor;
+}
+
 Tensor empty(SymIntArrayRef size, std::optional<at::ScalarType> type,
              std::optional<at::Layout> layout, std::optional<at::Device> device,
              std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   check_factory(layout, pin_memory);
   const OnDevice current(device);
-  return at::detail::empty_generic_symint(size, device_allocator(), kKeys,
-                                          type.value_or(at::get_default_dtype_as_scalartype()),
-                                          format);
+  return filled(at::detail::empty_generic_symint(
+      size, device_allocator(), kKeys, type.value_or(at::get_default_dtype_as_scalartype()),
+      format));
 }
 
 Tensor empty_strided(SymIntArrayRef size, SymIntArrayRef stride, std::optional<at::ScalarType> type,
@@ -83,9 +97,9 @@ Tensor empty_strided(SymIntArrayRef size, SymIntArrayRef stride, std::optional<a
                      std::optional<bool> pin_memory) {
   check_factory(layout, pin_memory);
   const OnDevice current(device);
-  return at::detail::empty_strided_symint_generic(
+  return filled(at::detail::empty_strided_symint_generic(
       size, stride, device_allocator(), kKeys,
-      type.value_or(at::get_default_dtype_as_scalartype()));
+      type.value_or(at::get_default_dtype_as_scalartype())));
 }
 
 const Tensor& resize_(const Tensor& self, SymIntArrayRef sym_size,
@@ -97,7 +111,11 @@ const Tensor& resize_(const Tensor& self, SymIntArrayRef sym_size,
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   const size_t needed = at::detail::computeStorageNbytes(
       impl->sizes(), impl->strides(), impl->dtype().itemsize(), impl->storage_offset());
-  if (needed > impl->storage().nbytes()) resize_storage(impl->storage(), needed);
+  const size_t before = impl->storage().nbytes();
+  if (needed > before) resize_storage(impl->storage(), needed);
+  if (C10_UNLIKELY(fills_empty())) {
+    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
+  }
   return self;
 }
 
@@ -189,6 +207,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", &view);
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", &unfold);
+  m.impl("is_set_to", &at::native::is_set_to);
+  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_complex", &at::native::view_as_complex);
   m.impl("resize_", &resize_);
   m.impl("set_.source_Storage_storage_offset", &set_storage);
   m.impl("set_.source_Storage", &set_source);

@@ -134,29 +134,27 @@ struct Places {
 
   // A mask becomes the indices of its places; all indices get one shape, on the device.
   static std::vector<Tensor> expand(const Tensor& self, const Indices& given) {
-    std::vector<Tensor> own;
-    for (std::optional<Tensor> index : given) {
-      if (!index || !index->defined()) {
-        own.emplace_back();
-        continue;
-      }
-      const Tensor local = index->to(self.device());
-      if (local.scalar_type() != at::kBool && local.scalar_type() != at::kByte) {
-        own.push_back(local.to(at::kLong));
-        continue;
-      }
-      const Tensor places = at::nonzero(local);
-      for (int64_t axis = 0; axis < local.dim(); ++axis) {
-        TORCH_CHECK_INDEX(local.size(axis) == self.size(static_cast<int64_t>(own.size())),
-                          "The shape of the mask ", local.sizes(), " at index ", axis,
-                          " does not match the shape of the indexed tensor ", self.sizes(),
-                          " at index ", own.size());
-        own.push_back(places.select(1, axis));
-      }
-    }
+    at::native::checkIndexTensorTypes(given, /*allow_int=*/true);
+    TORCH_CHECK(self.device().type() == kBp, "indices should be either on cpu or on the ",
+                "device of the indexed tensor (", self.device(), ")");
+    std::vector<Tensor> own = at::native::expandTensors(self, given, /*ensure_same_device=*/true);
     TORCH_CHECK_INDEX(static_cast<int64_t>(own.size()) <= self.dim(),
                       "too many indices for tensor of dimension ", self.dim());
-    return at::expand_outplace(own);
+    for (Tensor& index : own) {
+      if (index.defined()) index = index.to(self.device(), at::kLong);
+    }
+    try {
+      own = at::expand_outplace(own);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK_INDEX(
+          false, "shape mismatch: the indices do not broadcast: ", error.what_without_backtrace());
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      const bool names_nothing = !own[i].defined() || own[i].numel() == 0;
+      TORCH_CHECK_INDEX(names_nothing || self.size(static_cast<int64_t>(i)) != 0,
+                        "index is out of bounds for dimension with size 0");
+    }
+    return own;
   }
 
   // An index that leaves its own axis may name a place all the same: then it is sent out of range.
@@ -192,22 +190,31 @@ Tensor indexed(const Tensor& self, const Indices& indices) {
 
 Tensor& index_put_(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
                    bool is_unsafe) {
-  if (self.scalar_type() == at::kBool && !accumulate) {  // The op has u8, whose bits are the same.
+  // The op has u8, whose bits are the same.
+  const bool is_bool = self.scalar_type() == at::kBool && values.scalar_type() == at::kBool;
+  if (is_bool && !accumulate) {
     Tensor bytes = self.view(at::kByte);
-    const Tensor source = values.to(self.device(), at::kBool).view(at::kByte);
+    const Tensor source = values.to(self.device()).view(at::kByte);
     index_put_(bytes, indices, source, accumulate, is_unsafe);
     return self;
   }
   const Places places(self, indices);
   std::vector<int64_t> shape = places.index.sizes().vec();
   shape.insert(shape.end(), places.others.begin(), places.others.end());
-  Tensor source = values.to(self.device(), self.scalar_type());
+  Tensor source = values.to(self.device());
+  std::vector<int64_t> result(places.others.begin(), places.others.begin() + places.begin);
+  const auto own = places.index.sizes();
+  result.insert(result.end(), own.begin(), own.end());
+  result.insert(result.end(), places.others.begin() + places.begin, places.others.end());
+  TORCH_CHECK(at::is_expandable_to(source.sizes(), result), "shape mismatch: values of shape ",
+              source.sizes(), " do not broadcast to what the indices name, of shape ",
+              IntArrayRef(result));
+  TORCH_CHECK(self.scalar_type() == values.scalar_type(),
+              "Index put requires the source and destination dtypes match, got ",
+              self.scalar_type(), " for the destination and ", values.scalar_type(),
+              " for the source.");
   if (places.begin != 0) {
     // The values have the axes of the index in the middle: bring these to the front.
-    std::vector<int64_t> result(places.others.begin(), places.others.begin() + places.begin);
-    const auto own = places.index.sizes();
-    result.insert(result.end(), own.begin(), own.end());
-    result.insert(result.end(), places.others.begin() + places.begin, places.others.end());
     std::vector<int64_t> order;
     for (int64_t i = 0; i < places.index.dim(); ++i) order.push_back(places.begin + i);
     for (int64_t i = 0; i < places.begin; ++i) order.push_back(i);

@@ -35,6 +35,9 @@ std::tuple<Tensor, Tensor> nll(const Tensor& self, const Tensor& target,
   require(is_float(x) && x.dim() >= 2 && classes.dim() == x.dim() - 1 && x.size(1) > 0,
           "nll_loss takes log-probabilities of two axes or more");
   require(classes.scalar_type() == at::kLong, "the classes of nll_loss are i64");
+  TORCH_CHECK(!weight || !weight->defined() || weight->numel() == x.size(1),
+              "weight tensor should be defined either for all ", x.size(1),
+              " classes or no classes, but got a weight of shape ", weight->sizes());
   const Targets targets(classes, weight, ignore_index);
   Tensor loss = at::neg(at::gather(x, 1, targets.safe.unsqueeze(1)).squeeze(1));
   if (targets.weight) loss = at::mul(loss, *targets.weight);

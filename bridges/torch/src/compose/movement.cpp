@@ -1,10 +1,13 @@
 // Moving elements: flip, roll, padding, and pictures of another size.
+#include <ATen/WrapDimUtilsMulti.h>
+
 #include "compose.h"
 
 namespace bpt {
 namespace {
 
 Tensor flipped(const Tensor& self, IntArrayRef dims) {
+  at::dim_list_to_bitset(dims, self.dim());  // It throws for a dimension that stands there twice.
   Tensor y = self;
   for (const int64_t dim : dims) {
     require(self.dim() > 0, "flip of a tensor without axes");

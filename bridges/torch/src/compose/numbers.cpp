@@ -10,7 +10,11 @@ namespace {
 
 Tensor& fill_all(Tensor& self, const Scalar& value) {
   if (self.numel() == 0) return self;
-  Call("fill").scalar("value", fitted(value, self.scalar_type())).out("y", self).go();
+  Tensor once = self;  // Without the axes along which an element repeats.
+  for (int64_t axis = 0; axis < self.dim(); ++axis) {
+    if (self.stride(axis) == 0) once = once.narrow(axis, 0, 1);
+  }
+  Call("fill").scalar("value", fitted(value, self.scalar_type())).out("y", once).go();
   return self;
 }
 
@@ -279,6 +283,8 @@ bool equal(const Tensor& self, const Tensor& other) {
 }
 
 Tensor& eye_out(int64_t rows, int64_t columns, Tensor& out) {
+  TORCH_CHECK(rows >= 0 && columns >= 0, "n and m must be greater or equal to 0, got ", rows,
+              " and ", columns);
   out.resize_({rows, columns});
   fill_all(out, 0);
   Tensor diagonal = out.diagonal();

@@ -6,12 +6,20 @@ namespace {
 
 using at::TensorList;
 
-void check_plain(bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
-                 const OptionalTensor& found_inf) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !amsgrad && !maximize && !grad_scale && !found_inf,
-      "torch_backplane: the fused steps have no amsgrad, maximize, grad_scale and found_inf. ",
-      "Make the optimizer with fused=False.");
+void check_plain(bool amsgrad, bool maximize) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!amsgrad && !maximize,
+                              "torch_backplane: the fused steps have no amsgrad and maximize. ",
+                              "Make the optimizer with fused=False.");
+}
+
+// Takes the scale of a GradScaler out of the gradients. Returns false if one of them is not finite:
+// then there is no step. The host decides it, so it waits for the device.
+bool unscaled(TensorList grads, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  if (found_inf && found_inf->item<float>() != 0) return false;
+  if (grad_scale) {
+    for (const Tensor& grad : grads) grad.div_(*grad_scale);
+  }
+  return true;
 }
 
 // Tensors of one dtype go in one call: the op has one for all lists.
@@ -52,7 +60,8 @@ void launch_or_throw(Call& call, const char* name) {
 void sgd(TensorList params, TensorList grads, TensorList buffers, double weight_decay,
          double momentum, double lr, double dampening, bool nesterov, bool maximize,
          bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
-  check_plain(false, maximize, grad_scale, found_inf);
+  check_plain(false, maximize);
+  if (!unscaled(grads, grad_scale, found_inf)) return;
   by_dtype(params, [&](const std::vector<size_t>& members) {
     const auto own = pick(params, members), own_grads = pick(grads, members);
     const auto own_buffers = pick(buffers, members);
@@ -85,7 +94,8 @@ void adam(TensorList params, TensorList grads, TensorList means, TensorList squa
           TensorList steps, double lr, double beta1, double beta2, double weight_decay, double eps,
           bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
           const OptionalTensor& found_inf) {
-  check_plain(amsgrad, maximize, grad_scale, found_inf);
+  check_plain(amsgrad, maximize);
+  if (!unscaled(grads, grad_scale, found_inf)) return;
   adam_step("adam_step", params, grads, means, squares, steps, lr, beta1, beta2, weight_decay, eps);
 }
 
@@ -93,7 +103,8 @@ void adamw(TensorList params, TensorList grads, TensorList means, TensorList squ
            TensorList steps, double lr, double beta1, double beta2, double weight_decay, double eps,
            bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
            const OptionalTensor& found_inf) {
-  check_plain(amsgrad, maximize, grad_scale, found_inf);
+  check_plain(amsgrad, maximize);
+  if (!unscaled(grads, grad_scale, found_inf)) return;
   adam_step("adamw_step", params, grads, means, squares, steps, lr, beta1, beta2, weight_decay,
             eps);
 }

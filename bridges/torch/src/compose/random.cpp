@@ -1,4 +1,9 @@
 // Random numbers: every call draws one offset from the generator of the device.
+#include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/TensorFactories.h>
+
 #include "compose.h"
 
 namespace bpt {
@@ -15,6 +20,7 @@ Call& seeded(Call& call, const Generator& generator, at::Device device) {
 template <typename Write>
 Tensor& into(Tensor& self, at::ScalarType type, Write write) {
   if (self.numel() == 0) return self;
+  at::assert_no_internal_overlap(self);
   const bool is_direct = self.is_contiguous() && self.scalar_type() == type;
   Tensor dense = is_direct ? self : new_empty(self.sizes(), type, self.device());
   write(dense);
@@ -35,6 +41,11 @@ Tensor& uniform_(Tensor& self, double from, double to, Generator generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
   require(is_float(self), "uniform_ makes floats alone");
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "uniform_", [&] {
+    const auto most = static_cast<double>(std::numeric_limits<scalar_t>::max());
+    TORCH_CHECK(to - from <= most, "uniform_ expects to-from <= ", most, " for ",
+                self.scalar_type(), ", but got from=", from, " and to=", to);
+  });
   return into(self, self.scalar_type(), [&](Tensor& y) {
     Call call("uniform");
     seeded(call, generator, y.device()).out("y", y).go();
@@ -109,6 +120,7 @@ Tensor bernoulli(const Tensor& self, Generator generator) {
 Tensor& integers(Tensor& self, int64_t low, int64_t high, const Generator& generator) {
   TORCH_CHECK(low < high, "random_ expects 'from' to be less than 'to', but got from=", low,
               " >= to=", high);
+  at::native::templates::check_from_to_in_range(low, high - 1, self.dtype());
   require(static_cast<uint64_t>(high) - static_cast<uint64_t>(low) <= (uint64_t{1} << 32),
           "the range of random integers is wider than 32 bits");
   return into(self, at::kLong, [&](Tensor& y) {
@@ -151,6 +163,8 @@ Tensor& random_(Tensor& self, Generator generator) {
 }
 
 Tensor& randperm(int64_t count, Generator generator, Tensor& out) {
+  at::native::check_supported_max_int_with_precision(
+      count, at::empty({0}, out.options().device(at::kCPU)));
   TORCH_CHECK(count >= 0, "n must be non-negative, got ", count);
   out.resize_({count});
   return into(out, at::kLong, [&](Tensor& y) {
