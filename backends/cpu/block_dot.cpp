@@ -71,24 +71,48 @@ struct SignedBytes {
   }
 };
 
-// ggml.q4_0: f16 d, 16 bytes of two codes, whose low nibbles are the first half.
+// ggml.q4_0, q4_1, q5_0 and q5_1: f16 d, [f16 m], [u32 fifth bits], 16 bytes of two codes, whose
+// low nibbles are the first half.
+template <int kBits, bool kHasMinimum>
 struct Nibbles {
-  static constexpr int64_t kElements = 32, kBytes = 18;
+  static constexpr int64_t kFifths = kHasMinimum ? 4 : 2, kCodes = kFifths + (kBits == 5 ? 4 : 0);
+  static constexpr int64_t kElements = 32, kBytes = kCodes + 16;
 
   template <typename Fn>
   static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
-    const float d = half_at(block);
-    const uint8_t* const codes = block + 2;
+    const float d = half_at(block), m = kHasMinimum ? half_at(block + 2) : 0.0F;
+    uint32_t fifths = 0;
+    if (kBits == 5) std::memcpy(&fifths, block + kFifths, sizeof(fifths));
+    const uint8_t* const codes = block + kCodes;
     for (int64_t i = 0; i < kElements / 2; i += lane_count()) {
-      fn(i, scaled(nibbles_at<0>(codes + i), 8, d));
-      fn(i + kElements / 2, scaled(nibbles_at<1>(codes + i), 8, d));
+      const int64_t second = i + kElements / 2;
+      fn(i, elements(with_fifths(nibbles_at<0>(codes + i), fifths, i), d, m));
+      fn(second, elements(with_fifths(nibbles_at<1>(codes + i), fifths, second), d, m));
     }
+  }
+
+ private:
+  static HWY_INLINE hn::Vec<Integers> with_fifths(hn::Vec<Integers> nibbles, uint32_t fifths,
+                                                  int64_t first) {
+    if (kBits == 4) return nibbles;
+    const hn::RebindToUnsigned<Integers> words;
+    const auto places = hn::Iota(words, static_cast<uint32_t>(first));
+    const auto bits = hn::And(hn::Shr(hn::Set(words, fifths), places), hn::Set(words, 1));
+    return hn::Or(nibbles, hn::BitCast(Integers(), hn::ShiftLeft<4>(bits)));
+  }
+
+  static HWY_INLINE hn::Vec<Floats> elements(hn::Vec<Integers> codes, float d, float m) {
+    if (!kHasMinimum) return scaled(codes, 1 << (kBits - 1), d);
+    return hn::Add(scaled(codes, 0, d), hn::Set(Floats(), m));
   }
 };
 
-// ggml.q4_k: f16 d, f16 dmin, 12 bytes of scales and minima of 6 bits, 128 bytes of two codes.
+// ggml.q4_k and q5_k: f16 d, f16 dmin, 12 bytes of scales and minima of 6 bits, [32 bytes of fifth
+// bits], 128 bytes of two codes.
+template <int kBits>
 struct NibblesOfParts {
-  static constexpr int64_t kElements = 256, kBytes = 144;
+  static constexpr int64_t kFifths = 16, kCodes = kFifths + (kBits == 5 ? 32 : 0);
+  static constexpr int64_t kElements = 256, kBytes = kCodes + 128;
 
   template <typename Fn>
   static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
@@ -114,7 +138,12 @@ struct NibblesOfParts {
     const float factor = d * static_cast<float>(scale);
     const auto less = hn::Set(Floats(), dmin * static_cast<float>(minimum));
     for (int64_t i = 0; i < 32; i += lane_count()) {
-      const auto codes = nibbles_at<kNibble>(block + 16 + 32 * pair + i);
+      auto codes = nibbles_at<kNibble>(block + kCodes + 32 * pair + i);
+      if (kBits == 5) {
+        const auto upper =
+            hn::ShiftRightSame(bytes_at(block + kFifths + i), static_cast<int>(part));
+        codes = hn::Or(codes, hn::ShiftLeft<4>(hn::And(upper, hn::Set(Integers(), 1))));
+      }
       fn(32 * part + i, hn::Sub(scaled(codes, 0, factor), less));
     }
   }
@@ -152,8 +181,7 @@ struct SixBits {
   }
 };
 
-// ---- Rows of blocks
-// ------------------------------------------------------------------------------
+// ---- Rows of blocks -----------------------------------------------------------------------------
 
 // A block has sums of its own, so that those of several blocks do not wait for each other.
 template <class Format, int64_t kRows>
@@ -205,9 +233,13 @@ constexpr BlockVectors vectors_of() {
 }
 
 BlockVectors find_vectors(std::string_view format) {
-  if (format == "ggml.q4_0") return vectors_of<Nibbles>();
+  if (format == "ggml.q4_0") return vectors_of<Nibbles<4, false>>();
+  if (format == "ggml.q4_1") return vectors_of<Nibbles<4, true>>();
+  if (format == "ggml.q5_0") return vectors_of<Nibbles<5, false>>();
+  if (format == "ggml.q5_1") return vectors_of<Nibbles<5, true>>();
   if (format == "ggml.q8_0") return vectors_of<SignedBytes>();
-  if (format == "ggml.q4_k") return vectors_of<NibblesOfParts>();
+  if (format == "ggml.q4_k") return vectors_of<NibblesOfParts<4>>();
+  if (format == "ggml.q5_k") return vectors_of<NibblesOfParts<5>>();
   if (format == "ggml.q6_k") return vectors_of<SixBits>();
   return {};
 }

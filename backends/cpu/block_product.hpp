@@ -3,7 +3,7 @@
 // For few rows of x each block is decoded where it is used, so that the product needs no workspace
 // and reads as many bytes as the file has. For more rows some columns of the weight are decoded at
 // once, into a panel in the workspace, and multiplied by run_gemm(); threads take panels in turn.
-// block_dot.cpp does both in vectors for four of the formats. There a linear of q4_0 by 4096 by
+// block_dot.cpp does both in vectors for all formats but q2_k and q3_k. A linear of q4_0 by 4096 by
 // 4096 takes 0.6 ms for one row, and 8 ms for 16 rows on one thread, 4 ms on two (a Zen 5).
 #pragma once
 
