@@ -1,0 +1,25 @@
+// The provider of one session, on one device.
+#pragma once
+
+#include "backplane/runtime/device.hpp"
+#include "options.hpp"
+#include "ort.hpp"
+
+namespace bpo {
+
+class Ep : public OrtEp {
+ public:
+  Ep(const Ort& ort, bp::Device device, const Options& options, const OrtLogger* logger);
+
+ private:
+  static Ep& of(OrtEp* ep) { return *static_cast<Ep*>(ep); }
+  void choose_nodes(const OrtGraph* graph, OrtEpGraphSupportInfo* out);
+  OrtNodeComputeInfo* compile(const OrtGraph* graph, const OrtNode* fused);
+
+  const Ort& ort_;
+  bp::Device device_;
+  Options options_;
+  const OrtLogger* logger_;
+};
+
+}  // namespace bpo
