@@ -71,6 +71,6 @@ struct LoadedModel {
 };
 
 // The newest opset of the default domain whose operators the importer knows.
-inline constexpr int64_t kNewestOpset = 22;
+inline constexpr int64_t kNewestOpset = 28;
 
 }  // namespace bp::onnx

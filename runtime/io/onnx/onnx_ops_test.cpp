@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "runtime/io/onnx/test_model.hpp"
 #include "runtime/test_device.hpp"
@@ -57,6 +58,73 @@ TEST(OnnxOps, ReductionsTakeAxesAsAnInputFromOpset18On) {
   EXPECT_EQ(values(run(18, "ReduceMean", {x}, {attribute("noop_with_empty_axes", int64_t{1})})[0]),
             (Floats{1, 2, 3, 4}));
   EXPECT_THROW(run(18, "ReduceMax", {x}, {attribute("axes", Ints{0})}), Error);
+}
+
+TEST(OnnxOps, ExtremesOfNoElementsAreTheEndsOfTheDtype) {
+  const Tensor x = floats({}, {2, 0, 2}), axis = ints({1}, {1});
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(values(run(20, "ReduceMax", {x, axis})[0]), Floats(4, -infinity));
+  EXPECT_EQ(values(run(20, "ReduceMin", {x, axis})[0]), Floats(4, infinity));
+  EXPECT_EQ(run(20, "ReduceMin", {x, axis})[0].shape(), IntList({2, 1, 2}));
+  const Tensor whole = ints({}, {0});
+  EXPECT_EQ(run(20, "ReduceMax", {whole})[0].item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(run(20, "ReduceMin", {whole})[0].item<int64_t>(), INT64_MAX);
+  EXPECT_EQ(run(20, "ReduceMax", {x.to(BP_U8), axis})[0].to(BP_I64).to_vector<int64_t>(), Ints(4));
+}
+
+TEST(OnnxOps, OperatorsOfOpsetsFrom23OnTakeTheirNewAttributes) {
+  const Tensor x = floats({-1.5, 2.5}, {2});
+  const auto zero = [](const char* name) { return attribute(name, int64_t{0}); };
+  EXPECT_EQ(run(24, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")})[0]
+                .to_vector<int64_t>(),
+            (Ints{-1, 2}));
+  EXPECT_THROW(run(21, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")}),
+               Error);
+  const Tensor scale = floats({0.5}, {}),
+               codes = run(23, "QuantizeLinear", {x, scale},
+                           {attribute("output_dtype", int64_t{3}), zero("precision")})[0];
+  EXPECT_EQ(values(codes), (Floats{-3, 5}));
+  EXPECT_EQ(run(23, "DequantizeLinear", {codes, scale}, {attribute("output_dtype", int64_t{10})})[0]
+                .dtype(),
+            BP_F16);
+  EXPECT_THROW(run(23, "QuantizeLinear", {x, scale}, {attribute("precision", int64_t{10})}), Error);
+  EXPECT_EQ(values(run(27, "Range", {floats({1}, {}), floats({2}, {}), floats({0.5}, {})},
+                       {attribute("stash_type", int64_t{1})})[0]),
+            (Floats{1, 1.5}));
+}
+
+TEST(OnnxOps, OperatorsThatCameWithOpsets23And24AreThere) {
+  const Tensor x = floats({3, 4}, {1, 2});
+  const float root = std::sqrt(12.5F);
+  expect_near(run(23, "RMSNormalization", {x, floats({1, 2}, {2})}, {attribute("epsilon", 0.F)})[0],
+              {3 / root, 8 / root});
+  const auto swish = [](float v, float alpha) { return v / (1 + std::exp(-alpha * v)); };
+  expect_near(run(24, "Swish", {x})[0], {swish(3, 1), swish(4, 1)});
+  expect_near(run(24, "Swish", {x}, {attribute("alpha", 0.5F)})[0], {swish(3, 0.5), swish(4, 0.5)});
+}
+
+TEST(OnnxOps, TheRestOfFloatsHasTheSignOfTheDivisorFromOpset28On) {
+  const Tensor a = floats({-5, 5}, {2}), b = floats({3, -3}, {2});
+  EXPECT_EQ(values(run(28, "Mod", {a, b})[0]), (Floats{1, -1}));
+  EXPECT_EQ(values(run(28, "Mod", {a, b}, {attribute("fmod", int64_t{1})})[0]), (Floats{-2, 2}));
+  EXPECT_THROW(run(13, "Mod", {a, b}), Error);
+}
+
+TEST(OnnxOps, AnInverseTransformToRealNumbersIsRefused) {
+  const Tensor x = floats({1, 0, 2, 0}, {1, 2, 2});
+  const auto one = [](const char* name) { return attribute(name, int64_t{1}); };
+  EXPECT_NO_THROW(run(17, "DFT", {x}, {one("inverse")}));
+  EXPECT_THROW(run(17, "DFT", {x}, {one("inverse"), one("onesided")}), Error);
+}
+
+TEST(OnnxOps, OneDirectionTakesTheDefaultActivationsOfTwo) {
+  const Tensor x = floats({1}, {1, 1, 1}), w = floats({0.5}, {1, 1, 1}), r = floats({0}, {1, 1, 1});
+  const auto rnn = [&](Attributes attributes) {
+    return values(run(22, "RNN", {x, w, r}, attributes)[0]);
+  };
+  EXPECT_EQ(rnn({attribute("hidden_size", int64_t{1}),
+                 attribute("activations", std::vector<std::string>{"Tanh", "Tanh"})}),
+            rnn({attribute("hidden_size", int64_t{1})}));
 }
 
 TEST(OnnxOps, ExtremesOfIntegersAreRightAtTheEndsOfTheirRange) {

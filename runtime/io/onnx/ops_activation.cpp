@@ -76,6 +76,13 @@ Values run_gelu(const Call& call) {
   call.refuse("attribute 'approximate' is '" + approximate + "'; allowed: none and tanh");
 }
 
+Values swish(const Call& call) {
+  const Tensor x = call.input(0);
+  const double alpha = call.number("alpha", 1);
+  if (alpha == 1) return {silu(x)};
+  return {mul(x, sigmoid(mul(x, alpha)))};
+}
+
 // ---- Over an axis ------------------------------------------------------------------------------
 
 Tensor run_softmax(const Tensor& x, int64_t axis) { return softmax(x, axis); }
@@ -120,6 +127,7 @@ constexpr OpRow kRows[] = {
     {"Shrink", 9, shrink, "lambd bias"},
     {"Softmax", 1, flattened<run_softmax>, "axis", OnnxRoute::kOp},
     {"Softmax", 13, along_axis<run_softmax>, "axis", OnnxRoute::kOp},
+    {"Swish", 24, swish, "alpha"},
     {"ThresholdedRelu", 10, thresholded_relu, "alpha"},
 };
 

@@ -31,9 +31,12 @@ Values cast(const Call& call) {
 
 Values cast_like(const Call& call) { return {cast_to(call, call.value(1).dtype())}; }
 
+// round_mode is about f8e8m0, for which there is no dtype.
 constexpr OpRow kRows[] = {
     {"Cast", 6, cast, "to saturate", OnnxRoute::kOp},
+    {"Cast", 24, cast, "to saturate round_mode", OnnxRoute::kOp},
     {"CastLike", 15, cast_like, "saturate", OnnxRoute::kOp},
+    {"CastLike", 24, cast_like, "saturate round_mode", OnnxRoute::kOp},
 };
 
 }  // namespace

@@ -186,6 +186,12 @@ Values space_to_depth(const Call& call) {
   return {blocks.reshape({n, c * b * b, h, w})};
 }
 
+Values space_to_depth_in_mode(const Call& call) {
+  const std::string mode = call.text("mode", "DCR");
+  if (mode != "DCR") call.unsupported("attribute 'mode' is '" + mode + "'; DCR alone is there");
+  return space_to_depth(call);
+}
+
 // ---- Triangles and sequences -------------------------------------------------------------------
 
 Values triangle(const Call& call) {
@@ -217,6 +223,7 @@ constexpr OpRow kRows[] = {
     {"Slice", 1, slice_attributes, "axes ends starts", OnnxRoute::kView},
     {"Slice", 10, slice_inputs, "", OnnxRoute::kView},
     {"SpaceToDepth", 1, space_to_depth, "blocksize", OnnxRoute::kView},
+    {"SpaceToDepth", 28, space_to_depth_in_mode, "blocksize mode", OnnxRoute::kView},
     {"Split", 1, split, "axis split num_outputs", OnnxRoute::kView},
     {"Tile", 1, tile_axis, "", OnnxRoute::kView},
     {"Tile", 6, tile, "", OnnxRoute::kView},

@@ -95,6 +95,17 @@ Values layer_normalization(const Call& call) {
   return {y, means.reshape(kept), rstd.reshape(kept)};
 }
 
+Values rms_normalization(const Call& call) {
+  const Tensor x = call.input(0);
+  const int64_t axis = call.axis(call.integer("axis", -1), x.ndim());
+  if (call.integer("stash_type", 1) != 1) {
+    call.unsupported("attribute 'stash_type' is not 1; moments are f32, or those of f64");
+  }
+  const Ints shape(x.shape().begin() + axis, x.shape().end());
+  const Tensor gamma = call.input(1).expand(shape).contiguous();
+  return {rms_norm(x, gamma, x.ndim() - axis, call.number("epsilon", 1e-5))};
+}
+
 // Each element is divided by a power of the squares of its neighbours among the channels.
 Values lrn(const Call& call) {
   const Tensor x = call.input(0);
@@ -133,6 +144,7 @@ constexpr OpRow kRows[] = {
     {"LayerNormalization", 17, layer_normalization, "axis epsilon stash_type", OnnxRoute::kOp},
     {"LpNormalization", 1, lp_normalization, "axis p"},
     {"MeanVarianceNormalization", 9, mean_variance_normalization, "axes"},
+    {"RMSNormalization", 23, rms_normalization, "axis epsilon stash_type", OnnxRoute::kOp},
 };
 
 }  // namespace

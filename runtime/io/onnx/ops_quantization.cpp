@@ -104,13 +104,31 @@ Values qlinear_matmul(const Call& call) {
   return {saturated(real, call.input(7), call.input(7).dtype())};
 }
 
+// From opset 23 on a call may say in which dtype it computes, or what dtype it gives. 0 means that
+// the inputs decide it.
+Values quantize_with_precision(const Call& call) {
+  if (call.integer("precision", 0) != 0) {
+    call.unsupported("attribute 'precision' is not 0; the dtype of the scale decides it");
+  }
+  return quantize_linear(call);
+}
+
+Values dequantize_to_dtype(const Call& call) {
+  const Tensor y = dequantize_linear(call)[0].on(call.device());
+  if (call.integer("output_dtype", 0) == 0) return {y};
+  return {converted(y, call.dtype("output_dtype", 0))};
+}
+
 constexpr OpRow kRows[] = {
     {"DequantizeLinear", 10, dequantize_linear, "axis block_size", OnnxRoute::kOp},
+    {"DequantizeLinear", 23, dequantize_to_dtype, "axis block_size output_dtype", OnnxRoute::kOp},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear, ""},
     {"MatMulInteger", 10, matmul_integer, ""},
     {"QLinearMatMul", 10, qlinear_matmul, ""},
     {"QuantizeLinear", 10, quantize_linear, "axis block_size output_dtype saturate",
      OnnxRoute::kOp},
+    {"QuantizeLinear", 23, quantize_with_precision,
+     "axis block_size output_dtype precision saturate", OnnxRoute::kOp},
 };
 
 }  // namespace

@@ -55,7 +55,10 @@ std::vector<Squash> read_activations(const Call& call, std::vector<std::string> 
   for (size_t i = 1; i < directions; ++i) {
     names.insert(names.end(), defaults.begin(), defaults.end());
   }
+  const size_t expected = names.size();
   names = call.texts("activations", names);
+  // The default in ONNX's schema of RNN is that of two directions, also where there is one.
+  if (directions == 1 && names.size() == 2 * expected) names.resize(expected);
   if (names.size() != defaults.size() * directions) {
     call.refuse("there are " + std::to_string(names.size()) +
                 " activations; allowed: " + std::to_string(defaults.size() * directions));

@@ -1,4 +1,7 @@
 // Reductions over axes, the places of extremes, and running sums.
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/op_table.hpp"
 
@@ -19,12 +22,43 @@ Tensor mean_of(const Tensor& x, const Axes& axes, bool keepdims) {
   return converted(mean(converted(x, BP_F64), axes, keepdims), x.dtype());
 }
 
-Tensor max_of(const Tensor& x, const Axes& axes, bool keepdims) {
-  return amax_of(x, axes, keepdims);
+// Returns whether axes of no elements are reduced, to results that have elements.
+bool reduces_nothing(const Tensor& x, const Axes& axes) {
+  bool is_empty = false;
+  for (int64_t i = 0; i < x.ndim(); ++i) {
+    const bool is_reduced = std::ranges::find(axes, i) != axes.end();
+    if (!is_reduced && x.shape(i) == 0) return false;
+    is_empty = is_empty || x.shape(i) == 0;
+  }
+  return is_empty;
 }
 
-Tensor min_of(const Tensor& x, const Axes& axes, bool keepdims) {
-  return amin_of(x, axes, keepdims);
+// The ends of what a dtype can hold.
+Scalar end_of(bp_dtype dtype, bool is_upper) {
+  if (is_plain_float(dtype)) {
+    return is_upper ? HUGE_VAL : -HUGE_VAL;
+  }
+  if (dtype == BP_BOOL) return int64_t{is_upper};
+  const uint32_t bits = bp_dtype_bits(dtype);
+  const uint64_t ones = UINT64_MAX >> (64 - bits);
+  const bool is_signed = dtype == BP_I8 || dtype == BP_I16 || dtype == BP_I32 || dtype == BP_I64;
+  if (!is_signed) return is_upper ? ones : uint64_t{0};
+  const auto highest = static_cast<int64_t>(ones >> 1);
+  return is_upper ? highest : -highest - 1;
+}
+
+// The largest and the smallest of no elements are the ends of the dtype: infinities of floats.
+template <bool kIsLargest>
+Tensor extreme_of(const Tensor& x, const Axes& axes, bool keepdims) {
+  if (!reduces_nothing(x, axes)) {
+    return kIsLargest ? amax_of(x, axes, keepdims) : amin_of(x, axes, keepdims);
+  }
+  Axes shape;
+  for (int64_t i = 0; i < x.ndim(); ++i) {
+    const bool is_reduced = std::ranges::find(axes, i) != axes.end();
+    if (keepdims || !is_reduced) shape.push_back(is_reduced ? 1 : x.shape(i));
+  }
+  return full(shape, end_of(x.dtype(), !kIsLargest), x.dtype(), x.device());
 }
 
 Tensor sum_square(const Tensor& x, const Axes& axes, bool keepdims) {
@@ -112,12 +146,12 @@ constexpr OpRow kRows[] = {
     {"ReduceLogSum", 18, axes_input<kLogSum>, kNew},
     {"ReduceLogSumExp", 1, axes_attribute<kLogSumExp>, kOld, OnnxRoute::kOp},
     {"ReduceLogSumExp", 18, axes_input<kLogSumExp>, kNew, OnnxRoute::kOp},
-    {"ReduceMax", 1, axes_attribute<max_of>, kOld, OnnxRoute::kOp},
-    {"ReduceMax", 18, axes_input<max_of>, kNew, OnnxRoute::kOp},
+    {"ReduceMax", 1, axes_attribute<extreme_of<true>>, kOld, OnnxRoute::kOp},
+    {"ReduceMax", 18, axes_input<extreme_of<true>>, kNew, OnnxRoute::kOp},
     {"ReduceMean", 1, axes_attribute<mean_of>, kOld, OnnxRoute::kOp},
     {"ReduceMean", 18, axes_input<mean_of>, kNew, OnnxRoute::kOp},
-    {"ReduceMin", 1, axes_attribute<min_of>, kOld},
-    {"ReduceMin", 18, axes_input<min_of>, kNew},
+    {"ReduceMin", 1, axes_attribute<extreme_of<false>>, kOld},
+    {"ReduceMin", 18, axes_input<extreme_of<false>>, kNew},
     {"ReduceProd", 1, axes_attribute<product>, kOld},
     {"ReduceProd", 18, axes_input<product>, kNew},
     {"ReduceSum", 1, axes_attribute<sum_of>, kOld, OnnxRoute::kOp},

@@ -79,6 +79,12 @@ Values range(const Call& call) {
   return {converted(bp::arange({count}, BP_I64, call.device(), start, step), dtype)};
 }
 
+// stash_type is the dtype in which a range of f16 or bf16 is computed: f32 at least.
+Values range_of_stash(const Call& call) {
+  if (call.integer("stash_type", 1) != 1) call.unsupported("attribute 'stash_type' is not 1");
+  return range(call);
+}
+
 Values eye_like(const Call& call) {
   const std::vector<int64_t> shape = call.value(0).shape();
   if (shape.size() != 2)
@@ -166,6 +172,7 @@ constexpr OpRow kRows[] = {
     {"EyeLike", 9, eye_like, "dtype k"},
     {"Flatten", 1, flatten, "axis", OnnxRoute::kView},
     {"Range", 11, range, "", OnnxRoute::kOp},
+    {"Range", 27, range_of_stash, "stash_type", OnnxRoute::kOp},
     {"Reshape", 1, reshape_attribute, "shape", OnnxRoute::kView},
     {"Reshape", 5, reshape_input, "allowzero", OnnxRoute::kView},
     {"Shape", 1, shape_of, "start end", OnnxRoute::kView},

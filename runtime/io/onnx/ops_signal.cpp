@@ -102,6 +102,9 @@ Values dft(const Call& call) {
   if (axis == x.ndim() - 1) call.refuse("the last axis has the parts of complex numbers");
   const Transform transform{call.has(1) ? call.integer(1) : x.shape(axis),
                             call.flag("inverse", false), call.flag("onesided", false)};
+  if (transform.is_inverse && transform.is_onesided) {
+    call.unsupported("attributes 'inverse' and 'onesided' are both 1: a transform to real numbers");
+  }
   return {transformed(call, x, axis, transform)};
 }
 

@@ -14,7 +14,7 @@ using ::onnx::NodeProto;
 using ::onnx::TypeProto;
 using ::onnx::ValueInfoProto;
 
-constexpr int64_t kOldestIr = 3, kNewestIr = 10;
+constexpr int64_t kOldestIr = 3, kNewestIr = 14;
 constexpr size_t kLargestHostCopy = 65536;  // Bytes of a constant that the host keeps.
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {

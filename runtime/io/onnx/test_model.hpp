@@ -42,6 +42,14 @@ inline ::onnx::AttributeProto attribute(const std::string& name,
   for (const int64_t value : values) proto.add_ints(value);
   return proto;
 }
+inline ::onnx::AttributeProto attribute(const std::string& name,
+                                        const std::vector<std::string>& values) {
+  ::onnx::AttributeProto proto;
+  proto.set_name(name);
+  proto.set_type(::onnx::AttributeProto::STRINGS);
+  for (const std::string& value : values) proto.add_strings(value);
+  return proto;
+}
 inline ::onnx::AttributeProto attribute(const std::string& name, const ::onnx::GraphProto& value) {
   ::onnx::AttributeProto proto;
   proto.set_name(name);

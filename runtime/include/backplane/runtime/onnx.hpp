@@ -1,4 +1,4 @@
-// Models in the ONNX format (onnx.ai, IR version 3 to 10, opsets 1 to 22 of the default domain): a
+// Models in the ONNX format (onnx.ai, IR version 3 to 14, opsets 1 to 28 of the default domain): a
 // file is read and checked once, and then run on any device through the ops of this runtime.
 //
 //   bp::OnnxModel model = bp::OnnxModel::load("resnet50.onnx", bp::Device("npu"));
