@@ -39,6 +39,7 @@ std::string describe(const std::string& device, const std::vector<GraphNode>& no
   std::map<std::string, size_t> others;
   size_t count = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].is_assigned) continue;
     if (verdicts[i].refusal.empty()) {
       ++count;
     } else {

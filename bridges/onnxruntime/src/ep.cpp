@@ -16,7 +16,12 @@ constexpr size_t kLargestConstant = 65536;
 }  // namespace
 
 Ep::Ep(const Ort& ort, bp::Device device, const Options& options, const OrtLogger* logger)
-    : OrtEp{}, ort_(ort), device_(device), options_(options), logger_(logger) {
+    : OrtEp{},
+      ort_(ort),
+      device_(device),
+      options_(options),
+      logger_(logger),
+      trials_(ort, device) {
   ort_version_supported = ort.version;
   GetName = [](const OrtEp*) { return kProviderName; };
   GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* out) {
@@ -44,9 +49,8 @@ void Ep::choose_nodes(const OrtGraph* graph, OrtEpGraphSupportInfo* out) {
   if (parent != nullptr) return;
 
   const std::vector<GraphNode> nodes = read_nodes(ort_, graph);
-  Trials trials(ort_, device_);
   std::vector<Verdict> verdicts;
-  for (const GraphNode& node : nodes) verdicts.push_back(trials.run(node));
+  for (const GraphNode& node : nodes) verdicts.push_back(trials_.run(node));
   const std::vector<std::vector<size_t>> partitions = make_partitions(nodes, verdicts);
   const OrtNodeFusionOptions fusion{ort_.version, true};
   for (const std::vector<size_t>& members : partitions) {

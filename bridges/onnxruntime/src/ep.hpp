@@ -4,6 +4,7 @@
 #include "backplane/runtime/device.hpp"
 #include "options.hpp"
 #include "ort.hpp"
+#include "trial.hpp"
 
 namespace bpo {
 
@@ -20,6 +21,7 @@ class Ep : public OrtEp {
   bp::Device device_;
   Options options_;
   const OrtLogger* logger_;
+  Trials trials_;  // ONNX Runtime asks again when it has put graphs in place of nodes.
 };
 
 }  // namespace bpo

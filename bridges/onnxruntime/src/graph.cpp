@@ -87,6 +87,8 @@ GraphNode read_node(const Ort& ort, const OrtNode* handle) {
   node.outputs = outputs_of(ort, handle);
   node.implicit_inputs = edges(ort, list<OrtValueInfo>(ort, handle, ort.Node_GetNumImplicitInputs,
                                                        ort.Node_GetImplicitInputs));
+  const char* provider = get<const char*>(ort, handle, ort.Node_GetEpName);
+  node.is_assigned = provider != nullptr && *provider != 0;
   try {
     for (const OrtOpAttr* attribute :
          list<OrtOpAttr>(ort, handle, ort.Node_GetNumAttributes, ort.Node_GetAttributes)) {

@@ -33,8 +33,9 @@ struct GraphNode {
   std::string attributes;             // Fields of NodeProto.
   std::vector<GraphNode> inner;       // The nodes of the graphs in attributes.
   bool has_graphs = false;
-  Opsets opsets;       // What the node and its graphs need.
-  std::string defect;  // Why the attributes could not be read; "" if they were.
+  bool is_assigned = false;  // A provider has taken the node already.
+  Opsets opsets;             // What the node and its graphs need.
+  std::string defect;        // Why the attributes could not be read; "" if they were.
 
   // Returns the node as a NodeProto.
   std::string bytes() const;

@@ -8,8 +8,10 @@ namespace {
 // A constant of more bytes is not read by the importer on the host, so the trial uses zeros.
 constexpr size_t kLargestConstant = 65536;
 
-// The extent that stands for one which is known only later: it broadcasts with every other one.
+// The extent that stands for one which is known only later: it broadcasts with every other one. A
+// tensor of which not even the number of axes is known is tried as a matrix.
 constexpr int64_t kUnknownExtent = 1;
+const std::vector<int64_t> kUnknownShape = {kUnknownExtent, kUnknownExtent};
 
 [[noreturn]] void refuse(const std::string& why) { throw bp::Error(BP_UNSUPPORTED, why); }
 
@@ -27,6 +29,21 @@ bp::Tensor make_zeros(const std::string& name, int32_t element_type,
   return bp::from_host(zeros.data(), shape, dtype, device);
 }
 
+// Whether operators may take the value for a shape, an axis, a place, a scale or a limit.
+bool is_parameter(const ValueType& type) {
+  constexpr int32_t kInt32 = 6, kInt64 = 7;
+  return type.element_type == kInt32 || type.element_type == kInt64 || type.shape->size() <= 1;
+}
+
+// Whether the tensor has the shape that the model gives, as far as it gives one. How many elements
+// some operators find depends on values, and among zeros it is none.
+bool has_shape(const bp::Tensor& tensor, const ValueType& promised) {
+  return !promised.shape ||
+         std::ranges::equal(tensor.shape(), *promised.shape, [](int64_t made, int64_t said) {
+           return said < 0 || made == 0 || made == said;
+         });
+}
+
 void add_key(std::string& key, std::string_view part) {
   key += std::to_string(part.size()) + ":";
   key += part;
@@ -38,7 +55,9 @@ void add_key(std::string& key, std::string_view part) {
 struct Trials::Model {
   GraphParts parts;
   std::map<std::string, std::pair<int32_t, std::vector<int64_t>>> zeros;
-  std::string key;  // All that decides the verdict.
+  std::vector<std::string> names;  // Of the inputs, without repetition.
+  std::string key;                 // All that decides the verdict.
+  bool is_open = false;  // An illegal call says nothing: a shape or a parameter is not known.
 
   Model(const Ort& ort, const GraphNode& node) {
     for (const std::string_view part : {std::string_view(node.op), std::string_view(node.domain),
@@ -55,10 +74,11 @@ struct Trials::Model {
   }
 
   void add_input(const Ort& ort, const Edge& input) {
-    const auto first = std::ranges::find(parts.inputs, input.name);
-    if (first != parts.inputs.end()) {
-      return add_key(key, "input " + std::to_string(first - parts.inputs.begin()));
+    const auto first = std::ranges::find(names, input.name);
+    if (first != names.end()) {
+      return add_key(key, "input " + std::to_string(first - names.begin()));
     }
+    names.push_back(input.name);
     add_key(key, input.name.empty() ? "-" : "in");
     if (input.name.empty()) return;
     const std::optional<ConstantView> constant = constant_of(ort, input);
@@ -69,9 +89,11 @@ struct Trials::Model {
     }
     ValueType type = type_of(ort, input);
     if (!type.is_tensor) refuse("the model does not say that '" + input.name + "' is a tensor");
-    if (!type.shape) refuse("the model does not say how many axes '" + input.name + "' has");
+    is_open = is_open || !type.shape || is_parameter(type);
+    if (!type.shape) type.shape = kUnknownShape;
     add_key(key, "t" + std::to_string(type.element_type));
     for (int64_t& extent : *type.shape) {
+      is_open = is_open || extent < 0;
       if (extent < 0) extent = kUnknownExtent;
       add_key(key, std::to_string(extent));
     }
@@ -90,7 +112,9 @@ Verdict Trials::run_once(const GraphNode& node, const Model& model) {
     inputs[name] = make_zeros(name, zeros.first, zeros.second, device_);
   }
   Verdict verdict;
+  bool follows_values = false;
   const bp::TensorMap outputs = parsed.run(inputs, [&](const bp::OnnxNodeRun& run) {
+    follows_values = run.node.route == bp::OnnxRoute::kHost;
     if (run.host_fallback_count > 0) {
       verdict.refusal = "the device has no kernel for it, and none that it could be made of";
     }
@@ -98,11 +122,14 @@ Verdict Trials::run_once(const GraphNode& node, const Model& model) {
   stream_.synchronize();
   for (const Edge& output : node.outputs) {
     if (output.name.empty()) continue;
-    const int32_t promised = type_of(ort_, output).element_type;
-    const bp_dtype made = outputs.at(output.name).dtype();
-    if (promised != 0 && bp::onnx_dtype(promised) != made) {
-      verdict.refusal = "output '" + output.name + "' would be " + bp::dtype_text(made) +
-                        ", which is not what the model says";
+    const ValueType promised = type_of(ort_, output);
+    const bp::Tensor& made = outputs.at(output.name);
+    const bool is_dtype =
+        promised.element_type == 0 || bp::onnx_dtype(promised.element_type) == made.dtype();
+    const bool is_shape = model.is_open || follows_values || has_shape(made, promised);
+    if (!is_dtype || !is_shape) {
+      verdict.refusal = "output '" + output.name + "' would be " + bp::dtype_text(made.dtype()) +
+                        " " + bp::to_string(made.shape()) + ", which is not what the model says";
     }
   }
   return verdict;
@@ -119,9 +146,9 @@ Verdict Trials::run_model(const GraphNode& node) {
       if (e.code() == BP_DEVICE_LOST) throw;
       // Zeros may be no legal input, such as a shape or a divisor. Then nothing is known against
       // the node.
-      const bool is_open = e.code() == BP_INVALID_ARGUMENT || e.code() == BP_DATA_FAILURE ||
+      const bool is_call = e.code() == BP_INVALID_ARGUMENT || e.code() == BP_DATA_FAILURE ||
                            e.code() == BP_STREAM_FAILED;
-      if (!is_open) place->second.refusal = e.what();
+      if (!is_call || !model.is_open) place->second.refusal = e.what();
       stream_ = bp::Stream(device_);
     }
     return place->second;
@@ -132,6 +159,7 @@ Verdict Trials::run_model(const GraphNode& node) {
 }
 
 Verdict Trials::run(const GraphNode& node) {
+  if (node.is_assigned) return {"a provider has taken it already"};
   if (!node.defect.empty()) return {node.defect};
   if (!node.has_graphs) return run_model(node);
   // How often a graph inside runs depends on values, so its nodes are tried one by one.

@@ -15,7 +15,7 @@ struct Verdict {
   std::string refusal;  // Why the device does not run the node; "" if it does.
 };
 
-// The trials of one graph. Nodes that agree in all but names have one trial.
+// The trials of one session. Nodes that agree in all but names have one trial.
 class Trials {
  public:
   Trials(const Ort& ort, bp::Device device) : ort_(ort), device_(device), stream_(device) {}
