@@ -358,6 +358,7 @@ LoadedModel read_model(std::string bytes, const std::string& name, const DataFol
   check_graph(model.graph, {}, name);
   fold_constants(model.graph, device);
   place_constants(model.graph, device);
+  synchronize_stream(device);  // Other streams may run the model.
   list_nodes(model.graph, model.nodes);
   return model;
 }
