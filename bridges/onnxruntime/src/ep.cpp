@@ -95,6 +95,7 @@ OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
   const char* name = nullptr;
   ort_.check(ort_.Node_GetName(fused, &name), "Node_GetName");
   bp::OnnxModel model = bp::OnnxModel::parse(model_bytes(parts, opsets), name, device_);
+  bp::synchronize_stream(device_);  // The lanes of the partition have streams of their own.
   return new Partition(ort_, std::move(model), std::move(made), options_);
 }
 
