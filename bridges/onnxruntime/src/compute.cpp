@@ -148,6 +148,9 @@ void Partition::record(Lane& lane, const Inputs& inputs) {
   for (size_t i = 0; i < inputs.views.size(); ++i) {
     recorded.inputs.push_back(bp::empty(inputs.views[i].dims, inputs.dtypes[i], model_.device()));
   }
+  // What cannot be recorded may leave its stream with a failure, so that it is not the lane's.
+  const bp::Stream stream(model_.device());
+  const bp::StreamGuard guard(stream);
   try {
     bp::Capture capture(model_.device());
     recorded.outputs = run_model(recorded.inputs);
@@ -157,7 +160,6 @@ void Partition::record(Lane& lane, const Inputs& inputs) {
     recorded.can_record = false;
     recorded.inputs.clear();
     recorded.outputs.clear();
-    lane.stream = bp::Stream(model_.device());
   }
 }
 
