@@ -6,30 +6,27 @@
 namespace bpo {
 namespace {
 
-// The error codes of ONNX Runtime that say more than "failed".
+// The error codes of ONNX Runtime that are used. Its code for the failure of a provider is not one
+// of them: the Python package then computes again on the CPU, and goes on there.
 enum : int32_t {
   kFail = 1,
   kInvalidArgument = 2,
+  kRuntimeException = 6,
   kNotImplemented = 9,
-  kEpFail = 11,
-  kNotFound = 14,
-  kDeviceReset = 15,
 };
 
-// `version` is what the host serves: codes that came later are told as kEpFail.
-int32_t code_of(bp_status status, uint32_t version) {
+int32_t code_of(bp_status status) {
   switch (status) {
     case BP_INVALID_ARGUMENT:
     case BP_DATA_FAILURE:
       return kInvalidArgument;
     case BP_UNSUPPORTED:
       return kNotImplemented;
+    case BP_INCOMPATIBLE:
     case BP_NOT_FOUND:
-      return version >= 24 ? kNotFound : kFail;
-    case BP_DEVICE_LOST:
-      return version >= 24 ? kDeviceReset : kEpFail;
+      return kFail;
     default:
-      return kEpFail;
+      return kRuntimeException;
   }
 }
 
@@ -82,7 +79,7 @@ void Ort::check(OrtStatus* status, const char* call) const {
 }
 
 OrtStatus* Ort::fail(bp_status code, const char* message) const {
-  return CreateStatus(code_of(code, version), message);
+  return CreateStatus(code_of(code), message);
 }
 
 void Ort::log(const OrtLogger* logger, LogLevel level, const std::string& message) const {
