@@ -140,8 +140,7 @@ ValueType type_of(const Ort& ort, const Edge& edge) {
   if (tensor == nullptr) return type;
   type.is_tensor = true;
   ort.check(ort.GetTensorElementType(tensor, &type.element_type), "GetTensorElementType");
-  // Before API version 24 a tensor of unknown rank cannot be told from one of no axes.
-  if (ort.TensorTypeAndShape_HasShape && !ort.TensorTypeAndShape_HasShape(tensor)) return type;
+  if (!ort.TensorTypeAndShape_HasShape(tensor)) return type;
   size_t rank = 0;
   ort.check(ort.GetDimensionsCount(tensor, &rank), "GetDimensionsCount");
   type.shape.emplace(rank);

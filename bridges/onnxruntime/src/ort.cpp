@@ -54,10 +54,9 @@ Ort Ort::load(const OrtApiBase& base) {
     ort.version = version;
   }
   if (api == nullptr) {
-    throw OrtError(BP_INCOMPATIBLE,
-                   std::string("this is ONNX Runtime ") + base.GetVersionString() +
-                       "; execution providers in libraries that compile graphs need 1." +
-                       std::to_string(kOldestApi) + " or newer");
+    throw OrtError(BP_INCOMPATIBLE, std::string("this is ONNX Runtime ") + base.GetVersionString() +
+                                        "; this provider needs 1." + std::to_string(kOldestApi) +
+                                        " or newer");
   }
 #define ORT_API(index, since, result, name, arguments) \
   read_slot(api, index, since, ort.version, ort.name);

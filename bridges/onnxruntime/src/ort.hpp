@@ -14,9 +14,9 @@
 namespace bpo {
 
 // The API versions that this library asks for: the newest that the host has, from the first one
-// down. Plugins that compile graphs came with 23.
+// down. 1.23 has all that is needed too, but does not say which graphs are inside of nodes.
 inline constexpr uint32_t kNewestApi = 29;
-inline constexpr uint32_t kOldestApi = 23;
+inline constexpr uint32_t kOldestApi = 24;
 
 enum LogLevel : int32_t { kVerbose = 0, kInfo = 1, kWarning = 2, kError = 3 };
 

@@ -13,6 +13,8 @@ constexpr size_t kLargestConstant = 65536;
 constexpr int64_t kUnknownExtent = 1;
 const std::vector<int64_t> kUnknownShape = {kUnknownExtent, kUnknownExtent};
 
+constexpr uint32_t kFirstApiWithGraphs = 27;
+
 [[noreturn]] void refuse(const std::string& why) { throw bp::Error(BP_UNSUPPORTED, why); }
 
 // Makes a tensor of zeros by a copy, since a device may have no kernel that fills.
@@ -162,6 +164,10 @@ Verdict Trials::run(const GraphNode& node) {
   if (node.is_assigned) return {"a provider has taken it already"};
   if (!node.defect.empty()) return {node.defect};
   if (!node.has_graphs) return run_model(node);
+  if (ort_.version < kFirstApiWithGraphs) {
+    return {"ONNX Runtime before 1." + std::to_string(kFirstApiWithGraphs) +
+            " does not give a partition what the graphs of a node take from outside"};
+  }
   // How often a graph inside runs depends on values, so its nodes are tried one by one.
   Verdict verdict;
   for (const GraphNode& inner : node.inner) {

@@ -71,7 +71,7 @@ def open_session(model, provider_options=None, entries=None, on_cpu=False):
     if on_cpu:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     options.add_provider_for_devices([find_device()], provider_options or {})
-    return ort.InferenceSession(model, options)
+    return ort.InferenceSession(model, options, enable_fallback=0)
 
 
 def counts_of(session):

@@ -36,7 +36,7 @@ def test_two_devices_in_one_session():
         devices = devices * 2
     options.add_provider_for_devices(devices[:2], {})
     with pytest.raises(Exception, match="2 devices are given .*; allowed: one for each session"):
-        ort.InferenceSession(SUM, options)
+        ort.InferenceSession(SUM, options, enable_fallback=0)
 
 
 def test_an_index_out_of_range_is_told_and_later_runs_work():

@@ -98,7 +98,7 @@ def slots_of(source, struct):
 
 
 def test_a_host_that_is_too_old_is_refused_in_words():
-    """A table of 1.22, which has CreateStatus and nothing else that is needed."""
+    """A table of 1.23, of which CreateStatus alone is called."""
     library = ctypes.CDLL(LIBRARY)
     kept = []
 
@@ -107,11 +107,15 @@ def test_a_host_that_is_too_old_is_refused_in_words():
         return 1
 
     create = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)(create_status)
+    text_of_version = ctypes.c_char_p(b"1.23.2")
+    get_version = ctypes.CFUNCTYPE(ctypes.c_void_p)(
+        lambda: ctypes.cast(text_of_version, ctypes.c_void_p).value)
+    version = ctypes.cast(get_version, ctypes.c_void_p)
     table = (ctypes.c_void_p * 1)(ctypes.cast(create, ctypes.c_void_p))
     address = ctypes.addressof(table)
-    base = Base(Base.GET_API(lambda version: address if version <= 22 else None),
-                Base.GET_VERSION(lambda: b"1.22.1"))
+    base = Base(Base.GET_API(lambda version: address if version <= 23 else None),
+                ctypes.cast(version, Base.GET_VERSION))
     library.CreateEpFactories.restype = ctypes.c_size_t
     status = library.CreateEpFactories(b"x", ctypes.byref(base), None, None, ctypes.c_size_t(1), None)
     assert status == 1
-    assert kept[0].startswith(b"this is ONNX Runtime 1.22.1; ") and b"1.23 or newer" in kept[0]
+    assert kept[0].startswith(b"this is ONNX Runtime 1.23.2; ") and b"1.24 or newer" in kept[0]
