@@ -29,12 +29,13 @@ struct Partition::Lane {
 };
 
 Partition::Partition(const Ort& ort, bp::OnnxModel model, PartitionParts parts,
-                     const Options& options)
+                     const Options& options, const OrtLogger* logger)
     : OrtNodeComputeInfo{},
       ort_(ort),
       model_(std::move(model)),
       parts_(std::move(parts)),
-      options_(options) {
+      options_(options),
+      logger_(logger) {
   ort_version_supported = ort.version;
   CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*, void** out) -> OrtStatus* {
     *out = self;  // The lanes are the state.
@@ -110,12 +111,19 @@ std::vector<bp::Tensor> Partition::compute(Lane& lane, const Inputs& inputs) {
                                     model_.device()));
   }
   if (is_watched_) return run_model(tensors);
-  // The first run is watched: a recorded graph would draw the same numbers in each replay.
-  outputs = run_model(tensors, [&](const bp::OnnxNodeRun& run) {
-    if (run.is_random) is_random_ = true;
-  });
+  outputs = run_model(tensors, [this](const bp::OnnxNodeRun& run) { watch(run); });
   is_watched_ = true;
   return outputs;
+}
+
+// Looks at a node of the first run. A recorded graph would draw the same numbers in each replay.
+void Partition::watch(const bp::OnnxNodeRun& run) {
+  if (run.is_random) is_random_ = true;
+  if (run.host_fallback_count == 0) return;
+  ort_.log(logger_, kWarning,
+           std::string("Backplane: ") + model_.device().name() + " does not compute " +
+               run.node.op_type + " '" + run.node.name +
+               "' for these shapes and dtypes; the library computes it on the host");
 }
 
 // Returns false if this run is not to be replayed.

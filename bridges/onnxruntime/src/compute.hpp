@@ -32,7 +32,8 @@ struct PartitionParts {
 
 class Partition : public OrtNodeComputeInfo {
  public:
-  Partition(const Ort& ort, bp::OnnxModel model, PartitionParts parts, const Options& options);
+  Partition(const Ort& ort, bp::OnnxModel model, PartitionParts parts, const Options& options,
+            const OrtLogger* logger);
   ~Partition();
 
   void run(OrtKernelContext* context);
@@ -50,12 +51,14 @@ class Partition : public OrtNodeComputeInfo {
   void record(Lane& lane, const Inputs& inputs);
   std::vector<bp::Tensor> run_model(const std::vector<bp::Tensor>& inputs,
                                     const bp::OnnxModel::Observer& observer = {}) const;
+  void watch(const bp::OnnxNodeRun& run);
   void write_outputs(OrtKernelContext* context, const std::vector<bp::Tensor>& outputs) const;
 
   const Ort& ort_;
   bp::OnnxModel model_;
   PartitionParts parts_;
   Options options_;
+  const OrtLogger* logger_;
   std::atomic<bool> is_watched_ = false;  // A run has told whether random numbers are drawn.
   std::atomic<bool> is_random_ = false;
   std::mutex mutex_;

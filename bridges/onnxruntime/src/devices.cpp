@@ -62,6 +62,24 @@ void add_devices(const bp_registry* registry, const bp_plugin* plugin,
   }
 }
 
+bool has_host_device(const bp_registry* registry) {
+  for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
+    const bp_target* const target = bp_registry_target(registry, i);
+    if (target->properties->device_class == BP_DEVICE_HOST) return true;
+  }
+  return false;
+}
+
+// A plugin that cannot be loaded is no reason to refuse those that the user has named.
+void load_host_device(bp_registry* registry) {
+  const auto ignore = [](const std::string&) {};
+  for (const std::string& name : names_of_manifests(registry, ignore)) {
+    if (has_host_device(registry)) return;
+    const bp_plugin* plugin = nullptr;
+    load(registry, name, plugin);
+  }
+}
+
 }  // namespace
 
 std::vector<bp::Device> find_devices(const std::function<void(const std::string&)>& warn) {
@@ -79,6 +97,7 @@ std::vector<bp::Device> find_devices(const std::function<void(const std::string&
       warn("plugin '" + name + "' is passed over: " + bp_error_text());
     }
   }
+  load_host_device(registry);
   return devices;
 }
 

@@ -13,7 +13,10 @@
 namespace bpo {
 
 // Loads the plugins into the registry of the runtime, those that it has already excepted, and
-// returns their devices in that order. `warn` gets a sentence for each plugin that was passed over.
+// returns their devices in that order. If none of the plugins has a device of class host, the first
+// one of the search path that has one is loaded too, and not offered: a call that a device turns
+// out not to compute, though the trial of its node said nothing, is computed there. `warn` gets a
+// sentence for each plugin that was passed over.
 std::vector<bp::Device> find_devices(const std::function<void(const std::string&)>& warn);
 
 // Returns the device of that name among the loaded ones. Throws bp::Error if there is none.

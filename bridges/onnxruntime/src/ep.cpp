@@ -96,7 +96,7 @@ OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
   ort_.check(ort_.Node_GetName(fused, &name), "Node_GetName");
   bp::OnnxModel model = bp::OnnxModel::parse(model_bytes(parts, opsets), name, device_);
   bp::synchronize_stream(device_);  // The lanes of the partition have streams of their own.
-  return new Partition(ort_, std::move(model), std::move(made), options_);
+  return new Partition(ort_, std::move(model), std::move(made), options_, logger_);
 }
 
 }  // namespace bpo

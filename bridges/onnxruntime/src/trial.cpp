@@ -9,9 +9,19 @@ namespace {
 constexpr size_t kLargestConstant = 65536;
 
 // The extent that stands for one which is known only later: it broadcasts with every other one. A
-// tensor of which not even the number of axes is known is tried as a matrix.
+// tensor of which not even the number of axes is known is tried with the shape of another input, or
+// as a matrix.
 constexpr int64_t kUnknownExtent = 1;
 const std::vector<int64_t> kUnknownShape = {kUnknownExtent, kUnknownExtent};
+
+std::vector<int64_t> guess_shape(const Ort& ort, const GraphNode& node) {
+  for (const Edge& input : node.inputs) {
+    if (input.name.empty()) continue;
+    const ValueType type = type_of(ort, input);
+    if (type.shape && type.shape->size() > 1) return *type.shape;
+  }
+  return kUnknownShape;
+}
 
 constexpr uint32_t kFirstApiWithGraphs = 27;
 
@@ -67,7 +77,7 @@ struct Trials::Model {
       add_key(key, part);
     }
     add_key(key, std::to_string(node.since));
-    for (const Edge& input : node.inputs) add_input(ort, input);
+    for (const Edge& input : node.inputs) add_input(ort, node, input);
     for (const Edge& output : node.outputs) {
       add_key(key, output.name.empty() ? "-" : "out");
       if (!output.name.empty()) parts.outputs.push_back(output.name);
@@ -75,7 +85,7 @@ struct Trials::Model {
     parts.nodes.push_back(node.bytes());
   }
 
-  void add_input(const Ort& ort, const Edge& input) {
+  void add_input(const Ort& ort, const GraphNode& node, const Edge& input) {
     const auto first = std::ranges::find(names, input.name);
     if (first != names.end()) {
       return add_key(key, "input " + std::to_string(first - names.begin()));
@@ -92,7 +102,7 @@ struct Trials::Model {
     ValueType type = type_of(ort, input);
     if (!type.is_tensor) refuse("the model does not say that '" + input.name + "' is a tensor");
     is_open = is_open || !type.shape || is_parameter(type);
-    if (!type.shape) type.shape = kUnknownShape;
+    if (!type.shape) type.shape = guess_shape(ort, node);
     add_key(key, "t" + std::to_string(type.element_type));
     for (int64_t& extent : *type.shape) {
       is_open = is_open || extent < 0;
@@ -118,7 +128,9 @@ Verdict Trials::run_once(const GraphNode& node, const Model& model) {
   const bp::TensorMap outputs = parsed.run(inputs, [&](const bp::OnnxNodeRun& run) {
     follows_values = run.node.route == bp::OnnxRoute::kHost;
     if (run.host_fallback_count > 0) {
-      verdict.refusal = "the device has no kernel for it, and none that it could be made of";
+      verdict.refusal =
+          "the device has no kernels for it, so that the library would compute it "
+          "on the host";
     }
   });
   stream_.synchronize();
