@@ -103,7 +103,7 @@ struct Trials::Model {
     if (!type.is_tensor) refuse("the model does not say that '" + input.name + "' is a tensor");
     is_open = is_open || !type.shape || is_parameter(type);
     if (!type.shape) type.shape = guess_shape(ort, node);
-    add_key(key, "t" + std::to_string(type.element_type));
+    add_key(key, std::to_string(type.element_type));
     for (int64_t& extent : *type.shape) {
       is_open = is_open || extent < 0;
       if (extent < 0) extent = kUnknownExtent;

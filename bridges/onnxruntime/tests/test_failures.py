@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime as ort
 import pytest
-from conftest import (DEVICE, LIBRARY, PROVIDER, counts_of, find_device, make_model, open_session,
+from conftest import (LIBRARY, PROVIDER, counts_of, find_device, make_model, open_session,
                       run_program)
 
 F32, I64 = np.float32, np.int64
@@ -116,7 +116,7 @@ def test_a_device_that_is_lost():
     assert "device lost" in text and "Falling back" not in text and text.splitlines()[-1] == "end", text
 
 
-@pytest.mark.skipif("sim" not in (DEVICE or ""), reason="the size of memory is an option of sim")
+@pytest.mark.skipif(".sim:" not in find_device().ep_metadata["backplane.device"], reason="the size of memory is an option of sim")
 def test_out_of_device_memory():
     status, text = run_program(OPEN + """
     session = open_session(model)
