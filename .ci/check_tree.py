@@ -55,6 +55,7 @@ FIND_PACKAGE = (
     "README.md",
     "backends/template/CMakeLists.txt",
     "backends/template_async/CMakeLists.txt",
+    "bridges/onnxruntime/CMakeLists.txt",
     "bridges/python/CMakeLists.txt",
     "bridges/torch/CMakeLists.txt",
     "examples/01_hello_abi.c",

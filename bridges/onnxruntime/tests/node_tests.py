@@ -29,6 +29,7 @@ import numpy as np
 
 # The first run goes op by op, the second one records, the third one replays.
 RUNS = 3
+PACKED = {"int4", "uint4", "int2", "uint2", "float4_e2m1fn"}
 PROVIDER = "BackplaneExecutionProvider"
 # Of operators that draw random numbers only shapes and dtypes are compared.
 RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike",
@@ -58,14 +59,14 @@ def to_array(value, expected):
     if not isinstance(expected, np.ndarray) or expected.dtype.type.__module__ != "ml_dtypes":
         return value.numpy()
     size = int(np.prod(value.shape())) * expected.dtype.itemsize
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), expected.dtype).reshape(value.shape())
+    elements = np.frombuffer(ctypes.string_at(value.data_ptr(), size), expected.dtype)
+    return elements.reshape(value.shape())
 
 
 def is_plain(values):
     """Whether all values are tensors of numbers whose elements have whole bytes."""
     return all(isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind not in "OSU"
-               and not (v.dtype.type.__module__ == "ml_dtypes" and "4" in v.dtype.name.split("_")[0][-2:]
-                        or v.dtype.name in ("int2", "uint2")) for v in values)
+               and v.dtype.name not in PACKED for v in values)
 
 
 def run(ort, model, inputs, types, expected, device):

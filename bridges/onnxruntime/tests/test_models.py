@@ -16,6 +16,10 @@ def rows(n):
     return RNG.standard_normal((n, 8)).astype(F32)
 
 
+def assert_near(given, expected):
+    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def linear():
     """relu(x @ w + b) of (rows, 8), as a model and as a function."""
@@ -36,7 +40,7 @@ def test_shapes_may_change_between_runs(linear):
     session = open_session(model)
     for n in (3, 3, 3, 4, 0, 3, 4, 4, 1, 0, 0):
         x = rows(n)
-        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-5, atol=1e-5)
+        assert_near(session.run(None, {"x": x})[0], expected(x))
 
 
 @pytest.mark.parametrize("graphs", ["0", "1", "2"])
@@ -45,7 +49,7 @@ def test_recorded_shapes_are_bounded(linear, graphs):
     session = open_session(model, {"backplane.graphs": graphs})
     for n in (1, 2, 3) * 4 + (1, 1, 1):
         x = rows(n)
-        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-5, atol=1e-5)
+        assert_near(session.run(None, {"x": x})[0], expected(x))
 
 
 def test_what_depends_on_values_is_not_replayed():
@@ -93,7 +97,7 @@ def test_sessions_live_beside_each_other(linear):
     x = rows(2)
     del sessions[1]
     for session in sessions * 3:
-        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-5, atol=1e-5)
+        assert_near(session.run(None, {"x": x})[0], expected(x))
 
 
 def test_an_operator_that_is_missing_splits_the_model():

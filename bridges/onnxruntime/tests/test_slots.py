@@ -116,6 +116,7 @@ def test_a_host_that_is_too_old_is_refused_in_words():
     base = Base(Base.GET_API(lambda version: address if version <= 23 else None),
                 ctypes.cast(version, Base.GET_VERSION))
     library.CreateEpFactories.restype = ctypes.c_size_t
-    status = library.CreateEpFactories(b"x", ctypes.byref(base), None, None, ctypes.c_size_t(1), None)
+    status = library.CreateEpFactories(b"x", ctypes.byref(base), None, None, ctypes.c_size_t(1),
+                                       None)
     assert status == 1
     assert kept[0].startswith(b"this is ONNX Runtime 1.23.2; ") and b"1.24 or newer" in kept[0]
