@@ -6,9 +6,10 @@
 
 namespace bpo {
 
-// The inputs of one run, in memory of the host.
+// The inputs of one run, as ONNX Runtime has them.
 struct Partition::Inputs {
   std::vector<HostTensorView> views;
+  std::vector<bool> is_on_device;
   std::vector<bp_dtype> dtypes;
   std::vector<int64_t> key;  // The shapes, each behind its number of axes.
 };
@@ -29,13 +30,14 @@ struct Partition::Lane {
 };
 
 Partition::Partition(const Ort& ort, bp::OnnxModel model, PartitionParts parts,
-                     const Options& options, const OrtLogger* logger)
+                     const Options& options, const OrtLogger* logger, const DeviceMemory* memory)
     : OrtNodeComputeInfo{},
       ort_(ort),
       model_(std::move(model)),
       parts_(std::move(parts)),
       options_(options),
-      logger_(logger) {
+      logger_(logger),
+      memory_(memory) {
   ort_version_supported = ort.version;
   CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*, void** out) -> OrtStatus* {
     *out = self;  // The lanes are the state.
@@ -74,6 +76,7 @@ void Partition::run(OrtKernelContext* context) {
     const bp::StreamGuard guard(lane->stream);
     const std::vector<bp::Tensor> outputs = compute(*lane, inputs);
     write_outputs(context, outputs);
+    lane->stream.synchronize();
   }
   give_back(std::move(lane));
 }
@@ -84,6 +87,7 @@ Partition::Inputs Partition::read_inputs(OrtKernelContext* context) const {
     const OrtValue* value = nullptr;
     ort_.check(ort_.KernelContext_GetInput(context, i, &value), "KernelContext_GetInput");
     HostTensorView view = view_of(ort_, value);
+    inputs.is_on_device.push_back(memory_ != nullptr && memory_->has(value));
     inputs.dtypes.push_back(bp::onnx_dtype(view.element_type));
     inputs.key.push_back(static_cast<int64_t>(view.dims.size()));
     inputs.key.insert(inputs.key.end(), view.dims.begin(), view.dims.end());
@@ -107,8 +111,8 @@ std::vector<bp::Tensor> Partition::compute(Lane& lane, const Inputs& inputs) {
   if (replay(lane, inputs, outputs)) return outputs;
   std::vector<bp::Tensor> tensors;
   for (size_t i = 0; i < inputs.views.size(); ++i) {
-    tensors.push_back(bp::from_host(inputs.views[i].data, inputs.views[i].dims, inputs.dtypes[i],
-                                    model_.device()));
+    tensors.push_back(bp::empty(inputs.views[i].dims, inputs.dtypes[i], model_.device()));
+    fill(tensors.back(), inputs, i);
   }
   if (is_watched_) return run_model(tensors);
   outputs = run_model(tensors, [this](const bp::OnnxNodeRun& run) { watch(run); });
@@ -126,6 +130,15 @@ void Partition::watch(const bp::OnnxNodeRun& run) {
                "' for these shapes and dtypes; the library computes it on the host");
 }
 
+// Copies input `i` to a tensor of its shape and dtype.
+void Partition::fill(const bp::Tensor& tensor, const Inputs& inputs, size_t i) const {
+  if (inputs.is_on_device[i]) {
+    memory_->copy_to(tensor, inputs.views[i].data);
+  } else {
+    tensor.copy_from_host(inputs.views[i].data, size_of(tensor));
+  }
+}
+
 // Returns false if this run is not to be replayed.
 bool Partition::replay(Lane& lane, const Inputs& inputs, std::vector<bp::Tensor>& outputs) {
   if (parts_.has_graphs || !is_watched_ || is_random_ || options_.graph_count == 0) return false;
@@ -140,11 +153,7 @@ bool Partition::replay(Lane& lane, const Inputs& inputs, std::vector<bp::Tensor>
   if (!recorded.can_record) return false;
   if (recorded.graph == nullptr) record(lane, inputs);
   if (recorded.graph == nullptr) return false;
-  for (size_t i = 0; i < inputs.views.size(); ++i) {
-    const bp::Tensor& input = recorded.inputs[i];
-    input.copy_from_host(inputs.views[i].data,
-                         static_cast<uint64_t>(input.numel()) * bp_dtype_bits(input.dtype()) / 8);
-  }
+  for (size_t i = 0; i < inputs.views.size(); ++i) fill(recorded.inputs[i], inputs, i);
   recorded.graph->launch();
   outputs = recorded.outputs;
   return true;
@@ -180,9 +189,11 @@ void Partition::write_outputs(OrtKernelContext* context,
     ort_.check(ort_.KernelContext_GetOutput(context, i, shape.data(), shape.size(), &value),
                "KernelContext_GetOutput");
     ort_.check(ort_.GetTensorMutableData(value, &data), "GetTensorMutableData");
-    const uint64_t bits =
-        static_cast<uint64_t>(outputs[i].numel()) * bp_dtype_bits(outputs[i].dtype());
-    outputs[i].copy_to_host(data, (bits + 7) / 8);
+    if (memory_ != nullptr && memory_->has(value)) {
+      memory_->copy_from(outputs[i], data);
+    } else {
+      outputs[i].copy_to_host(data, size_of(outputs[i]));
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// A partition at work: ONNX Runtime calls it with tensors in memory of the host, which are copied
-// to the device and back.
+// A partition at work: ONNX Runtime calls it with tensors in memory of the host or of the device.
+// They are copied to tensors of the runtime and back, and the call returns when that has ended.
 //
 // The importer runs the partition op by op. From the second run with the same input shapes on, the
 // work is recorded once (backplane/runtime/capture.hpp) and replayed by one call. Shapes are the
@@ -20,6 +20,7 @@
 
 #include "backplane/runtime/capture.hpp"
 #include "backplane/runtime/onnx.hpp"
+#include "memory.hpp"
 #include "options.hpp"
 
 namespace bpo {
@@ -33,7 +34,7 @@ struct PartitionParts {
 class Partition : public OrtNodeComputeInfo {
  public:
   Partition(const Ort& ort, bp::OnnxModel model, PartitionParts parts, const Options& options,
-            const OrtLogger* logger);
+            const OrtLogger* logger, const DeviceMemory* memory);
   ~Partition();
 
   void run(OrtKernelContext* context);
@@ -45,6 +46,7 @@ class Partition : public OrtNodeComputeInfo {
 
   std::unique_ptr<Lane> take_lane();
   void give_back(std::unique_ptr<Lane> lane);
+  void fill(const bp::Tensor& tensor, const Inputs& inputs, size_t i) const;
   Inputs read_inputs(OrtKernelContext* context) const;
   std::vector<bp::Tensor> compute(Lane& lane, const Inputs& inputs);
   bool replay(Lane& lane, const Inputs& inputs, std::vector<bp::Tensor>& outputs);
@@ -59,6 +61,7 @@ class Partition : public OrtNodeComputeInfo {
   PartitionParts parts_;
   Options options_;
   const OrtLogger* logger_;
+  const DeviceMemory* memory_;            // NULL: inputs and outputs are in memory of the host.
   std::atomic<bool> is_watched_ = false;  // A run has told whether random numbers are drawn.
   std::atomic<bool> is_random_ = false;
   std::mutex mutex_;

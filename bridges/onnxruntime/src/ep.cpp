@@ -15,12 +15,15 @@ constexpr size_t kLargestConstant = 65536;
 
 }  // namespace
 
-Ep::Ep(const Ort& ort, bp::Device device, const Options& options, const OrtLogger* logger)
+Ep::Ep(const Ort& ort, bp::Device device, const Options& options, const OrtLogger* logger,
+       const Memories& memories, const DeviceMemory* memory)
     : OrtEp{},
       ort_(ort),
       device_(device),
       options_(options),
       logger_(logger),
+      memory_(memory),
+      copies_(ort, memories, kProviderName),
       trials_(ort, device) {
   ort_version_supported = ort.version;
   GetName = [](const OrtEp*) { return kProviderName; };
@@ -35,6 +38,10 @@ Ep::Ep(const Ort& ort, bp::Device device, const Options& options, const OrtLogge
   };
   ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** infos, size_t count) {
     for (size_t i = 0; i < count; ++i) delete static_cast<Partition*>(infos[i]);
+  };
+  GetKernelRegistry = [](OrtEp* self, const OrtKernelRegistry** out) -> OrtStatus* {
+    *out = of(self).memory_ != nullptr ? of(self).copies_.registry() : nullptr;
+    return nullptr;
   };
   IsConcurrentRunSupported = [](OrtEp*, bool* out) -> OrtStatus* {
     *out = true;
@@ -96,7 +103,7 @@ OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
   ort_.check(ort_.Node_GetName(fused, &name), "Node_GetName");
   bp::OnnxModel model = bp::OnnxModel::parse(model_bytes(parts, opsets), name, device_);
   bp::synchronize_stream(device_);  // The lanes of the partition have streams of their own.
-  return new Partition(ort_, std::move(model), std::move(made), options_, logger_);
+  return new Partition(ort_, std::move(model), std::move(made), options_, logger_, memory_);
 }
 
 }  // namespace bpo

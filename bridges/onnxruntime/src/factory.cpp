@@ -2,6 +2,7 @@
 
 #include "devices.hpp"
 #include "ep.hpp"
+#include "transfer.hpp"
 
 namespace bpo {
 namespace {
@@ -38,6 +39,11 @@ const OrtHardwareDevice* find_processor(const Ort& ort, const OrtHardwareDevice*
 Factory::Factory(const Ort& ort, const OrtLogger* logger)
     : OrtEpFactory{}, ort_(ort), logger_(logger) {
   devices_ = find_devices([&](const std::string& text) { ort_.log(logger_, kWarning, text); });
+  for (const bp::Device& device : devices_) {
+    if (device.target().properties->device_class == BP_DEVICE_HOST) continue;
+    const auto number = static_cast<int32_t>(memories_.size());
+    memories_.push_back(std::make_unique<DeviceMemory>(ort_, logger_, device, number));
+  }
   ort_version_supported = ort_.version;
   GetName = [](const OrtEpFactory*) { return kProviderName; };
   GetVendor = [](const OrtEpFactory*) { return kVendor; };
@@ -55,24 +61,24 @@ Factory::Factory(const Ort& ort, const OrtLogger* logger)
                 const OrtSessionOptions* session, const OrtLogger* session_logger, OrtEp** out) {
     const Ort& ort = of(self).ort_;
     return guarded(ort, [&] {
-      const char* const name = chosen_device(ort, metadata, count);
-      *out = new Ep(ort, device_of_name(name), read_options(ort, session, kProviderName),
-                    session_logger);
+      const bp::Device device = device_of_name(chosen_device(ort, metadata, count));
+      *out = new Ep(ort, device, read_options(ort, session, kProviderName), session_logger,
+                    of(self).memories_, of(self).memory_of(device));
     });
   };
   ReleaseEp = [](OrtEpFactory*, OrtEp* ep) { delete static_cast<Ep*>(ep); };
-  // Tensors cross the border of a partition in memory of the host, so ONNX Runtime needs neither an
-  // allocator nor copies nor streams of ours.
-  CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*,
-                       OrtAllocator** out) -> OrtStatus* {
-    *out = nullptr;
-    return nullptr;
+  CreateAllocator = [](OrtEpFactory* self, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
+                       OrtAllocator** out) {
+    return guarded(of(self).ort_, [&] { *out = of(self).find_memory(info); });
   };
-  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator*) {};
-  CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** out) -> OrtStatus* {
-    *out = nullptr;
-    return nullptr;
+  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator*) {};  // They are the factory's.
+  CreateDataTransfer = [](OrtEpFactory* self, OrtDataTransferImpl** out) {
+    return guarded(of(self).ort_, [&] {
+      *out = of(self).memories_.empty() ? nullptr
+                                        : new DataTransfer(of(self).ort_, of(self).memories_);
+    });
   };
+  // A run has ended when its call returns, so that ONNX Runtime needs no streams.
   CreateSyncStreamForDevice = [](OrtEpFactory*, const OrtMemoryDevice*, const OrtKeyValuePairs*,
                                  OrtSyncStreamImpl** out) -> OrtStatus* {
     *out = nullptr;
@@ -88,7 +94,24 @@ OrtEpDevice* Factory::make_device(const bp::Device& device, const OrtHardwareDev
   metadata.add("backplane.plugin_version", plugin.version);
   OrtEpDevice* made = nullptr;
   ort_.check(ort_.CreateEpDevice(this, hardware, metadata.get(), nullptr, &made), "CreateEpDevice");
+  if (const DeviceMemory* const memory = memory_of(device)) {
+    ort_.check(ort_.EpDevice_AddAllocatorInfo(made, memory->info()), "EpDevice_AddAllocatorInfo");
+  }
   return made;
+}
+
+const DeviceMemory* Factory::memory_of(const bp::Device& device) const {
+  for (const std::unique_ptr<DeviceMemory>& memory : memories_) {
+    if (memory->device() == device) return memory.get();
+  }
+  return nullptr;
+}
+
+DeviceMemory* Factory::find_memory(const OrtMemoryInfo* info) const {
+  for (const std::unique_ptr<DeviceMemory>& memory : memories_) {
+    if (memory->is_of(ort_.MemoryInfo_GetMemoryDevice(info))) return memory.get();
+  }
+  throw OrtError(BP_INVALID_ARGUMENT, "an allocator is asked for memory of no device of ours");
 }
 
 void Factory::offer(const OrtHardwareDevice* const* hardware, size_t hardware_count,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backplane/runtime/device.hpp"
+#include "memory.hpp"
 #include "ort.hpp"
 
 namespace bpo {
@@ -26,11 +27,14 @@ class Factory : public OrtEpFactory {
   static Factory& of(OrtEpFactory* factory) { return *static_cast<Factory*>(factory); }
   void offer(const OrtHardwareDevice* const* hardware, size_t hardware_count, OrtEpDevice** out,
              size_t capacity, size_t* out_count);
+  DeviceMemory* find_memory(const OrtMemoryInfo* info) const;
+  const DeviceMemory* memory_of(const bp::Device& device) const;
   OrtEpDevice* make_device(const bp::Device& device, const OrtHardwareDevice* hardware);
 
   Ort ort_;
   const OrtLogger* logger_;
   std::vector<bp::Device> devices_;
+  Memories memories_;  // Of the devices that are not of class host.
 };
 
 }  // namespace bpo

@@ -9,14 +9,17 @@
 
 extern "C" {
 
-struct OrtAllocator;
-struct OrtDataTransferImpl;
 struct OrtEpApi;
 struct OrtEpDevice;
 struct OrtEpGraphSupportInfo;
 struct OrtGraph;
 struct OrtHardwareDevice;
+struct OrtDataType;
 struct OrtKernelContext;
+struct OrtKernelDef;
+struct OrtKernelDefBuilder;
+struct OrtKernelInfo;
+struct OrtKernelRegistry;
 struct OrtKeyValuePairs;
 struct OrtLogger;
 struct OrtMemoryDevice;
@@ -26,6 +29,7 @@ struct OrtNodeComputeContext;
 struct OrtOpAttr;
 struct OrtSessionOptions;
 struct OrtStatus;
+struct OrtSyncStream;
 struct OrtSyncStreamImpl;
 struct OrtTensorTypeAndShapeInfo;
 struct OrtTypeInfo;
@@ -39,6 +43,35 @@ struct OrtApiBase {
   const void* (*GetApi)(uint32_t version);  // NULL if the host has no such version.
   const char* (*GetVersionString)();
 };
+
+struct OrtAllocator {
+  uint32_t version;
+  void* (*Alloc)(OrtAllocator*, size_t size);  // NULL if there is no memory.
+  void (*Free)(OrtAllocator*, void*);
+  const OrtMemoryInfo* (*Info)(const OrtAllocator*);
+  void* (*Reserve)(OrtAllocator*, size_t size);
+  OrtUnused GetStats, AllocOnStream, Shrink;
+};
+
+struct OrtDataTransferImpl {
+  uint32_t ort_version_supported;
+  void (*Release)(OrtDataTransferImpl*);
+  bool (*CanCopy)(const OrtDataTransferImpl*, const OrtMemoryDevice* source,
+                  const OrtMemoryDevice* target);
+  OrtStatus* (*CopyTensors)(OrtDataTransferImpl*, const OrtValue** sources, OrtValue** targets,
+                            OrtSyncStream** streams, size_t count);
+};
+
+// A kernel of one node. Its other members came later than API version 24.
+struct OrtKernelImpl {
+  uint32_t ort_version_supported;
+  uint32_t flags;
+  OrtStatus* (*Compute)(OrtKernelImpl*, OrtKernelContext*);
+  void (*Release)(OrtKernelImpl*);
+  OrtUnused PrePackWeight, SetSharedPrePackedWeight;
+};
+
+using OrtKernelCreate = OrtStatus*(void* state, const OrtKernelInfo*, OrtKernelImpl** out);
 
 struct OrtNodeFusionOptions {
   uint32_t ort_version_supported;
@@ -62,7 +95,7 @@ struct OrtEp {
   OrtUnused GetPreferredDataLayout, ShouldConvertDataLayoutForOp, SetDynamicOptions, OnRunStart,
       OnRunEnd, CreateAllocator, CreateSyncStreamForDevice, GetCompiledModelCompatibilityInfo;
   // Since API version 24.
-  OrtUnused GetKernelRegistry;
+  OrtStatus* (*GetKernelRegistry)(OrtEp*, const OrtKernelRegistry** out);
   OrtStatus* (*IsConcurrentRunSupported)(OrtEp*, bool* out);
   // Since 25 and later.
   OrtUnused Sync, CreateProfiler, IsGraphCaptureEnabled, IsGraphCaptured, ReplayGraph,
