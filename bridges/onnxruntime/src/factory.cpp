@@ -45,6 +45,11 @@ Factory::Factory(const Ort& ort, const OrtLogger* logger)
     memories_.push_back(std::make_unique<DeviceMemory>(ort_, logger_, device, number));
   }
   ort_version_supported = ort_.version;
+  set_callbacks();
+  set_memory_callbacks();
+}
+
+void Factory::set_callbacks() {
   GetName = [](const OrtEpFactory*) { return kProviderName; };
   GetVendor = [](const OrtEpFactory*) { return kVendor; };
   GetVendorId = [](const OrtEpFactory*) -> uint32_t { return 0; };
@@ -67,6 +72,9 @@ Factory::Factory(const Ort& ort, const OrtLogger* logger)
     });
   };
   ReleaseEp = [](OrtEpFactory*, OrtEp* ep) { delete static_cast<Ep*>(ep); };
+}
+
+void Factory::set_memory_callbacks() {
   CreateAllocator = [](OrtEpFactory* self, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
                        OrtAllocator** out) {
     return guarded(of(self).ort_, [&] { *out = of(self).find_memory(info); });
@@ -94,10 +102,11 @@ OrtEpDevice* Factory::make_device(const bp::Device& device, const OrtHardwareDev
   metadata.add("backplane.plugin_version", plugin.version);
   OrtEpDevice* made = nullptr;
   ort_.check(ort_.CreateEpDevice(this, hardware, metadata.get(), nullptr, &made), "CreateEpDevice");
+  std::unique_ptr<OrtEpDevice, void (*)(OrtEpDevice*)> owner(made, ort_.ReleaseEpDevice);
   if (const DeviceMemory* const memory = memory_of(device)) {
     ort_.check(ort_.EpDevice_AddAllocatorInfo(made, memory->info()), "EpDevice_AddAllocatorInfo");
   }
-  return made;
+  return owner.release();
 }
 
 const DeviceMemory* Factory::memory_of(const bp::Device& device) const {

@@ -25,6 +25,8 @@ class Factory : public OrtEpFactory {
 
  private:
   static Factory& of(OrtEpFactory* factory) { return *static_cast<Factory*>(factory); }
+  void set_callbacks();
+  void set_memory_callbacks();
   void offer(const OrtHardwareDevice* const* hardware, size_t hardware_count, OrtEpDevice** out,
              size_t capacity, size_t* out_count);
   DeviceMemory* find_memory(const OrtMemoryInfo* info) const;
