@@ -150,3 +150,28 @@ def test_the_library_can_be_registered_again():
             assert count >= 1 and not any(d.ep_name == {PROVIDER!r} for d in ort.get_ep_devices())
     """)
     assert status == 0, text
+
+
+def test_what_a_trial_could_not_know_runs_on_the_host_and_is_logged():
+    """The template of plugins has few kernels, and whether a Range is legal depends on values."""
+    status, text = run_program("""
+        import numpy as np, onnxruntime as ort
+        from conftest import LIBRARY, PROVIDER, make_model
+        try: ort.register_execution_provider_library("b", LIBRARY)
+        except Exception as error: sys.exit("SKIP " + str(error))
+        device = next(d for d in ort.get_ep_devices() if d.ep_name == PROVIDER)
+        kind = (np.float32, [])
+        model = make_model([("Range", ["a", "b", "c"], ["y"])], {"a": kind, "b": kind, "c": kind},
+                           {"y": (np.float32, ["n"])})
+        options = ort.SessionOptions()
+        options.log_severity_level = 2
+        options.add_provider_for_devices([device], {})
+        session = ort.InferenceSession(model, options)
+        feed = {"a": np.float32(1), "b": np.float32(4), "c": np.float32(1)}
+        for _ in range(3):
+            print(session.run(None, {n: np.array(v) for n, v in feed.items()})[0].tolist())
+    """, BACKPLANE_ORT_PLUGINS="template", BACKPLANE_ORT_DEVICE="")
+    if "SKIP" in text:
+        pytest.skip("the package has no template of plugins")
+    assert status == 0 and text.count("[1.0, 2.0, 3.0]") == 3, text
+    assert "does not compute Range" in text and "the library computes it on the host" in text, text
