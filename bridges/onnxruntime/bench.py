@@ -2,8 +2,8 @@
 
 usage: bench.py LIBRARY [--device backplane.cpu:0] [--threads 2] [--repetitions 30]
 
-It prints the medians of the wall time of a run, and of the processor time of the process in it. On a
-machine that others use too, only the latter can be compared, with one thread. The threads of the
+It prints the medians of the wall time of a run, and of the processor time of the process in it. On
+a machine that others use too, only the latter can be compared, with one thread. The threads of the
 plugin are an option of the plugin: BACKPLANE_OPTIONS=cpu.threads=2.
 """
 

@@ -1,8 +1,9 @@
 """What the tests run on: BACKPLANE_ORT_LIBRARY is the library, BACKPLANE_ORT_DEVICE a device.
 
-With BACKPLANE_ORT_INCOMPLETE=1 a test is skipped whose model the plugin does not take as a complete
-one does. The device is a name such as "backplane.sim:0"; without the variable it is the first one that the
-library offers. BACKPLANE_ORT_PLUGINS chooses the plugins, as it does for users.
+The device is a name such as "backplane.sim:0"; without the variable it is the first one that the
+library offers. BACKPLANE_ORT_PLUGINS chooses the plugins, as it does for users. With
+BACKPLANE_ORT_INCOMPLETE=1 a test is skipped whose model the plugin does not take as a complete one
+does.
 """
 
 import os
