@@ -1,0 +1,384 @@
+#include "emitter.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backplane/transfers.h"
+#include "log.h"
+#include "op_info.h"
+
+namespace bpg {
+namespace {
+
+// The forms that many ops share.
+struct UnaryArgs {
+  uint32_t struct_size, flags;
+  const bp_tensor *x, *y;
+};
+using BinaryArgs = bp_add_args;
+static_assert(sizeof(UnaryArgs) == sizeof(bp_exp_args));
+static_assert(sizeof(BinaryArgs) == sizeof(bp_maximum_args));
+static_assert(sizeof(BinaryArgs) == sizeof(bp_gt_args));
+
+bp_scalar scalar_of(double value) {
+  bp_scalar scalar{};
+  scalar.dtype = BP_F64;
+  std::memcpy(&scalar.bits, &value, sizeof(value));
+  return scalar;
+}
+
+bool is_float(bp_dtype dtype) {
+  return dtype == BP_F32 || dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F64;
+}
+
+}  // namespace
+
+// A frame with what the description of its op says.
+struct Emitter::Frame {
+  uint32_t op;
+  void* args;
+  const OpInfo& info;
+
+  template <typename Fn>
+  void for_each_input(const Fn& fn) const {
+    for (const OpInfo::Argument& argument : info.inputs) {
+      const auto* place = static_cast<const std::byte*>(args) + argument.offset;
+      if (!argument.is_list) {
+        const bp_tensor* tensor = *reinterpret_cast<const bp_tensor* const*>(place);
+        if (tensor != nullptr) fn(argument, tensor);
+        continue;
+      }
+      const uint64_t count = *(reinterpret_cast<const uint64_t*>(place) - 1);
+      const auto* list = *reinterpret_cast<const bp_tensor* const* const*>(place);
+      for (uint64_t i = 0; i < count; ++i) fn(argument, list[i]);
+    }
+  }
+
+  template <typename Fn>
+  void for_each_tensor(const Fn& fn) const {
+    for_each_input([&](const OpInfo::Argument&, const bp_tensor* tensor) { fn(tensor); });
+    for (const OpInfo::Argument& argument : info.outputs) {
+      const auto* place = static_cast<const std::byte*>(args) + argument.offset;
+      const bp_tensor* tensor = *reinterpret_cast<const bp_tensor* const*>(place);
+      if (tensor != nullptr) fn(tensor);
+    }
+  }
+};
+
+Emitter::~Emitter() {
+  end_graph();
+  for (const auto& [key, block] : constants_) bp_block_free(block);
+}
+
+// ---- Tensors ------------------------------------------------------------------------------------
+
+View Emitter::bytes(const ggml_tensor* t) const {
+  View y;
+  if (is_dry_) {
+    // Nothing has memory yet. Views of one tensor share its name, so that overlaps are found.
+    y.buffer = reinterpret_cast<bp_buffer*>(
+        const_cast<ggml_tensor*>(t->view_src != nullptr ? t->view_src : t));
+    y.byte_offset = t->view_src != nullptr ? t->view_offs : 0;
+  } else {
+    const bp_buffer_ref place = place_of(t);
+    y.buffer = place.buffer;
+    y.byte_offset = place.byte_offset;
+  }
+  y.dtype = BP_U8;
+  y.ndim = GGML_MAX_DIMS;
+  for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+    y.shape[3 - i] = t->ne[i];
+    y.strides[3 - i] = static_cast<int64_t>(t->nb[i]);
+  }
+  y.shape[3] = static_cast<int64_t>(ggml_row_size(t->type, t->ne[0]));
+  y.strides[3] = 1;
+  return y;
+}
+
+View Emitter::tensor(const ggml_tensor* t) const {
+  View y = bytes(t);
+  y.dtype = dtype_of(t->type);
+  if (y.dtype == 0) {
+    throw Refusal(std::string("no dtype stands for ") + ggml_type_name(t->type));
+  }
+  const auto size = static_cast<size_t>(y.element_bytes());
+  for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+    if (t->ne[i] != 1 && t->nb[i] % size != 0) {
+      throw Refusal("a stride is no multiple of the size of an element");
+    }
+    y.strides[3 - i] = static_cast<int64_t>(t->nb[i] / size);
+  }
+  y.shape[3] = t->ne[0];
+  return y;
+}
+
+View Emitter::blocks(const ggml_tensor* t, uint64_t begin, const Shape& shape) const {
+  const BlockFormat* const format = block_format(t->type);
+  if (format == nullptr) {
+    throw Refusal(std::string("Backplane has no layout for ") + ggml_type_name(t->type));
+  }
+  const View raw = bytes(t);
+  View y = dense(raw.buffer, raw.byte_offset + begin, BP_F32, shape);
+  y.layout = device_.blocks(*format, shape);
+  return y;
+}
+
+bp_buffer_ref Emitter::allocate(uint64_t size_bytes) {
+  if (is_dry_) {
+    // Numbers that no tensor has as its address.
+    return {reinterpret_cast<bp_buffer*>(++next_fake_), 0, size_bytes};
+  }
+  bp_block* block = nullptr;
+  check(bp_block_allocate(device_.target, stream_, size_bytes, &block), "block_allocate");
+  blocks_.push_back(block);
+  return block->ref;
+}
+
+View Emitter::temporary(bp_dtype dtype, const Shape& shape) {
+  View y = dense(nullptr, 0, dtype, shape);
+  const bp_buffer_ref place =
+      allocate(std::max<uint64_t>(static_cast<uint64_t>(y.count()) * y.element_bytes(), 1));
+  y.buffer = place.buffer;
+  y.byte_offset = place.byte_offset;
+  return y;
+}
+
+View Emitter::temporary_blocks(const BlockFormat& format, const Shape& shape) {
+  View y = dense(nullptr, 0, BP_F32, shape);
+  y.layout = device_.blocks(format, shape);
+  const bp_buffer_ref place = allocate(y.layout->physical_size_bytes);
+  y.buffer = place.buffer;
+  y.byte_offset = place.byte_offset;
+  return y;
+}
+
+View Emitter::constant_bytes(const void* values, size_t size, bp_dtype dtype, int64_t count) {
+  if (is_dry_) return dense(allocate(size).buffer, 0, dtype, {count});
+  bp_block*& block = constants_[std::string(static_cast<const char*>(values), size)];
+  if (block == nullptr) {
+    check(bp_block_allocate(device_.target, stream_, size, &block), "block_allocate");
+    check(bp_block_upload(block, 0, values, size, stream_, nullptr, nullptr), "block_upload");
+  }
+  return dense(block->ref.buffer, block->ref.byte_offset, dtype, {count});
+}
+
+View Emitter::constant(const std::vector<float>& values) {
+  return constant_bytes(values.data(), values.size() * sizeof(float), BP_F32,
+                        static_cast<int64_t>(values.size()));
+}
+
+View Emitter::constant(const std::vector<int32_t>& values) {
+  return constant_bytes(values.data(), values.size() * sizeof(int32_t), BP_I32,
+                        static_cast<int64_t>(values.size()));
+}
+
+const Emitter::Shared* Emitter::find_shared(const std::string& key) const {
+  const auto found = shared_.find(key);
+  return found == shared_.end() ? nullptr : &found->second;
+}
+
+// All memory of the node is kept: the views lie in it.
+void Emitter::keep_shared(const std::string& key, Shared views) {
+  shared_[key] = std::move(views);
+  graph_blocks_.insert(graph_blocks_.end(), blocks_.begin(), blocks_.end());
+  blocks_.clear();
+}
+
+void Emitter::end_node() {
+  for (bp_block* block : blocks_) bp_block_free(block);
+  blocks_.clear();
+  slots_.clear();
+}
+
+void Emitter::end_graph() {
+  end_node();
+  for (bp_block* block : graph_blocks_) bp_block_free(block);
+  graph_blocks_.clear();
+  shared_.clear();
+}
+
+// ---- Ops ----------------------------------------------------------------------------------------
+
+View Emitter::cast(const View& x, bp_dtype dtype) {
+  if (x.dtype == dtype && x.layout == nullptr) return x;
+  View y = temporary(dtype, x.dims());
+  copy(x, y);
+  return y;
+}
+
+View Emitter::contiguous(const View& x) {
+  if (x.is_contiguous()) return x;
+  View y = temporary(x.dtype, x.dims());
+  copy(x, y);
+  return y;
+}
+
+View Emitter::reshape(const View& x, const Shape& shape) {
+  View y;
+  if (reshape_view(x, shape, y)) return y;
+  reshape_view(contiguous(x), shape, y);
+  return y;
+}
+
+View Emitter::decoded(const View& x) {
+  if (x.layout == nullptr) return x;
+  View y = temporary(BP_F32, x.dims());
+  convert(x, y);
+  return y;
+}
+
+void Emitter::copy(const View& x, const View& y) {
+  if (x.layout != nullptr || y.layout != nullptr) return convert(x, y);
+  UnaryArgs args{};
+  args.x = arg(x);
+  args.y = arg(y);
+  launch(BP_OP_COPY, args);
+}
+
+void Emitter::fill(const View& y, double value) {
+  bp_fill_args args{};
+  args.y = arg(y);
+  args.value_scalar = scalar_of(value);
+  launch(BP_OP_FILL, args);
+}
+
+void Emitter::convert(const View& x, const View& y) {
+  if (is_dry_) return;
+  const bp_layout_ops* const ops = device_.target->layouts;
+  check(ops->convert(ops->self, stream_, arg(y), arg(x)), "layout.convert");
+}
+
+void Emitter::unary(uint32_t op, const View& x, const View& y) {
+  UnaryArgs args{};
+  args.x = arg(x);
+  args.y = arg(y);
+  launch(op, args);
+}
+
+View Emitter::unary(uint32_t op, const View& x) {
+  const View y = temporary(x.dtype, x.dims());
+  unary(op, x, y);
+  return y;
+}
+
+void Emitter::binary(uint32_t op, const View& a, const View& b, const View& y) {
+  BinaryArgs args{};
+  args.a = arg(a);
+  args.b = arg(b);
+  args.y = arg(y);
+  launch(op, args);
+}
+
+View Emitter::binary(uint32_t op, const View& a, const View& b) {
+  const View y = temporary(a.dtype, a.dims());
+  binary(op, a, b, y);
+  return y;
+}
+
+void Emitter::binary(uint32_t op, const View& a, double b, const View& y) {
+  BinaryArgs args{};
+  args.a = arg(a);
+  args.b_scalar = scalar_of(b);
+  if (!is_float(a.dtype)) {
+    args.b_scalar.dtype = BP_I64;
+    const auto whole = static_cast<int64_t>(b);
+    std::memcpy(&args.b_scalar.bits, &whole, sizeof(whole));
+  }
+  args.y = arg(y);
+  launch(op, args);
+}
+
+View Emitter::binary(uint32_t op, const View& a, double b) {
+  const View y = temporary(a.dtype, a.dims());
+  binary(op, a, b, y);
+  return y;
+}
+
+View Emitter::compare(uint32_t op, const View& a, double b) {
+  const View y = temporary(BP_BOOL, a.dims());
+  binary(op, a, b, y);
+  return y;
+}
+
+const bp_tensor* Emitter::arg(const View& x) {
+  Slot& slot = slots_.emplace_back();
+  slot.view = x;
+  bp_tensor& tensor = slot.tensor;
+  tensor = bp_tensor{};
+  tensor.buffer = x.buffer;
+  tensor.byte_offset = x.byte_offset;
+  tensor.shape = slot.view.shape.data();
+  tensor.strides = slot.view.strides.data();
+  tensor.ndim = x.ndim;
+  tensor.dtype = x.dtype;
+  tensor.layout = x.layout;
+  return &tensor;
+}
+
+// ---- Launches -----------------------------------------------------------------------------------
+
+void Emitter::launch_frame(uint32_t op, void* args) {
+  const Frame frame{op, args, op_info(op)};
+  // An output that overlaps an input must be the input, where the op allows that. Else it is
+  // written beside, and copied: ggml hands memory on to nodes that read it.
+  std::vector<std::pair<View, View>> copies;
+  for (const OpInfo::Argument& argument : frame.info.outputs) {
+    auto& place = *reinterpret_cast<const bp_tensor**>(static_cast<std::byte*>(args) +
+                                                       argument.offset);
+    if (place == nullptr) continue;
+    const View& out = view_of(place);
+    bool is_beside = false;
+    frame.for_each_input([&](const OpInfo::Argument& input, const bp_tensor* tensor) {
+      const View& in = view_of(tensor);
+      if (is_beside || !overlap(out, in)) return;
+      const bool may_alias = (argument.may_alias >> input.index & 1) != 0;
+      is_beside = !may_alias || !same_elements(out, in);
+    });
+    if (!is_beside) continue;
+    const View beside = temporary(out.dtype, out.dims());
+    copies.emplace_back(beside, out);
+    place = arg(beside);
+  }
+  is_dry_ ? ask(frame) : run(frame);
+  for (const auto& [from, to] : copies) copy(from, to);
+}
+
+void Emitter::ask(const Frame& frame) {
+  bool has_layout = false;
+  frame.for_each_input([&](const OpInfo::Argument&, const bp_tensor* tensor) {
+    has_layout = has_layout || tensor->layout != nullptr;
+  });
+  // bp_op_check() takes a tensor in a layout for one by strides, whose bytes reach further.
+  bp_op_output outputs[8];
+  uint32_t count = 0;
+  const bp_status legal = has_layout ? bp_op_infer(frame.op, frame.args, 8, outputs, &count)
+                                     : bp_op_check(frame.op, frame.args);
+  if (legal != BP_OK) throw Refusal(bp_error_text());
+  // supports() of a kernel may look into a buffer, and these are no buffers.
+  frame.for_each_tensor([](const bp_tensor* tensor) {
+    const_cast<bp_tensor*>(tensor)->buffer = nullptr;
+  });
+  bp_kernel_choice choice;
+  if (bp_kernel_find(device_.target, 0, 0, frame.op, frame.args, &choice) != BP_OK) {
+    throw Refusal(bp_error_text());
+  }
+}
+
+bool Emitter::has_kernel(uint32_t op, void* args) {
+  if (is_dry_) {
+    try {
+      ask({op, args, op_info(op)});
+    } catch (const Refusal&) {
+      return false;
+    }
+    return true;
+  }
+  bp_kernel_choice choice;
+  return bp_kernel_find(device_.target, 0, 0, op, args, &choice) == BP_OK;
+}
+
+void Emitter::run(const Frame& frame) {
+  check(bp_op_launch(device_.target, stream_, 0, frame.op, frame.args), bp_op_name(frame.op));
+}
+
+}  // namespace bpg

@@ -1,0 +1,112 @@
+// MUL_MAT: each row of src1 with each row of src0.
+#include <algorithm>
+
+#include "lower.h"
+
+namespace bpg {
+namespace {
+
+bp_matmul_args matmul_args(Emitter& e, const View& a, const View& b, const View& y) {
+  bp_matmul_args args{};
+  args.a = e.arg(a);
+  args.b = e.arg(b);
+  args.y = e.arg(y);
+  return args;
+}
+
+void linear(Emitter& e, const View& x, const View& weight, const View& y) {
+  bp_linear_args args{};
+  args.x = e.arg(x);
+  args.weight = e.arg(weight);
+  args.y = e.arg(y);
+  e.launch(BP_OP_LINEAR, args);
+}
+
+// A batch of src0 serves `repeat` batches of src1 along the axis. Both get two axes in its place,
+// and src0 is repeated along the second one by a stride of 0.
+void share_batches(View& weight, View& x, View& y, int axis) {
+  const int64_t few = weight.shape[axis], many = x.shape[axis];
+  if (few == many) return;
+  const int64_t repeat = many / few;
+  x = split(x, axis, repeat);
+  y = split(y, axis, repeat);
+  weight = expand(unsqueeze(weight, axis + 1), axis + 1, repeat);
+}
+
+void drop_single_axes(View& weight, View& x, View& y) {
+  for (int axis = static_cast<int>(x.ndim) - 3; axis >= 0; --axis) {
+    if (x.shape[axis] != 1) continue;
+    weight = squeeze(weight, axis);
+    x = squeeze(x, axis);
+    y = squeeze(y, axis);
+  }
+}
+
+// Batches that share a weight are rows of one product, if the rows follow each other in x and y.
+void join_rows(View& weight, View& x, View& y) {
+  while (x.ndim > 2) {
+    const int axis = static_cast<int>(x.ndim) - 3;
+    if (weight.strides[axis] != 0) return;
+    View joined_x = x, joined_y = y;
+    if (!merge(joined_x, axis) || !merge(joined_y, axis)) return;
+    x = joined_x;
+    y = joined_y;
+    weight = squeeze(weight, axis);
+  }
+}
+
+// Dtypes that no kernel takes together are multiplied in f32.
+void multiply(Emitter& e, View weight, View x, View y) {
+  for (const int axis : {1, 0}) share_batches(weight, x, y, axis);
+  drop_single_axes(weight, x, y);
+  join_rows(weight, x, y);
+  bp_matmul_args args = matmul_args(e, x, swap_last(weight), y);
+  if ((weight.dtype != BP_F32 || x.dtype != BP_F32) && !e.can_launch(BP_OP_MATMUL, args)) {
+    x = e.cast(x, BP_F32);
+    weight = e.cast(weight, BP_F32);
+  }
+  args = matmul_args(e, x, swap_last(weight), y);
+  e.launch(BP_OP_MATMUL, args);
+}
+
+// Merges the axes before the last one, as far as both views allow.
+void join_batches(View& x, View& y) {
+  for (int axis = static_cast<int>(x.ndim) - 3; axis >= 0; --axis) {
+    View joined_x = x, joined_y = y;
+    if (!merge(joined_x, axis) || !merge(joined_y, axis)) continue;
+    x = joined_x;
+    y = joined_y;
+  }
+}
+
+// Each matrix in blocks is a weight of its own: rows follow each other in it.
+void multiply_blocks(Emitter& e, const ggml_tensor* node) {
+  const ggml_tensor* const weight = node->src[0];
+  if (weight->nb[1] != ggml_row_size(weight->type, weight->ne[0])) {
+    throw Refusal("rows of blocks have gaps");
+  }
+  const View x = e.tensor(node->src[1]), y = e.tensor(node);
+  const Shape shape{weight->ne[1], weight->ne[0]};
+  const int64_t repeat_2 = x.shape[1] / weight->ne[2], repeat_3 = x.shape[0] / weight->ne[3];
+  for (int64_t i3 = 0; i3 < weight->ne[3]; ++i3) {
+    for (int64_t i2 = 0; i2 < weight->ne[2]; ++i2) {
+      const auto part = [&](const View& all) {
+        const View outer = slice(all, 0, i3 * repeat_3, (i3 + 1) * repeat_3);
+        return slice(outer, 1, i2 * repeat_2, (i2 + 1) * repeat_2);
+      };
+      const View w = e.blocks(weight, i3 * weight->nb[3] + i2 * weight->nb[2], shape);
+      View rows = part(x), out = part(y);
+      join_batches(rows, out);
+      linear(e, rows, w, out);
+    }
+  }
+}
+
+}  // namespace
+
+void lower_mul_mat(Emitter& e, const ggml_tensor* node) {
+  if (ggml_is_quantized(node->src[0]->type)) return multiply_blocks(e, node);
+  multiply(e, e.tensor(node->src[0]), e.tensor(node->src[1]), e.tensor(node));
+}
+
+}  // namespace bpg
