@@ -300,6 +300,59 @@ View Emitter::compare(uint32_t op, const View& a, double b) {
   return y;
 }
 
+View Emitter::compare(uint32_t op, const View& a, const View& b) {
+  const View y = temporary(BP_BOOL, a.dims());
+  binary(op, a, b, y);
+  return y;
+}
+
+View Emitter::where(const View& condition, const View& a, const View& b) {
+  const View y = temporary(a.dtype, a.dims());
+  bp_where_args args{};
+  args.condition = arg(condition);
+  args.a = arg(a);
+  args.b = arg(b);
+  args.y = arg(y);
+  launch(BP_OP_WHERE, args);
+  return y;
+}
+
+void Emitter::sum(const View& x, const Shape& axes, const View& y, bool keeps_axes) {
+  bp_sum_args args{};
+  args.x = arg(x);
+  args.y = arg(y);
+  args.axes_count = axes.size();
+  args.axes = axes.data();
+  args.keepdims = keeps_axes;
+  launch(BP_OP_SUM, args);
+}
+
+View Emitter::sum(const View& x, const Shape& axes) {
+  Shape shape = x.dims();
+  for (const int64_t axis : axes) shape[axis] = 1;
+  const View y = temporary(x.dtype, shape);
+  sum(x, axes, y, true);
+  return y;
+}
+
+View Emitter::cat(const std::vector<View>& parts, int axis) {
+  Shape shape = parts[0].dims();
+  shape[axis] = 0;
+  std::vector<const bp_tensor*> list;
+  for (const View& part : parts) {
+    shape[axis] += part.shape[axis];
+    list.push_back(arg(part));
+  }
+  const View y = temporary(parts[0].dtype, shape);
+  bp_cat_args args{};
+  args.xs_count = list.size();
+  args.xs = list.data();
+  args.y = arg(y);
+  args.axis = axis;
+  launch(BP_OP_CAT, args);
+  return y;
+}
+
 const bp_tensor* Emitter::arg(const View& x) {
   Slot& slot = slots_.emplace_back();
   slot.view = x;

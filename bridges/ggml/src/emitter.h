@@ -66,6 +66,13 @@ class Emitter {
   void binary(uint32_t op, const View& a, double b, const View& y);
   View binary(uint32_t op, const View& a, double b);
   View compare(uint32_t op, const View& a, double b);
+  View compare(uint32_t op, const View& a, const View& b);
+  View where(const View& condition, const View& a, const View& b);
+
+  // The sum over axes, which stay with one element.
+  View sum(const View& x, const Shape& axes);
+  void sum(const View& x, const Shape& axes, const View& y, bool keeps_axes);
+  View cat(const std::vector<View>& parts, int axis);
 
   // Launches any op. The frame points to tensors that arg() made.
   const bp_tensor* arg(const View& x);

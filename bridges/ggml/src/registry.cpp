@@ -1,4 +1,7 @@
 // What ggml asks a library for: the list of devices, and what each device is and can do.
+#include <exception>
+#include <set>
+
 #include "ggml-backend-impl.h"
 #include "log.h"
 #include "lower.h"
@@ -54,12 +57,25 @@ ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device) {
   return &device_of(device).buffer_type;
 }
 
+// Writes each reason once, if BACKPLANE_GGML_EXPLAIN is set.
+void explain(const Device& device, const ggml_tensor* node, const char* reason) {
+  static const bool is_wanted = bp_environment("BACKPLANE_GGML_EXPLAIN") != nullptr;
+  if (!is_wanted) return;
+  const std::string line = std::string(ggml_op_desc(node)) + " is not for " + device.name + ": " +
+                           reason;
+  static std::mutex mutex;
+  static auto* const told = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (told->insert(line).second) log_info(line);
+}
+
 bool supports_op(ggml_backend_dev_t device, const ggml_tensor* node) {
   try {
     Emitter emitter(device_of(device));
     lower(emitter, node);
     return true;
-  } catch (const Refusal&) {
+  } catch (const std::exception& reason) {
+    explain(device_of(device), node, reason.what());
     return false;
   }
 }

@@ -14,10 +14,15 @@ bp_matmul_args matmul_args(Emitter& e, const View& a, const View& b, const View&
   return args;
 }
 
-void linear(Emitter& e, const View& x, const View& weight, const View& y) {
+// A kernel takes the weight in its blocks, or it is decoded first.
+void multiply_matrix(Emitter& e, const View& x, const View& weight, const View& y) {
   bp_linear_args args{};
   args.x = e.arg(x);
   args.weight = e.arg(weight);
+  args.y = e.arg(y);
+  args.activation = BP_LINEAR_ACTIVATION_NONE;
+  if (!e.can_launch(BP_OP_LINEAR, args)) args.weight = e.arg(e.decoded(weight));
+  args.x = e.arg(x);
   args.y = e.arg(y);
   e.launch(BP_OP_LINEAR, args);
 }
@@ -55,8 +60,10 @@ void join_rows(View& weight, View& x, View& y) {
   }
 }
 
+}  // namespace
+
 // Dtypes that no kernel takes together are multiplied in f32.
-void multiply(Emitter& e, View weight, View x, View y) {
+void emit_product(Emitter& e, View weight, View x, View y) {
   for (const int axis : {1, 0}) share_batches(weight, x, y, axis);
   drop_single_axes(weight, x, y);
   join_rows(weight, x, y);
@@ -68,6 +75,8 @@ void multiply(Emitter& e, View weight, View x, View y) {
   args = matmul_args(e, x, swap_last(weight), y);
   e.launch(BP_OP_MATMUL, args);
 }
+
+namespace {
 
 // Merges the axes before the last one, as far as both views allow.
 void join_batches(View& x, View& y) {
@@ -97,7 +106,7 @@ void multiply_blocks(Emitter& e, const ggml_tensor* node) {
       const View w = e.blocks(weight, i3 * weight->nb[3] + i2 * weight->nb[2], shape);
       View rows = part(x), out = part(y);
       join_batches(rows, out);
-      linear(e, rows, w, out);
+      multiply_matrix(e, rows, w, out);
     }
   }
 }
@@ -106,7 +115,13 @@ void multiply_blocks(Emitter& e, const ggml_tensor* node) {
 
 void lower_mul_mat(Emitter& e, const ggml_tensor* node) {
   if (ggml_is_quantized(node->src[0]->type)) return multiply_blocks(e, node);
-  multiply(e, e.tensor(node->src[0]), e.tensor(node->src[1]), e.tensor(node));
+  emit_product(e, e.tensor(node->src[0]), e.tensor(node->src[1]), e.tensor(node));
+}
+
+// Row i of the result is column i of src1 with each column of src0.
+void lower_out_prod(Emitter& e, const ggml_tensor* node) {
+  emit_product(e, swap_last(e.tensor(node->src[0])), swap_last(e.tensor(node->src[1])),
+               e.tensor(node));
 }
 
 }  // namespace bpg

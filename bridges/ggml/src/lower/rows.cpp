@@ -1,0 +1,101 @@
+// GET_ROWS and SET_ROWS: rows by their numbers, also rows of blocks.
+#include "lower.h"
+
+namespace bpg {
+namespace {
+
+void embedding(Emitter& e, const View& weight, const View& indices, const View& y) {
+  bp_embedding_args args{};
+  args.weight = e.arg(weight);
+  args.indices = e.arg(indices);
+  args.y = e.arg(y);
+  e.launch(BP_OP_EMBEDDING, args);
+}
+
+// The matrix of the batch (i3, i2), without the axes of the batch.
+View matrix(const View& x, int64_t i3, int64_t i2) {
+  return squeeze(squeeze(slice(slice(x, 0, i3, i3 + 1), 1, i2, i2 + 1), 0), 0);
+}
+
+// The numbers of the rows that the batch (i3, i2) takes.
+View numbers_of(const View& indices, int64_t i3, int64_t i2) {
+  return squeeze(slice(matrix(indices, 0, i3), 0, i2, i2 + 1), 0);
+}
+
+// Rows of blocks are taken as bytes and then decoded.
+void get_blocks(Emitter& e, const ggml_tensor* from, const View& bytes, const View& indices,
+                const View& y) {
+  const BlockFormat* const format = block_format(from->type);
+  if (format == nullptr) {
+    throw Refusal(std::string("Backplane has no layout for ") + ggml_type_name(from->type));
+  }
+  const View rows = e.temporary_blocks(*format, {indices.shape[0], from->ne[0]});
+  View raw = dense(rows.buffer, rows.byte_offset, BP_U8, {indices.shape[0], bytes.shape[1]});
+  embedding(e, bytes, indices, raw);
+  e.convert(rows, y);
+}
+
+void append(Emitter& e, const View& cache, const View& x, const View& slots) {
+  // One block of as many rows as the cache has, and one head.
+  const View blocks = unsqueeze(unsqueeze(cache, 1), 0);
+  bp_kv_cache_append_args args{};
+  args.cache = args.y = e.arg(blocks);
+  args.x = e.arg(unsqueeze(x, 1));
+  args.slots = e.arg(slots);
+  e.launch(BP_OP_KV_CACHE_APPEND, args);
+}
+
+void set_blocks(Emitter& e, const ggml_tensor* node, const View& bytes, const View& x,
+                const View& slots) {
+  const BlockFormat* const format = block_format(node->type);
+  if (format == nullptr || !e.device().can_encode(*format)) {
+    throw Refusal(std::string("the device makes no blocks of ") + ggml_type_name(node->type));
+  }
+  const View rows = e.temporary_blocks(*format, x.dims());
+  e.convert(x, rows);
+  append(e, bytes, dense(rows.buffer, rows.byte_offset, BP_U8, {x.shape[0], bytes.shape[1]}),
+         slots);
+}
+
+}  // namespace
+
+void lower_get_rows(Emitter& e, const ggml_tensor* node) {
+  const ggml_tensor* const from = node->src[0];
+  const bool is_blocks = ggml_is_quantized(from->type);
+  const View x = is_blocks ? e.bytes(from) : e.tensor(from);
+  const View indices = e.tensor(node->src[1]), y = e.tensor(node);
+  for (int64_t i3 = 0; i3 < y.shape[0]; ++i3) {
+    for (int64_t i2 = 0; i2 < y.shape[1]; ++i2) {
+      const View table = matrix(x, i3, i2), out = matrix(y, i3, i2);
+      const View numbers = numbers_of(indices, i3, i2);
+      if (is_blocks) {
+        get_blocks(e, from, table, numbers, out);
+      } else if (table.dtype == out.dtype) {
+        embedding(e, table, numbers, out);
+      } else {
+        const View rows = e.temporary(table.dtype, out.dims());
+        embedding(e, table, numbers, rows);
+        e.copy(rows, out);
+      }
+    }
+  }
+}
+
+void lower_set_rows(Emitter& e, const ggml_tensor* node) {
+  const bool is_blocks = ggml_is_quantized(node->type);
+  const View y = is_blocks ? e.bytes(node) : e.tensor(node);
+  const View x = e.tensor(node->src[0]), indices = e.tensor(node->src[1]);
+  for (int64_t i3 = 0; i3 < x.shape[0]; ++i3) {
+    for (int64_t i2 = 0; i2 < x.shape[1]; ++i2) {
+      const View slots = numbers_of(indices, i3 % indices.shape[1], i2 % indices.shape[2]);
+      const View cache = matrix(y, i3, i2), rows = matrix(x, i3, i2);
+      if (is_blocks) {
+        set_blocks(e, node, cache, rows, slots);
+      } else {
+        append(e, cache, e.cast(rows, cache.dtype), slots);
+      }
+    }
+  }
+}
+
+}  // namespace bpg
