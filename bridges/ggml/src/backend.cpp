@@ -185,8 +185,7 @@ constexpr ggml_backend_i kBackendFunctions = {
 ggml_backend_t new_backend(Device& device) {
   const bp_stream_ops* const streams = device.target->streams;
   bp_stream* stream = nullptr;
-  const bp_status status =
-      streams->create(streams->self, device.target->device, nullptr, &stream);
+  const bp_status status = streams->create(streams->self, device.target->device, nullptr, &stream);
   if (status != BP_OK) {
     log_error(failure_text(status, device.name + " has no stream for a backend"));
     return nullptr;

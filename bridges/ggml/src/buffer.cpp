@@ -99,16 +99,15 @@ bool cpy_tensor(ggml_backend_buffer_t, const ggml_tensor* src, ggml_tensor* dst)
   const ggml_tensor* const owner = src->view_src != nullptr ? src->view_src : src;
   if (!is_ours(owner->buffer)) return false;
   const Buffer& from = buffer_of(owner->buffer);
-  const Buffer& to =
-      buffer_of(dst->view_src != nullptr ? dst->view_src->buffer : dst->buffer);
+  const Buffer& to = buffer_of(dst->view_src != nullptr ? dst->view_src->buffer : dst->buffer);
   if (&from.device != &to.device) return false;
   return try_to(to, "copied", [&] {
     bp_buffer_ref source = place_of(src), target = place_of(dst);
     source.size_bytes = target.size_bytes = ggml_nbytes(src);
     const bp_target* const device = to.device.target;
-    check(device->allocator->copy(device->allocator->self, device->default_stream, &target,
-                                  &source),
-          "allocator.copy");
+    check(
+        device->allocator->copy(device->allocator->self, device->default_stream, &target, &source),
+        "allocator.copy");
     wait(to);
   });
 }
@@ -138,12 +137,11 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_t size)
   Device& device = device_of(type);
   bp_block* block = nullptr;
   uint64_t address = 0;
-  bp_status status =
-      bp_block_allocate(device.target, nullptr, std::max<size_t>(size, 1), &block);
+  bp_status status = bp_block_allocate(device.target, nullptr, std::max<size_t>(size, 1), &block);
   if (status == BP_OK) status = bp_block_address(block, &address);
   if (status != BP_OK) {
-    log_error(failure_text(status, "there is no buffer of " + std::to_string(size) +
-                                       " bytes on " + device.name));
+    log_error(failure_text(
+        status, "there is no buffer of " + std::to_string(size) + " bytes on " + device.name));
     bp_block_free(block);
     return nullptr;
   }
@@ -180,8 +178,8 @@ bp_block* block_of(const ggml_tensor* tensor, uint64_t* out_offset) {
       tensor->view_src != nullptr ? tensor->view_src->buffer : tensor->buffer;
   if (!is_ours(owner)) {
     bp_error_clear();
-    throw Failure(BP_INVALID_ARGUMENT, std::string("the tensor ") + tensor->name +
-                                           " is in no buffer of this backend");
+    throw Failure(BP_INVALID_ARGUMENT,
+                  std::string("the tensor ") + tensor->name + " is in no buffer of this backend");
   }
   const Buffer& held = buffer_of(owner);
   *out_offset = offset_of(held, tensor, 0);

@@ -112,15 +112,41 @@ View Emitter::tensor(const ggml_tensor* t) const {
   return y;
 }
 
-View Emitter::blocks(const ggml_tensor* t, uint64_t begin, const Shape& shape) const {
-  const BlockFormat* const format = block_format(t->type);
+View Emitter::in_blocks(const View& bytes, ggml_type type, const Shape& shape) const {
+  const BlockFormat* const format = block_format(type);
   if (format == nullptr) {
-    throw Refusal(std::string("Backplane has no layout for ") + ggml_type_name(t->type));
+    throw Refusal(std::string("Backplane has no layout for ") + ggml_type_name(type));
   }
-  const View raw = bytes(t);
-  View y = dense(raw.buffer, raw.byte_offset + begin, BP_F32, shape);
+  View y = dense(bytes.buffer, bytes.byte_offset, BP_F32, shape);
   y.layout = device_.blocks(*format, shape);
   return y;
+}
+
+View Emitter::blocks(const ggml_tensor* t, uint64_t begin, const Shape& shape) const {
+  View raw = bytes(t);
+  raw.byte_offset += begin;
+  return in_blocks(raw, t->type, shape);
+}
+
+View Emitter::upload(const std::vector<int32_t>& numbers) {
+  const uint64_t size = numbers.size() * sizeof(int32_t);
+  const bp_buffer_ref place = allocate(size);
+  if (!is_dry_) {
+    check(bp_block_upload(blocks_.back(), 0, numbers.data(), size, stream_, nullptr, nullptr),
+          "block_upload");
+  }
+  return dense(place.buffer, place.byte_offset, BP_I32, {static_cast<int64_t>(numbers.size())});
+}
+
+std::vector<int32_t> Emitter::read(const View& numbers) {
+  if (is_dry_) return {};
+  std::vector<int32_t> result(numbers.count());
+  const bp_buffer_ref from{numbers.buffer, numbers.byte_offset, result.size() * sizeof(int32_t)};
+  const bp_allocator_ops* const memory = device_.target->allocator;
+  check(memory->copy_to_host(memory->self, stream_, result.data(), &from, BP_BORROW_DURING_CALL,
+                             UINT64_MAX),
+        "allocator.copy_to_host");
+  return result;
 }
 
 bp_buffer_ref Emitter::allocate(uint64_t size_bytes) {
@@ -243,6 +269,7 @@ void Emitter::fill(const View& y, double value) {
 }
 
 void Emitter::convert(const View& x, const View& y) {
+  if (x.dtype != y.dtype) throw Refusal("a conversion between layouts does not change the dtype");
   if (is_dry_) return;
   const bp_layout_ops* const ops = device_.target->layouts;
   check(ops->convert(ops->self, stream_, arg(y), arg(x)), "layout.convert");
@@ -376,8 +403,8 @@ void Emitter::launch_frame(uint32_t op, void* args) {
   // written beside, and copied: ggml hands memory on to nodes that read it.
   std::vector<std::pair<View, View>> copies;
   for (const OpInfo::Argument& argument : frame.info.outputs) {
-    auto& place = *reinterpret_cast<const bp_tensor**>(static_cast<std::byte*>(args) +
-                                                       argument.offset);
+    auto& place =
+        *reinterpret_cast<const bp_tensor**>(static_cast<std::byte*>(args) + argument.offset);
     if (place == nullptr) continue;
     const View& out = view_of(place);
     bool is_beside = false;
@@ -408,9 +435,8 @@ void Emitter::ask(const Frame& frame) {
                                      : bp_op_check(frame.op, frame.args);
   if (legal != BP_OK) throw Refusal(bp_error_text());
   // supports() of a kernel may look into a buffer, and these are no buffers.
-  frame.for_each_tensor([](const bp_tensor* tensor) {
-    const_cast<bp_tensor*>(tensor)->buffer = nullptr;
-  });
+  frame.for_each_tensor(
+      [](const bp_tensor* tensor) { const_cast<bp_tensor*>(tensor)->buffer = nullptr; });
   bp_kernel_choice choice;
   if (bp_kernel_find(device_.target, 0, 0, frame.op, frame.args, &choice) != BP_OK) {
     throw Refusal(bp_error_text());

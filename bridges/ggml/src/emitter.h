@@ -36,6 +36,14 @@ class Emitter {
   // `rows` of `columns` elements in blocks, which begin at byte `begin` of the tensor.
   View blocks(const ggml_tensor* t, uint64_t begin, const Shape& shape) const;
 
+  // Contiguous bytes as elements of `shape` in the blocks of `type`.
+  View in_blocks(const View& bytes, ggml_type type, const Shape& shape) const;
+
+  // Numbers of the host in a temporary, and the numbers of a contiguous tensor on the host, for
+  // which the call waits. Where nothing is computed, there are none.
+  View upload(const std::vector<int32_t>& numbers);
+  std::vector<int32_t> read(const View& numbers);
+
   // Memory until the end of the node.
   View temporary(bp_dtype dtype, const Shape& shape);
   View temporary_blocks(const BlockFormat& format, const Shape& shape);

@@ -1,5 +1,6 @@
-#include "ggml.h"
 #include "log.h"
+
+#include "ggml.h"
 
 namespace bpg {
 

@@ -19,17 +19,27 @@ LowerFn lower_binary, lower_unary, lower_function, lower_glu, lower_scale, lower
 LowerFn lower_mul_mat, lower_mul_mat_id, lower_out_prod, lower_add_id;
 LowerFn lower_copy, lower_concat, lower_repeat, lower_repeat_back, lower_pad, lower_pad_reflect,
     lower_roll, lower_diag, lower_diag_mask, lower_tri, lower_arange, lower_set;
-LowerFn lower_get_rows, lower_set_rows;
+LowerFn lower_get_rows, lower_get_rows_back, lower_set_rows;
 LowerFn lower_norm, lower_rms_norm, lower_rms_norm_back, lower_l2_norm, lower_group_norm;
 LowerFn lower_soft_max, lower_soft_max_back, lower_attention, lower_rope;
 LowerFn lower_sum, lower_cumsum, lower_argmax, lower_argsort, lower_top_k, lower_count_equal;
-LowerFn lower_ssm_conv, lower_im2col, lower_pool, lower_convolution;
+LowerFn lower_ssm_conv, lower_im2col, lower_im2col_3d, lower_pool, lower_convolution,
+    lower_convolution_3d, lower_convolution_transpose;
 
 // Parts of these functions that others use.
 void emit_gelu(Emitter& e, const View& x, bool is_tanh, const View& y);
 View emit_gelu_quick(Emitter& e, const View& x, double alpha);  // x * sigmoid(alpha * x).
 // A product as that of MUL_MAT: `weight` is (..., m, k), `x` (..., n, k) and `y` (..., n, m).
 void emit_product(Emitter& e, View weight, View x, View y);
+// The same of matrices: `x` and `y` are rows, and the weight is matrix `index` of a tensor.
+void emit_matrix_product(Emitter& e, const ggml_tensor* weights, int64_t index, const View& x,
+                         const View& y);
+// Row i of `y` is the row of `table` that number i names, and the other way round: the rows of `x`
+// are written into the table.
+void emit_get_rows(Emitter& e, const View& table, const View& numbers, const View& y);
+void emit_set_rows(Emitter& e, const View& table, const View& x, const View& numbers);
+// The softmax over the last axis. `sinks` (1, 1, 1, heads) may be an empty view.
+View emit_softmax(Emitter& e, const View& x, const View& sinks);
 // The factors of ALiBi, one for each head.
 View alibi_slopes(Emitter& e, float max_bias, int64_t heads);
 // `mask` for the scores of `shape` (batch, heads, queries, keys), times these factors.

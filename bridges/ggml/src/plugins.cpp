@@ -8,6 +8,7 @@ namespace bpg {
 namespace {
 
 constexpr const char* kPlugins = "BACKPLANE_GGML_PLUGINS";
+constexpr const char* kOptions = "BACKPLANE_GGML_OPTIONS";
 
 void pass_line(void*, bp_log_level level, const char* source, const char* message) {
   const std::string line = std::string(source) + ": " + message;
@@ -62,9 +63,32 @@ bool is_worth_it(const bp_target* target) {
   return kind != BP_DEVICE_HOST && kind != BP_DEVICE_SIMULATED;
 }
 
+// Options of the plugins that are named, as "threads=2,key=value".
+struct Options {
+  Options() {
+    const char* const given = bp_environment(kOptions);
+    if (given == nullptr) return;
+    texts = parts_of(given);
+    for (std::string& text : texts) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos) {
+        bp_error_clear();
+        throw Failure(BP_INVALID_ARGUMENT, std::string(kOptions) + " has \"" + text +
+                                               "\", which is not of the form key=value");
+      }
+      text[equals] = '\0';
+      list.push_back({text.c_str(), text.c_str() + equals + 1});
+    }
+  }
+  std::vector<std::string> texts;
+  std::vector<bp_option> list;
+};
+
 void load(bp_registry* registry, const std::string& name, bool is_named) {
+  static const Options options;
   const bp_plugin* plugin = nullptr;
-  const bp_status status = bp_registry_load(registry, name.c_str(), 0, nullptr, &plugin);
+  const bp_status status = bp_registry_load(
+      registry, name.c_str(), is_named ? options.list.size() : 0, options.list.data(), &plugin);
   if (status != BP_OK) {
     const std::string text = failure_text(status, "the plugin " + name + " is not loaded");
     return is_named ? log_error(text) : log_warning(text);

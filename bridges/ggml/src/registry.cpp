@@ -61,8 +61,8 @@ ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device) {
 void explain(const Device& device, const ggml_tensor* node, const char* reason) {
   static const bool is_wanted = bp_environment("BACKPLANE_GGML_EXPLAIN") != nullptr;
   if (!is_wanted) return;
-  const std::string line = std::string(ggml_op_desc(node)) + " is not for " + device.name + ": " +
-                           reason;
+  const std::string line =
+      std::string(ggml_op_desc(node)) + " is not for " + device.name + ": " + reason;
   static std::mutex mutex;
   static auto* const told = new std::set<std::string>;
   const std::lock_guard lock(mutex);

@@ -19,10 +19,10 @@ struct OpName {
 
 // The first op, the last one, and some between, whose numbers move if ops are put in or taken out.
 constexpr OpName kOps[] = {
-    {GGML_OP_NONE, "NONE"},         {GGML_OP_ADD, "ADD"},
-    {GGML_OP_MUL_MAT, "MUL_MAT"},   {GGML_OP_SET_ROWS, "SET_ROWS"},
-    {GGML_OP_ROPE, "ROPE"},         {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
-    {GGML_OP_UNARY, "UNARY"},       {GGML_OP_GLU, "GLU"},
+    {GGML_OP_NONE, "NONE"},       {GGML_OP_ADD, "ADD"},
+    {GGML_OP_MUL_MAT, "MUL_MAT"}, {GGML_OP_SET_ROWS, "SET_ROWS"},
+    {GGML_OP_ROPE, "ROPE"},       {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
+    {GGML_OP_UNARY, "UNARY"},     {GGML_OP_GLU, "GLU"},
 };
 
 // ggml puts a header of this size before each tensor, and does not declare it in public.

@@ -20,8 +20,7 @@ bool View::is_contiguous() const {
 }
 
 bool View::has_shape(const View& other) const {
-  return ndim == other.ndim &&
-         std::equal(shape.begin(), shape.begin() + ndim, other.shape.begin());
+  return ndim == other.ndim && std::equal(shape.begin(), shape.begin() + ndim, other.shape.begin());
 }
 
 View dense(bp_buffer* buffer, uint64_t byte_offset, bp_dtype dtype, const Shape& shape) {
@@ -207,15 +206,24 @@ bool same_elements(const View& a, const View& b) {
 
 bp_dtype dtype_of(ggml_type type) {
   switch (type) {
-    case GGML_TYPE_F32: return BP_F32;
-    case GGML_TYPE_F16: return BP_F16;
-    case GGML_TYPE_BF16: return BP_BF16;
-    case GGML_TYPE_F64: return BP_F64;
-    case GGML_TYPE_I8: return BP_I8;
-    case GGML_TYPE_I16: return BP_I16;
-    case GGML_TYPE_I32: return BP_I32;
-    case GGML_TYPE_I64: return BP_I64;
-    default: return 0;
+    case GGML_TYPE_F32:
+      return BP_F32;
+    case GGML_TYPE_F16:
+      return BP_F16;
+    case GGML_TYPE_BF16:
+      return BP_BF16;
+    case GGML_TYPE_F64:
+      return BP_F64;
+    case GGML_TYPE_I8:
+      return BP_I8;
+    case GGML_TYPE_I16:
+      return BP_I16;
+    case GGML_TYPE_I32:
+      return BP_I32;
+    case GGML_TYPE_I64:
+      return BP_I64;
+    default:
+      return 0;
   }
 }
 

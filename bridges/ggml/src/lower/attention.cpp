@@ -1,4 +1,6 @@
 // FLASH_ATTN_EXT: attention of queries to keys, with a mask that is added to the scores.
+#include <limits>
+
 #include "lower.h"
 
 namespace bpg {
@@ -8,6 +10,25 @@ struct Attention {
   View q, k, v, y;
   const ggml_tensor* node;
 };
+
+// A query that sees no key gives 0, where a softmax gives NaN.
+View zero_if_masked(Emitter& e, const View& weights, const View& scores) {
+  Shape shape = scores.dims();
+  shape[3] = 1;
+  static constexpr int64_t kKeys = 3;
+  const View largest = e.temporary(scores.dtype, shape);
+  bp_amax_args args{};
+  args.x = e.arg(scores);
+  args.y = e.arg(largest);
+  args.axes_count = 1;
+  args.axes = &kKeys;
+  args.keepdims = 1;
+  e.launch(BP_OP_AMAX, args);
+  const View zero = e.temporary(scores.dtype, {1, 1, 1, 1});
+  e.fill(zero, 0);
+  const View is_masked = e.compare(BP_OP_EQ, largest, -std::numeric_limits<double>::infinity());
+  return e.where(expand_to(is_masked, weights.dims()), expand_to(zero, weights.dims()), weights);
+}
 
 // A batch of keys that serves several batches of queries.
 View like_batch(const View& x, int64_t batch) {
@@ -32,25 +53,48 @@ bp_sdpa_args arguments(Emitter& e, const Attention& a, const View& bias) {
   return args;
 }
 
-// The call in `dtype`, or false if no kernel takes it.
-bool attend(Emitter& e, Attention a, bp_dtype dtype, bool must) {
+View bias_of(Emitter& e, const Attention& a, bp_dtype dtype) {
+  const ggml_tensor* const mask = a.node->src[3];
+  if (mask == nullptr) return {};
+  const Shape scores{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.k.shape[2]};
+  return mask_of_heads(e, e.tensor(mask), scores, float_param(a.node, 1), dtype);
+}
+
+// One launch in `dtype`. Returns false if no kernel takes it.
+bool attend(Emitter& e, Attention a, bp_dtype dtype) {
   const View out = a.y;
   a.q = e.cast(a.q, dtype);
   a.k = e.cast(a.k, dtype);
   a.v = e.cast(a.v, dtype);
   if (out.dtype != dtype) a.y = e.temporary(dtype, out.dims());
-  View bias;
-  const ggml_tensor* const mask = a.node->src[3];
-  if (mask != nullptr) {
-    const Shape scores{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.k.shape[2]};
-    bias = mask_of_heads(e, e.tensor(mask), scores, float_param(a.node, 1), dtype);
-  }
+  const View bias = bias_of(e, a, dtype);
   bp_sdpa_args args = arguments(e, a, bias);
-  if (!must && !e.can_launch(BP_OP_SDPA, args)) return false;
+  if (!e.can_launch(BP_OP_SDPA, args)) return false;
   args = arguments(e, a, bias);
   e.launch(BP_OP_SDPA, args);
   if (out.dtype != dtype) e.copy(a.y, out);
   return true;
+}
+
+// The scores as a tensor: for devices whose kernel does not take these heads.
+void attend_by_products(Emitter& e, Attention a) {
+  const Shape shape{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.k.shape[2]};
+  View scores = e.temporary(BP_F32, shape);
+  emit_product(e, e.cast(a.k, BP_F32), e.cast(a.q, BP_F32), scores);
+  const float scale = float_param(a.node, 0), softcap = float_param(a.node, 2);
+  if (softcap == 0) {
+    scores = e.binary(BP_OP_MUL, scores, scale);
+  } else {
+    scores = e.unary(BP_OP_TANH, e.binary(BP_OP_MUL, scores, scale / softcap));
+    scores = e.binary(BP_OP_MUL, scores, softcap);
+  }
+  if (a.node->src[3] != nullptr) {
+    scores = e.binary(BP_OP_ADD, scores, bias_of(e, a, BP_F32));
+  }
+  const ggml_tensor* const sinks = a.node->src[4];
+  View weights = emit_softmax(e, scores, sinks != nullptr ? e.tensor(sinks) : View());
+  if (sinks == nullptr && a.node->src[3] != nullptr) weights = zero_if_masked(e, weights, scores);
+  emit_product(e, swap_last(e.cast(a.v, BP_F32)), weights, a.y);
 }
 
 }  // namespace
@@ -62,8 +106,9 @@ void lower_attention(Emitter& e, const ggml_tensor* node) {
   a.v = like_batch(a.v, a.q.shape[0]);
   if (a.k.shape[1] != a.v.shape[1]) throw Refusal("keys and values have different heads");
   // The keys stay as they are if there is a kernel for their dtype.
-  if (a.k.dtype == a.v.dtype && a.k.dtype != BP_F32 && attend(e, a, a.k.dtype, false)) return;
-  attend(e, a, BP_F32, true);
+  if (a.k.dtype == a.v.dtype && a.k.dtype != BP_F32 && attend(e, a, a.k.dtype)) return;
+  if (attend(e, a, BP_F32)) return;
+  attend_by_products(e, a);
 }
 
 }  // namespace bpg

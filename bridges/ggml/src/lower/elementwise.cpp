@@ -6,10 +6,14 @@ namespace {
 
 uint32_t binary_op(ggml_op op) {
   switch (op) {
-    case GGML_OP_SUB: return BP_OP_SUB;
-    case GGML_OP_MUL: return BP_OP_MUL;
-    case GGML_OP_DIV: return BP_OP_DIV;
-    default: return BP_OP_ADD;
+    case GGML_OP_SUB:
+      return BP_OP_SUB;
+    case GGML_OP_MUL:
+      return BP_OP_MUL;
+    case GGML_OP_DIV:
+      return BP_OP_DIV;
+    default:
+      return BP_OP_ADD;
   }
 }
 

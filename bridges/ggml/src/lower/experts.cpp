@@ -1,75 +1,78 @@
 // MUL_MAT_ID and ADD_ID: each token has numbers of experts, and each expert a matrix or a row.
+#include <map>
+
+#include "log.h"
 #include "lower.h"
 
 namespace bpg {
 namespace {
 
-struct Sorted {
-  View rows, offsets, places;
+View matrix(const View& x) { return squeeze(squeeze(x, 0), 0); }
+
+// A row of the input, and the row of the result that it gives with the matrix of an expert.
+struct Rows {
+  std::vector<int32_t> from, to;
 };
 
-// The rows of the tokens, ordered by expert.
-Sorted permute_rows(Emitter& e, const View& x, const View& experts, int64_t count) {
-  const int64_t pairs = experts.count();
-  const Sorted y{e.temporary(x.dtype, {pairs, x.shape[1]}), e.temporary(BP_I64, {count + 1}),
-                 e.temporary(BP_I64, experts.dims())};
-  bp_moe_permute_args args{};
-  args.x = e.arg(x);
-  args.experts = e.arg(experts);
-  args.y = e.arg(y.rows);
-  args.offsets = e.arg(y.offsets);
-  args.places = e.arg(y.places);
-  args.num_experts = count;
-  e.launch(BP_OP_MOE_PERMUTE, args);
-  return y;
+using Groups = std::map<int32_t, Rows>;
+
+// The host reads the numbers, so it knows how many rows each expert has. Where nothing is computed,
+// one expert with all rows and one with a single row stand for every choice.
+Groups group_rows(Emitter& e, const ggml_tensor* node) {
+  const View experts = e.contiguous(matrix(e.tensor(node->src[2])));
+  const auto used = static_cast<int32_t>(experts.shape[1]);
+  const auto inputs = static_cast<int32_t>(node->src[1]->ne[1]);
+  const std::vector<int32_t> numbers = e.read(experts);
+  Groups groups;
+  for (int32_t i = 0; i < static_cast<int32_t>(experts.count()); ++i) {
+    const int32_t expert = numbers.empty() ? 0 : numbers[i];
+    if (expert < 0 || expert >= node->src[0]->ne[2]) {
+      throw Failure(BP_DATA_FAILURE, "the number of an expert is " + std::to_string(expert) +
+                                         ", and there are " + std::to_string(node->src[0]->ne[2]) +
+                                         " experts");
+    }
+    groups[expert].from.push_back(i / used * inputs + i % used % inputs);
+    groups[expert].to.push_back(i);
+  }
+  if (numbers.empty()) groups[1] = {{0}, {0}};
+  return groups;
 }
 
-View multiply_groups(Emitter& e, const Sorted& x, const View& weights) {
-  const View y = e.temporary(x.rows.dtype, {x.rows.shape[0], weights.shape[1]});
-  bp_grouped_matmul_args args{};
-  args.a = e.arg(x.rows);
-  args.b = e.arg(swap_last(weights));
-  args.offsets = e.arg(x.offsets);
-  args.y = e.arg(y);
-  e.launch(BP_OP_GROUPED_MATMUL, args);
-  return y;
+void multiply_rows(Emitter& e, const ggml_tensor* node, int32_t expert, const Rows& rows,
+                   const View& x, const View& y) {
+  if (rows.from.size() == 1) {
+    emit_matrix_product(e, node->src[0], expert, slice(x, 0, rows.from[0], rows.from[0] + 1),
+                        slice(y, 0, rows.to[0], rows.to[0] + 1));
+    return;
+  }
+  const auto count = static_cast<int64_t>(rows.from.size());
+  const View chosen = e.temporary(x.dtype, {count, x.shape[1]});
+  const View products = e.temporary(y.dtype, {count, y.shape[1]});
+  emit_get_rows(e, x, e.upload(rows.from), chosen);
+  emit_matrix_product(e, node->src[0], expert, chosen, products);
+  emit_set_rows(e, y, products, e.upload(rows.to));
 }
-
-View matrix(const View& x) { return squeeze(squeeze(x, 0), 0); }
 
 }  // namespace
 
 void lower_mul_mat_id(Emitter& e, const ggml_tensor* node) {
-  const View weights = squeeze(e.cast(floats_of(e, node->src[0]), BP_F32), 0);
-  const View x = squeeze(e.cast(e.tensor(node->src[1]), BP_F32), 0);
-  View experts = matrix(e.tensor(node->src[2]));
-  const View y = squeeze(e.tensor(node), 0);
-  const int64_t tokens = y.shape[0], used = y.shape[1];
-  View rows;
-  if (x.shape[1] == 1) {
-    rows = squeeze(x, 1);
-  } else {
-    // Each expert of a token has a row of its own.
-    rows = e.reshape(repeated(e, x, {tokens, used, x.shape[2]}), {tokens * used, x.shape[2]});
-    experts = e.reshape(experts, {tokens * used, 1});
+  const View source = e.tensor(node->src[1]), result = e.tensor(node);
+  View x, y;
+  if (!reshape_view(source, {source.shape[1] * source.shape[2], source.shape[3]}, x)) {
+    x = e.reshape(source, {source.shape[1] * source.shape[2], source.shape[3]});
   }
-  const Sorted sorted = permute_rows(e, rows, experts, weights.shape[0]);
-  const View products = multiply_groups(e, sorted, weights);
-  bp_embedding_args args{};
-  args.weight = e.arg(products);
-  args.indices = e.arg(e.reshape(sorted.places, {tokens, used}));
-  args.y = e.arg(y);
-  e.launch(BP_OP_EMBEDDING, args);
+  if (!reshape_view(result, {result.shape[1] * result.shape[2], result.shape[3]}, y)) {
+    throw Refusal("the rows of the result have gaps");
+  }
+  for (const auto& [expert, rows] : group_rows(e, node)) {
+    multiply_rows(e, node, expert, rows, x, y);
+  }
 }
 
 void lower_add_id(Emitter& e, const ggml_tensor* node) {
   const View x = squeeze(e.tensor(node->src[0]), 0), y = squeeze(e.tensor(node), 0);
   const View rows = e.temporary(x.dtype, x.dims());
-  bp_embedding_args args{};
-  args.weight = e.arg(matrix(e.tensor(node->src[1])));
-  args.indices = e.arg(matrix(e.tensor(node->src[2])));
-  args.y = e.arg(rows);
-  e.launch(BP_OP_EMBEDDING, args);
+  emit_get_rows(e, matrix(e.tensor(node->src[1])), matrix(e.tensor(node->src[2])), rows);
   e.binary(BP_OP_ADD, x, rows, y);
 }
 

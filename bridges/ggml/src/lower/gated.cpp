@@ -46,9 +46,12 @@ void lower_glu(Emitter& e, const ggml_tensor* node) {
   switch (ggml_get_glu_op(node)) {
     case GGML_GLU_OP_REGLU:
       return e.binary(BP_OP_MUL, e.unary(BP_OP_RELU, x.gate), x.up, y);
-    case GGML_GLU_OP_GEGLU: return e.binary(BP_OP_MUL, gelu(e, x.gate), x.up, y);
-    case GGML_GLU_OP_SWIGLU: return gated<bp_swiglu_args>(e, BP_OP_SWIGLU, x, y);
-    case GGML_GLU_OP_GEGLU_ERF: return gated<bp_geglu_args>(e, BP_OP_GEGLU, x, y);
+    case GGML_GLU_OP_GEGLU:
+      return e.binary(BP_OP_MUL, gelu(e, x.gate), x.up, y);
+    case GGML_GLU_OP_SWIGLU:
+      return gated<bp_swiglu_args>(e, BP_OP_SWIGLU, x, y);
+    case GGML_GLU_OP_GEGLU_ERF:
+      return gated<bp_geglu_args>(e, BP_OP_GEGLU, x, y);
     case GGML_GLU_OP_GEGLU_QUICK:
       return e.binary(BP_OP_MUL, emit_gelu_quick(e, x.gate, 1.702), x.up, y);
     case GGML_GLU_OP_SWIGLU_OAI: {
@@ -58,7 +61,8 @@ void lower_glu(Emitter& e, const ggml_tensor* node) {
     }
     case GGML_GLU_OP_SWIGLU_CLAMP:
       return gated<bp_swiglu_args>(e, BP_OP_SWIGLU, limited(e, node, x), y);
-    default: throw Refusal("the gated unit is not mapped");
+    default:
+      throw Refusal("the gated unit is not mapped");
   }
 }
 

@@ -64,7 +64,9 @@ void join_rows(View& weight, View& x, View& y) {
 
 // Dtypes that no kernel takes together are multiplied in f32.
 void emit_product(Emitter& e, View weight, View x, View y) {
-  for (const int axis : {1, 0}) share_batches(weight, x, y, axis);
+  if (x.ndim == 4) {
+    for (const int axis : {1, 0}) share_batches(weight, x, y, axis);
+  }
   drop_single_axes(weight, x, y);
   join_rows(weight, x, y);
   bp_matmul_args args = matmul_args(e, x, swap_last(weight), y);
@@ -88,14 +90,20 @@ void join_batches(View& x, View& y) {
   }
 }
 
-// Each matrix in blocks is a weight of its own: rows follow each other in it.
+// The matrix (i3, i2) of a tensor in blocks. If its rows have gaps, they are copied together.
+View matrix_in_blocks(Emitter& e, const ggml_tensor* t, int64_t i3, int64_t i2) {
+  const Shape shape{t->ne[1], t->ne[0]};
+  if (t->nb[1] == ggml_row_size(t->type, t->ne[0])) {
+    return e.blocks(t, i3 * t->nb[3] + i2 * t->nb[2], shape);
+  }
+  View bytes = slice(slice(e.bytes(t), 0, i3, i3 + 1), 1, i2, i2 + 1);
+  bytes = e.contiguous(bytes);
+  return e.in_blocks(bytes, t->type, shape);
+}
+
 void multiply_blocks(Emitter& e, const ggml_tensor* node) {
   const ggml_tensor* const weight = node->src[0];
-  if (weight->nb[1] != ggml_row_size(weight->type, weight->ne[0])) {
-    throw Refusal("rows of blocks have gaps");
-  }
-  const View x = e.tensor(node->src[1]), y = e.tensor(node);
-  const Shape shape{weight->ne[1], weight->ne[0]};
+  const View x = e.cast(e.tensor(node->src[1]), BP_F32), y = e.tensor(node);
   const int64_t repeat_2 = x.shape[1] / weight->ne[2], repeat_3 = x.shape[0] / weight->ne[3];
   for (int64_t i3 = 0; i3 < weight->ne[3]; ++i3) {
     for (int64_t i2 = 0; i2 < weight->ne[2]; ++i2) {
@@ -103,15 +111,23 @@ void multiply_blocks(Emitter& e, const ggml_tensor* node) {
         const View outer = slice(all, 0, i3 * repeat_3, (i3 + 1) * repeat_3);
         return slice(outer, 1, i2 * repeat_2, (i2 + 1) * repeat_2);
       };
-      const View w = e.blocks(weight, i3 * weight->nb[3] + i2 * weight->nb[2], shape);
       View rows = part(x), out = part(y);
       join_batches(rows, out);
-      multiply_matrix(e, rows, w, out);
+      multiply_matrix(e, rows, matrix_in_blocks(e, weight, i3, i2), out);
     }
   }
 }
 
 }  // namespace
+
+void emit_matrix_product(Emitter& e, const ggml_tensor* weights, int64_t index, const View& x,
+                         const View& y) {
+  if (ggml_is_quantized(weights->type)) {
+    return multiply_matrix(e, x, matrix_in_blocks(e, weights, 0, index), y);
+  }
+  const View all = squeeze(e.tensor(weights), 0);
+  emit_product(e, squeeze(slice(all, 0, index, index + 1), 0), x, y);
+}
 
 void lower_mul_mat(Emitter& e, const ggml_tensor* node) {
   if (ggml_is_quantized(node->src[0]->type)) return multiply_blocks(e, node);
@@ -120,7 +136,7 @@ void lower_mul_mat(Emitter& e, const ggml_tensor* node) {
 
 // Row i of the result is column i of src1 with each column of src0.
 void lower_out_prod(Emitter& e, const ggml_tensor* node) {
-  emit_product(e, swap_last(e.tensor(node->src[0])), swap_last(e.tensor(node->src[1])),
+  emit_product(e, swap_last(floats_of(e, node->src[0])), swap_last(e.tensor(node->src[1])),
                e.tensor(node));
 }
 

@@ -76,7 +76,10 @@ void lower_copy(Emitter& e, const ggml_tensor* node) {
 }
 
 void lower_concat(Emitter& e, const ggml_tensor* node) {
-  const View a = e.tensor(node->src[0]), b = e.tensor(node->src[1]), y = e.tensor(node);
+  const auto elements = [&](const ggml_tensor* t) {
+    return ggml_is_quantized(t->type) ? e.bytes(t) : e.tensor(t);
+  };
+  const View a = elements(node->src[0]), b = elements(node->src[1]), y = elements(node);
   const int axis = 3 - int_param(node, 0);
   const bp_tensor* const parts[] = {e.arg(a), e.arg(b)};
   bp_cat_args args{};
@@ -193,7 +196,7 @@ void lower_tri(Emitter& e, const ggml_tensor* node) {
   args.x = e.arg(e.tensor(node->src[0]));
   args.y = e.arg(e.tensor(node));
   args.diagonal = type == GGML_TRI_TYPE_UPPER ? 1 : type == GGML_TRI_TYPE_LOWER ? -1 : 0;
-  e.launch(is_upper ? BP_OP_TRIU : BP_OP_TRIL, args);
+  e.launch(is_upper ? uint32_t{BP_OP_TRIU} : uint32_t{BP_OP_TRIL}, args);
 }
 
 void lower_arange(Emitter& e, const ggml_tensor* node) {

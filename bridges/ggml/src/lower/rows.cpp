@@ -2,15 +2,26 @@
 #include "lower.h"
 
 namespace bpg {
-namespace {
 
-void embedding(Emitter& e, const View& weight, const View& indices, const View& y) {
+void emit_get_rows(Emitter& e, const View& table, const View& numbers, const View& y) {
   bp_embedding_args args{};
-  args.weight = e.arg(weight);
-  args.indices = e.arg(indices);
+  args.weight = e.arg(table);
+  args.indices = e.arg(numbers);
   args.y = e.arg(y);
   e.launch(BP_OP_EMBEDDING, args);
 }
+
+void emit_set_rows(Emitter& e, const View& table, const View& x, const View& numbers) {
+  // A cache of one block with as many rows as the table has, and of one head.
+  const View cache = unsqueeze(unsqueeze(table, 1), 0);
+  bp_kv_cache_append_args args{};
+  args.cache = args.y = e.arg(cache);
+  args.x = e.arg(unsqueeze(x, 1));
+  args.slots = e.arg(numbers);
+  e.launch(BP_OP_KV_CACHE_APPEND, args);
+}
+
+namespace {
 
 // The matrix of the batch (i3, i2), without the axes of the batch.
 View matrix(const View& x, int64_t i3, int64_t i2) {
@@ -31,18 +42,8 @@ void get_blocks(Emitter& e, const ggml_tensor* from, const View& bytes, const Vi
   }
   const View rows = e.temporary_blocks(*format, {indices.shape[0], from->ne[0]});
   View raw = dense(rows.buffer, rows.byte_offset, BP_U8, {indices.shape[0], bytes.shape[1]});
-  embedding(e, bytes, indices, raw);
+  emit_get_rows(e, bytes, indices, raw);
   e.convert(rows, y);
-}
-
-void append(Emitter& e, const View& cache, const View& x, const View& slots) {
-  // One block of as many rows as the cache has, and one head.
-  const View blocks = unsqueeze(unsqueeze(cache, 1), 0);
-  bp_kv_cache_append_args args{};
-  args.cache = args.y = e.arg(blocks);
-  args.x = e.arg(unsqueeze(x, 1));
-  args.slots = e.arg(slots);
-  e.launch(BP_OP_KV_CACHE_APPEND, args);
 }
 
 void set_blocks(Emitter& e, const ggml_tensor* node, const View& bytes, const View& x,
@@ -52,9 +53,9 @@ void set_blocks(Emitter& e, const ggml_tensor* node, const View& bytes, const Vi
     throw Refusal(std::string("the device makes no blocks of ") + ggml_type_name(node->type));
   }
   const View rows = e.temporary_blocks(*format, x.dims());
-  e.convert(x, rows);
-  append(e, bytes, dense(rows.buffer, rows.byte_offset, BP_U8, {x.shape[0], bytes.shape[1]}),
-         slots);
+  e.convert(e.cast(x, BP_F32), rows);
+  emit_set_rows(e, bytes, dense(rows.buffer, rows.byte_offset, BP_U8, {x.shape[0], bytes.shape[1]}),
+                slots);
 }
 
 }  // namespace
@@ -71,14 +72,23 @@ void lower_get_rows(Emitter& e, const ggml_tensor* node) {
       if (is_blocks) {
         get_blocks(e, from, table, numbers, out);
       } else if (table.dtype == out.dtype) {
-        embedding(e, table, numbers, out);
+        emit_get_rows(e, table, numbers, out);
       } else {
         const View rows = e.temporary(table.dtype, out.dims());
-        embedding(e, table, numbers, rows);
+        emit_get_rows(e, table, numbers, rows);
         e.copy(rows, out);
       }
     }
   }
+}
+
+void lower_get_rows_back(Emitter& e, const ggml_tensor* node) {
+  bp_embedding_backward_args args{};
+  args.grad_y = e.arg(e.cast(matrix(e.tensor(node->src[0]), 0, 0), BP_F32));
+  args.indices = e.arg(numbers_of(e.tensor(node->src[1]), 0, 0));
+  args.grad_weight = e.arg(matrix(e.tensor(node), 0, 0));
+  args.num_embeddings = node->ne[1];
+  e.launch(BP_OP_EMBEDDING_BACKWARD, args);
 }
 
 void lower_set_rows(Emitter& e, const ggml_tensor* node) {
@@ -92,7 +102,7 @@ void lower_set_rows(Emitter& e, const ggml_tensor* node) {
       if (is_blocks) {
         set_blocks(e, node, cache, rows, slots);
       } else {
-        append(e, cache, e.cast(rows, cache.dtype), slots);
+        emit_set_rows(e, cache, e.cast(rows, cache.dtype), slots);
       }
     }
   }

@@ -17,6 +17,21 @@ void softmax(Emitter& e, const View& x, const View& y) {
 
 }  // namespace
 
+View emit_softmax(Emitter& e, const View& x, const View& sinks) {
+  if (sinks.ndim == 0) {
+    const View y = e.temporary(x.dtype, x.dims());
+    softmax(e, x, y);
+    return y;
+  }
+  // The sink is the last logit, and its share is left out.
+  Shape shape = x.dims();
+  shape[3] = 1;
+  const View all = e.cat({x, expand_to(permute(sinks, {0, 3, 1, 2}), shape)}, 3);
+  const View y = e.temporary(x.dtype, all.dims());
+  softmax(e, all, y);
+  return slice(y, 3, 0, x.shape[3]);
+}
+
 View alibi_slopes(Emitter& e, float max_bias, int64_t heads) {
   const int power = 1 << static_cast<int>(std::floor(std::log2(static_cast<double>(heads))));
   const float m0 = std::pow(2.0f, -max_bias / power);
@@ -46,18 +61,11 @@ void lower_soft_max(Emitter& e, const ggml_tensor* node) {
   const View y = e.tensor(node);
   if (scale != 1) x = e.binary(BP_OP_MUL, x, scale);
   if (node->src[1] != nullptr) {
-    x = e.binary(BP_OP_ADD, x, mask_of_heads(e, e.tensor(node->src[1]), x.dims(), max_bias,
-                                             x.dtype));
+    x = e.binary(BP_OP_ADD, x,
+                 mask_of_heads(e, e.tensor(node->src[1]), x.dims(), max_bias, x.dtype));
   }
   if (node->src[2] == nullptr) return softmax(e, x, y);
-  // The sink is the last logit, and its share is left out.
-  const View column = permute(e.tensor(node->src[2]), {0, 3, 1, 2});
-  Shape shape = x.dims();
-  shape[3] = 1;
-  const View all = e.cat({x, expand_to(column, shape)}, 3);
-  const View wide = e.temporary(x.dtype, all.dims());
-  softmax(e, all, wide);
-  e.copy(slice(wide, 3, 0, y.shape[3]), y);
+  e.copy(emit_softmax(e, x, e.tensor(node->src[2])), y);
 }
 
 void lower_soft_max_back(Emitter& e, const ggml_tensor* node) {

@@ -7,32 +7,53 @@ namespace {
 // One op of the library for one of ggml.
 uint32_t single_op(ggml_unary_op op) {
   switch (op) {
-    case GGML_UNARY_OP_ABS: return BP_OP_ABS;
-    case GGML_UNARY_OP_SGN: return BP_OP_SIGN;
-    case GGML_UNARY_OP_NEG: return BP_OP_NEG;
-    case GGML_UNARY_OP_TANH: return BP_OP_TANH;
-    case GGML_UNARY_OP_RELU: return BP_OP_RELU;
-    case GGML_UNARY_OP_SIGMOID: return BP_OP_SIGMOID;
-    case GGML_UNARY_OP_SILU: return BP_OP_SILU;
-    case GGML_UNARY_OP_HARDSWISH: return BP_OP_HARDSWISH;
-    case GGML_UNARY_OP_HARDSIGMOID: return BP_OP_HARDSIGMOID;
-    case GGML_UNARY_OP_EXP: return BP_OP_EXP;
-    case GGML_UNARY_OP_EXPM1: return BP_OP_EXPM1;
-    case GGML_UNARY_OP_SOFTPLUS: return BP_OP_SOFTPLUS;
-    case GGML_UNARY_OP_FLOOR: return BP_OP_FLOOR;
-    case GGML_UNARY_OP_CEIL: return BP_OP_CEIL;
-    case GGML_UNARY_OP_TRUNC: return BP_OP_TRUNC;
-    default: return 0;
+    case GGML_UNARY_OP_ABS:
+      return BP_OP_ABS;
+    case GGML_UNARY_OP_SGN:
+      return BP_OP_SIGN;
+    case GGML_UNARY_OP_NEG:
+      return BP_OP_NEG;
+    case GGML_UNARY_OP_TANH:
+      return BP_OP_TANH;
+    case GGML_UNARY_OP_RELU:
+      return BP_OP_RELU;
+    case GGML_UNARY_OP_SIGMOID:
+      return BP_OP_SIGMOID;
+    case GGML_UNARY_OP_SILU:
+      return BP_OP_SILU;
+    case GGML_UNARY_OP_HARDSWISH:
+      return BP_OP_HARDSWISH;
+    case GGML_UNARY_OP_HARDSIGMOID:
+      return BP_OP_HARDSIGMOID;
+    case GGML_UNARY_OP_EXP:
+      return BP_OP_EXP;
+    case GGML_UNARY_OP_EXPM1:
+      return BP_OP_EXPM1;
+    case GGML_UNARY_OP_SOFTPLUS:
+      return BP_OP_SOFTPLUS;
+    case GGML_UNARY_OP_FLOOR:
+      return BP_OP_FLOOR;
+    case GGML_UNARY_OP_CEIL:
+      return BP_OP_CEIL;
+    case GGML_UNARY_OP_TRUNC:
+      return BP_OP_TRUNC;
+    default:
+      return 0;
   }
 }
 
 uint32_t single_op(ggml_op op) {
   switch (op) {
-    case GGML_OP_SQR: return BP_OP_SQUARE;
-    case GGML_OP_SQRT: return BP_OP_SQRT;
-    case GGML_OP_LOG: return BP_OP_LOG;
-    case GGML_OP_SIN: return BP_OP_SIN;
-    default: return BP_OP_COS;
+    case GGML_OP_SQR:
+      return BP_OP_SQUARE;
+    case GGML_OP_SQRT:
+      return BP_OP_SQRT;
+    case GGML_OP_LOG:
+      return BP_OP_LOG;
+    case GGML_OP_SIN:
+      return BP_OP_SIN;
+    default:
+      return BP_OP_COS;
   }
 }
 
@@ -76,14 +97,22 @@ void lower_unary(Emitter& e, const ggml_tensor* node) {
   const View x = e.tensor(node->src[0]), y = e.tensor(node);
   if (const uint32_t single = single_op(op); single != 0) return e.unary(single, x, y);
   switch (op) {
-    case GGML_UNARY_OP_STEP: return e.copy(e.compare(BP_OP_GT, x, 0), y);
-    case GGML_UNARY_OP_ELU: return e.binary(BP_OP_ELU, x, 1.0, y);
-    case GGML_UNARY_OP_GELU: return emit_gelu(e, x, true, y);
-    case GGML_UNARY_OP_GELU_ERF: return emit_gelu(e, x, false, y);
-    case GGML_UNARY_OP_GELU_QUICK: return e.copy(emit_gelu_quick(e, x, 1.702), y);
-    case GGML_UNARY_OP_ROUND: return round_away(e, x, y);
-    case GGML_UNARY_OP_XIELU: return xielu(e, node, x, y);
-    default: throw Refusal("the unary op is not mapped");
+    case GGML_UNARY_OP_STEP:
+      return e.copy(e.compare(BP_OP_GT, x, 0), y);
+    case GGML_UNARY_OP_ELU:
+      return e.binary(BP_OP_ELU, x, 1.0, y);
+    case GGML_UNARY_OP_GELU:
+      return emit_gelu(e, x, true, y);
+    case GGML_UNARY_OP_GELU_ERF:
+      return emit_gelu(e, x, false, y);
+    case GGML_UNARY_OP_GELU_QUICK:
+      return e.copy(emit_gelu_quick(e, x, 1.702), y);
+    case GGML_UNARY_OP_ROUND:
+      return round_away(e, x, y);
+    case GGML_UNARY_OP_XIELU:
+      return xielu(e, node, x, y);
+    default:
+      throw Refusal("the unary op is not mapped");
   }
 }
 
@@ -108,7 +137,9 @@ void lower_leaky_relu(Emitter& e, const ggml_tensor* node) {
   e.binary(BP_OP_LEAKY_RELU, e.tensor(node->src[0]), float_param(node, 0), e.tensor(node));
 }
 
-void lower_fill(Emitter& e, const ggml_tensor* node) { e.fill(e.tensor(node), float_param(node, 0)); }
+void lower_fill(Emitter& e, const ggml_tensor* node) {
+  e.fill(e.tensor(node), float_param(node, 0));
+}
 
 void lower_silu_back(Emitter& e, const ggml_tensor* node) {
   bp_silu_backward_args args{};
