@@ -4,6 +4,7 @@
 
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
+#include "log.h"
 
 #if GGML_BACKEND_API_VERSION != 3
 #error "bridges/ggml is written for version 3 of ggml's backend API."
@@ -52,6 +53,10 @@ std::string version_problem() {
   return "";
 }
 
-int score() { return version_problem().empty() ? 1 : 0; }
+int score() {
+  const std::string problem = version_problem();
+  if (!problem.empty()) log_error(problem);
+  return problem.empty() ? 1 : 0;
+}
 
 }  // namespace bpg

@@ -10,7 +10,8 @@ import collections
 import re
 import sys
 
-RESULT = re.compile(r"^\s+([A-Z][A-Z0-9_]+)\((.*)\): (.*)$")
+# The text of an error stands before the test, so a line need not begin with it.
+RESULT = re.compile(r" ([A-Z][A-Z0-9_]+)\(([^()]*)\): (OK|FAIL|not supported.*)\s*$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -18,19 +19,17 @@ def read(path):
     counts = collections.defaultdict(collections.Counter)
     failed = []
     for line in open(path, errors="replace"):
-        # A line of the log may stand between a test and its result.
-        match = RESULT.match(COLOUR.sub("", line).rstrip("\n"))
+        match = RESULT.search(COLOUR.sub("", line))
         if not match:
             continue
         op, _, result = match.groups()
-        if "OK" in result and "not supported" not in result:
+        if result == "OK":
             counts[op]["passed"] += 1
-        elif "not supported" in result:
-            kind = "no reference" if "CPU]" in result else "unsupported"
-            counts[op][kind] += 1
-        else:
+        elif result == "FAIL":
             counts[op]["failed"] += 1
             failed.append(line.strip())
+        else:
+            counts[op]["no reference" if "CPU]" in result else "unsupported"] += 1
     return counts, failed
 
 

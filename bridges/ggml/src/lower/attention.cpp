@@ -32,9 +32,8 @@ View zero_if_masked(Emitter& e, const View& weights, const View& scores) {
 
 // A batch of keys that serves several batches of queries.
 View like_batch(const View& x, int64_t batch) {
-  if (x.shape[0] != batch && x.shape[0] != 1) {
-    throw Refusal("keys serve several batches, and not all");
-  }
+  if (x.shape[0] == batch) return x;
+  if (x.shape[0] != 1) throw Refusal("keys serve several batches, and not all");
   return expand(x, 0, batch);
 }
 

@@ -38,20 +38,12 @@ Halves limited(Emitter& e, const ggml_tensor* node, const Halves& x) {
           e.binary(BP_OP_MINIMUM, e.binary(BP_OP_MAXIMUM, x.up, -limit), limit)};
 }
 
-}  // namespace
-
-void lower_glu(Emitter& e, const ggml_tensor* node) {
-  const Halves x = halves_of(e, node);
-  const View y = e.tensor(node);
+void composed(Emitter& e, const ggml_tensor* node, const Halves& x, const View& y) {
   switch (ggml_get_glu_op(node)) {
     case GGML_GLU_OP_REGLU:
       return e.binary(BP_OP_MUL, e.unary(BP_OP_RELU, x.gate), x.up, y);
     case GGML_GLU_OP_GEGLU:
       return e.binary(BP_OP_MUL, gelu(e, x.gate), x.up, y);
-    case GGML_GLU_OP_SWIGLU:
-      return gated<bp_swiglu_args>(e, BP_OP_SWIGLU, x, y);
-    case GGML_GLU_OP_GEGLU_ERF:
-      return gated<bp_geglu_args>(e, BP_OP_GEGLU, x, y);
     case GGML_GLU_OP_GEGLU_QUICK:
       return e.binary(BP_OP_MUL, emit_gelu_quick(e, x.gate, 1.702), x.up, y);
     case GGML_GLU_OP_SWIGLU_OAI: {
@@ -64,6 +56,26 @@ void lower_glu(Emitter& e, const ggml_tensor* node) {
     default:
       throw Refusal("the gated unit is not mapped");
   }
+}
+
+}  // namespace
+
+void lower_glu(Emitter& e, const ggml_tensor* node) {
+  const Halves given = halves_of(e, node);
+  const View y = e.tensor(node);
+  switch (ggml_get_glu_op(node)) {
+    case GGML_GLU_OP_SWIGLU:
+      return gated<bp_swiglu_args>(e, BP_OP_SWIGLU, given, y);
+    case GGML_GLU_OP_GEGLU_ERF:
+      return gated<bp_geglu_args>(e, BP_OP_GEGLU, given, y);
+    default:
+      break;
+  }
+  // Several launches round once, at the end.
+  const Halves wide{e.cast(given.gate, BP_F32), e.cast(given.up, BP_F32)};
+  const View result = y.dtype == BP_F32 ? y : e.temporary(BP_F32, y.dims());
+  composed(e, node, wide, result);
+  if (!same_elements(result, y)) e.copy(result, y);
 }
 
 }  // namespace bpg

@@ -105,15 +105,26 @@ void lower_unary(Emitter& e, const ggml_tensor* node) {
       return emit_gelu(e, x, true, y);
     case GGML_UNARY_OP_GELU_ERF:
       return emit_gelu(e, x, false, y);
+    default:
+      break;
+  }
+  // Several launches round once, at the end.
+  const View wide = e.cast(x, BP_F32);
+  const View result = y.dtype == BP_F32 ? y : e.temporary(BP_F32, y.dims());
+  switch (op) {
     case GGML_UNARY_OP_GELU_QUICK:
-      return e.copy(emit_gelu_quick(e, x, 1.702), y);
+      e.copy(emit_gelu_quick(e, wide, 1.702), result);
+      break;
     case GGML_UNARY_OP_ROUND:
-      return round_away(e, x, y);
+      round_away(e, wide, result);
+      break;
     case GGML_UNARY_OP_XIELU:
-      return xielu(e, node, x, y);
+      xielu(e, node, wide, result);
+      break;
     default:
       throw Refusal("the unary op is not mapped");
   }
+  if (!same_elements(result, y)) e.copy(result, y);
 }
 
 void lower_function(Emitter& e, const ggml_tensor* node) {

@@ -72,6 +72,23 @@ void lower_im2col(Emitter& e, const ggml_tensor* node) {
   e.copy(permute(all, {0, 2, 3, 1, 4, 5}), out);
 }
 
+namespace {
+
+// One over the elements of each window that are no padding; 0 for a window of padding alone.
+std::vector<float> shares(int64_t extent, int64_t count, int64_t padding, int64_t stride,
+                          int64_t size) {
+  std::vector<float> list;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = i * stride - padding;
+    const int64_t inside =
+        std::min(first + size, extent) - std::min(std::max<int64_t>(first, 0), extent);
+    list.push_back(inside > 0 ? 1.0f / static_cast<float>(inside) : 0.0f);
+  }
+  return list;
+}
+
+}  // namespace
+
 void lower_pool(Emitter& e, const ggml_tensor* node) {
   const bool is_2d = node->op == GGML_OP_POOL_2D;
   const bool is_max = int_param(node, 0) == GGML_OP_POOL_MAX;
@@ -90,6 +107,16 @@ void lower_pool(Emitter& e, const ggml_tensor* node) {
   }
   all = windows(all, 2, y.shape[2], stride[0], kernel[0], 1);
   all = windows(all, 3, y.shape[3], stride[1], kernel[1], 1);
+  if (!is_2d && !is_max) {
+    // This average leaves padding out, and that of two dimensions counts it.
+    View sums = e.sum(e.cast(all, BP_F32), {4, 5});
+    sums = squeeze(squeeze(sums, 5), 4);
+    const std::vector<float> factors =
+        shares(x.shape[3], y.shape[3], padding[1], stride[1], kernel[1]);
+    View row;
+    reshape_view(e.constant(factors), {1, 1, 1, y.shape[3]}, row);
+    return e.binary(BP_OP_MUL, sums, expand_to(row, y.dims()), y);
+  }
   static constexpr int64_t kWindow[] = {4, 5};
   bp_mean_args args{};
   args.x = e.arg(all);
