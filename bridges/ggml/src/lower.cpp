@@ -155,6 +155,11 @@ View floats_of(Emitter& e, const ggml_tensor* t) {
   return e.decoded(e.in_blocks(raw, t->type, {t->ne[3], t->ne[2], t->ne[1], t->ne[0]}));
 }
 
+void require_no_ties(const ggml_tensor* t) {
+  if (t->type == GGML_TYPE_F32) return;
+  throw Refusal(std::string(ggml_type_name(t->type)) + " is not rounded to blocks as in ggml");
+}
+
 View repeated(Emitter& e, const View& x, const Shape& shape) {
   bool is_stride_enough = true;
   for (uint32_t i = 0; i < x.ndim; ++i) {

@@ -47,6 +47,9 @@ View mask_of_heads(Emitter& e, const View& mask, const Shape& shape, float max_b
                    bp_dtype dtype);
 // The elements of a tensor as f32 or another float; those in blocks are decoded.
 View floats_of(Emitter& e, const ggml_tensor* t);
+// Refuses elements of 16 bits that are to become blocks. They often lie in the middle between two
+// codes, where the library rounds to even and ggml away from zero.
+void require_no_ties(const ggml_tensor* t);
 // `x` repeated to `shape`, whose extents are multiples of those of `x`.
 View repeated(Emitter& e, const View& x, const Shape& shape);
 

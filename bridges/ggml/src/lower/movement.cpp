@@ -42,8 +42,7 @@ void copy_blocks(Emitter& e, const ggml_tensor* from, const ggml_tensor* node) {
     if (format == nullptr || !e.device().can_encode(*format)) {
       throw Refusal(std::string("the device makes no blocks of ") + ggml_type_name(node->type));
     }
-    // The library rounds a tie to even, and ggml away from zero. Numbers of 8 bits tie often.
-    if (from->type == GGML_TYPE_BF16) throw Refusal("bf16 is not rounded to blocks as in ggml");
+    require_no_ties(from);
     const View bytes = e.bytes(node);
     const View x = e.reshape(e.cast(floats_of(e, from), BP_F32),
                              {node->ne[3], node->ne[2], node->ne[1], node->ne[0]});

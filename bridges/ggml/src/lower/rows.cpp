@@ -52,8 +52,9 @@ void set_blocks(Emitter& e, const ggml_tensor* node, const View& bytes, const Vi
   if (format == nullptr || !e.device().can_encode(*format)) {
     throw Refusal(std::string("the device makes no blocks of ") + ggml_type_name(node->type));
   }
+  require_no_ties(node->src[0]);
   const View rows = e.temporary_blocks(*format, x.dims());
-  e.convert(e.cast(x, BP_F32), rows);
+  e.convert(x, rows);
   emit_set_rows(e, bytes, dense(rows.buffer, rows.byte_offset, BP_U8, {x.shape[0], bytes.shape[1]}),
                 slots);
 }
