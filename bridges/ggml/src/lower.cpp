@@ -1,136 +1,99 @@
 #include "lower.h"
 
+#include <array>
 #include <cstring>
 
 namespace bpg {
 namespace {
 
-// Writing the result in parts may overwrite an input that a later part reads, if ggml gave the
-// result the memory of an input. Such an op is none of those for which ggml does that, or it writes
-// its result in one launch.
-LowerFn* function_of(ggml_op op) {
-  switch (op) {
-    case GGML_OP_ADD:
-    case GGML_OP_SUB:
-    case GGML_OP_MUL:
-    case GGML_OP_DIV:
-    case GGML_OP_ADD1:
-      return lower_binary;
-    case GGML_OP_ADD_ID:
-      return lower_add_id;
-    case GGML_OP_UNARY:
-      return lower_unary;
-    case GGML_OP_SQR:
-    case GGML_OP_SQRT:
-    case GGML_OP_LOG:
-    case GGML_OP_SIN:
-    case GGML_OP_COS:
-      return lower_function;
-    case GGML_OP_GLU:
-      return lower_glu;
-    case GGML_OP_SCALE:
-      return lower_scale;
-    case GGML_OP_CLAMP:
-      return lower_clamp;
-    case GGML_OP_LEAKY_RELU:
-      return lower_leaky_relu;
-    case GGML_OP_FILL:
-      return lower_fill;
-    case GGML_OP_SILU_BACK:
-      return lower_silu_back;
-    case GGML_OP_MUL_MAT:
-      return lower_mul_mat;
-    case GGML_OP_MUL_MAT_ID:
-      return lower_mul_mat_id;
-    case GGML_OP_OUT_PROD:
-      return lower_out_prod;
-    case GGML_OP_CPY:
-    case GGML_OP_CONT:
-    case GGML_OP_DUP:
-      return lower_copy;
-    case GGML_OP_CONCAT:
-      return lower_concat;
-    case GGML_OP_REPEAT:
-      return lower_repeat;
-    case GGML_OP_REPEAT_BACK:
-      return lower_repeat_back;
-    case GGML_OP_PAD:
-      return lower_pad;
-    case GGML_OP_PAD_REFLECT_1D:
-      return lower_pad_reflect;
-    case GGML_OP_ROLL:
-      return lower_roll;
-    case GGML_OP_DIAG:
-      return lower_diag;
-    case GGML_OP_DIAG_MASK_INF:
-    case GGML_OP_DIAG_MASK_ZERO:
-      return lower_diag_mask;
-    case GGML_OP_TRI:
-      return lower_tri;
-    case GGML_OP_ARANGE:
-      return lower_arange;
-    case GGML_OP_SET:
-    case GGML_OP_ACC:
-      return lower_set;
-    case GGML_OP_GET_ROWS:
-      return lower_get_rows;
-    case GGML_OP_SET_ROWS:
-      return lower_set_rows;
-    case GGML_OP_NORM:
-      return lower_norm;
-    case GGML_OP_RMS_NORM:
-      return lower_rms_norm;
-    case GGML_OP_RMS_NORM_BACK:
-      return lower_rms_norm_back;
-    case GGML_OP_L2_NORM:
-      return lower_l2_norm;
-    case GGML_OP_GROUP_NORM:
-      return lower_group_norm;
-    case GGML_OP_SOFT_MAX:
-      return lower_soft_max;
-    case GGML_OP_SOFT_MAX_BACK:
-      return lower_soft_max_back;
-    case GGML_OP_FLASH_ATTN_EXT:
-      return lower_attention;
-    case GGML_OP_ROPE:
-    case GGML_OP_ROPE_BACK:
-      return lower_rope;
-    case GGML_OP_SUM:
-    case GGML_OP_SUM_ROWS:
-    case GGML_OP_MEAN:
-      return lower_sum;
-    case GGML_OP_CUMSUM:
-      return lower_cumsum;
-    case GGML_OP_ARGMAX:
-      return lower_argmax;
-    case GGML_OP_ARGSORT:
-      return lower_argsort;
-    case GGML_OP_TOP_K:
-      return lower_top_k;
-    case GGML_OP_COUNT_EQUAL:
-      return lower_count_equal;
-    case GGML_OP_SSM_CONV:
-      return lower_ssm_conv;
-    case GGML_OP_IM2COL:
-      return lower_im2col;
-    case GGML_OP_POOL_1D:
-    case GGML_OP_POOL_2D:
-      return lower_pool;
-    case GGML_OP_CONV_2D:
-    case GGML_OP_CONV_2D_DW:
-      return lower_convolution;
-    case GGML_OP_CONV_3D:
-      return lower_convolution_3d;
-    case GGML_OP_CONV_TRANSPOSE_1D:
-    case GGML_OP_CONV_TRANSPOSE_2D:
-      return lower_convolution_transpose;
-    case GGML_OP_IM2COL_3D:
-      return lower_im2col_3d;
-    case GGML_OP_GET_ROWS_BACK:
-      return lower_get_rows_back;
-    default:
-      return nullptr;
-  }
+struct Row {
+  ggml_op op;
+  LowerFn* function;
+};
+
+// Some functions write the result in parts, which would overwrite an input that a later part reads.
+// None of them is of an op to whose result ggml gives the memory of an input, but for ROPE, whose
+// parts are apart.
+constexpr Row kRows[] = {
+    {GGML_OP_ADD, lower_binary},
+    {GGML_OP_SUB, lower_binary},
+    {GGML_OP_MUL, lower_binary},
+    {GGML_OP_DIV, lower_binary},
+    {GGML_OP_ADD1, lower_binary},
+    {GGML_OP_ADD_ID, lower_add_id},
+    {GGML_OP_UNARY, lower_unary},
+    {GGML_OP_SQR, lower_function},
+    {GGML_OP_SQRT, lower_function},
+    {GGML_OP_LOG, lower_function},
+    {GGML_OP_SIN, lower_function},
+    {GGML_OP_COS, lower_function},
+    {GGML_OP_GLU, lower_glu},
+    {GGML_OP_SCALE, lower_scale},
+    {GGML_OP_CLAMP, lower_clamp},
+    {GGML_OP_LEAKY_RELU, lower_leaky_relu},
+    {GGML_OP_FILL, lower_fill},
+    {GGML_OP_SILU_BACK, lower_silu_back},
+    {GGML_OP_MUL_MAT, lower_mul_mat},
+    {GGML_OP_MUL_MAT_ID, lower_mul_mat_id},
+    {GGML_OP_OUT_PROD, lower_out_prod},
+    {GGML_OP_CPY, lower_copy},
+    {GGML_OP_CONT, lower_copy},
+    {GGML_OP_DUP, lower_copy},
+    {GGML_OP_CONCAT, lower_concat},
+    {GGML_OP_REPEAT, lower_repeat},
+    {GGML_OP_REPEAT_BACK, lower_repeat_back},
+    {GGML_OP_PAD, lower_pad},
+    {GGML_OP_PAD_REFLECT_1D, lower_pad_reflect},
+    {GGML_OP_ROLL, lower_roll},
+    {GGML_OP_DIAG, lower_diag},
+    {GGML_OP_DIAG_MASK_INF, lower_diag_mask},
+    {GGML_OP_DIAG_MASK_ZERO, lower_diag_mask},
+    {GGML_OP_TRI, lower_tri},
+    {GGML_OP_ARANGE, lower_arange},
+    {GGML_OP_SET, lower_set},
+    {GGML_OP_ACC, lower_set},
+    {GGML_OP_GET_ROWS, lower_get_rows},
+    {GGML_OP_SET_ROWS, lower_set_rows},
+    {GGML_OP_NORM, lower_norm},
+    {GGML_OP_RMS_NORM, lower_rms_norm},
+    {GGML_OP_RMS_NORM_BACK, lower_rms_norm_back},
+    {GGML_OP_L2_NORM, lower_l2_norm},
+    {GGML_OP_GROUP_NORM, lower_group_norm},
+    {GGML_OP_SOFT_MAX, lower_soft_max},
+    {GGML_OP_SOFT_MAX_BACK, lower_soft_max_back},
+    {GGML_OP_FLASH_ATTN_EXT, lower_attention},
+    {GGML_OP_ROPE, lower_rope},
+    {GGML_OP_ROPE_BACK, lower_rope},
+    {GGML_OP_SUM, lower_sum},
+    {GGML_OP_SUM_ROWS, lower_sum},
+    {GGML_OP_MEAN, lower_sum},
+    {GGML_OP_CUMSUM, lower_cumsum},
+    {GGML_OP_ARGMAX, lower_argmax},
+    {GGML_OP_ARGSORT, lower_argsort},
+    {GGML_OP_TOP_K, lower_top_k},
+    {GGML_OP_COUNT_EQUAL, lower_count_equal},
+    {GGML_OP_SSM_CONV, lower_ssm_conv},
+    {GGML_OP_IM2COL, lower_im2col},
+    {GGML_OP_POOL_1D, lower_pool},
+    {GGML_OP_POOL_2D, lower_pool},
+    {GGML_OP_CONV_2D, lower_convolution},
+    {GGML_OP_CONV_2D_DW, lower_convolution},
+    {GGML_OP_CONV_3D, lower_convolution_3d},
+    {GGML_OP_CONV_TRANSPOSE_1D, lower_convolution_transpose},
+    {GGML_OP_CONV_TRANSPOSE_2D, lower_convolution_transpose},
+    {GGML_OP_IM2COL_3D, lower_im2col_3d},
+    {GGML_OP_GET_ROWS_BACK, lower_get_rows_back},
+};
+
+using Table = std::array<LowerFn*, GGML_OP_COUNT>;
+
+const Table& table() {
+  static const Table the_table = [] {
+    Table made{};
+    for (const Row& row : kRows) made[row.op] = row.function;
+    return made;
+  }();
+  return the_table;
 }
 
 bool is_view_alone(ggml_op op) {
@@ -142,7 +105,7 @@ bool is_view_alone(ggml_op op) {
 
 void lower(Emitter& e, const ggml_tensor* node) {
   if (is_view_alone(node->op) || ggml_is_empty(node)) return;
-  LowerFn* const function = function_of(node->op);
+  LowerFn* const function = table()[node->op];
   if (function == nullptr) {
     throw Refusal(std::string(ggml_op_name(node->op)) + " is not mapped");
   }

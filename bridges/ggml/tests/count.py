@@ -42,7 +42,7 @@ def main():
             row = counts[op]
             print(f"{op:24} {row['passed']:5} passed {row['failed']:4} failed "
                   f"{row['unsupported']:5} unsupported")
-    if "--failed" in sys.argv:
+    if failed and "--failed" in sys.argv:
         print("\n".join(failed))
     ran = total["passed"] + total["failed"]
     everything = ran + total["unsupported"]
