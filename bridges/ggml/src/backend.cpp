@@ -122,6 +122,9 @@ ggml_status compute(ggml_backend_t backend, ggml_cgraph* graph) {
   ggml_status result = GGML_STATUS_SUCCESS;
   for (int i = 0; i < count && result == GGML_STATUS_SUCCESS; ++i) {
     const ggml_tensor* const node = ggml_graph_node(graph, i);
+    // llama.cpp also lists the branches of a selection that it has not chosen. Their inputs have no
+    // values.
+    if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
     try {
       lower(held.emitter, node);
     } catch (const Refusal& refusal) {
