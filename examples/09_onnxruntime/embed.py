@@ -44,6 +44,8 @@ def encode(sentences, files):
 def open_session(model, threads, device=None):
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
+    # Threads that wait by spinning would take the processors from the plugin's own.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if device is None:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     options.add_provider_for_devices([device], {})
