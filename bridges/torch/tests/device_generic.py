@@ -68,16 +68,15 @@ def allow_missing_names():
         module.__getattr__ = missing
 
 
-def run(tests, files, expression, plugin, names=()):
+def run(tests, files, expression, plugin):
     """Returns the outcome of each test: {"test_torch.Class.test_x_bp": "passed"}."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         path = os.pathsep.join([str(HERE), str(tests), os.environ.get("PYTHONPATH", "")])
-        what = list(names) or [f"{file}.py" for file in files]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "--tb=line", "--noconftest", "-p",
              "device_generic", "-p", "no:cacheprovider", f"--junitxml={report}",
-             *(["-k", expression] if not names else []), *what],
+             "-k", expression, *[f"{file}.py" for file in files]],
             cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
             env={**os.environ, "PYTHONPATH": path, "BACKPLANE_TORCH_PLUGIN": plugin,
                  "PYTHONDONTWRITEBYTECODE": "1"})
