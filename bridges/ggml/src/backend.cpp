@@ -1,5 +1,6 @@
 // A stream of a device as a backend of ggml: graphs, asynchronous copies, events.
 #include <exception>
+#include <new>
 
 #include "backplane/transfers.h"
 #include "log.h"
@@ -133,6 +134,9 @@ ggml_status compute(ggml_backend_t backend, ggml_cgraph* graph) {
     } catch (const Failure& failure) {
       log_error(held.device.name + " did not compute " + text_of(node) + ": " + failure.what());
       result = status_of(failure.status);
+    } catch (const std::bad_alloc&) {
+      log_error(held.device.name + " did not compute " + text_of(node) + ": no host memory");
+      result = GGML_STATUS_ALLOC_FAILED;
     }
     held.emitter.end_node();
   }

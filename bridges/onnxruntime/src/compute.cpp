@@ -174,6 +174,9 @@ void Partition::record(Lane& lane, const Inputs& inputs) {
     recorded.graph = std::make_unique<bp::CapturedGraph>(capture.end());
   } catch (const bp::Error& e) {
     if (e.code() == BP_DEVICE_LOST) throw;
+    ort_.log(logger_, kInfo,
+             std::string("Backplane: ") + model_.device().name() +
+                 " runs a partition op by op, since it cannot be recorded: " + e.what());
     recorded.can_record = false;
     recorded.inputs.clear();
     recorded.outputs.clear();

@@ -78,13 +78,23 @@ Values group_normalization(const Call& call) {
   return {scaled(call, y.reshape(x.shape()), 1, 2)};
 }
 
+// What the norms over the last axes share: the first of these axes, and their extents.
+struct LastAxes {
+  int64_t first;
+  Ints shape;
+
+  LastAxes(const Call& call, const Tensor& x)
+      : first(call.axis(call.integer("axis", -1), x.ndim())),
+        shape(x.shape().begin() + first, x.shape().end()) {
+    if (call.integer("stash_type", 1) != 1) {
+      call.unsupported("attribute 'stash_type' is not 1; moments are f32, or those of f64");
+    }
+  }
+};
+
 Values layer_normalization(const Call& call) {
   const Tensor x = call.input(0);
-  const int64_t axis = call.axis(call.integer("axis", -1), x.ndim());
-  if (call.integer("stash_type", 1) != 1) {
-    call.unsupported("attribute 'stash_type' is not 1; moments are f32, or those of f64");
-  }
-  const Ints shape(x.shape().begin() + axis, x.shape().end());
+  const auto& [axis, shape] = LastAxes(call, x);
   const Tensor gamma = call.input(1).expand(shape).contiguous();
   const Tensor beta = call.has(2) ? call.input(2).expand(shape).contiguous() : Tensor();
   Tensor means, rstd;
@@ -97,11 +107,7 @@ Values layer_normalization(const Call& call) {
 
 Values rms_normalization(const Call& call) {
   const Tensor x = call.input(0);
-  const int64_t axis = call.axis(call.integer("axis", -1), x.ndim());
-  if (call.integer("stash_type", 1) != 1) {
-    call.unsupported("attribute 'stash_type' is not 1; moments are f32, or those of f64");
-  }
-  const Ints shape(x.shape().begin() + axis, x.shape().end());
+  const auto& [axis, shape] = LastAxes(call, x);
   const Tensor gamma = call.input(1).expand(shape).contiguous();
   return {rms_norm(x, gamma, x.ndim() - axis, call.number("epsilon", 1e-5))};
 }

@@ -2,23 +2,26 @@
 #include "lower.h"
 
 namespace bpg {
+namespace {
 
-void lower_rms_norm(Emitter& e, const ggml_tensor* node) {
-  bp_rms_norm_args args{};
+template <typename Args>
+void norm_rows(Emitter& e, const ggml_tensor* node, uint32_t op) {
+  Args args{};
   args.x = e.arg(e.tensor(node->src[0]));
   args.y = e.arg(e.tensor(node));
   args.normalized_ndim = 1;
   args.eps = float_param(node, 0);
-  e.launch(BP_OP_RMS_NORM, args);
+  e.launch(op, args);
+}
+
+}  // namespace
+
+void lower_rms_norm(Emitter& e, const ggml_tensor* node) {
+  norm_rows<bp_rms_norm_args>(e, node, BP_OP_RMS_NORM);
 }
 
 void lower_norm(Emitter& e, const ggml_tensor* node) {
-  bp_layer_norm_args args{};
-  args.x = e.arg(e.tensor(node->src[0]));
-  args.y = e.arg(e.tensor(node));
-  args.normalized_ndim = 1;
-  args.eps = float_param(node, 0);
-  e.launch(BP_OP_LAYER_NORM, args);
+  norm_rows<bp_layer_norm_args>(e, node, BP_OP_LAYER_NORM);
 }
 
 void lower_group_norm(Emitter& e, const ggml_tensor* node) {
