@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,10 @@
 namespace bp::cpu {
 
 constexpr uint64_t kLong = 60'000'000'000, kShort = 1'000'000'000;
+
+// The tests run twice: with memory that the ranks share, and without it, as between machines. This
+// variable says which; without it the default counts.
+constexpr const char* kSharedMemory = "BACKPLANE_TEST_SHARED_MEMORY";
 
 // An instance of the backend and the ranks that live there. It stands for a process.
 class Ranks {
@@ -51,7 +56,10 @@ class Ranks {
 
   // Creates the given ranks of a group of `size` ranks, and keeps them behind those that are here.
   bp_status create(const std::vector<uint32_t>& ranks, uint32_t size, const bp_store* store,
-                   uint64_t timeout_ns = kLong, const std::vector<bp_option>& options = {}) {
+                   uint64_t timeout_ns = kLong, std::vector<bp_option> options = {}) {
+    if (const char* const value = std::getenv(kSharedMemory)) {
+      options.push_back({"shared_memory", value});
+    }
     const std::vector<bp_device*> devices(ranks.size(), backend_.device);
     const bp_process_group_desc desc{.struct_size = sizeof(desc),
                                      .struct_type = BP_STRUCT_PROCESS_GROUP_DESC,

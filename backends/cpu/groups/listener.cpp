@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "backends/cpu/groups/pipe_signal.hpp"
+#include "backends/cpu/shm/lanes.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/group_checks.hpp"
 
 namespace bp::cpu {
 namespace {
 
-constexpr std::string_view kKeys[] = {"interface", "hostname"};
+constexpr std::string_view kKeys[] = {"interface", "hostname", shm::kOption};
 
 // Refuses an interface that this host lacks. Gloo says only that it found none.
 void check_interface(const std::string& name, const char* call) {
@@ -111,6 +112,10 @@ class BatchPolicy {
 ListenOptions read_listen_options(const bp_process_group_desc& desc, const char* table_name) {
   ListenOptions options;
   for (const auto& [key, value] : read_group_options(desc, table_name, kKeys)) {
+    if (key == shm::kOption) {
+      options.shares_memory = shm::read_option(value);
+      continue;
+    }
     if (value.empty()) {
       refuse(BP_INVALID_ARGUMENT,
              "create: option " + std::string(key) + " is empty; it must be a name");

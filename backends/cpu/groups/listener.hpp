@@ -1,4 +1,4 @@
-// The address on which the ranks of a process listen.
+// The options of a group over Gloo, and the address on which the ranks of a process listen.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -15,6 +15,7 @@ namespace bp::cpu {
 // An option that is empty was not given.
 struct ListenOptions {
   std::string interface_name, hostname;
+  bool shares_memory = true;  // See shm/lanes.hpp.
 };
 
 // Reads the options of a desc for the table `table_name`. Throws StatusError.

@@ -127,6 +127,11 @@ void Member::count_running(int calls) {
   changed_.notify_all();
 }
 
+std::set<uint32_t> Member::departed() const {
+  const std::lock_guard lock(mutex_);
+  return departed_;
+}
+
 bool Member::is_leaving() const {
   const std::lock_guard lock(mutex_);
   return is_destroyed_ && submitted_ == 0;
@@ -136,6 +141,7 @@ void Member::run() {
   const BlockedPipeSignal blocked;
   const Outcome made = outcome_of([&] {
     connect();
+    share_memory();
     meet();
   });
   if (made.status != BP_OK) world_.end(made);
@@ -181,6 +187,21 @@ void Member::connect() {
   }
   if (outcome.status != BP_OK) refuse(outcome.status, outcome.text);
   mesh_ = mesh;
+}
+
+void Member::share_memory() {
+  lanes_ = shm::share_lanes({.rank = rank_,
+                             .world_size = world_.size(),
+                             .is_wanted = world_.plan().options.shares_memory,
+                             .put =
+                                 [&](const std::string& key, const std::string& value) {
+                                   store_.set(key, {value.begin(), value.end()});
+                                 },
+                             .get =
+                                 [&](const std::string& key, uint32_t /*rank*/) {
+                                   const std::vector<char> value = store_.get(key);
+                                   return std::string(value.begin(), value.end());
+                                 }});
 }
 
 // Waits until all others have connected too, so that no rank has a group which another one lacks.
@@ -230,7 +251,10 @@ void Member::read_notice() {
   }
   Notice notice{};
   std::memcpy(&notice, notices_.data() + from * sizeof(notice), sizeof(notice));
-  departed_.insert(from);
+  {
+    const std::lock_guard lock(mutex_);
+    departed_.insert(from);
+  }
   if (notice.status == BP_OK) return;
   notice.text[sizeof(notice.text) - 1] = '\0';
   world_.end({static_cast<bp_status>(notice.status), notice.text});

@@ -22,6 +22,7 @@
 #include "backends/cpu/groups/listener.hpp"
 #include "backends/cpu/groups/store.hpp"
 #include "backends/cpu/groups/waits.hpp"
+#include "backends/cpu/shm/lanes.hpp"
 #include "backplane/collective.h"
 #include "backplane/shell/queue.hpp"
 
@@ -61,6 +62,12 @@ class Member {
   void count_running(int calls);
   const std::shared_ptr<gloo::Context>& mesh() const { return mesh_; }
 
+  // The memory that all ranks share, or NULL if they are not on one machine.
+  shm::Lanes* lanes() const { return lanes_.get(); }
+
+  // Returns the ranks that have left.
+  std::set<uint32_t> departed() const;
+
   // Returns whether the thread has ended. join() waits for it.
   bool is_over() const { return is_over_; }
   void join();
@@ -69,6 +76,7 @@ class Member {
   void run();
   void connect();
   void meet();
+  void share_memory();
   void ask_for_notices();
   void watch();
   void read_notice();
@@ -84,13 +92,14 @@ class Member {
   Waits joining_;
   Point joined_{false};
   std::shared_ptr<gloo::Context> mesh_;  // Set before joined(), and ended after the last call.
+  std::unique_ptr<shm::Lanes> lanes_;    // Set before joined().
   std::vector<std::byte> notices_;       // Of each rank.
-  std::set<uint32_t> departed_;          // The ranks that have left. Only the thread uses it.
 
   mutable std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::shared_ptr<ListeningDevice> connecting_;  // Set while the rank connects.
   std::unique_ptr<gloo::transport::UnboundBuffer> inbox_;
+  std::set<uint32_t> departed_;  // Only the thread writes it.
   int submitted_ = 0, running_ = 0;
   bool is_destroyed_ = false, has_said_ = false;
 

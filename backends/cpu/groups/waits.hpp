@@ -35,6 +35,9 @@ class Waits {
   // Lets all waits, now and later, throw StatusError with `why`. The first reason counts.
   void end(const Outcome& why);
 
+  // Throws StatusError if the waits have ended.
+  void check() const;
+
   // Returns the ranks whose data the call waits for, such as " rank 1 rank 3"; "" if there are
   // none.
   std::string awaited() const;
@@ -44,7 +47,6 @@ class Waits {
 
   void add(gloo::transport::UnboundBuffer* buffer);
   void remove(gloo::transport::UnboundBuffer* buffer);
-  void check() const;  // Throws StatusError if the waits have ended.
   void expect(int rank, int messages);
 
   // Throws StatusError, because a connection is closed. Gives the reason of end() if it comes soon,

@@ -109,9 +109,13 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
     }
   }
   if (ended.status != BP_OK) return finish(call, ended);
+  shm::Lanes* const lanes = call->member->lanes();
+  if (lanes != nullptr && !call->body && !is_between_peers(call->kind)) {
+    call->shared = std::make_unique<shm::Call>(*lanes, *call, call->sequence);
+  }
   watch(call);
   const bool is_own_letter = is_between_peers(call->kind) && call->root == call->rank;
-  if (!is_own_letter) begin(*call);
+  if (!is_own_letter && !call->shared) begin(*call);
   // A thread that waits for the call may run it before a thread of its own has woken up.
   call->done->offer([world = shared_from_this(), call, is_own_letter] {
     is_own_letter ? world->deliver(call) : world->run(call);
@@ -151,10 +155,27 @@ void World::watch(const std::shared_ptr<Running>& call) {
 
 void World::expire(const std::shared_ptr<Running>& call, uint64_t timeout_ns) {
   if (call->done->is_complete()) return;
-  const std::string who = call->waits.awaited();
+  std::string who = call->shared ? call->shared->awaited() : call->waits.awaited();
+  if (call->shared && !call->shared->has_begun()) {
+    who = " an earlier call, which its stream has not reached";
+  }
   end({BP_TIMEOUT, std::string(call->name) + ": rank " + std::to_string(call->rank) + " waited " +
                        std::to_string(timeout_ns / 1'000'000) + " ms" +
                        (who.empty() ? " for its data to leave" : " for" + who)});
+}
+
+// Ends with the waits of the call, as work on Gloo does.
+void World::run_shared(Running& call) {
+  shm::Patience patience;
+  while (!call.shared->poll()) {
+    call.waits.check();
+    for (const uint32_t peer : call.member->departed()) {  // All that it posted can be seen now.
+      if (!call.shared->awaits(peer)) continue;
+      refuse(BP_ABORTED, std::string(call.name) + ": rank " + std::to_string(peer) +
+                             " has destroyed its group, and will not come");
+    }
+    patience.wait(call.shared->progress());
+  }
 }
 
 void World::run(const std::shared_ptr<Running>& call) {
@@ -162,6 +183,7 @@ void World::run(const std::shared_ptr<Running>& call) {
   Outcome outcome = outcome_of([&] {
     const std::shared_ptr<gloo::Context>& mesh = call->member->mesh();
     if (call->body) return call->body(*endable_context(mesh, call->waits));
+    if (call->shared) return run_shared(*call);
     auto begun = std::exchange(call->begun, nullptr);
     if (begun == nullptr)
       begun = std::make_shared<BegunCall>(mesh, call->waits, *call, call->sequence);
@@ -208,6 +230,7 @@ void World::finish(const std::shared_ptr<Running>& call, const Outcome& outcome)
     was_running = running_.erase(call) != 0;
   }
   if (call->has_deadline && was_running) threads_.deadlines.remove(call->deadline);
+  if (call->shared) call->shared->close();
   call->send = call->receive = nullptr;  // A waiter may free the memory after this.
   if (was_running) call->member->count_running(-1);
   call->member->count_submitted(-1);  // Before a waiter may shut the backend down.

@@ -14,6 +14,7 @@
 #include "backends/cpu/groups/member.hpp"
 #include "backends/cpu/groups/store.hpp"
 #include "backends/cpu/groups/waits.hpp"
+#include "backends/cpu/shm/call.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/local_group.hpp"
 #include "backplane/shell/rank_call.hpp"
@@ -53,7 +54,8 @@ struct Running : RankCall {
   Member* member = nullptr;
   uint64_t sequence = 0;  // Among the collectives of its rank, or the letters to or from its peer.
   Waits waits;
-  std::shared_ptr<BegunCall> begun;  // Set if the call has begun on the thread where it arrived.
+  std::shared_ptr<BegunCall> begun;   // Set if the call has begun on the thread where it arrived.
+  std::unique_ptr<shm::Call> shared;  // Set from its arrival if it goes through shared memory.
   bool has_deadline = false;
   Deadlines::Key deadline;
 };
@@ -110,6 +112,7 @@ class World : public std::enable_shared_from_this<World> {
   void watch(const std::shared_ptr<Running>& call);
   void expire(const std::shared_ptr<Running>& call, uint64_t timeout_ns);
   static void begin(Running& call);
+  static void run_shared(Running& call);
   void run(const std::shared_ptr<Running>& call);
   void deliver(const std::shared_ptr<Running>& call);
   void finish(const std::shared_ptr<Running>& call, const Outcome& outcome);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/mpi/operation.hpp"
+#include "backends/cpu/shm/lanes.hpp"
 
 namespace bp::mpi {
 
@@ -33,6 +34,9 @@ struct Channel {
   uint32_t rank, size;
   uint64_t events = 0;  // The operations that have ended. It tells the thread that there is work.
   std::vector<Block> spare = {};  // Memory of rounds that are over. The system gives memory slowly.
+
+  // Set if all ranks are on this machine.
+  std::unique_ptr<shm::Lanes> lanes = nullptr;
 
   // Returns memory for a round.
   Block block(size_t size_bytes) {

@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "backends/cpu/mpi/exchange.hpp"
-#include "backends/cpu/mpi/pieces.hpp"
+#include "backends/cpu/shm/pieces.hpp"
 
 namespace bp::mpi {
+
+using shm::Job;
+using shm::Piece;
 
 // Moves the data of a collective by operations of MPI. All ranks have the same rounds.
 class Rounds {

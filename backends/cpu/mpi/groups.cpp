@@ -1,10 +1,14 @@
 // The table of process groups over MPI: how its groups are made and destroyed.
 #include "backends/cpu/mpi/groups.hpp"
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "backends/cpu/mpi/library.hpp"
 #include "backends/cpu/mpi/meeting.hpp"
+#include "backends/cpu/shm/lanes.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
 
@@ -15,7 +19,6 @@ constexpr const char* kTableName = "mpi";
 
 WorldPlan read_plan(Groups& g, const bp_process_group_desc& desc) {
   check_group_desc(desc);
-  static_cast<void>(read_group_options(desc, kTableName, {}));
   if (desc.local_count != 1) {
     refuse(BP_UNSUPPORTED, "create: local_count is " + std::to_string(desc.local_count) +
                                "; process groups \"mpi\" have one rank in each process, so choose "
@@ -24,6 +27,9 @@ WorldPlan read_plan(Groups& g, const bp_process_group_desc& desc) {
   g.backend().check_device(desc.devices[0], "create");
   WorldPlan plan{.device = desc.devices[0], .rank = desc.ranks[0], .size = desc.world_size};
   plan.timeout_ns = desc.timeout_ns;
+  for (const auto& [key, value] : read_group_options(desc, kTableName, {&shm::kOption, 1})) {
+    plan.shares_memory = shm::read_option(value);
+  }
   plan.prefix = desc.key_prefix == nullptr ? "" : desc.key_prefix;
   if (plan.size == 1) return plan;
   if (desc.store == nullptr) {
@@ -82,6 +88,22 @@ int tag_of_keys(const std::string& prefix) {
   return static_cast<int>(hash_text(kBasis, prefix) & 0x3fffff);
 }
 
+std::unique_ptr<shm::Lanes> share_lanes(const MeetingPlan& plan, bool is_wanted,
+                                        const Deadline& deadline) {
+  const MeetingStore store(plan);
+  return shm::share_lanes(
+      {.rank = plan.rank,
+       .world_size = plan.world_size,
+       .is_wanted = is_wanted,
+       .put = [&](const std::string& key, const std::string& value) { store.put(key, value); },
+       .get =
+           [&](const std::string& key, uint32_t rank) {
+             std::optional<std::string> value = store.get(key, deadline.left_ns());
+             if (!value) refuse(BP_TIMEOUT, std::string(plan.call) + ": " + late(plan, rank));
+             return *value;
+           }});
+}
+
 }  // namespace
 
 std::shared_ptr<World> World::make(const std::shared_ptr<Alarm>& alarm, const WorldPlan& plan,
@@ -90,19 +112,22 @@ std::shared_ptr<World> World::make(const std::shared_ptr<Alarm>& alarm, const Wo
   const Deadline deadline(timeout_ns);
   const Api& api = load_api(call);
   const std::string prefix = plan.prefix + "mpi/";
-  const std::vector<int> processes =
-      meet({.store = *plan.store,
-            .prefix = prefix,
-            .rank = plan.rank,
-            .world_size = plan.size,
-            .timeout_ns = timeout_ns,
-            .call = call,
-            .start = [&](uint64_t left_ns) { return start_mpi(api, plan.size, left_ns, call); }});
+  const MeetingPlan meeting{
+      .store = *plan.store,
+      .prefix = prefix,
+      .rank = plan.rank,
+      .world_size = plan.size,
+      .timeout_ns = timeout_ns,
+      .call = call,
+      .start = [&](uint64_t left_ns) { return start_mpi(api, plan.size, left_ns, call); }};
+  const std::vector<int> processes = meet(meeting);
   Communicator* communicator = nullptr;
   const int error = api.unite(processes.data(), static_cast<int>(plan.size), tag_of_keys(prefix),
                               deadline.left_ns(), &communicator);
   check(api, error, error == kTimedOut ? BP_TIMEOUT : BP_INTERNAL, call);
-  return std::make_shared<World>(alarm, plan, Channel{api, communicator, plan.rank, plan.size});
+  Channel channel{api, communicator, plan.rank, plan.size};
+  channel.lanes = share_lanes(meeting, plan.shares_memory, deadline);
+  return std::make_shared<World>(alarm, plan, std::move(channel));
 }
 
 bp_process_group* Groups::make(const WorldPlan& plan, uint64_t timeout_ns, const char* call) {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "backends/cpu/mpi/channel.hpp"
-#include "backends/cpu/mpi/pieces.hpp"
+#include "backends/cpu/shm/pieces.hpp"
 
 namespace bp::mpi {
 

@@ -18,7 +18,8 @@ std::string name_of(uint32_t rank) { return "rank " + std::to_string(rank); }
 
 class Meeting {
  public:
-  explicit Meeting(const MeetingPlan& plan) : plan_(plan), deadline_(plan.timeout_ns) {}
+  explicit Meeting(const MeetingPlan& plan)
+      : plan_(plan), store_(plan), deadline_(plan.timeout_ns) {}
 
   std::vector<int> run() {
     put(key_of("here", plan_.rank), std::to_string(plan_.world_size));
@@ -32,35 +33,14 @@ class Meeting {
     return std::string(what) + "/" + std::to_string(rank);
   }
 
-  void put(const std::string& key, const std::string& value) const {
-    const std::string name = plan_.prefix + key;
-    if (plan_.store.put(plan_.store.self, name.c_str(), value.data(), value.size()) == BP_OK) {
-      return;
-    }
-    refuse(BP_INTERNAL, call() + "the store does not take \"" + name + "\"");
-  }
-
-  // Returns the value of a key, or nothing if it does not come in time.
+  void put(const std::string& key, const std::string& value) const { store_.put(key, value); }
   std::optional<std::string> get(const std::string& key, uint64_t timeout_ns) const {
-    const std::string name = plan_.prefix + key;
-    std::string value(512 + plan_.world_size * size_t{12}, '\0');
-    uint64_t size_bytes = 0;
-    const bp_status status = plan_.store.get(plan_.store.self, name.c_str(), timeout_ns,
-                                             value.size(), value.data(), &size_bytes);
-    if (status == BP_TIMEOUT) return std::nullopt;
-    if (status != BP_OK || size_bytes > value.size()) {
-      refuse(BP_INTERNAL, call() + "the store gives no value for \"" + name + "\"");
-    }
-    value.resize(size_bytes);
-    return value;
+    return store_.get(key, timeout_ns);
   }
 
   std::string call() const { return std::string(plan_.call) + ": "; }
 
-  std::string late(uint32_t rank) const {
-    return name_of(rank) + " did not come within " + std::to_string(plan_.timeout_ns / 1'000'000) +
-           " ms";
-  }
+  std::string late(uint32_t rank) const { return mpi::late(plan_, rank); }
 
   // Returns the first rank that has not put a key; that of the world size if all have.
   uint32_t first_missing(const char* what) const {
@@ -140,10 +120,37 @@ class Meeting {
   }
 
   const MeetingPlan& plan_;
+  const MeetingStore store_;
   const Deadline deadline_;
 };
 
 }  // namespace
+
+void MeetingStore::put(const std::string& key, const std::string& value) const {
+  const std::string name = plan_.prefix + key;
+  if (plan_.store.put(plan_.store.self, name.c_str(), value.data(), value.size()) == BP_OK) return;
+  refuse(BP_INTERNAL, std::string(plan_.call) + ": the store does not take \"" + name + "\"");
+}
+
+std::optional<std::string> MeetingStore::get(const std::string& key, uint64_t timeout_ns) const {
+  const std::string name = plan_.prefix + key;
+  std::string value(512 + plan_.world_size * size_t{12}, '\0');
+  uint64_t size_bytes = 0;
+  const bp_status status = plan_.store.get(plan_.store.self, name.c_str(), timeout_ns, value.size(),
+                                           value.data(), &size_bytes);
+  if (status == BP_TIMEOUT) return std::nullopt;
+  if (status != BP_OK || size_bytes > value.size()) {
+    refuse(BP_INTERNAL,
+           std::string(plan_.call) + ": the store gives no value for \"" + name + "\"");
+  }
+  value.resize(size_bytes);
+  return value;
+}
+
+std::string late(const MeetingPlan& plan, uint32_t rank) {
+  return name_of(rank) + " did not come within " + std::to_string(plan.timeout_ns / 1'000'000) +
+         " ms";
+}
 
 std::vector<int> meet(const MeetingPlan& plan) { return Meeting(plan).run(); }
 

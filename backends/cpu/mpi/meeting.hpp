@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,23 @@ struct MeetingPlan {
   // come.
   std::function<int(uint64_t timeout_ns)> start;
 };
+
+// The keys of a group in the host's store. Functions throw StatusError. The plan must live as long.
+class MeetingStore {
+ public:
+  explicit MeetingStore(const MeetingPlan& plan) : plan_(plan) {}
+
+  void put(const std::string& key, const std::string& value) const;
+
+  // Returns the value of a key, or nothing if it does not come in time.
+  std::optional<std::string> get(const std::string& key, uint64_t timeout_ns) const;
+
+ private:
+  const MeetingPlan& plan_;
+};
+
+// Returns the sentence about a rank that has not come.
+std::string late(const MeetingPlan& plan, uint32_t rank);
 
 // Returns the process of each rank. Throws StatusError if a rank does not come in time, or if the
 // ranks do not fit together.

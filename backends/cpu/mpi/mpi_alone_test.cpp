@@ -74,10 +74,13 @@ TEST(MpiAlone, NeedsAStoreForSeveralRanks) {
   EXPECT_TRUE(contains(r.text(), "store is NULL")) << r.text();
 }
 
-TEST(MpiAlone, HasNoOptions) {
+TEST(MpiAlone, RefusesWrongOptions) {
   Ranks r("mpi");
   EXPECT_EQ(r.create({0}, 1, nullptr, kLong, {{"interface", "lo"}}), BP_NOT_FOUND);
-  EXPECT_TRUE(contains(r.text(), "have no option \"interface\"; allowed are: none")) << r.text();
+  EXPECT_TRUE(contains(r.text(), "have no option \"interface\"; allowed are: shared_memory"))
+      << r.text();
+  EXPECT_EQ(r.create({0}, 1, nullptr, kLong, {{"shared_memory", "no"}}), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(r.text(), "create: option shared_memory is \"no\"; it must be 0 or 1");
 }
 
 TEST(MpiAlone, SaysHowToStartSeveralRanks) {

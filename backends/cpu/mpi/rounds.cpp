@@ -131,7 +131,7 @@ void Rounds::begin() {
                    .send_bytes = static_cast<int>(total(out)),
                    .receive_bytes = static_cast<int>(total(in)),
                    .count = static_cast<int>(total(out) / job_.item_bytes()),
-                   .reduction = step_of(call.reduction),
+                   .reduction = shm::step_of(call.reduction),
                    .dtype = call.dtype};
   if (call.kind == BP_COLLECTIVE_BROADCAST && job_.is_root()) {
     std::memcpy(desc.receive, desc.send, total(out));

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/mpi/collective.hpp"
 #include "backends/cpu/mpi/letter.hpp"
+#include "backends/cpu/mpi/shared_collective.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/local_group.hpp"
 
@@ -27,6 +28,9 @@ constexpr auto kLastMessages = std::chrono::milliseconds(5);
 // A notice is short, so it leaves at once unless the other process hangs.
 constexpr auto kNoticeTimeout = std::chrono::milliseconds(200);
 constexpr auto kLeaveTimeout = std::chrono::seconds(1);
+
+// A look for a notice takes as long as a short call.
+constexpr uint64_t kPollsPerNotice = 32;
 
 std::string name_of(uint32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -141,7 +145,7 @@ void World::pump_until_done(const Running& call) {
 bool World::poll() {
   const uint64_t events = channel_ ? channel_->events : 0;
   const size_t before = active_.size();
-  read_notices();
+  if (polls_++ % kPollsPerNotice == 0) read_notices();
   take_arrivals();
   bool is_changed = active_.size() != before;
   for (size_t i = 0; i < active_.size();) {
@@ -199,6 +203,8 @@ void World::start(const std::shared_ptr<Running>& call) {
     call->activity = call->make(*channel_);
   } else if (is_between_peers(call->kind)) {
     call->activity = std::make_unique<Letter>(*channel_, *call, call->sequence);
+  } else if (channel_->lanes) {
+    call->activity = std::make_unique<SharedCollective>(*channel_, *call, call->sequence);
   } else {
     call->activity = std::make_unique<Collective>(*channel_, *call, call->sequence);
   }

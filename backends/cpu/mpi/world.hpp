@@ -35,7 +35,8 @@ struct WorldPlan {
   uint32_t rank = 0, size = 1;
   const bp_store* store = nullptr;  // Not used by a group of one rank.
   std::string prefix;
-  uint64_t timeout_ns = 0;  // Of calls that give none.
+  uint64_t timeout_ns = 0;    // Of calls that give none.
+  bool shares_memory = true;  // The ranks use memory that they share, if they are on one machine.
 };
 
 // A call from its submission to its end.
@@ -146,6 +147,7 @@ class World : public std::enable_shared_from_this<World> {
   std::vector<std::shared_ptr<Running>> active_;
   Letters own_letters_;
   std::optional<Pending> inbox_;
+  uint64_t polls_ = 0;
   std::map<uint32_t, Clock::time_point> departed_;  // When the notice of a rank came.
   std::vector<Pending> outbox_;
   std::optional<Clock::time_point> saying_;  // Since when the notices leave.

@@ -7,7 +7,7 @@
 
 #include "backplane/shell/rank_call.hpp"
 
-namespace bp::mpi {
+namespace bp::shm {
 
 struct Piece {
   std::byte* bytes = nullptr;
@@ -57,4 +57,4 @@ class Job {
 // a scaled sum are scaled before.
 bp_reduction step_of(bp_reduction reduction);
 
-}  // namespace bp::mpi
+}  // namespace bp::shm

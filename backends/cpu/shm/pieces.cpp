@@ -1,4 +1,4 @@
-#include "backends/cpu/mpi/pieces.hpp"
+#include "backends/cpu/shm/pieces.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "backplane/shell/combine.hpp"
 #include "backplane/shell/shape.hpp"
 
-namespace bp::mpi {
+namespace bp::shm {
 namespace {
 
 uint64_t total(const std::vector<uint64_t>& counts) {
@@ -126,4 +126,4 @@ void Job::combine(const std::vector<const std::byte*>& pieces, uint64_t size_byt
                    contributions, out, static_cast<int64_t>(size_bytes / item_bytes_));
 }
 
-}  // namespace bp::mpi
+}  // namespace bp::shm

@@ -1,0 +1,33 @@
+#include "backends/cpu/shm/lanes.hpp"
+
+#include <string>
+#include <utility>
+
+#include "backplane/shell/entry.hpp"
+
+namespace bp::shm {
+
+Lanes::Lanes(std::unique_ptr<Mapping> memory, uint32_t rank, uint32_t world_size)
+    : memory_(std::move(memory)) {
+  const uint64_t lane_bytes = Slots::memory_bytes(world_size);
+  for (uint64_t i = 0; i < kLanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(memory_->address() + i * lane_bytes, rank, world_size));
+  }
+}
+
+bool read_option(std::string_view value) {
+  if (value != "0" && value != "1") {
+    refuse(BP_INVALID_ARGUMENT, "create: option " + std::string(kOption) + " is \"" +
+                                    std::string(value) + "\"; it must be 0 or 1");
+  }
+  return value == "1";
+}
+
+std::unique_ptr<Lanes> share_lanes(SegmentPlan plan) {
+  plan.size_bytes = Lanes::memory_bytes(plan.world_size);
+  std::unique_ptr<Mapping> memory = share(plan);
+  if (memory == nullptr) return nullptr;
+  return std::make_unique<Lanes>(std::move(memory), plan.rank, plan.world_size);
+}
+
+}  // namespace bp::shm
