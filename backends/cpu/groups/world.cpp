@@ -114,6 +114,7 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
     call->shared = std::make_unique<shm::Call>(*lanes, *call, call->sequence);
   }
   watch(call);
+  if (call->shared && shm::is_short(*call) && run_at_once(call)) return;
   const bool is_own_letter = is_between_peers(call->kind) && call->root == call->rank;
   if (!is_own_letter && !call->shared) begin(*call);
   // A thread that waits for the call may run it before a thread of its own has woken up.
@@ -126,6 +127,16 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
         if (const std::function<void()> work = done->take_offer()) work();
       },
       false));
+}
+
+// Lets the data of a short call be there for the other ranks, and takes theirs if it is there
+// already. Returns whether this has ended the call.
+bool World::run_at_once(const std::shared_ptr<Running>& call) {
+  bool is_over = false;
+  const Outcome outcome = outcome_of([&] { is_over = call->shared->poll(); });
+  if (!is_over && outcome.status == BP_OK) return false;
+  conclude(call, outcome);
+  return true;
 }
 
 // Lets the data of a short call leave while the thread that runs the call wakes up. That thread
@@ -180,7 +191,7 @@ void World::run_shared(Running& call) {
 
 void World::run(const std::shared_ptr<Running>& call) {
   const BlockedPipeSignal blocked;
-  Outcome outcome = outcome_of([&] {
+  const Outcome outcome = outcome_of([&] {
     const std::shared_ptr<gloo::Context>& mesh = call->member->mesh();
     if (call->body) return call->body(*endable_context(mesh, call->waits));
     if (call->shared) return run_shared(*call);
@@ -189,11 +200,14 @@ void World::run(const std::shared_ptr<Running>& call) {
       begun = std::make_shared<BegunCall>(mesh, call->waits, *call, call->sequence);
     begun->run();
   });
-  if (outcome.status != BP_OK) {
-    end(outcome);
-    outcome = status();
-  }
-  finish(call, outcome);
+  conclude(call, outcome);
+}
+
+// Finishes a call, and ends the group if it has failed.
+void World::conclude(const std::shared_ptr<Running>& call, const Outcome& outcome) {
+  if (outcome.status == BP_OK) return finish(call, outcome);
+  end(outcome);
+  finish(call, status());
 }
 
 // Moves a letter of a rank to itself when both its calls have arrived.

@@ -111,10 +111,12 @@ class World : public std::enable_shared_from_this<World> {
 
   void watch(const std::shared_ptr<Running>& call);
   void expire(const std::shared_ptr<Running>& call, uint64_t timeout_ns);
+  bool run_at_once(const std::shared_ptr<Running>& call);
   static void begin(Running& call);
   static void run_shared(Running& call);
   void run(const std::shared_ptr<Running>& call);
   void deliver(const std::shared_ptr<Running>& call);
+  void conclude(const std::shared_ptr<Running>& call, const Outcome& outcome);
   void finish(const std::shared_ptr<Running>& call, const Outcome& outcome);
   std::string missing_ranks() const;
 

@@ -80,6 +80,9 @@ class Activity {
   // begin in one order.
   virtual bool poll(bool is_its_turn) = 0;
 
+  // Returns whether it does not wait for an earlier call to be over.
+  virtual bool has_begun() const { return true; }
+
   // Returns whether later calls need not wait any more for operations that this one begins.
   virtual bool has_begun_all() const { return true; }
 

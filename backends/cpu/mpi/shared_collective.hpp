@@ -17,7 +17,7 @@ class SharedCollective final : public Activity {
     ++channel_.events;
     return true;
   }
-  bool has_begun_all() const override { return call_.has_begun(); }
+  bool has_begun() const override { return call_.has_begun(); }
   bool awaits(uint32_t rank) const override { return call_.awaits(rank); }
 
  private:

@@ -37,7 +37,10 @@ std::string name_of(uint32_t rank) { return "rank " + std::to_string(rank); }
 }  // namespace
 
 World::World(std::shared_ptr<Alarm> alarm, const WorldPlan& plan, std::optional<Channel> channel)
-    : alarm_(std::move(alarm)), plan_(plan), channel_(std::move(channel)) {}
+    : alarm_(std::move(alarm)),
+      plan_(plan),
+      has_lanes_(channel && channel->lanes != nullptr),
+      channel_(std::move(channel)) {}
 
 // MPI frees a communicator with all its messages only if none is under way. That of a group which
 // has failed stays.
@@ -71,7 +74,7 @@ void World::number(Running& call) {
     call.sequence = next_receive_[call.root]++;
   } else {
     call.sequence = next_sequence_++;
-    ahead_.insert(call.sequence);
+    if (!has_lanes_) ahead_.insert(call.sequence);
   }
 }
 
@@ -93,10 +96,21 @@ void World::arrive(const std::shared_ptr<Running>& call, const Outcome& before) 
     if (ended.status == BP_OK) arrivals_.push_back(call);
   }
   if (ended.status != BP_OK) return finish(call, ended);
+  if (has_lanes_ && begin_at_once(*call)) return;
   call->done->offer([world = shared_from_this(), call] { world->pump_until_done(*call); });
   // A host that has waited for its last call is about to wait for this one. If it is not, the
   // thread of the pump comes soon without being woken, which would take the time of a short call.
   if (!was_helped_.exchange(false)) alarm_->ring();
+}
+
+// Lets the data of a short call be there for the other ranks, and takes theirs if it is there
+// already. Returns whether this has ended the call.
+bool World::begin_at_once(const Running& call) {
+  if (call.make != nullptr || is_between_peers(call.kind) || !shm::is_short(call)) return false;
+  if (poller_ == std::this_thread::get_id()) return false;  // This goes on with an earlier call.
+  const std::unique_lock lock(polling_, std::try_to_lock);
+  if (lock) poll(false);
+  return call.done->is_complete();
 }
 
 void World::end(const Outcome& why) {
@@ -104,6 +118,7 @@ void World::end(const Outcome& why) {
     const std::lock_guard lock(mutex_);
     if (status_.status != BP_OK) return;
     status_ = why;
+    has_ended_ = true;
   }
   alarm_->ring();
 }
@@ -112,6 +127,7 @@ void World::leave() {
   {
     const std::lock_guard lock(mutex_);
     is_destroyed_ = true;
+    is_leaving_ = true;
   }
   alarm_->ring();
   std::unique_lock lock(mutex_);
@@ -124,16 +140,17 @@ World::Progress World::pump() {
   std::unique_lock lock(polling_, std::defer_lock);
   const bool is_helped = helpers_ > 0 || was_helped_;
   if (helpers_ > 0 || !lock.try_lock()) return {false, true, is_helped};
-  const bool has_happened = poll();
+  const bool has_happened = poll(true);
   return {has_happened, !active_.empty() || !own_letters_.empty() || is_helped, is_helped};
 }
 
 void World::pump_until_done(const Running& call) {
   ++helpers_;
+  uint64_t polls = 1;
   while (!call.done->is_complete()) {
     {
       const std::lock_guard lock(polling_);
-      poll();
+      poll(polls++ % kPollsPerNotice == 0);
     }
     // Ranks and their calculations may share few processors.
     if (!call.done->is_complete()) sched_yield();
@@ -142,10 +159,11 @@ void World::pump_until_done(const Running& call) {
   --helpers_;
 }
 
-bool World::poll() {
+bool World::poll(bool may_have_notices) {
+  poller_ = std::this_thread::get_id();
   const uint64_t events = channel_ ? channel_->events : 0;
   const size_t before = active_.size();
-  if (polls_++ % kPollsPerNotice == 0) read_notices();
+  if (may_have_notices) read_notices();
   take_arrivals();
   bool is_changed = active_.size() != before;
   for (size_t i = 0; i < active_.size();) {
@@ -158,8 +176,9 @@ bool World::poll() {
     is_changed = true;
   }
   expire_own_letters();
-  if (!is_wound_up_ && status().status != BP_OK) wind_up();
-  say_if_due();
+  if (!is_wound_up_ && has_ended_) wind_up();
+  if (has_ended_ || is_leaving_) say_if_due();
+  poller_ = std::thread::id();
   return is_changed || (channel_ && channel_->events != events);
 }
 
@@ -179,7 +198,7 @@ void World::take_arrivals() {
 bool World::go_on(const std::shared_ptr<Running>& call) {
   bool is_over = false;
   const Outcome outcome = outcome_of([&] {
-    if (status().status != BP_OK) return;
+    if (has_ended_) return;
     if (!channel_) {
       run_collective({call.get()});
       is_over = true;
@@ -212,12 +231,13 @@ void World::start(const std::shared_ptr<Running>& call) {
 
 // MPI needs one order of operations on all ranks, which is that of the submissions.
 bool World::is_turn_of(const Running& call) const {
+  if (has_lanes_) return true;
   const std::lock_guard lock(mutex_);
   return ahead_.empty() || *ahead_.begin() >= call.sequence;
 }
 
 void World::pass_turn(const Running& call) {
-  if (call.make != nullptr || is_between_peers(call.kind)) return;
+  if (has_lanes_ || call.make != nullptr || is_between_peers(call.kind)) return;
   const std::lock_guard lock(mutex_);
   ahead_.erase(call.sequence);
 }
@@ -260,8 +280,9 @@ std::string World::awaited(const Running& call) const {
     if (call.activity->awaits(peer)) ranks += (ranks.empty() ? "" : " ") + name_of(peer);
   }
   if (!ranks.empty()) return ranks;
-  return is_turn_of(call) ? "its data to move"
-                          : "an earlier call, which its stream has not reached";
+  return is_turn_of(call) && call.activity->has_begun()
+             ? "its data to move"
+             : "an earlier call, which its stream has not reached";
 }
 
 void World::check_departed(const Running& call) {

@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/cpu/mpi/alarm.hpp"
@@ -108,7 +109,8 @@ class World : public std::enable_shared_from_this<World> {
   // The key is the number of the letter; a letter of the rank to itself waits for its other half.
   using Letters = std::map<uint64_t, std::shared_ptr<Running>>;
 
-  bool poll();
+  bool poll(bool may_have_notices);
+  bool begin_at_once(const Running& call);
   void pump_until_done(const Running& call);
   void take_arrivals();
   void start(const std::shared_ptr<Running>& call);
@@ -127,6 +129,7 @@ class World : public std::enable_shared_from_this<World> {
 
   const std::shared_ptr<Alarm> alarm_;
   const WorldPlan plan_;
+  const bool has_lanes_;  // Collectives go through memory that the ranks share.
 
   mutable std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
@@ -139,15 +142,19 @@ class World : public std::enable_shared_from_this<World> {
   int submitted_ = 0;
   bool is_destroyed_ = false, has_said_ = false;
 
+  // They are set with status_ and is_destroyed_, and are read without the mutex.
+  std::atomic<bool> has_ended_ = false, is_leaving_ = false;
+
   std::atomic<int> helpers_ = 0;          // Threads that wait for a call and go on with it.
   std::atomic<bool> was_helped_ = false;  // Whether such a thread saw the end of the last call.
+
+  std::atomic<std::thread::id> poller_;  // The thread that is in poll().
 
   std::mutex polling_;              // It guards the members below. It is locked before mutex_.
   std::optional<Channel> channel_;  // A group of one rank has none.
   std::vector<std::shared_ptr<Running>> active_;
   Letters own_letters_;
   std::optional<Pending> inbox_;
-  uint64_t polls_ = 0;
   std::map<uint32_t, Clock::time_point> departed_;  // When the notice of a rank came.
   std::vector<Pending> outbox_;
   std::optional<Clock::time_point> saying_;  // Since when the notices leave.

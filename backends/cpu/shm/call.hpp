@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "backends/cpu/shm/collective.hpp"
 #include "backends/cpu/shm/lanes.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::shm {
 
@@ -75,6 +77,13 @@ class Call {
   std::optional<Collective> inner_;
   std::atomic<uint64_t> first_step_ = kNone;
 };
+
+// Returns whether a call takes no longer than to wake up another thread would.
+inline bool is_short(const RankCall& call) {
+  if (call.kind == BP_COLLECTIVE_BARRIER) return true;
+  const auto item_bytes = static_cast<uint64_t>(dtype_size_bytes(call.dtype));
+  return std::max(sent_elements(call), received_elements(call)) <= Slots::kDataBytes / item_bytes;
+}
 
 // How a thread waits for other ranks, which may need its processor.
 class Patience {
