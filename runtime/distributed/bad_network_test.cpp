@@ -2,7 +2,7 @@
 // right, or every rank is told in time which rank and which call it was, and nothing is left.
 //
 // The store of a test is past the relay, so only the connections of the group are in the bad
-// network.
+// network. The ranks do not share memory, as those of several machines.
 #include <gtest/gtest.h>
 
 #include "backplane/runtime/distributed/process_group.hpp"
@@ -25,7 +25,8 @@ constexpr int64_t kLarge = int64_t{1} << 20;  // Elements: 4 MiB in f32.
 ProcessGroup make_group(Device device, uint32_t rank, uint32_t count,
                         const std::shared_ptr<Store>& store, Duration timeout,
                         const std::string& name = "world") {
-  return ProcessGroup(device, rank, count, store, {.name = name, .timeout = timeout});
+  return ProcessGroup(device, rank, count, store,
+                      {.name = name, .timeout = timeout, .options = {{"shared_memory", "0"}}});
 }
 
 // ---- Calls whose results are known -------------------------------------------------------------
