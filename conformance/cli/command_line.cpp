@@ -129,14 +129,7 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
     line.selection.shuffle_seed =
         raw.shuffle.empty() ? session.seed : parse_number("--shuffle", raw.shuffle);
   }
-  for (const std::string& option : raw.options) {
-    const size_t equals = option.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw CommandLineEnd{kExitUsage,
-                           "--option is '" + option + "'; allowed: KEY=VALUE, such as threads=2"};
-    }
-    session.setup.options.emplace_back(option.substr(0, equals), option.substr(equals + 1));
-  }
+  session.setup.options = named_values_of_flag("--option", raw.options);
   if (line.verb == Verb::kReplay) interpret_replay(line);
   const bool runs_cases = line.verb == Verb::kRun || line.verb == Verb::kCoverage;
   const bool is_short = line.verb == Verb::kStress || line.verb == Verb::kSelftest;

@@ -199,6 +199,12 @@ TEST(CommandLine, TakesOptionsOfTheBackendApart) {
   expect_refused({"run", "x", "--option", "=b"}, "--option is '=b'; allowed: KEY=VALUE");
 }
 
+TEST(CommandLine, TakesOptionsOfGroupsApart) {
+  const CommandLine line = parse_command_line({"dist", "x", "--group-option", "shared_memory=0"});
+  EXPECT_EQ(line.dist.group_options, (NamedValues{{"shared_memory", "0"}}));
+  expect_refused({"dist", "x", "--group-option", "a"}, "--group-option is 'a'; allowed: KEY=VALUE");
+}
+
 TEST(CommandLine, KeepsTheWordBehindAFlagThatTakesOne) {
   const CommandLine line = parse_command_line({"run", "-k", "op.*", "x", "--case", "a", "--exclude",
                                                "[ab]*", "-kmemory.*", "--dtype", "f32,i64"});

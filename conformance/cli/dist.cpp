@@ -23,6 +23,7 @@ Examples:
   bp-conformance dist cpu                                    # values and faults, 1, 2 and 4 ranks
   bp-conformance dist ./libvendor_bp.so --ranks 2,8 --tier full
   bp-conformance dist cpu --fault dead,abort --ranks 2 --no-values
+  bp-conformance dist cpu --table gloo --group-option shared_memory=0
   bp-conformance dist cpu --ranks 4 --no-values --no-faults --bandwidth --max-bytes 64M
   bp-conformance dist sim --transport cpu                    # staged groups, through host memory
   bp-conformance dist cpu --table mpi --launcher "mpirun --enable-recovery -n {}"
@@ -103,6 +104,10 @@ void add_dist_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
                    "judge only the table of process groups with this name; with --transport, a "
                    "table of the transport; default: all tables of the device")
       ->group(group);
+  verb->add_option("--group-option", raw.group_options,
+                   "give KEY=VALUE to each group; may be repeated")
+      ->allow_extra_args(false)
+      ->group(group);
   verb->add_option("--launcher", o.launcher,
                    "start the ranks with this command on this machine, where {} stands for their "
                    "number, such as \"mpirun -n {}\"; default: start each process alone")
@@ -161,6 +166,7 @@ void interpret_dist(CommandLine& line, const RawOptions& raw) {
   dist::Options& o = line.dist;
   o.setup = line.run.session.setup;
   o.seed = line.run.session.seed;
+  o.group_options = named_values_of_flag("--group-option", raw.group_options);
   o.tier = line.is_tier_given ? line.selection.tier : Tier::kQuick;
   o.has_values = !raw.has_no_values;
   o.has_faults = !raw.has_no_faults;

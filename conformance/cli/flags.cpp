@@ -48,6 +48,19 @@ void add_output(CLI::App& app, CommandLine& line) {
 
 }  // namespace
 
+NamedValues named_values_of_flag(const std::string& flag, const std::vector<std::string>& given) {
+  NamedValues values;
+  for (const std::string& text : given) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw CommandLineEnd{kExitUsage, std::string(flag).append(" is '") + text +
+                                           "'; allowed: KEY=VALUE, such as threads=2"};
+    }
+    values.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return values;
+}
+
 // The check of CLI11 names the largest double. A number above kMostSeconds fits no clock, and a
 // stored run with such a number could not be read.
 CLI::Validator number_of_seconds() {

@@ -14,6 +14,7 @@ struct RawOptions {
   std::string shard;
   std::string shuffle;
   std::vector<std::string> options;
+  std::vector<std::string> group_options;             // A flag of dist.
   std::string cache_bytes;                            // A flag of perf.
   std::string max_regress = "5%";                     // A flag of perf.
   std::string min_bytes = "1K", max_bytes = "256M";   // Flags of dist.
@@ -49,6 +50,9 @@ void add_reports(CLI::App& app, CommandLine& line);
 // Adds the flags for the device, the options of its backend, and the time limit in
 // `timeout_seconds`.
 void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeout_seconds);
+
+// Cuts what a flag gives, each a KEY=VALUE, at the first equals sign.
+NamedValues named_values_of_flag(const std::string& flag, const std::vector<std::string>& given);
 
 // A check whose refusal names the allowed range.
 CLI::Validator number_of_seconds();

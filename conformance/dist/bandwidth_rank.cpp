@@ -24,7 +24,7 @@ class BandwidthRun {
   explicit BandwidthRun(const RankJob& job)
       : job_(job),
         task_(job.task),
-        seat_(job.backend, task_.rank, job.store),
+        seat_(job.backend, task_, job.store),
         timeout_ns_(nanoseconds_of(task_.timeout_seconds)),
         patience_ns_(nanoseconds_of(task_.timeout_seconds + task_.grace_seconds)) {}
 

@@ -35,7 +35,7 @@ class FaultRun {
         task_(job.task),
         fault_(find_fault(task_.fault)->fault),
         ops_(job.backend.table(task_.table)),
-        seat_(job.backend, task_.rank, job.store),
+        seat_(job.backend, task_, job.store),
         is_victim_(task_.rank == task_.victim),
         timeout_ns_(nanoseconds_of(task_.timeout_seconds)),
         patience_ns_(nanoseconds_of(task_.timeout_seconds + task_.grace_seconds)) {}

@@ -34,12 +34,17 @@ bp_buffer_ref Range::part(uint64_t at, uint64_t bytes) const {
   return {all.buffer, all.byte_offset + offset + at, bytes};
 }
 
-Seat::Seat(const Backend& backend, uint32_t rank, FolderStore& store)
-    : target_(*backend.targets()[rank % backend.targets().size()]),
+Seat::Seat(const Backend& backend, const RankTask& task, FolderStore& store)
+    : target_(*backend.targets()[task.rank % backend.targets().size()]),
+      task_(task),
       store_(store),
       stream_(make_stream(target_)) {}
 
 Answer Seat::create(const Wish& wish, Group& out_group) {
+  std::vector<bp_option> options;
+  for (const auto& [key, value] : task_.group_options) {
+    options.push_back({key.c_str(), value.c_str()});
+  }
   const bp_process_group_desc desc{.struct_size = sizeof(bp_process_group_desc),
                                    .struct_type = BP_STRUCT_PROCESS_GROUP_DESC,
                                    .next = nullptr,
@@ -49,7 +54,10 @@ Answer Seat::create(const Wish& wish, Group& out_group) {
                                    .world_size = wish.world_size,
                                    .store = store_.table_for(wish.prefix),
                                    .key_prefix = wish.prefix.c_str(),
-                                   .timeout_ns = wish.timeout_ns};
+                                   .timeout_ns = wish.timeout_ns,
+                                   .table_name = nullptr,
+                                   .option_count = options.size(),
+                                   .options = options.data()};
   bp_process_group* group = nullptr;
   const bp_status status = wish.ops->create(wish.ops->self, &desc, &group);
   if (status == BP_OK) out_group = Group(*wish.ops, group);

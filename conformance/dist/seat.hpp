@@ -14,6 +14,7 @@
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/dist/backend.hpp"
 #include "conformance/dist/folder_store.hpp"
+#include "conformance/dist/task.hpp"
 
 namespace bp::conformance::dist {
 
@@ -63,7 +64,8 @@ struct Range {
 
 class Seat {
  public:
-  Seat(const Backend& backend, uint32_t rank, FolderStore& store);
+  // The task must live as long.
+  Seat(const Backend& backend, const RankTask& task, FolderStore& store);
 
   // What create() of a group is told.
   struct Wish {
@@ -97,6 +99,7 @@ class Seat {
 
  private:
   const bp_target& target_;
+  const RankTask& task_;
   FolderStore& store_;
   OwnedStream stream_;
   struct Slot {

@@ -29,6 +29,7 @@ std::vector<RankTask> Setting::tasks(Job job, const std::string& folder) const {
     task.setup = options.setup;
     task.job = job;
     task.table = table;
+    task.group_options = options.group_options;
     task.rank = rank;
     task.world_size = ranks;
     task.folder = folder;

@@ -15,8 +15,9 @@ namespace bp::conformance::dist {
 
 struct Options {
   WorkerSetup setup;
-  std::string table;     // "": all tables of the device.
-  std::string launcher;  // The command that starts the ranks; "": they are started one by one.
+  std::string table;          // "": all tables of the device.
+  NamedValues group_options;  // Of all groups.
+  std::string launcher;       // The command that starts the ranks; "": they are started one by one.
   std::vector<uint32_t> ranks = {1, 2, 4};
   Tier tier = Tier::kQuick;
   double timeout_seconds = 10;       // Of a call.

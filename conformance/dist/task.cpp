@@ -8,6 +8,7 @@ nlohmann::json to_json(const RankTask& task) {
   return {{"setup", to_json(task.setup)},
           {"job", static_cast<int>(task.job)},
           {"table", task.table},
+          {"group_options", json_of_named_values(task.group_options)},
           {"rank", task.rank},
           {"world_size", task.world_size},
           {"folder", text_of_bytes(task.folder)},
@@ -32,6 +33,7 @@ RankTask rank_task_from_json(const nlohmann::json& json) {
   task.setup = worker_setup_from_json(told.member("setup"), name);
   task.job = static_cast<Job>(told.count("job", static_cast<uint64_t>(Job::kBandwidth)));
   task.table = told.text("table");
+  task.group_options = named_values_from_json(told, "group_options");
   task.rank = static_cast<uint32_t>(told.count("rank", UINT32_MAX));
   task.world_size = static_cast<uint32_t>(told.count("world_size", UINT32_MAX));
   task.folder = bytes_of_text(told.text("folder"));

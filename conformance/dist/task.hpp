@@ -30,6 +30,7 @@ struct RankTask {
   WorkerSetup setup;
   Job job = Job::kLook;
   std::string table;  // The name of the table of process groups. "": the first.
+  NamedValues group_options;
   uint32_t rank = 0, world_size = 1;
   std::string folder;  // The folder of the store.
   double timeout_seconds = 10, grace_seconds = 5, load_seconds = 120;

@@ -16,7 +16,7 @@ class ValuesRun {
       : job_(job),
         task_(job.task),
         ops_(job.backend.table(task_.table)),
-        seat_(job.backend, task_.rank, job.store),
+        seat_(job.backend, task_, job.store),
         timeout_ns_(nanoseconds_of(task_.timeout_seconds)),
         patience_ns_(nanoseconds_of(task_.timeout_seconds + task_.grace_seconds)) {}
 

@@ -17,14 +17,30 @@ std::string lines_of(const std::string& text) {
 
 }  // namespace
 
-nlohmann::json to_json(const WorkerSetup& setup) {
-  nlohmann::json options = nlohmann::json::array();
-  for (const auto& [key, value] : setup.options) {
-    options.push_back({text_of_bytes(key), text_of_bytes(value)});
+nlohmann::json json_of_named_values(const NamedValues& options) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& [key, value] : options) {
+    json.push_back({text_of_bytes(key), text_of_bytes(value)});
   }
+  return json;
+}
+
+NamedValues named_values_from_json(const JsonObject& told, const char* member) {
+  NamedValues options;
+  for (const nlohmann::json& pair : told.list(member)) {
+    const bool is_pair =
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
+    if (!is_pair) told.refuse(member, "a list with " + kind_text(pair), "a list of text pairs");
+    options.emplace_back(bytes_of_text(pair[0].get<std::string>()),
+                         bytes_of_text(pair[1].get<std::string>()));
+  }
+  return options;
+}
+
+nlohmann::json to_json(const WorkerSetup& setup) {
   return {{"plugin", text_of_bytes(setup.plugin)},
           {"device", text_of_bytes(setup.device)},
-          {"options", std::move(options)},
+          {"options", json_of_named_values(setup.options)},
           {"layers", text_of_bytes(setup.layers)},
           {"layer_options", text_of_bytes(setup.layer_options)},
           {"transport", text_of_bytes(setup.transport)},
@@ -47,13 +63,7 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
   WorkerSetup setup;
   setup.plugin = bytes_of_text(told.text("plugin"));
   setup.device = bytes_of_text(told.text("device"));
-  for (const nlohmann::json& pair : told.list("options")) {
-    const bool is_pair =
-        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
-    if (!is_pair) told.refuse("options", "a list with " + kind_text(pair), "a list of text pairs");
-    setup.options.emplace_back(bytes_of_text(pair[0].get<std::string>()),
-                               bytes_of_text(pair[1].get<std::string>()));
-  }
+  setup.options = named_values_from_json(told, "options");
   // A failure that an older suite saved has none.
   setup.layers = bytes_of_text(told.text("layers", ""));
   setup.layer_options = bytes_of_text(told.text("layer_options", ""));

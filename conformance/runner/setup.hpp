@@ -23,10 +23,12 @@ constexpr int kRecordFd = 231;
 // The longest time limit that a stored run can have: it fits every clock.
 constexpr double kMostSeconds = 1e8;
 
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+
 struct WorkerSetup {
-  std::string plugin;  // A path, or the name of a manifest.
-  std::string device;  // The index or the name of a device; "" is the first device of the plugin.
-  std::vector<std::pair<std::string, std::string>> options;  // The options of the backend.
+  std::string plugin;   // A path, or the name of a manifest.
+  std::string device;   // The index or the name of a device; "" is the first device of the plugin.
+  NamedValues options;  // Of the backend.
   std::string layers, layer_options;  // The layers of the registry; "" leaves them to the
                                       // environment.
   std::string transport;  // The plugin whose process groups staged groups are made over, or "".
@@ -62,6 +64,12 @@ struct DispatchCounts {
 nlohmann::json to_json(const DispatchCounts& counts);
 // Reads the counts. Throws UsageError if they are wrong.
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name);
+
+class JsonObject;
+
+// A list of pairs of texts.
+nlohmann::json json_of_named_values(const NamedValues& values);
+NamedValues named_values_from_json(const JsonObject& told, const char* member);
 
 nlohmann::json to_json(const WorkerSetup& setup);
 // Reads a setup. Throws UsageError, which names what is missing or wrong in `name` and what is
