@@ -7,6 +7,7 @@ Backplane is faster. Each rank has one thread.
   compare.py build/release                 # after runtime/bench/setup, which installs PyTorch
   compare.py build/release --device vulkan # staged over the groups of cpu
   compare.py build/release --group mpi     # over MPI, and beside MPI alone; mpirun starts all ranks
+  compare.py build/release --group-option shared_memory=0   # by messages, as between machines
 """
 
 import argparse
@@ -47,7 +48,7 @@ def seconds_by_size(text):
 
 def ours(o):
     return seconds_by_size(launch(o, o.build / "bin/distributed_rank", o.device, o.transport,
-                                  o.group, "--", *SIZES))
+                                  o.group, *o.group_option, "--", *SIZES))
 
 
 def gloo(o):
@@ -116,6 +117,9 @@ def main():
     parser.add_argument("--device", default="cpu", help="default: cpu")
     parser.add_argument("--transport", default="", help="the device that carries staged calls")
     parser.add_argument("--group", default="", help="the table of process groups, such as mpi")
+    parser.add_argument("--group-option", action="append", default=[], metavar="KEY=VALUE",
+                        help="an option of the groups of all-reduce, such as shared_memory=0; "
+                             "it may be repeated, and no step of training is then measured")
     parser.add_argument("--ranks", type=int, default=2, help="default: 2")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each peer; default: 3")
     parser.add_argument("--steps", type=int, default=40, help="of training; default: 40")
@@ -137,7 +141,7 @@ def main():
         print("PyTorch is missing: runtime/bench/setup installs it")
     rounds = [{name: measure(o) for name, measure in peers.items()} for _ in range(o.rounds)]
     say_table(o, [name for name in peers if name != "Backplane"], rounds)
-    for strategy in STRATEGIES:
+    for strategy in STRATEGIES if not o.group_option else ():
         say_steps(o, strategy, has_torch)
 
 

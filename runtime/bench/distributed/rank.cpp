@@ -2,12 +2,14 @@
 // line for each size: the bytes, and the seconds of one call as the median of several groups of
 // calls. Each call is waited for before the next one, as the calls of the peers are.
 //
-// usage: distributed_rank DEVICE [TRANSPORT [TABLE]] -- BYTES...     TRANSPORT may be ""
+// usage: distributed_rank DEVICE [TRANSPORT [TABLE [KEY=VALUE]...]] -- BYTES...
+//   TRANSPORT and TABLE may be "", and KEY=VALUE is an option of the group.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,7 +57,8 @@ double median_seconds(const bd::ProcessGroup& group, int64_t bytes) {
 int run(const std::vector<std::string>& words) {
   const auto end = std::ranges::find(words, "--");
   if (end == words.begin() || end == words.end()) {
-    std::fprintf(stderr, "usage: distributed_rank DEVICE [TRANSPORT [TABLE]] -- BYTES...\n");
+    std::fprintf(stderr,
+                 "usage: distributed_rank DEVICE [TRANSPORT [TABLE [KEY=VALUE]...]] -- BYTES...\n");
     return 2;
   }
   const bd::Launch launch = bd::read_launch(std::getenv);
@@ -67,6 +70,11 @@ int run(const std::vector<std::string>& words) {
   bd::GroupOptions options;
   if (!chosen.empty()) options.transport = chosen[0];
   if (chosen.size() > 1) options.table_name = chosen[1];
+  for (size_t i = 2; i < chosen.size(); ++i) {
+    const size_t equals = chosen[i].find('=');
+    if (equals == std::string::npos) throw std::runtime_error(chosen[i] + " is no KEY=VALUE");
+    options.options.emplace_back(chosen[i].substr(0, equals), chosen[i].substr(equals + 1));
+  }
   const bd::ProcessGroup group(device, launch.rank, launch.world_size, store, options);
   static_cast<void>(seconds_of(group, bp::zeros({kWarmUpElements}, BP_F32), kWarmUpCalls));
   for (auto at = end + 1; at != words.end(); ++at) {
