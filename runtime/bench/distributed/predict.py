@@ -18,8 +18,8 @@ import tempfile
 
 MODELS = {
     "a": {"layers": 4, "width": 256, "batch": 8},
-    "b": {"layers": 2, "width": 384, "batch": 16},
-    "c": {"layers": 6, "width": 128, "batch": 8},
+    "b": {"layers": 4, "width": 384, "batch": 16},
+    "c": {"layers": 8, "width": 128, "batch": 8},
 }
 STRATEGIES = ["ddp", "fsdp", "pp", "2d"]
 FITTED = "a"
