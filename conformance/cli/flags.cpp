@@ -1,5 +1,6 @@
 #include "conformance/cli/flags.hpp"
 
+#include "conformance/report/summary.hpp"
 #include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {

@@ -48,8 +48,8 @@ int agreed(const bd::ProcessGroup& group, double once) {
 double median_seconds(const bd::ProcessGroup& group, int64_t bytes) {
   const bp::Tensor tensor = bp::zeros({std::max<int64_t>(1, bytes / 4)}, BP_F32);
   const int calls = agreed(group, seconds_of(group, tensor, 3));
-  std::vector<double> samples;
-  for (int i = 0; i < kGroups; ++i) samples.push_back(seconds_of(group, tensor, calls));
+  std::vector<double> samples(kGroups);
+  for (double& sample : samples) sample = seconds_of(group, tensor, calls);
   std::ranges::sort(samples);
   return samples[samples.size() / 2];
 }
