@@ -1,126 +1,89 @@
 // Operators as ONNX's own tests do not cover them: newer opsets, and rare attributes.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
-#include "runtime/io/onnx/test_model.hpp"
-#include "runtime/test_device.hpp"
+#include "runtime/io/onnx/run_node.hpp"
 
 namespace bp::onnx {
 namespace {
 
-using Floats = std::vector<float>;
-using Ints = std::vector<int64_t>;
-using Attributes = std::initializer_list<::onnx::AttributeProto>;
-
-Tensor floats(const Floats& values, IntList shape) {
-  return from_host(values, shape, test_device());
-}
-Tensor ints(const Ints& values, IntList shape) { return from_host(values, shape, test_device()); }
-
-// Runs one node. Its inputs are i0, i1, ...; an empty tensor is an input that is not given.
-std::vector<Tensor> run(int64_t opset, const std::string& op, const std::vector<Tensor>& inputs,
-                        Attributes attributes = {}, size_t output_count = 1) {
-  TestModel model(opset);
-  Names input_names, output_names;
-  TensorMap given;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    input_names.push_back(inputs[i] ? "i" + std::to_string(i) : "");
-    if (!inputs[i]) continue;
-    model.graph().input(input_names.back(), 0);
-    given[input_names.back()] = inputs[i];
-  }
-  for (size_t i = 0; i < output_count; ++i) {
-    output_names.push_back("o" + std::to_string(i));
-    model.graph().output(output_names.back(), 0);
-  }
-  model.graph().node(op, input_names, output_names, attributes);
-  const TensorMap outputs = model.parse(test_device()).run(given);
-  std::vector<Tensor> results;
-  for (const std::string& name : output_names) results.push_back(outputs.at(name));
-  return results;
-}
-
-Floats values(const Tensor& tensor) { return tensor.to(BP_F32).to_vector<float>(); }
-
-void expect_near(const Tensor& given, const Floats& expected) {
-  const Floats found = values(given);
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
-}
-
 TEST(OnnxOps, ReductionsTakeAxesAsAnInputFromOpset18On) {
   const Tensor x = floats({1, 2, 3, 4}, {2, 2});
-  EXPECT_EQ(values(run(18, "ReduceMax", {x, ints({0}, {1})})[0]), (Floats{3, 4}));
-  EXPECT_EQ(values(run(18, "ReduceProd", {x, ints({-1}, {1})})[0]), (Floats{2, 12}));
-  EXPECT_EQ(values(run(18, "ReduceMin", {x})[0]), Floats{1});
-  EXPECT_EQ(values(run(18, "ReduceMean", {x}, {attribute("noop_with_empty_axes", int64_t{1})})[0]),
-            (Floats{1, 2, 3, 4}));
-  EXPECT_THROW(run(18, "ReduceMax", {x}, {attribute("axes", Ints{0})}), Error);
+  EXPECT_EQ(values(run_node(18, "ReduceMax", {x, ints({0}, {1})})[0]), (Floats{3, 4}));
+  EXPECT_EQ(values(run_node(18, "ReduceProd", {x, ints({-1}, {1})})[0]), (Floats{2, 12}));
+  EXPECT_EQ(values(run_node(18, "ReduceMin", {x})[0]), Floats{1});
+  EXPECT_EQ(
+      values(run_node(18, "ReduceMean", {x}, {attribute("noop_with_empty_axes", int64_t{1})})[0]),
+      (Floats{1, 2, 3, 4}));
+  EXPECT_THROW(run_node(18, "ReduceMax", {x}, {attribute("axes", Ints{0})}), Error);
 }
 
 TEST(OnnxOps, ExtremesOfNoElementsAreTheEndsOfTheDtype) {
   const Tensor x = floats({}, {2, 0, 2}), axis = ints({1}, {1});
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(values(run(20, "ReduceMax", {x, axis})[0]), Floats(4, -infinity));
-  EXPECT_EQ(values(run(20, "ReduceMin", {x, axis})[0]), Floats(4, infinity));
-  EXPECT_EQ(run(20, "ReduceMin", {x, axis})[0].shape(), IntList({2, 1, 2}));
+  EXPECT_EQ(values(run_node(20, "ReduceMax", {x, axis})[0]), Floats(4, -infinity));
+  EXPECT_EQ(values(run_node(20, "ReduceMin", {x, axis})[0]), Floats(4, infinity));
+  EXPECT_EQ(run_node(20, "ReduceMin", {x, axis})[0].shape(), IntList({2, 1, 2}));
   const Tensor whole = ints({}, {0});
-  EXPECT_EQ(run(20, "ReduceMax", {whole})[0].item<int64_t>(), INT64_MIN);
-  EXPECT_EQ(run(20, "ReduceMin", {whole})[0].item<int64_t>(), INT64_MAX);
-  EXPECT_EQ(run(20, "ReduceMax", {x.to(BP_U8), axis})[0].to(BP_I64).to_vector<int64_t>(), Ints(4));
+  EXPECT_EQ(run_node(20, "ReduceMax", {whole})[0].item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(run_node(20, "ReduceMin", {whole})[0].item<int64_t>(), INT64_MAX);
+  EXPECT_EQ(run_node(20, "ReduceMax", {x.to(BP_U8), axis})[0].to(BP_I64).to_vector<int64_t>(),
+            Ints(4));
 }
 
 TEST(OnnxOps, OperatorsOfOpsetsFrom23OnTakeTheirNewAttributes) {
   const Tensor x = floats({-1.5, 2.5}, {2});
   const auto zero = [](const char* name) { return attribute(name, int64_t{0}); };
-  EXPECT_EQ(run(24, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")})[0]
-                .to_vector<int64_t>(),
-            (Ints{-1, 2}));
-  EXPECT_THROW(run(21, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")}),
-               Error);
+  EXPECT_EQ(
+      run_node(24, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")})[0]
+          .to_vector<int64_t>(),
+      (Ints{-1, 2}));
+  EXPECT_THROW(
+      run_node(21, "Cast", {x}, {attribute("to", int64_t{7}), attribute("round_mode", "up")}),
+      Error);
   const Tensor scale = floats({0.5}, {}),
-               codes = run(23, "QuantizeLinear", {x, scale},
-                           {attribute("output_dtype", int64_t{3}), zero("precision")})[0];
+               codes = run_node(23, "QuantizeLinear", {x, scale},
+                                {attribute("output_dtype", int64_t{3}), zero("precision")})[0];
   EXPECT_EQ(values(codes), (Floats{-3, 5}));
-  EXPECT_EQ(run(23, "DequantizeLinear", {codes, scale}, {attribute("output_dtype", int64_t{10})})[0]
-                .dtype(),
-            BP_F16);
-  EXPECT_THROW(run(23, "QuantizeLinear", {x, scale}, {attribute("precision", int64_t{10})}), Error);
-  EXPECT_EQ(values(run(27, "Range", {floats({1}, {}), floats({2}, {}), floats({0.5}, {})},
-                       {attribute("stash_type", int64_t{1})})[0]),
+  EXPECT_EQ(
+      run_node(23, "DequantizeLinear", {codes, scale}, {attribute("output_dtype", int64_t{10})})[0]
+          .dtype(),
+      BP_F16);
+  EXPECT_THROW(run_node(23, "QuantizeLinear", {x, scale}, {attribute("precision", int64_t{10})}),
+               Error);
+  EXPECT_EQ(values(run_node(27, "Range", {floats({1}, {}), floats({2}, {}), floats({0.5}, {})},
+                            {attribute("stash_type", int64_t{1})})[0]),
             (Floats{1, 1.5}));
 }
 
 TEST(OnnxOps, OperatorsThatCameWithOpsets23And24AreThere) {
   const Tensor x = floats({3, 4}, {1, 2});
   const float root = std::sqrt(12.5F);
-  expect_near(run(23, "RMSNormalization", {x, floats({1, 2}, {2})}, {attribute("epsilon", 0.F)})[0],
-              {3 / root, 8 / root});
+  expect_near(
+      run_node(23, "RMSNormalization", {x, floats({1, 2}, {2})}, {attribute("epsilon", 0.F)})[0],
+      {3 / root, 8 / root});
   const auto swish = [](float v, float alpha) { return v / (1 + std::exp(-alpha * v)); };
-  expect_near(run(24, "Swish", {x})[0], {swish(3, 1), swish(4, 1)});
-  expect_near(run(24, "Swish", {x}, {attribute("alpha", 0.5F)})[0], {swish(3, 0.5), swish(4, 0.5)});
+  expect_near(run_node(24, "Swish", {x})[0], {swish(3, 1), swish(4, 1)});
+  expect_near(run_node(24, "Swish", {x}, {attribute("alpha", 0.5F)})[0],
+              {swish(3, 0.5), swish(4, 0.5)});
 }
 
 TEST(OnnxOps, TheRestOfFloatsHasTheSignOfTheDivisorFromOpset28On) {
   const Tensor a = floats({-5, 5}, {2}), b = floats({3, -3}, {2});
-  EXPECT_EQ(values(run(28, "Mod", {a, b})[0]), (Floats{1, -1}));
-  EXPECT_EQ(values(run(28, "Mod", {a, b}, {attribute("fmod", int64_t{1})})[0]), (Floats{-2, 2}));
-  EXPECT_THROW(run(13, "Mod", {a, b}), Error);
+  EXPECT_EQ(values(run_node(28, "Mod", {a, b})[0]), (Floats{1, -1}));
+  EXPECT_EQ(values(run_node(28, "Mod", {a, b}, {attribute("fmod", int64_t{1})})[0]),
+            (Floats{-2, 2}));
+  EXPECT_THROW(run_node(13, "Mod", {a, b}), Error);
 }
 
 TEST(OnnxOps, AnInverseTransformToRealNumbersIsRefused) {
   const Tensor x = floats({1, 0, 2, 0}, {1, 2, 2});
   const auto one = [](const char* name) { return attribute(name, int64_t{1}); };
-  EXPECT_NO_THROW(run(17, "DFT", {x}, {one("inverse")}));
-  EXPECT_THROW(run(17, "DFT", {x}, {one("inverse"), one("onesided")}), Error);
+  EXPECT_NO_THROW(run_node(17, "DFT", {x}, {one("inverse")}));
+  EXPECT_THROW(run_node(17, "DFT", {x}, {one("inverse"), one("onesided")}), Error);
 }
 
 TEST(OnnxOps, OneDirectionTakesTheDefaultActivationsOfTwo) {
   const Tensor x = floats({1}, {1, 1, 1}), w = floats({0.5}, {1, 1, 1}), r = floats({0}, {1, 1, 1});
   const auto rnn = [&](Attributes attributes) {
-    return values(run(22, "RNN", {x, w, r}, attributes)[0]);
+    return values(run_node(22, "RNN", {x, w, r}, attributes)[0]);
   };
   EXPECT_EQ(rnn({attribute("hidden_size", int64_t{1}),
                  attribute("activations", std::vector<std::string>{"Tanh", "Tanh"})}),
@@ -129,19 +92,19 @@ TEST(OnnxOps, OneDirectionTakesTheDefaultActivationsOfTwo) {
 
 TEST(OnnxOps, ExtremesOfIntegersAreRightAtTheEndsOfTheirRange) {
   const Tensor x = ints({INT64_MIN, 0, INT64_MAX}, {3});
-  EXPECT_EQ(run(18, "ReduceMin", {x})[0].item<int64_t>(), INT64_MIN);
-  EXPECT_EQ(run(13, "ArgMin", {x})[0].item<int64_t>(), 0);
+  EXPECT_EQ(run_node(18, "ReduceMin", {x})[0].item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(run_node(13, "ArgMin", {x})[0].item<int64_t>(), 0);
 }
 
 TEST(OnnxOps, RunningSumsAreExclusiveAndReversed) {
   const Tensor x = floats({1, 2, 3, 4}, {2, 2}), last = ints({-1}, {});
   const auto is = [](const char* name) { return attribute(name, int64_t{1}); };
-  EXPECT_EQ(values(run(14, "CumSum", {x, last})[0]), (Floats{1, 3, 3, 7}));
-  EXPECT_EQ(values(run(14, "CumSum", {x, last}, {is("exclusive")})[0]), (Floats{0, 1, 0, 3}));
-  EXPECT_EQ(values(run(14, "CumSum", {x, last}, {is("exclusive"), is("reverse")})[0]),
+  EXPECT_EQ(values(run_node(14, "CumSum", {x, last})[0]), (Floats{1, 3, 3, 7}));
+  EXPECT_EQ(values(run_node(14, "CumSum", {x, last}, {is("exclusive")})[0]), (Floats{0, 1, 0, 3}));
+  EXPECT_EQ(values(run_node(14, "CumSum", {x, last}, {is("exclusive"), is("reverse")})[0]),
             (Floats{2, 0, 4, 0}));
   const Tensor wide = ints({INT64_MAX, 1}, {2});
-  EXPECT_EQ(run(14, "CumSum", {wide, ints({0}, {})})[0].to_vector<int64_t>(),
+  EXPECT_EQ(run_node(14, "CumSum", {wide, ints({0}, {})})[0].to_vector<int64_t>(),
             (Ints{INT64_MAX, INT64_MIN}));
 }
 
@@ -149,31 +112,32 @@ TEST(OnnxOps, WideUnsignedIntegersAreComparedAndShiftedAsUnsigned) {
   const uint64_t numbers[] = {1, UINT64_MAX};
   const Tensor x = from_host(numbers, {2}, BP_U64, test_device());
   const Tensor one = from_host(numbers, {1}, BP_U64, test_device());
-  EXPECT_EQ(run(13, "Max", {x, one})[0].to_vector<uint64_t>(),
+  EXPECT_EQ(run_node(13, "Max", {x, one})[0].to_vector<uint64_t>(),
             (std::vector<uint64_t>{1, UINT64_MAX}));
-  EXPECT_EQ(
-      run(13, "BitShift", {x, one}, {attribute("direction", "RIGHT")})[0].to_vector<uint64_t>(),
-      (std::vector<uint64_t>{0, UINT64_MAX / 2}));
-  EXPECT_THROW(run(13, "Mod", {x, one}), Error);
+  EXPECT_EQ(run_node(13, "BitShift", {x, one}, {attribute("direction", "RIGHT")})[0]
+                .to_vector<uint64_t>(),
+            (std::vector<uint64_t>{0, UINT64_MAX / 2}));
+  EXPECT_THROW(run_node(13, "Mod", {x, one}), Error);
 }
 
 TEST(OnnxOps, IntegerDivisionRoundsTowardsZero) {
   EXPECT_EQ(
-      run(14, "Div", {ints({-7, 7, -7}, {3}), ints({2, -2, -2}, {3})})[0].to_vector<int64_t>(),
+      run_node(14, "Div", {ints({-7, 7, -7}, {3}), ints({2, -2, -2}, {3})})[0].to_vector<int64_t>(),
       (Ints{-3, -3, 3}));
 }
 
 TEST(OnnxOps, IntegerPowersAreExactAndBroadcast) {
-  EXPECT_EQ(run(15, "Pow", {ints({3, -2}, {2, 1}), ints({0, 1, 31}, {3})})[0].to_vector<int64_t>(),
-            (Ints{1, 3, 617673396283947, 1, -2, -2147483648}));
+  EXPECT_EQ(
+      run_node(15, "Pow", {ints({3, -2}, {2, 1}), ints({0, 1, 31}, {3})})[0].to_vector<int64_t>(),
+      (Ints{1, 3, 617673396283947, 1, -2, -2147483648}));
 }
 
 TEST(OnnxOps, SplitMakesALastPartThatIsSmaller) {
-  const auto parts =
-      run(18, "Split", {floats({1, 2, 3, 4, 5}, {5})}, {attribute("num_outputs", int64_t{3})}, 3);
+  const auto parts = run_node(18, "Split", {floats({1, 2, 3, 4, 5}, {5})},
+                              {attribute("num_outputs", int64_t{3})}, 3);
   EXPECT_EQ(values(parts[0]), (Floats{1, 2}));
   EXPECT_EQ(values(parts[2]), Floats{5});
-  EXPECT_THROW(run(13, "Split", {floats({1, 2, 3}, {3})}, {}, 2), Error);
+  EXPECT_THROW(run_node(13, "Split", {floats({1, 2, 3}, {3})}, {}, 2), Error);
 }
 
 TEST(OnnxOps, ScatterCombinesInTheOrderOfItsIndices) {
@@ -181,8 +145,8 @@ TEST(OnnxOps, ScatterCombinesInTheOrderOfItsIndices) {
   const Tensor places = ints({0, 0, 2}, {3});
   const Tensor updates = floats({5, 7, -1}, {3});
   const auto scattered = [&](const char* reduction) {
-    return values(
-        run(18, "ScatterElements", {x, places, updates}, {attribute("reduction", reduction)})[0]);
+    return values(run_node(18, "ScatterElements", {x, places, updates},
+                           {attribute("reduction", reduction)})[0]);
   };
   EXPECT_EQ(scattered("mul"), (Floats{35, 2, -3}));
   EXPECT_EQ(scattered("max"), (Floats{7, 2, 3}));
@@ -192,17 +156,17 @@ TEST(OnnxOps, ScatterCombinesInTheOrderOfItsIndices) {
 
 TEST(OnnxOps, PadTakesAxesAndWrapsAround) {
   const Tensor x = floats({1, 2, 3, 4}, {2, 2});
-  EXPECT_EQ(values(run(19, "Pad", {x, ints({1, 0}, {2}), Tensor(), ints({1}, {1})},
-                       {attribute("mode", "wrap")})[0]),
+  EXPECT_EQ(values(run_node(19, "Pad", {x, ints({1, 0}, {2}), Tensor(), ints({1}, {1})},
+                            {attribute("mode", "wrap")})[0]),
             (Floats{2, 1, 2, 4, 3, 4}));
-  EXPECT_EQ(values(run(13, "Pad", {x, ints({-1, 0, 0, 1}, {4})})[0]), (Floats{3, 4, 0}));
+  EXPECT_EQ(values(run_node(13, "Pad", {x, ints({-1, 0, 0, 1}, {4})})[0]), (Floats{3, 4, 0}));
 }
 
 TEST(OnnxOps, EinsumKnowsEllipsesDiagonalsAndImplicitResults) {
   const Tensor a = floats({1, 2, 3, 4}, {1, 2, 2});
   const Tensor b = floats({1, 0, 0, 2}, {2, 2});
   const auto result = [&](const char* equation, const std::vector<Tensor>& inputs) {
-    return run(12, "Einsum", inputs, {attribute("equation", equation)})[0];
+    return run_node(12, "Einsum", inputs, {attribute("equation", equation)})[0];
   };
   EXPECT_EQ(values(result("...ij,jk->...ik", {a, b})), (Floats{1, 4, 3, 8}));
   EXPECT_EQ(values(result("ii->i", {b})), (Floats{1, 2}));
@@ -217,42 +181,44 @@ TEST(OnnxOps, PoolsOfWholeWindowsAndOfPartsOfThem) {
   const Attributes ceiled = {attribute("kernel_shape", Ints{2}), attribute("strides", Ints{2}),
                              attribute("ceil_mode", int64_t{1}), attribute("pads", Ints{1, 0}),
                              attribute("count_include_pad", int64_t{1})};
-  EXPECT_EQ(values(run(19, "AveragePool", {x}, ceiled)[0]), (Floats{0.5, 2.5, 4.5}));
-  EXPECT_EQ(values(run(12, "MaxPool", {x},
-                       {attribute("kernel_shape", Ints{2}), attribute("strides", Ints{2}),
-                        attribute("ceil_mode", int64_t{1})})[0]),
+  EXPECT_EQ(values(run_node(19, "AveragePool", {x}, ceiled)[0]), (Floats{0.5, 2.5, 4.5}));
+  EXPECT_EQ(values(run_node(12, "MaxPool", {x},
+                            {attribute("kernel_shape", Ints{2}), attribute("strides", Ints{2}),
+                             attribute("ceil_mode", int64_t{1})})[0]),
             (Floats{2, 4, 5}));
-  expect_near(run(18, "LpPool", {x}, {attribute("kernel_shape", Ints{2})})[0],
+  expect_near(run_node(18, "LpPool", {x}, {attribute("kernel_shape", Ints{2})})[0],
               {std::sqrt(5.0F), std::sqrt(13.0F), 5, std::sqrt(41.0F)});
 }
 
 TEST(OnnxOps, GroupNormalizationScalesGroupsAndLaterChannels) {
   const Tensor x = floats({-1, 1, -3, 3}, {1, 4, 1});
   const Attributes two = {attribute("num_groups", int64_t{2}), attribute("epsilon", 0.0F)};
-  expect_near(run(18, "GroupNormalization", {x, floats({1, 2}, {2}), floats({0, 1}, {2})}, two)[0],
-              {-1, 1, -1, 3});
-  expect_near(run(21, "GroupNormalization",
-                  {x, floats({1, 2, 3, 4}, {4}), floats({0, 0, 0, 1}, {4})}, two)[0],
+  expect_near(
+      run_node(18, "GroupNormalization", {x, floats({1, 2}, {2}), floats({0, 1}, {2})}, two)[0],
+      {-1, 1, -1, 3});
+  expect_near(run_node(21, "GroupNormalization",
+                       {x, floats({1, 2, 3, 4}, {4}), floats({0, 0, 0, 1}, {4})}, two)[0],
               {-1, 2, -3, 5});
 }
 
 TEST(OnnxOps, DequantizesByChannelAndByBlock) {
   const int8_t codes[] = {1, 2, 3, 4};
   const Tensor x = from_host(codes, {2, 2}, BP_I8, test_device());
-  EXPECT_EQ(values(run(13, "DequantizeLinear", {x, floats({1, 10}, {2})},
-                       {attribute("axis", int64_t{0})})[0]),
+  EXPECT_EQ(values(run_node(13, "DequantizeLinear", {x, floats({1, 10}, {2})},
+                            {attribute("axis", int64_t{0})})[0]),
             (Floats{1, 2, 30, 40}));
-  EXPECT_EQ(values(run(21, "DequantizeLinear", {x, floats({1, 2, 3, 4}, {2, 2})},
-                       {attribute("axis", int64_t{1}), attribute("block_size", int64_t{1})})[0]),
-            (Floats{1, 4, 9, 16}));
+  EXPECT_EQ(
+      values(run_node(21, "DequantizeLinear", {x, floats({1, 2, 3, 4}, {2, 2})},
+                      {attribute("axis", int64_t{1}), attribute("block_size", int64_t{1})})[0]),
+      (Floats{1, 4, 9, 16}));
 }
 
 TEST(OnnxOps, RecurrentCellsRunInBothDirections) {
   const Tensor x = floats({1, 2}, {2, 1, 1});
   const Tensor weight = floats({1, 1}, {2, 1, 1});
   const auto results =
-      run(14, "RNN", {x, weight, weight},
-          {attribute("hidden_size", int64_t{1}), attribute("direction", "bidirectional")}, 2);
+      run_node(14, "RNN", {x, weight, weight},
+               {attribute("hidden_size", int64_t{1}), attribute("direction", "bidirectional")}, 2);
   const float first = std::tanh(1.0F), last = std::tanh(2.0F);
   expect_near(results[0], {first, std::tanh(1 + last), std::tanh(2 + first), last});
   expect_near(results[1], {std::tanh(2 + first), std::tanh(1 + last)});
@@ -262,8 +228,8 @@ TEST(OnnxOps, SlicesBackwardsAndBeyondTheEnds) {
   const Tensor x = floats({0, 1, 2, 3, 4}, {5});
   const auto sliced = [&](int64_t start, int64_t end, int64_t step) {
     return values(
-        run(13, "Slice",
-            {x, ints({start}, {1}), ints({end}, {1}), ints({0}, {1}), ints({step}, {1})})[0]);
+        run_node(13, "Slice",
+                 {x, ints({start}, {1}), ints({end}, {1}), ints({0}, {1}), ints({step}, {1})})[0]);
   };
   EXPECT_EQ(sliced(-1, INT64_MIN, -2), (Floats{4, 2, 0}));
   EXPECT_EQ(sliced(1, INT64_MAX, INT64_MAX), Floats{1});
@@ -277,23 +243,23 @@ TEST(OnnxOps, AnIndexOutOfRangeIsAFailureOfTheRun) {
     const Stream stream(test_device());  // It stays failed.
     const StreamGuard guard(stream);
     const Tensor x = floats({1, 2}, {2});
-    EXPECT_THROW(run(13, "Gather", {x, ints({5}, {1})})[0].to_vector<float>(), Error);
+    EXPECT_THROW(run_node(13, "Gather", {x, ints({5}, {1})})[0].to_vector<float>(), Error);
   }
-  EXPECT_EQ(values(run(13, "Gather", {floats({1, 2}, {2}), ints({-1}, {1})})[0]), Floats{2});
+  EXPECT_EQ(values(run_node(13, "Gather", {floats({1, 2}, {2}), ints({-1}, {1})})[0]), Floats{2});
 }
 
 TEST(OnnxOps, GeluHasTwoFormulas) {
   const Tensor x = floats({1}, {1});
-  expect_near(run(20, "Gelu", {x})[0], {0.841345F});
-  expect_near(run(20, "Gelu", {x}, {attribute("approximate", "tanh")})[0], {0.841192F});
-  EXPECT_THROW(run(20, "Gelu", {x}, {attribute("approximate", "sigmoid")}), Error);
+  expect_near(run_node(20, "Gelu", {x})[0], {0.841345F});
+  expect_near(run_node(20, "Gelu", {x}, {attribute("approximate", "tanh")})[0], {0.841192F});
+  EXPECT_THROW(run_node(20, "Gelu", {x}, {attribute("approximate", "sigmoid")}), Error);
 }
 
 TEST(OnnxOps, ResizeKeepsTheProportionsOfChosenAxes) {
   const Tensor x = floats({1, 2, 3, 4}, {1, 1, 2, 2});
-  const Tensor y =
-      run(18, "Resize", {x, Tensor(), Tensor(), ints({4, 6}, {2})},
-          {attribute("axes", Ints{2, 3}), attribute("keep_aspect_ratio_policy", "not_larger")})[0];
+  const Tensor y = run_node(
+      18, "Resize", {x, Tensor(), Tensor(), ints({4, 6}, {2})},
+      {attribute("axes", Ints{2, 3}), attribute("keep_aspect_ratio_policy", "not_larger")})[0];
   EXPECT_EQ(y.shape(), IntList({1, 1, 4, 4}));
   EXPECT_EQ(values(y), (Floats{1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
 }

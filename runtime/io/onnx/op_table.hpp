@@ -30,6 +30,7 @@ std::string attributes_defect(const OpRow& row, const Node& node);
 // Each family of operators has a file ops_<family>.cpp.
 std::span<const OpRow> activation_ops();
 std::span<const OpRow> arithmetic_ops();
+std::span<const OpRow> attention_ops();
 std::span<const OpRow> cast_ops();
 std::span<const OpRow> control_ops();
 std::span<const OpRow> convolution_ops();

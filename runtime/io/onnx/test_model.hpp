@@ -3,7 +3,6 @@
 
 #include <onnx.pb.h>
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -74,7 +73,7 @@ class GraphBuilder {
     return *this;
   }
   GraphBuilder& node(const std::string& op, const Names& inputs, const Names& outputs,
-                     std::initializer_list<::onnx::AttributeProto> attributes = {}) {
+                     const std::vector<::onnx::AttributeProto>& attributes = {}) {
     auto* const proto = graph_->add_node();
     proto->set_op_type(op);
     for (const std::string& name : inputs) proto->add_input(name);
