@@ -36,6 +36,7 @@ std::span<const OpRow> control_ops();
 std::span<const OpRow> convolution_ops();
 std::span<const OpRow> detection_ops();
 std::span<const OpRow> gather_ops();
+std::span<const OpRow> language_ops();
 std::span<const OpRow> logic_ops();
 std::span<const OpRow> loss_ops();
 std::span<const OpRow> matrix_ops();

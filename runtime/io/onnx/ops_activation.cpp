@@ -83,6 +83,18 @@ Values swish(const Call& call) {
   return {mul(x, sigmoid(mul(x, alpha)))};
 }
 
+// Swish of the gate, input 0, times input 1.
+Values swish_gate(const Call& call) {
+  const Tensor gate = call.input(0), x = call.input(1);
+  if (!(gate.shape() == x.shape())) {
+    call.refuse("the gate is " + bp::to_string(gate.shape()) + " and input 1 " +
+                bp::to_string(x.shape()) + "; allowed: the same shape");
+  }
+  const double alpha = call.number("alpha", 1);
+  if (alpha == 1) return {swiglu(gate, x)};
+  return {mul(mul(gate, sigmoid(mul(gate, alpha))), x)};
+}
+
 // ---- Over an axis ------------------------------------------------------------------------------
 
 Tensor run_softmax(const Tensor& x, int64_t axis) { return softmax(x, axis); }
@@ -127,6 +139,7 @@ constexpr OpRow kRows[] = {
     {"Shrink", 9, shrink, "lambd bias"},
     {"Softmax", 1, flattened<run_softmax>, "axis", OnnxRoute::kOp},
     {"Softmax", 13, along_axis<run_softmax>, "axis", OnnxRoute::kOp},
+    {"SwiGLU", 28, swish_gate, "alpha", OnnxRoute::kOp},
     {"Swish", 24, swish, "alpha"},
     {"ThresholdedRelu", 10, thresholded_relu, "alpha"},
 };

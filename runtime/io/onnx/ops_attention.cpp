@@ -257,6 +257,40 @@ Values attention(const Call& call) {
   return {out.y, heads.k, heads.v, out.scores ? Value(out.scores) : Value()};
 }
 
+// ---- With functions of the model ---------------------------------------------------------------
+
+// Returns what the graph of the attribute makes of `x`, or `x` if there is none.
+Tensor modified(const Call& call, const char* name, const Tensor& x) {
+  if (!call.has(name)) return x;
+  const Graph& body = call.graph(name);
+  if (body.inputs.size() != 1 || body.outputs.size() != 1) {
+    call.refuse("attribute '" + std::string(name) + "' is a graph of " +
+                std::to_string(body.inputs.size()) + " inputs and " +
+                std::to_string(body.outputs.size()) + " outputs; allowed: one of each");
+  }
+  const Values results =
+      run_graph(body, {{body.inputs[0].name, Value(x)}}, call.device(), &call.scope());
+  Tensor y = results[0].on(call.device());
+  if (y.shape() == x.shape() && y.dtype() == x.dtype()) return y;
+  call.refuse("attribute '" + std::string(name) + "' makes " + dtype_text(y.dtype()) + " " +
+              bp::to_string(y.shape()) + " of " + dtype_text(x.dtype()) + " " +
+              bp::to_string(x.shape()) + "; allowed: the same dtype and shape");
+}
+
+Values flex_attention(const Call& call) {
+  const Heads heads = read_heads(call);
+  if (heads.is_3d) call.refuse("inputs 0 to 2 have 3 axes; allowed: 4");
+  const bp_dtype wide = wide_of(heads.q.dtype());
+  const bp_dtype precision = call.dtype("softmax_precision", wide);
+  const auto width = static_cast<double>(heads.q.shape(3));
+  const double scale = call.has("scale") ? call.number("scale", 0) : 1 / std::sqrt(width);
+  const Tensor products =
+      product_of_heads(heads, heads.q.to(wide), heads.k.to(wide).transpose(2, 3)) * scale;
+  const Tensor scores = modified(call, "score_mod", products.to(precision));
+  const Tensor weights = modified(call, "prob_mod", softmax(scores, 3));
+  return {product_of_heads(heads, weights, heads.v.to(precision)).to(heads.q.dtype())};
+}
+
 constexpr const char* kAttributes =
     "is_causal kv_num_heads q_num_heads qk_matmul_output_mode scale softcap softmax_precision";
 constexpr const char* kWithWindows =
@@ -266,6 +300,8 @@ constexpr const char* kWithWindows =
 constexpr OpRow kRows[] = {
     {"Attention", 23, attention, kAttributes, OnnxRoute::kOp},
     {"Attention", 25, attention, kWithWindows, OnnxRoute::kOp},
+    {"FlexAttention", 1, flex_attention, "prob_mod scale score_mod softmax_precision",
+     OnnxRoute::kComposed, "ai.onnx.preview"},
 };
 
 }  // namespace
