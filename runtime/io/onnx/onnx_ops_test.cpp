@@ -73,11 +73,16 @@ TEST(OnnxOps, TheRestOfFloatsHasTheSignOfTheDivisorFromOpset28On) {
   EXPECT_THROW(run_node(13, "Mod", {a, b}), Error);
 }
 
-TEST(OnnxOps, AnInverseTransformToRealNumbersIsRefused) {
-  const Tensor x = floats({1, 0, 2, 0}, {1, 2, 2});
-  const auto one = [](const char* name) { return attribute(name, int64_t{1}); };
-  EXPECT_NO_THROW(run_node(17, "DFT", {x}, {one("inverse")}));
-  EXPECT_THROW(run_node(17, "DFT", {x}, {one("inverse"), one("onesided")}), Error);
+TEST(OnnxOps, AnInverseTransformMayGiveRealNumbers) {
+  const auto is = [](const char* name) { return attribute(name, int64_t{1}); };
+  const Tensor x = floats({1, 4, 2, 5, 3}, {1, 5, 1}), length = ints({5}, {});
+  const Tensor half = run_node(17, "DFT", {x}, {is("onesided")})[0];
+  const Attributes inverse = {is("inverse"), is("onesided")};
+  const Tensor back = run_node(17, "DFT", {half, length}, inverse)[0];
+  EXPECT_EQ(back.shape(), IntList({1, 5, 1}));
+  expect_near(back, {1, 4, 2, 5, 3});
+  EXPECT_EQ(run_node(17, "DFT", {half}, inverse)[0].shape(), IntList({1, 4, 1}));
+  EXPECT_THROW(run_node(17, "DFT", {x}, inverse), Error);
 }
 
 TEST(OnnxOps, OneDirectionTakesTheDefaultActivationsOfTwo) {
@@ -262,6 +267,94 @@ TEST(OnnxOps, ResizeKeepsTheProportionsOfChosenAxes) {
       {attribute("axes", Ints{2, 3}), attribute("keep_aspect_ratio_policy", "not_larger")})[0];
   EXPECT_EQ(y.shape(), IntList({1, 1, 4, 4}));
   EXPECT_EQ(values(y), (Floats{1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
+}
+
+TEST(OnnxOps, ResizeReachesFurtherWhereItIsAntialiased) {
+  const Tensor x = floats({0, 1, 2, 3, 4, 5, 6, 13}, {1, 1, 8});
+  const auto resized = [&](const char* mode) {
+    return run_node(18, "Resize", {x, Tensor(), floats({1, 1, 0.5}, {3})},
+                    {attribute("mode", mode), attribute("antialias", int64_t{1})})[0];
+  };
+  // The weights of the four neighbours are 1, 3, 3 and 1 eighths; the ends are repeated.
+  expect_near(resized("linear"), {0.625, 2.5, 4.5, (5 + 18 + 39 + 13) / 8.0F});
+  EXPECT_THROW(resized("nearest"), Error);
+}
+
+TEST(OnnxOps, RunningProductsAreExclusiveAndReversed) {
+  const Tensor x = floats({1, 2, 3, 4}, {4}), axis = ints({0}, {});
+  const auto is = [](const char* name) { return attribute(name, int64_t{1}); };
+  EXPECT_EQ(values(run_node(26, "CumProd", {x, axis})[0]), (Floats{1, 2, 6, 24}));
+  EXPECT_EQ(values(run_node(26, "CumProd", {x, axis}, {is("exclusive"), is("reverse")})[0]),
+            (Floats{24, 12, 4, 1}));
+}
+
+TEST(OnnxOps, CentersAreCutOutAndFilledUp) {
+  const Tensor x = floats({1, 2, 3, 4, 5, 6}, {2, 3});
+  EXPECT_EQ(values(run_node(18, "CenterCropPad", {x, ints({3, 2}, {2})})[0]),
+            (Floats{1, 2, 4, 5, 0, 0}));
+  EXPECT_EQ(
+      values(run_node(18, "CenterCropPad", {x, ints({6}, {1})}, {attribute("axes", Ints{-1})})[0]),
+      (Floats{0, 1, 2, 3, 0, 0, 0, 4, 5, 6, 0, 0}));
+  EXPECT_THROW(run_node(18, "CenterCropPad", {x, ints({6}, {1})}), Error);
+}
+
+TEST(OnnxOps, PoolsMayHaveGapsInTheirWindows) {
+  const Tensor x = floats({1, 2, 3, 4, 5, 10, 20, 30, 40, 50}, {1, 2, 5});
+  const auto pooled = [&](const char* op, Attributes more) {
+    more.push_back(attribute("kernel_shape", Ints{2}));
+    more.push_back(attribute("dilations", Ints{2}));
+    return values(run_node(19, op, {x}, more)[0]);
+  };
+  EXPECT_EQ(pooled("AveragePool", {}), (Floats{2, 3, 4, 20, 30, 40}));
+  const auto pads = attribute("pads", Ints{1, 0}), ceil = attribute("ceil_mode", int64_t{1}),
+             strides = attribute("strides", Ints{2});
+  EXPECT_EQ(pooled("AveragePool", {pads}), (Floats{2, 2, 3, 4, 20, 20, 30, 40}));
+  EXPECT_EQ(pooled("AveragePool", {pads, attribute("count_include_pad", int64_t{1})}),
+            (Floats{1, 2, 3, 4, 10, 20, 30, 40}));
+  EXPECT_EQ(pooled("AveragePool", {strides, ceil, pads}), (Floats{2, 3, 4, 20, 30, 40}));
+  const Floats norms = pooled("LpPool", {attribute("p", int64_t{1})});
+  EXPECT_EQ(norms, (Floats{4, 6, 8, 40, 60, 80}));
+}
+
+TEST(OnnxOps, BlocksBecomeChannelsInTwoOrders) {
+  const Tensor x = floats({1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 2, 2});
+  const auto moved = [&](const char* mode) {
+    return values(run_node(28, "SpaceToDepth", {x},
+                           {attribute("blocksize", int64_t{2}), attribute("mode", mode)})[0]);
+  };
+  EXPECT_EQ(moved("DCR"), (Floats{1, 5, 2, 6, 3, 7, 4, 8}));
+  EXPECT_EQ(moved("CRD"), (Floats{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_THROW(moved("RDC"), Error);
+}
+
+TEST(OnnxOps, TheLastBlockOfAScaleMayBeShorter) {
+  const Tensor x = floats({2, 4, 30}, {1, 3}), scale = floats({2, 10}, {1, 2});
+  const auto quantized = [&](int64_t dtype) {
+    return run_node(23, "QuantizeLinear", {x, scale},
+                    {attribute("axis", int64_t{1}), attribute("block_size", int64_t{2}),
+                     attribute("output_dtype", dtype)})[0];
+  };
+  EXPECT_EQ(values(quantized(3)), (Floats{1, 2, 3}));  // i8
+  EXPECT_EQ(values(quantized(5)), (Floats{1, 2, 3}));  // i16, for which there is no op
+  const Tensor back =
+      run_node(23, "DequantizeLinear", {quantized(3), scale},
+               {attribute("axis", int64_t{1}), attribute("block_size", int64_t{2})})[0];
+  EXPECT_EQ(values(back), (Floats{2, 4, 30}));
+}
+
+TEST(OnnxOps, MultinomialDrawsMostOftenWhatIsLikely) {
+  const Tensor x = floats({0, 100, -100, 50, -50, -100}, {2, 3});
+  const Tensor y = run_node(22, "Multinomial", {x}, {attribute("sample_size", int64_t{3})})[0];
+  EXPECT_EQ(y.dtype(), BP_I32);
+  EXPECT_EQ(values(y), (Floats{1, 1, 1, 0, 0, 0}));
+}
+
+TEST(OnnxOps, RegionsGiveTheirLargestWeightedElement) {
+  const Tensor x = floats({1, 2, 3, 4}, {1, 1, 2, 2}), box = floats({0, 0, 1, 1}, {1, 4});
+  const Tensor y = run_node(16, "RoiAlign", {x, box, ints({0}, {1})},
+                            {attribute("mode", "max"), attribute("sampling_ratio", int64_t{1}),
+                             attribute("coordinate_transformation_mode", "output_half_pixel")})[0];
+  EXPECT_EQ(values(y), Floats{1});  // Each of the four elements has the weight 1 / 4.
 }
 
 }  // namespace

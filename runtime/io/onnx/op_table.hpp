@@ -50,6 +50,7 @@ std::span<const OpRow> random_ops();
 std::span<const OpRow> recurrent_ops();
 std::span<const OpRow> reduction_ops();
 std::span<const OpRow> resize_ops();
+std::span<const OpRow> sampling_ops();
 std::span<const OpRow> selection_ops();
 std::span<const OpRow> shape_ops();
 std::span<const OpRow> signal_ops();

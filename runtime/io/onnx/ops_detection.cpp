@@ -1,4 +1,4 @@
-// Operators of detection: elements at positions that a grid gives, regions, and boxes.
+// Operators of detection: regions and boxes.
 #include <algorithm>
 #include <cmath>
 
@@ -10,109 +10,6 @@ namespace bp::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// ---- GridSample --------------------------------------------------------------------------------
-
-struct Grid {
-  Tensor planes;  // (N, C, H * W)
-  int64_t height, width;
-  std::string padding;
-  bool aligns_corners;
-};
-
-// Mirrors positions at both ends of an axis.
-Tensor reflect(const Tensor& position, int64_t extent, bool aligns_corners) {
-  const double low = aligns_corners ? 0 : -0.5;
-  const double span =
-      aligns_corners ? static_cast<double>(extent - 1) : static_cast<double>(extent);
-  if (span == 0) return position * 0;
-  const Tensor distance = remainder(position - low, 2 * span);
-  return minimum(distance, 2 * span - distance) + low;
-}
-
-// Returns the elements (N, C, H', W') at whole positions, f32 each (N, H', W').
-Tensor fetch(const Grid& grid, Tensor y, Tensor x) {
-  const auto last_row = static_cast<double>(grid.height - 1);
-  const auto last_column = static_cast<double>(grid.width - 1);
-  Tensor is_inside;
-  if (grid.padding == "zeros") {
-    is_inside = logical_and(logical_and(ge(y, 0), le(y, last_row)),
-                            logical_and(ge(x, 0), le(x, last_column)));
-  } else if (grid.padding == "reflection") {
-    y = reflect(y, grid.height, grid.aligns_corners);
-    x = reflect(x, grid.width, grid.aligns_corners);
-  }
-  y = minimum(maximum(y, 0), last_row);
-  x = minimum(maximum(x, 0), last_column);
-  const Tensor places = (y * grid.width + x).to(BP_I64);
-  const int64_t n = grid.planes.shape(0), c = grid.planes.shape(1);
-  const int64_t height = places.shape(1), width = places.shape(2);
-  const Tensor indices =
-      places.reshape({n, 1, height * width}).expand({n, c, height * width}).contiguous();
-  Tensor taken = gather(grid.planes, indices, 2).reshape({n, c, height, width});
-  if (!is_inside) return taken;
-  return keep_where(is_inside.unsqueeze(1).expand(taken.shape()), taken);
-}
-
-// The four weights of a cubic at fractions, each as a tensor.
-std::vector<Tensor> cubic_at(const Tensor& t) {
-  const double a = -0.75;
-  const auto near = [&](const Tensor& d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-  const auto far = [&](const Tensor& d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
-}
-
-// Sums up the elements around (y, x), which the weights of both axes are for.
-Tensor blend(const Grid& grid, const Tensor& y, const Tensor& x, bool is_cubic) {
-  const Tensor top = floor(y), left = floor(x);
-  const Tensor fy = y - top, fx = x - left;
-  const std::vector<Tensor> rows = is_cubic ? cubic_at(fy) : std::vector<Tensor>{1 - fy, fy};
-  const std::vector<Tensor> columns = is_cubic ? cubic_at(fx) : std::vector<Tensor>{1 - fx, fx};
-  const double first = is_cubic ? -1 : 0;
-  Tensor total;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    for (size_t j = 0; j < columns.size(); ++j) {
-      const Tensor element = fetch(grid, top + (first + static_cast<double>(i)),
-                                   left + (first + static_cast<double>(j)));
-      const Tensor part = element * (rows[i] * columns[j]).unsqueeze(1);
-      total = total ? total + part : part;
-    }
-  }
-  return total;
-}
-
-Values grid_sample(const Call& call) {
-  const Tensor x = call.input(0);
-  const Tensor places = call.input(1).to(x.dtype());
-  if (x.ndim() != 4 || places.ndim() != 4 || places.shape(3) != 2) {
-    call.unsupported("input 0 is " + bp::to_string(x.shape()) + " and the grid " +
-                     bp::to_string(places.shape()) + "; allowed: (N, C, H, W) and (N, H', W', 2)");
-  }
-  const Grid grid{x.reshape({x.shape(0), x.shape(1), x.shape(2) * x.shape(3)}), x.shape(2),
-                  x.shape(3), call.text("padding_mode", "zeros"),
-                  call.flag("align_corners", false)};
-  const auto unscaled = [&](int64_t which, int64_t extent) {
-    const Tensor given = places.select(3, which) + 1;
-    const auto size = static_cast<double>(extent);
-    return grid.aligns_corners ? given * ((size - 1) / 2) : (given * size - 1) / 2;
-  };
-  Tensor column = unscaled(0, grid.width);
-  Tensor row = unscaled(1, grid.height);
-  if (grid.padding == "border") {
-    row = minimum(maximum(row, 0), static_cast<double>(grid.height - 1));
-    column = minimum(maximum(column, 0), static_cast<double>(grid.width - 1));
-  } else if (grid.padding == "reflection") {
-    row = reflect(row, grid.height, grid.aligns_corners);
-    column = reflect(column, grid.width, grid.aligns_corners);
-  } else if (grid.padding != "zeros") {
-    call.refuse("attribute 'padding_mode' is '" + grid.padding + "'");
-  }
-  const std::string mode = call.text("mode", call.opset() < 20 ? "bilinear" : "linear");
-  if (mode == "nearest") return {fetch(grid, round(row), round(column))};
-  if (mode == "bilinear" || mode == "linear") return {blend(grid, row, column, false)};
-  if (mode == "bicubic" || mode == "cubic") return {blend(grid, row, column, true)};
-  call.refuse("attribute 'mode' is '" + mode + "'");
-}
 
 // ---- RoiAlign ----------------------------------------------------------------------------------
 
@@ -157,7 +54,24 @@ Taps region_taps(const Samples& samples, int64_t extent) {
 struct Region {
   int64_t height, width, ratio;
   double scale, offset;
+  bool takes_most;
 };
+
+// Returns the tap `t` alone.
+Taps one_tap(const Taps& taps, size_t t) { return {{taps.places[t]}, {taps.weights[t]}}; }
+
+// Returns the largest of the weighted neighbours of each sample, in place of their sum.
+Tensor largest_neighbours(const Tensor& plane, const Taps& rows, const Taps& columns) {
+  Tensor most;
+  for (size_t i = 0; i < rows.places.size(); ++i) {
+    const Tensor along = resample(plane, 1, one_tap(rows, i));
+    for (size_t j = 0; j < columns.places.size(); ++j) {
+      const Tensor part = resample(along, 2, one_tap(columns, j));
+      most = most ? maximum(most, part) : part;
+    }
+  }
+  return most;
+}
 
 Tensor align_region(const Tensor& plane, const Region& region, const double* box) {
   const bool is_half_pixel = region.offset != 0;
@@ -166,23 +80,28 @@ Tensor align_region(const Tensor& plane, const Region& region, const double* box
       samples_of(scaled(box[1]), scaled(box[3]), region.height, region.ratio, is_half_pixel);
   const Samples columns =
       samples_of(scaled(box[0]), scaled(box[2]), region.width, region.ratio, is_half_pixel);
-  Tensor y = resample(plane, 1, region_taps(rows, plane.shape(1)));
-  y = resample(y, 2, region_taps(columns, plane.shape(2)));
+  const Taps row_taps = region_taps(rows, plane.shape(1));
+  const Taps column_taps = region_taps(columns, plane.shape(2));
+  const Tensor y = region.takes_most ? largest_neighbours(plane, row_taps, column_taps)
+                                     : resample(resample(plane, 1, row_taps), 2, column_taps);
   const Tensor bins =
       y.reshape({plane.shape(0), region.height, rows.per_bin, region.width, columns.per_bin});
-  return mean(bins, {2, 4});
+  return region.takes_most ? amax(bins, {2, 4}) : mean(bins, {2, 4});
 }
 
 Values roi_align(const Call& call) {
   const Tensor x = call.input(0);
   const std::vector<double> boxes = call.doubles(1);
   const Ints batches = call.ints(2);
-  if (call.text("mode", "avg") != "avg") call.unsupported("attribute 'mode' is not 'avg'");
+  const std::string pool = call.text("mode", "avg");
+  if (pool != "avg" && pool != "max") {
+    call.refuse("attribute 'mode' is '" + pool + "'; allowed: avg and max");
+  }
   const std::string mode = call.text("coordinate_transformation_mode",
                                      call.opset() < 16 ? "output_half_pixel" : "half_pixel");
-  const Region region{call.integer("output_height", 1), call.integer("output_width", 1),
+  const Region region{call.integer("output_height", 1),  call.integer("output_width", 1),
                       call.integer("sampling_ratio", 0), call.number("spatial_scale", 1),
-                      mode == "half_pixel" ? 0.5 : 0.0};
+                      mode == "half_pixel" ? 0.5 : 0.0,  pool == "max"};
   check_host_count(call, region.height, "attribute 'output_height'");
   check_host_count(call, region.width, "attribute 'output_width'");
   if (boxes.size() != 4 * batches.size()) call.refuse("a region does not have 4 numbers");
@@ -277,7 +196,6 @@ Values non_max_suppression(const Call& call) {
 }
 
 constexpr OpRow kRows[] = {
-    {"GridSample", 16, grid_sample, "align_corners mode padding_mode"},
     {"NonMaxSuppression", 10, non_max_suppression, "center_point_box", OnnxRoute::kHost},
     {"RoiAlign", 10, roi_align,
      "coordinate_transformation_mode mode output_height output_width sampling_ratio "

@@ -178,18 +178,20 @@ Values depth_to_space(const Call& call) {
   return {blocks.reshape({n, c, h * b, w * b})};
 }
 
+// The order of the new channels is that of the place in the block and the channel, or the other way
+// round (CRD).
 Values space_to_depth(const Call& call) {
   const Tensor x = call.input(0);
+  const std::string mode = call.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") {
+    call.refuse("attribute 'mode' is '" + mode + "'; allowed: DCR and CRD");
+  }
   const int64_t b = block_size(call, x);
   const int64_t n = x.shape(0), c = x.shape(1), h = x.shape(2) / b, w = x.shape(3) / b;
-  const Tensor blocks = x.reshape({n, c, h, b, w, b}).permute({0, 3, 5, 1, 2, 4});
-  return {blocks.reshape({n, c * b * b, h, w})};
-}
-
-Values space_to_depth_in_mode(const Call& call) {
-  const std::string mode = call.text("mode", "DCR");
-  if (mode != "DCR") call.unsupported("attribute 'mode' is '" + mode + "'; DCR alone is there");
-  return space_to_depth(call);
+  const Tensor blocks = x.reshape({n, c, h, b, w, b});
+  const Tensor moved =
+      mode == "DCR" ? blocks.permute({0, 3, 5, 1, 2, 4}) : blocks.permute({0, 1, 3, 5, 2, 4});
+  return {moved.reshape({n, c * b * b, h, w})};
 }
 
 // ---- Triangles and sequences -------------------------------------------------------------------
@@ -223,7 +225,7 @@ constexpr OpRow kRows[] = {
     {"Slice", 1, slice_attributes, "axes ends starts", OnnxRoute::kView},
     {"Slice", 10, slice_inputs, "", OnnxRoute::kView},
     {"SpaceToDepth", 1, space_to_depth, "blocksize", OnnxRoute::kView},
-    {"SpaceToDepth", 28, space_to_depth_in_mode, "blocksize mode", OnnxRoute::kView},
+    {"SpaceToDepth", 28, space_to_depth, "blocksize mode", OnnxRoute::kView},
     {"Split", 1, split, "axis split num_outputs", OnnxRoute::kView},
     {"Tile", 1, tile_axis, "", OnnxRoute::kView},
     {"Tile", 6, tile, "", OnnxRoute::kView},

@@ -74,7 +74,29 @@ Values pad_inputs(const Call& call) {
   return padded(call, call.ints(1), axes, value);
 }
 
+// Of an odd number of elements, one more is cut off or added behind.
+Values center_crop_pad(const Call& call) {
+  Tensor x = call.input(0);
+  const Ints axes =
+      call.has("axes") ? call.axes(call.integers("axes", {}), x.ndim()) : all_axes(x.ndim());
+  const Ints shape = call.ints(1);
+  if (shape.size() != axes.size()) {
+    call.refuse("the shape has " + std::to_string(shape.size()) + " extents for " +
+                std::to_string(axes.size()) + " axes");
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (shape[i] < 0) call.refuse("an extent of the shape is " + std::to_string(shape[i]));
+    const int64_t excess = x.shape(axes[i]) - shape[i];
+    if (excess > 0) x = x.narrow(axes[i], excess / 2, shape[i]);
+    if (excess < 0) {
+      x = pad_axis(x, axes[i], -excess / 2, -excess - -excess / 2, scalar_like(0, x));
+    }
+  }
+  return {x};
+}
+
 constexpr OpRow kRows[] = {
+    {"CenterCropPad", 18, center_crop_pad, "axes"},
     {"Pad", 1, pad_attributes, "mode pads paddings value"},
     {"Pad", 11, pad_inputs, "mode"},
 };

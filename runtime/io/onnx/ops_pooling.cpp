@@ -1,4 +1,6 @@
 // Pools: over windows, and over all spatial axes.
+#include <algorithm>
+
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/op_table.hpp"
 #include "runtime/io/onnx/window.hpp"
@@ -64,37 +66,70 @@ Tensor zero_padded(Tensor x, const Window& window) {
   return x;
 }
 
+bool is_dilated(const Window& window) {
+  return std::ranges::any_of(window.dilations, [](int64_t n) { return n != 1; });
+}
+
+// Returns the sums of the windows: a convolution of each channel with ones. `pads` is given for
+// what lies around x, which adds nothing.
+Tensor window_sums(const Tensor& x, const Window& window, const Ints& pads) {
+  Ints planes = x.shape().to_vector(), kernel = window.kernel;
+  planes[0] *= planes[1];
+  planes[1] = 1;
+  kernel.insert(kernel.begin(), {1, 1});
+  const Tensor sums = convolution(x.reshape(planes), ones(kernel, x.dtype(), x.device()), Tensor(),
+                                  window.strides, pads, window.dilations, 1);
+  Ints shape = sums.shape().to_vector();
+  shape[0] = x.shape(0);
+  shape[1] = x.shape(1);
+  return sums.reshape(shape);
+}
+
+Ints excess_alone(const Window& window) {
+  Ints pads(2 * window.axis_count());
+  std::ranges::copy(window.ceil_excess,
+                    pads.begin() + static_cast<std::ptrdiff_t>(window.axis_count()));
+  return pads;
+}
+
+// Divides the sum of each window by the number of its elements that count.
+Tensor dilated_average(const Tensor& x, const Window& window, bool counts_pads) {
+  const Tensor padded = zero_padded(x, window);
+  Ints counted = counts_pads ? padded.shape().to_vector() : x.shape().to_vector();
+  counted[0] = counted[1] = 1;
+  const Tensor here = ones(counted, x.dtype(), x.device());
+  const Ints pads = excess_alone(window);
+  return window_sums(padded, window, pads) /
+         window_sums(counts_pads ? here : zero_padded(here, window), window, pads);
+}
+
 // Pads may count as zeros, but what lies behind them never counts.
-Tensor average(const Call& call, const Tensor& x, const Window& window, bool counts_pads) {
-  for (const int64_t dilation : window.dilations) {
-    if (dilation != 1) call.unsupported("a pool of means has dilations other than 1");
-  }
+Tensor average(const Tensor& x, const Window& window, bool counts_pads) {
+  if (is_dilated(window)) return dilated_average(x, window, counts_pads);
   bool has_excess = false;
   for (const int64_t excess : window.ceil_excess) has_excess |= excess > 0;
   if (!counts_pads || !has_excess) {
     return avg_pool(x, window.kernel, window.strides, with_excess(window), counts_pads);
   }
-  Ints pads(2 * window.axis_count());
-  for (size_t i = 0; i < window.axis_count(); ++i) {
-    pads[window.axis_count() + i] = window.ceil_excess[i];
-  }
-  return avg_pool(zero_padded(x, window), window.kernel, window.strides, pads, false);
+  return avg_pool(zero_padded(x, window), window.kernel, window.strides, excess_alone(window),
+                  false);
 }
 
 Values average_pool(const Call& call) {
   const Tensor x = call.input(0);
   const Window window = read_window(call, x.shape());
-  return {average(call, x, window, call.flag("count_include_pad", false))};
+  return {average(x, window, call.flag("count_include_pad", false))};
 }
 
 // The norm of a window is that of its mean times the number of its elements.
 Values lp_pool(const Call& call) {
   const Tensor x = call.input(0);
   const Window window = read_window(call, x.shape());
-  for (const int64_t dilation : window.dilations) {
-    if (dilation != 1) call.unsupported("a pool of norms has dilations other than 1");
-  }
   const auto p = static_cast<double>(call.integer("p", 2));
+  if (is_dilated(window)) {
+    const Tensor powers = zero_padded(pow(abs(x), p), window);
+    return {pow(window_sums(powers, window, excess_alone(window)), 1 / p)};
+  }
   int64_t count = 1;
   for (const int64_t extent : window.kernel) count *= extent;
   const Tensor means = avg_pool(zero_padded(pow(abs(x), p), window), window.kernel, window.strides,

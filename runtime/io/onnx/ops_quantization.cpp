@@ -20,8 +20,8 @@ Tensor saturated(const Tensor& x, const Tensor& zero, bp_dtype dtype) {
   const double low = is_signed ? -static_cast<double>(1LL << (bits - 1)) : 0;
   const double high = low + static_cast<double>((1LL << bits) - 1);
   Tensor y = round(x);
-  if (zero) y = add(y, zero.to(y.dtype()));
-  return minimum(maximum(y, low), high).to(dtype);
+  if (zero) y = add(y, converted(zero, y.dtype()));
+  return converted(minimum(maximum(y, low), high), dtype);
 }
 
 namespace {
@@ -36,9 +36,23 @@ Tensor along(const Call& call, const Tensor& scale, const Tensor& x) {
   return align_axis(scale, call.axis(call.integer("axis", 1), x.ndim()), x.ndim());
 }
 
+// Gives each element of x the scale or the zero point of its block.
+Tensor spread(const Call& call, Tensor scale, const Tensor& x) {
+  const int64_t size = call.integer("block_size", 0);
+  if (size <= 0 || !scale) return scale;
+  const int64_t axis = call.axis(call.integer("axis", 1), x.ndim());
+  return index_select(scale, floor_divide(count_up(x.shape(axis), x.device()), size), axis);
+}
+
+// The ops take blocks of equal size alone, and other operations none at all.
+bool has_equal_blocks(const Call& call, const Tensor& x) {
+  const int64_t size = call.integer("block_size", 0);
+  return size <= 0 || x.shape(call.axis(call.integer("axis", 1), x.ndim())) % size == 0;
+}
+
 bool is_quantized(bp_dtype dtype) {
-  return dtype == BP_I8 || dtype == BP_U8 || dtype == BP_I4 || dtype == BP_U4 ||
-         dtype == BP_F8E4M3FN || dtype == BP_F8E5M2 || dtype == BP_F4E2M1;
+  return dtype == BP_I8 || dtype == BP_U8 || dtype == BP_I4 || dtype == BP_U4 || dtype == BP_I2 ||
+         dtype == BP_U2 || dtype == BP_F8E4M3FN || dtype == BP_F8E5M2 || dtype == BP_F4E2M1;
 }
 
 bool is_float_code(bp_dtype dtype) {
@@ -48,10 +62,14 @@ bool is_float_code(bp_dtype dtype) {
 Values quantize_linear(const Call& call) {
   Tensor x = call.input(0);
   if (x.dtype() == BP_I32) x = x.to(BP_F32);
-  const Tensor scale = along(call, call.input(1), x);
-  const Tensor zero = call.has(2) ? along(call, call.input(2), x) : Tensor();
+  Tensor scale = along(call, call.input(1), x);
+  Tensor zero = call.has(2) ? along(call, call.input(2), x) : Tensor();
   const bp_dtype dtype = zero ? zero.dtype() : call.dtype("output_dtype", BP_U8);
   if (!call.flag("saturate", true)) call.unsupported("saturate is 0");
+  if (!is_quantized(dtype) || !has_equal_blocks(call, x)) {
+    scale = spread(call, scale, x);
+    zero = spread(call, zero, x);
+  }
   if (is_quantized(dtype)) {
     return {quantize(x, scale, dtype, is_float_code(dtype) ? Tensor() : zero)};
   }
@@ -60,14 +78,18 @@ Values quantize_linear(const Call& call) {
 
 Values dequantize_linear(const Call& call) {
   const Tensor x = call.input(0);
-  const Tensor scale = along(call, call.input(1), x);
-  const Tensor zero = call.has(2) ? along(call, call.input(2), x) : Tensor();
+  Tensor scale = along(call, call.input(1), x);
+  Tensor zero = call.has(2) ? along(call, call.input(2), x) : Tensor();
   const bp_dtype dtype = scale.dtype();
+  if (!is_quantized(x.dtype()) || !has_equal_blocks(call, x)) {
+    scale = spread(call, scale, x);
+    zero = spread(call, zero, x);
+  }
   if (is_quantized(x.dtype())) {
     return {dequantize(x, scale, is_float_code(x.dtype()) ? Tensor() : zero, dtype)};
   }
-  Tensor wide = x.to(BP_F64);
-  if (zero) wide = sub(wide, zero.to(BP_F64));
+  Tensor wide = converted(x, BP_F64);
+  if (zero) wide = sub(wide, converted(zero, BP_F64));
   return {mul(wide, scale.to(BP_F64)).to(dtype)};
 }
 

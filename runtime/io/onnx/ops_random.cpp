@@ -27,6 +27,12 @@ class Numbers {
         generator().take(static_cast<uint64_t>(std::max<int64_t>(count, 0)) / 2 + 1);
     return bp::normal(shape, dtype, device_, range.seed, range.offset, mean, deviation);
   }
+  // Draws `count` columns for each row of weights.
+  Tensor multinomial(const Tensor& weights, int64_t count, bp_dtype dtype) {
+    const Generator::Range range =
+        generator().take(static_cast<uint64_t>(weights.shape(0)) * static_cast<uint64_t>(count));
+    return bp::multinomial(weights, range.seed, range.offset, count, dtype);
+  }
 
  private:
   static uint64_t seed_of(const Call& call) {
@@ -81,6 +87,18 @@ Values bernoulli(const Call& call) {
   return {lt(Numbers(call).uniform(x.shape(), BP_F32), x).to(dtype)};
 }
 
+// The input has logarithms; the largest of a row stands for 1.
+Values multinomial(const Call& call) {
+  const Tensor x = call.input(0);
+  const int64_t count = call.integer("sample_size", 1);
+  if (x.ndim() != 2 || x.shape(1) == 0 || count < 0) {
+    call.refuse("input 0 is " + bp::to_string(x.shape()) + " and 'sample_size' " +
+                std::to_string(count) + "; allowed: rows of classes, and a number from 0 on");
+  }
+  const Tensor weights = exp(x - amax(x, {1}, true));
+  return {Numbers(call).multinomial(weights, count, call.dtype("dtype", BP_I32))};
+}
+
 // ---- Dropout -----------------------------------------------------------------------------------
 
 Values dropped(const Call& call, double ratio, bool is_training, bp_dtype mask_dtype) {
@@ -109,6 +127,7 @@ constexpr OpRow kRows[] = {
     {"Bernoulli", 15, bernoulli, "dtype seed"},
     {"Dropout", 1, dropout_attributes, "is_test ratio"},
     {"Dropout", 12, dropout_inputs, "seed"},
+    {"Multinomial", 7, multinomial, "dtype sample_size seed"},
     {"RandomNormal", 1, random_normal<from_attributes>, "dtype mean scale seed shape"},
     {"RandomNormalLike", 1, random_normal<from_input>, "dtype mean scale seed"},
     {"RandomUniform", 1, random_uniform<from_attributes>, "dtype high low seed shape"},

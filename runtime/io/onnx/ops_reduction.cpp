@@ -1,4 +1,4 @@
-// Reductions over axes, the places of extremes, and running sums.
+// Reductions over axes, the places of extremes, and running sums and products.
 #include <algorithm>
 #include <cmath>
 
@@ -121,14 +121,15 @@ Values place_of_extreme(const Call& call) {
   return {(x.shape(axis) - 1) - kPlace(flip(x, axis), axis, keepdims, BP_I64)};
 }
 
-// Integers keep their dtype, and their sums wrap.
-Values cum_sum(const Call& call) {
+// Returns cumsum or cumprod. Integers keep their dtype, and their results wrap.
+template <auto kOp>
+Values running(const Call& call) {
   const Tensor x = computable(call.input(0));
   const int64_t axis = call.axis(call.integer(1), x.ndim());
   const bool is_exclusive = call.flag("exclusive", false);
   const bool is_reverse = call.flag("reverse", false);
   const bp_dtype dtype = is_plain_float(x.dtype()) ? x.dtype() : bp_dtype{BP_I64};
-  return {converted(cumsum(x, axis, is_exclusive, is_reverse, dtype), call.input(0).dtype())};
+  return {converted(kOp(x, axis, is_exclusive, is_reverse, dtype), call.input(0).dtype())};
 }
 
 constexpr const char* kOld = "axes keepdims";
@@ -137,7 +138,8 @@ constexpr const char* kNew = "keepdims noop_with_empty_axes";
 constexpr OpRow kRows[] = {
     {"ArgMax", 1, place_of_extreme<argmax>, "axis keepdims select_last_index", OnnxRoute::kOp},
     {"ArgMin", 1, place_of_extreme<argmin>, "axis keepdims select_last_index", OnnxRoute::kOp},
-    {"CumSum", 11, cum_sum, "exclusive reverse", OnnxRoute::kOp},
+    {"CumProd", 26, running<cumprod>, "exclusive reverse", OnnxRoute::kOp},
+    {"CumSum", 11, running<cumsum>, "exclusive reverse", OnnxRoute::kOp},
     {"ReduceL1", 1, axes_attribute<l1_norm>, kOld},
     {"ReduceL1", 18, axes_input<l1_norm>, kNew},
     {"ReduceL2", 1, axes_attribute<kL2>, kOld, OnnxRoute::kOp},

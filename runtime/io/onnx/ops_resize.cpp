@@ -17,7 +17,7 @@ using Ints = std::vector<int64_t>;
 struct Rules {
   std::string mode, transformation, nearest;
   double cubic_a = -0.75, extrapolation = 0;
-  bool excludes_outside = false;
+  bool excludes_outside = false, is_antialiased = false;
 };
 
 struct Axis {
@@ -58,6 +58,12 @@ double nearest_place(const Call& call, const std::string& mode, double position)
 
 Taps taps_of(const Call& call, const Rules& rules, const Axis& axis,
              const std::vector<double>& positions) {
+  if (rules.is_antialiased && (rules.mode == "linear" || rules.mode == "cubic")) {
+    const double count = static_cast<double>(positions.size()) / std::min(axis.scale, 1.0);
+    check_host_count(call, count < 0x1p62 ? static_cast<int64_t>(count) : INT64_MAX, "the weights");
+    return antialiased_taps(positions, axis.extent, axis.scale, rules.mode == "cubic",
+                            rules.cubic_a, rules.excludes_outside);
+  }
   if (rules.mode == "linear") return linear_taps(positions, axis.extent, rules.excludes_outside);
   if (rules.mode == "cubic") {
     return cubic_taps(positions, axis.extent, rules.cubic_a, rules.excludes_outside);
@@ -126,7 +132,8 @@ Tensor interpolated(const Tensor& x, const Rules& rules, const std::vector<Axis>
                                          {"round_prefer_ceil", Rounding::kHalfUp}},
                                         rules.nearest);
   const auto extents = spatial_result(x, axes);
-  const bool has_rules = mode && coordinates && rounding && !rules.excludes_outside;
+  const bool has_rules =
+      mode && coordinates && rounding && !rules.excludes_outside && !rules.is_antialiased;
   if (!has_rules || !extents || !is_plain_float(x.dtype())) return Tensor();
   return interpolate(x, *extents, *mode, *coordinates, *rounding);
 }
@@ -201,13 +208,16 @@ Values resize_inputs(const Call& call) {
   const Tensor x = call.input(0);
   const Ints chosen =
       call.has("axes") ? call.axes(call.integers("axes", {}), x.ndim()) : all_axes(x.ndim());
-  if (call.flag("antialias", false)) call.unsupported("attribute 'antialias' is 1");
   const Rules rules{call.text("mode", "nearest"),
                     call.text("coordinate_transformation_mode", "half_pixel"),
                     call.text("nearest_mode", "round_prefer_floor"),
                     call.number("cubic_coeff_a", -0.75),
                     call.number("extrapolation_value", 0),
-                    call.flag("exclude_outside", false)};
+                    call.flag("exclude_outside", false),
+                    call.flag("antialias", false)};
+  if (rules.is_antialiased && rules.mode == "nearest") {
+    call.refuse("attribute 'antialias' is 1; the mode nearest has no weights");
+  }
   std::vector<Axis> axes = axes_of(x, chosen);
   const std::vector<double> scales = call.has(2) ? call.doubles(2) : std::vector<double>();
   if (!scales.empty()) {

@@ -1,6 +1,6 @@
 // Windows, Fourier transforms and mel filters. The host makes the tables in f64. A transform is a
 // product with the matrix of its cosines and sines, so its cost grows with the square of the
-// length.
+// length; only one to real numbers is the op irfft.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -93,6 +93,17 @@ Tensor transformed(const Call& call, const Tensor& given, int64_t axis,
   return transform.is_inverse ? placed / static_cast<double>(transform.length) : placed;
 }
 
+// A transform to real numbers, of which the input has the first half of the frequencies.
+Tensor transformed_to_real(const Call& call, const Tensor& given, int64_t axis) {
+  const int64_t length = call.has(1) ? call.integer(1) : 2 * (given.shape(axis) - 1);
+  if (given.shape(-1) != 2 || length < 1) {
+    call.refuse(
+        "input 0 is " + bp::to_string(given.shape()) + " and the length " + std::to_string(length) +
+        "; allowed: complex numbers, of which the last axis has both parts, and 1 and above");
+  }
+  return irfft(fit(given, axis, length / 2 + 1), length, axis).unsqueeze(-1);
+}
+
 Values dft(const Call& call) {
   const Tensor x = call.input(0);
   const int64_t given = call.opset() < 20 ? call.integer("axis", 1)
@@ -102,9 +113,7 @@ Values dft(const Call& call) {
   if (axis == x.ndim() - 1) call.refuse("the last axis has the parts of complex numbers");
   const Transform transform{call.has(1) ? call.integer(1) : x.shape(axis),
                             call.flag("inverse", false), call.flag("onesided", false)};
-  if (transform.is_inverse && transform.is_onesided) {
-    call.unsupported("attributes 'inverse' and 'onesided' are both 1: a transform to real numbers");
-  }
+  if (transform.is_inverse && transform.is_onesided) return {transformed_to_real(call, x, axis)};
   return {transformed(call, x, axis, transform)};
 }
 

@@ -10,6 +10,11 @@ Values run_unary(const Call& call) {
   return {kOp(call.input(0))};
 }
 
+Values bitwise_not_of_all(const Call& call) {
+  const Tensor x = call.input(0);
+  return {converted(bitwise_not(computable(x)), x.dtype())};
+}
+
 Values identity(const Call& call) { return {call.value(0)}; }
 
 Values is_inf(const Call& call) {
@@ -29,7 +34,7 @@ constexpr OpRow kRows[] = {
     {"Asinh", 9, run_unary<bp::asinh>, "", OnnxRoute::kOp},
     {"Atan", 7, run_unary<bp::atan>, "", OnnxRoute::kOp},
     {"Atanh", 9, run_unary<bp::atanh>, "", OnnxRoute::kOp},
-    {"BitwiseNot", 18, run_unary<bp::bitwise_not>, "", OnnxRoute::kOp},
+    {"BitwiseNot", 18, bitwise_not_of_all, "", OnnxRoute::kOp},
     {"Ceil", 1, run_unary<bp::ceil>, "", OnnxRoute::kOp},
     {"Cos", 7, run_unary<bp::cos>, "", OnnxRoute::kOp},
     {"Cosh", 9, run_unary<bp::cosh>, "", OnnxRoute::kOp},

@@ -66,4 +66,33 @@ Taps cubic_taps(const std::vector<double>& positions, int64_t extent, double a,
                    [&](double fraction) { return cubic_weights(fraction, a); });
 }
 
+namespace {
+
+// The weight of an element at a distance from the position, in steps of the result.
+double weight_at(double distance, bool is_cubic, double a) {
+  const double d = std::abs(distance);
+  if (!is_cubic) return std::max(1 - d, 0.0);
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+}  // namespace
+
+Taps antialiased_taps(const std::vector<double>& positions, int64_t extent, double scale,
+                      bool is_cubic, double a, bool excludes_outside) {
+  const double step = std::min(scale, 1.0);
+  const auto reach = static_cast<int64_t>(std::ceil((is_cubic ? 2 : 1) / step));
+  const auto count = static_cast<size_t>(2 * reach);
+  return make_taps(positions, extent, 1 - reach, count, excludes_outside, [&](double fraction) {
+    std::vector<double> weights(count);
+    double total = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double place = static_cast<double>(1 - reach) + static_cast<double>(i);
+      total += weights[i] = weight_at((place - fraction) * step, is_cubic, a);
+    }
+    for (double& weight : weights) weight /= total;
+    return weights;
+  });
+}
+
 }  // namespace bp::onnx

@@ -19,6 +19,11 @@ Taps linear_taps(const std::vector<double>& positions, int64_t extent, bool excl
 Taps cubic_taps(const std::vector<double>& positions, int64_t extent, double a,
                 bool excludes_outside);
 
+// Does the same where `scale` elements of the result stand for one of the axis. If these are fewer
+// than one, the interpolation reaches as much further.
+Taps antialiased_taps(const std::vector<double>& positions, int64_t extent, double scale,
+                      bool is_cubic, double a, bool excludes_outside);
+
 // Returns the four weights of cubic interpolation at `fraction` between the second and the third
 // place.
 std::vector<double> cubic_weights(double fraction, double a);
