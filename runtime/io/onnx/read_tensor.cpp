@@ -41,6 +41,9 @@ constexpr DtypeRow kDtypes[] = {
     {21, BP_U4, "UINT4"},
     {22, BP_I4, "INT4"},
     {23, BP_F4E2M1, "FLOAT4E2M1"},
+    {24, BP_F8E8M0FNU, "FLOAT8E8M0"},
+    {25, BP_U2, "UINT2"},
+    {26, BP_I2, "INT2"},
 };
 
 }  // namespace
@@ -69,7 +72,7 @@ bp_dtype dtype_of(const TensorProto& proto, const std::string& what) {
   if (proto.data_type() == TensorProto::STRING) {
     throw Error(BP_UNSUPPORTED, what + ": its data_type is STRING; tensors hold numbers alone");
   }
-  refuse(what, "its data_type is " + std::to_string(proto.data_type()) + "; allowed: 1 to 23");
+  refuse(what, "its data_type is " + std::to_string(proto.data_type()) + "; allowed: 1 to 26");
 }
 
 uint64_t parse_number(const std::string& text, const char* key, const std::string& what) {
@@ -103,11 +106,11 @@ ExternalPlace place_of(const TensorProto& proto, const std::string& what) {
                    std::to_string(given));
 }
 
-// Copies a field of numbers, each converted to `To`, which has the bits of the dtype.
+// Copies a field of `count` numbers, each converted to `To`.
 template <typename To, typename Field>
-void copy_field(const Field& field, const char* name, int64_t per_element, HostTensor& out,
-                const std::string& what) {
-  if (field.size() != out.numel() * per_element) refuse_count(out, name, field.size(), what);
+void copy_numbers(const Field& field, const char* name, int64_t count, HostTensor& out,
+                  const std::string& what) {
+  if (field.size() != count) refuse_count(out, name, field.size(), what);
   out.bytes.resize(static_cast<size_t>(field.size()) * sizeof(To));
   for (int i = 0; i < field.size(); ++i) {
     const auto element = static_cast<To>(field.Get(i));
@@ -115,12 +118,24 @@ void copy_field(const Field& field, const char* name, int64_t per_element, HostT
   }
 }
 
+// Does the same for a dtype of the bits of `To`.
+template <typename To, typename Field>
+void copy_field(const Field& field, const char* name, int64_t per_element, HostTensor& out,
+                const std::string& what) {
+  copy_numbers<To>(field, name, out.numel() * per_element, out, what);
+}
+
+// A number has a byte of elements of 2 or 4 bits, the first one in its low bits.
 void read_int32_field(const TensorProto& proto, HostTensor& out, const std::string& what) {
   const uint32_t bits = bp_dtype_bits(out.dtype);
   const auto& field = proto.int32_data();
   if (bits == 32) return copy_field<int32_t>(field, "int32_data", 1, out, what);
   if (bits == 16) return copy_field<uint16_t>(field, "int32_data", 1, out, what);
   if (bits == 8) return copy_field<uint8_t>(field, "int32_data", 1, out, what);
+  if (bits < 8) {
+    const uint64_t bytes = tensors::packed_bytes(static_cast<uint64_t>(out.numel()), bits);
+    return copy_numbers<uint8_t>(field, "int32_data", static_cast<int64_t>(bytes), out, what);
+  }
   refuse(what, "elements of " + std::to_string(bits) + " bits are not in raw_data; use raw_data");
 }
 

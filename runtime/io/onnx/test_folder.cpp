@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "runtime/io/onnx/composed.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp::onnx {
 namespace {
@@ -103,7 +104,10 @@ std::string difference(const Tensor& given, const Tensor& expected, const Tolera
     return "it is " + dtype_text(given.dtype()) + " " + bp::to_string(given.shape()) +
            ", expected " + dtype_text(expected.dtype()) + " " + bp::to_string(expected.shape());
   }
-  const HostTensor a = to_host(given), b = to_host(expected);
+  const auto read = [](const Tensor& x) {
+    return to_host(detail::is_coded(x.dtype()) ? detail::decoded(x) : x);
+  };
+  const HostTensor a = read(given), b = read(expected);
   return is_plain_float(a.dtype) ? float_difference(a, b, tolerances) : integer_difference(a, b);
 }
 
