@@ -130,6 +130,29 @@ std::vector<Edge> outputs_of(const Ort& ort, const OrtNode* node) {
   return edges(ort, list<OrtValueInfo>(ort, node, ort.Node_GetNumOutputs, ort.Node_GetOutputs));
 }
 
+int32_t data_type_of(int32_t element_type) {
+  switch (element_type) {
+    case 24:
+      return 25;  // UINT2
+    case 25:
+      return 26;  // INT2
+    case 26:
+      return 24;  // FLOAT8E8M0
+    default:
+      return element_type;
+  }
+}
+
+namespace {
+
+int32_t read_data_type(const Ort& ort, const OrtTensorTypeAndShapeInfo* info) {
+  int32_t element_type = 0;
+  ort.check(ort.GetTensorElementType(info, &element_type), "GetTensorElementType");
+  return data_type_of(element_type);
+}
+
+}  // namespace
+
 ValueType type_of(const Ort& ort, const Edge& edge) {
   ValueType type;
   const OrtTypeInfo* info = nullptr;
@@ -139,7 +162,7 @@ ValueType type_of(const Ort& ort, const Edge& edge) {
   ort.check(ort.CastTypeInfoToTensorInfo(info, &tensor), "CastTypeInfoToTensorInfo");
   if (tensor == nullptr) return type;
   type.is_tensor = true;
-  ort.check(ort.GetTensorElementType(tensor, &type.element_type), "GetTensorElementType");
+  type.element_type = read_data_type(ort, tensor);
   if (!ort.TensorTypeAndShape_HasShape(tensor)) return type;
   size_t rank = 0;
   ort.check(ort.GetDimensionsCount(tensor, &rank), "GetDimensionsCount");
@@ -155,7 +178,7 @@ HostTensorView view_of(const Ort& ort, const OrtValue* value) {
       info, ort.ReleaseTensorTypeAndShapeInfo);
   HostTensorView view;
   size_t rank = 0;
-  ort.check(ort.GetTensorElementType(info, &view.element_type), "GetTensorElementType");
+  view.element_type = read_data_type(ort, info);
   ort.check(ort.GetDimensionsCount(info, &rank), "GetDimensionsCount");
   view.dims.resize(rank);
   ort.check(ort.GetDimensions(info, view.dims.data(), rank), "GetDimensions");

@@ -11,6 +11,10 @@
 
 namespace bpo {
 
+// Returns the number of TensorProto.DataType of one of ONNXTensorElementDataType. They are the same
+// but for the three newest.
+int32_t data_type_of(int32_t element_type);
+
 // What the model says of a value.
 struct ValueType {
   bool is_tensor = false;

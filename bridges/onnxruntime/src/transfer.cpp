@@ -8,7 +8,7 @@ namespace {
 
 constexpr int32_t kCpuInput = -2, kCpuOutput = -1;  // OrtMemType.
 constexpr int32_t kCpu = 0;                         // OrtMemoryInfoDeviceType.
-constexpr int32_t kNewestElementType = 23;          // Of TensorProto.DataType.
+constexpr int32_t kNewestElementType = 26;          // Of ONNXTensorElementDataType.
 constexpr int32_t kString = 8;
 
 }  // namespace
@@ -66,7 +66,7 @@ void CopyKernels::add(const char* op, bool reads_host, const char* name) {
   std::vector<const OrtDataType*> types;
   for (int32_t type = 1; type <= kNewestElementType; ++type) {
     const OrtDataType* found = nullptr;
-    if (type == kString || bp::onnx_dtype(type) == 0) continue;
+    if (type == kString || bp::onnx_dtype(data_type_of(type)) == 0) continue;
     OrtStatus* const unknown = ort_.GetTensorDataType(type, &found);
     if (unknown != nullptr) ort_.ReleaseStatus(unknown);
     if (found != nullptr) types.push_back(found);

@@ -29,7 +29,8 @@ import numpy as np
 
 # The first run goes op by op, the second one records, the third one replays.
 RUNS = 3
-PACKED = {"int4", "uint4", "int2", "uint2", "float4_e2m1fn"}
+# The bits of elements of which a byte has several, the first one in its low bits.
+PACKED = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
 PROVIDER = "BackplaneExecutionProvider"
 # Of operators that draw random numbers only shapes and dtypes are compared.
 RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike",
@@ -45,9 +46,39 @@ def load_tests():
         return loader.load_model_tests(kind="node")
 
 
+def to_arrays(values):
+    """The values of a data set, some of which are messages of ONNX."""
+    import onnx
+
+    return [onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in values]
+
+
+def pack(array):
+    """The bytes of an array whose elements are smaller than a byte."""
+    bits = PACKED[array.dtype.name]
+    codes = np.require(array, requirements="C").view(np.uint8).ravel() & ((1 << bits) - 1)
+    codes = np.pad(codes, (0, -len(codes) % (8 // bits))).reshape(-1, 8 // bits)
+    return (codes << np.arange(0, 8, bits)).sum(axis=1).astype(np.uint8)
+
+
+def unpack(data, like):
+    """The array of the shape and the dtype of `like` whose bytes are `data`."""
+    bits = PACKED[like.dtype.name]
+    codes = np.frombuffer(data, np.uint8)[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
+    codes = codes.ravel()[:like.size].astype(np.uint8)
+    if like.dtype.name.startswith("int"):  # ml_dtypes keeps the sign in all bits of a byte.
+        codes = codes | np.where(codes >> (bits - 1), 256 - (1 << bits), 0).astype(np.uint8)
+    return codes.view(like.dtype).reshape(like.shape)
+
+
 def to_value(ort, array, onnx_type):
     """An OrtValue of an array. A dtype that numpy lacks goes by its bits."""
     array = np.require(array, requirements="C")
+    if array.dtype.name in PACKED:
+        value = ort.OrtValue.ortvalue_from_shape_and_type(array.shape, onnx_type)
+        data = pack(array)
+        ctypes.memmove(value.data_ptr(), data.ctypes.data, data.size)
+        return value
     if array.dtype.type.__module__ == "ml_dtypes":
         bits = array.view({1: np.uint8, 2: np.uint16}[array.dtype.itemsize])
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx_type)
@@ -58,15 +89,21 @@ def to_array(value, expected):
     """The array of an OrtValue; for a dtype that numpy lacks, with the dtype of `expected`."""
     if not isinstance(expected, np.ndarray) or expected.dtype.type.__module__ != "ml_dtypes":
         return value.numpy()
-    size = int(np.prod(value.shape())) * expected.dtype.itemsize
-    elements = np.frombuffer(ctypes.string_at(value.data_ptr(), size), expected.dtype)
+    count = int(np.prod(value.shape()))
+    if expected.dtype.name in PACKED:
+        size = (count * PACKED[expected.dtype.name] + 7) // 8
+        if value.shape() != list(expected.shape):
+            return np.empty(value.shape(), expected.dtype)
+        return unpack(ctypes.string_at(value.data_ptr(), size), expected)
+    elements = np.frombuffer(
+        ctypes.string_at(value.data_ptr(), count * expected.dtype.itemsize), expected.dtype)
     return elements.reshape(value.shape())
 
 
 def is_plain(values):
-    """Whether all values are tensors of numbers whose elements have whole bytes."""
+    """Whether all values are tensors of numbers."""
     return all(isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind not in "OSU"
-               and v.dtype.name not in PACKED for v in values)
+               for v in values)
 
 
 def run(ort, model, inputs, types, expected, device):
@@ -121,7 +158,7 @@ def agrees(got, expected, test):
 
 def outcome_of(ort, test, device):
     model = test.model.SerializeToString()
-    inputs, expected = test.data_sets[0]
+    inputs, expected = map(to_arrays, test.data_sets[0])
     types = [i.type.tensor_type.elem_type for i in test.model.graph.input]
     alone = None
     reason = ""
