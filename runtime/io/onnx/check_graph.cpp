@@ -154,4 +154,26 @@ void check_graph(Graph& graph, const std::set<std::string>& outer, const std::st
   }
 }
 
+std::string describe(const OnnxValueInfo& info) {
+  std::string text = info.dtype == 0 ? "any dtype" : dtype_text(info.dtype);
+  if (info.shape) text += " " + bp::to_string(IntList(*info.shape));
+  return text;
+}
+
+// Throws Error unless `tensor` is what the model says of the input.
+void check_input(const OnnxValueInfo& info, const Tensor& tensor, const std::string& name) {
+  if (!tensor) throw Error(BP_INVALID_ARGUMENT, name + ": input '" + info.name + "' is empty");
+  bool fits = info.dtype == 0 || info.dtype == tensor.dtype();
+  if (info.shape) {
+    const IntList given = tensor.shape();
+    fits = fits && std::ranges::equal(given, *info.shape,
+                                      [](int64_t a, int64_t b) { return b == -1 || a == b; });
+  }
+  if (fits) return;
+  throw Error(BP_INVALID_ARGUMENT, name + ": input '" + info.name + "' is " +
+                                       dtype_text(tensor.dtype()) + " " +
+                                       bp::to_string(tensor.shape()) +
+                                       "; allowed: " + describe(info) + " (-1: any extent)");
+}
+
 }  // namespace bp::onnx

@@ -13,4 +13,10 @@ namespace bp::onnx {
 // Subgraphs are checked too. `name` begins the messages.
 void check_graph(Graph& graph, const std::set<std::string>& outer, const std::string& name);
 
+// Returns text like "f32 (2, -1)".
+std::string describe(const OnnxValueInfo& info);
+
+// Throws Error unless `tensor` is what the model says of the input. `name` is that of the model.
+void check_input(const OnnxValueInfo& info, const Tensor& tensor, const std::string& name);
+
 }  // namespace bp::onnx

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backplane/runtime/onnx.hpp"
-#include "runtime/io/onnx/host_tensor.hpp"
+#include "runtime/io/onnx/value.hpp"
 
 namespace bp::onnx {
 
@@ -50,6 +50,7 @@ struct Constant {
   std::shared_ptr<const HostTensor>
       host;  // NULL for a large one, whose elements are on the device.
   Tensor tensor;
+  std::shared_ptr<ConstantForms> forms = std::make_shared<ConstantForms>();
 };
 
 struct Graph {

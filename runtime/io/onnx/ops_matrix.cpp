@@ -4,16 +4,29 @@
 #include "runtime/io/onnx/composed.hpp"
 #include "runtime/io/onnx/einsum.hpp"
 #include "runtime/io/onnx/op_table.hpp"
+#include "runtime/io/onnx/scaled_product.hpp"
 
 namespace bp::onnx {
 namespace {
 
 Values run_matmul(const Call& call) {
+  if (Tensor y = scaled_product(call.value(0), call.value(1), false, call.device())) return {y};
   const Tensor a = call.input(0);
   return {converted(matmul_nd(computable(a), computable(call.input(1))), a.dtype())};
 }
 
+// Returns the product if it is one of codes. It is as exact as that of the elements.
+Tensor gemm_of_codes(const Call& call, double alpha, double beta) {
+  if (call.flag("transA", false) || call.value(0).shape().size() != 2) return Tensor();
+  Tensor y =
+      scaled_product(call.value(0), call.value(1), call.flag("transB", false), call.device());
+  if (!y) return y;
+  if (alpha != 1) y = y * alpha;
+  return call.has(2) && beta != 0 ? y + call.input(2) * beta : y;
+}
+
 Values gemm(const Call& call) {
+  if (Tensor y = gemm_of_codes(call, call.number("alpha", 1), call.number("beta", 1))) return {y};
   const Tensor a = call.flag("transA", false) ? call.input(0).transpose() : call.input(0);
   const Tensor b = call.flag("transB", false) ? call.input(1).transpose() : call.input(1);
   const double alpha = call.number("alpha", 1);

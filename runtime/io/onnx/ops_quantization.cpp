@@ -76,6 +76,16 @@ Values quantize_linear(const Call& call) {
   return {saturated(div(x, scale), zero, dtype)};
 }
 
+// Returns whether the op dequantize takes the scale and the zero point.
+bool are_blocks(const Tensor& x, const Tensor& scale, const Tensor& zero) {
+  if (scale.ndim() != x.ndim()) return false;
+  for (int64_t i = 0; i < x.ndim(); ++i) {
+    if (scale.shape(i) < 1 || x.shape(i) % scale.shape(i) != 0) return false;
+  }
+  return !zero || (zero.dtype() == x.dtype() && zero.shape() == scale.shape());
+}
+
+// The elements are not computed before somebody needs them.
 Values dequantize_linear(const Call& call) {
   const Tensor x = call.input(0);
   Tensor scale = along(call, call.input(1), x);
@@ -86,7 +96,12 @@ Values dequantize_linear(const Call& call) {
     zero = spread(call, zero, x);
   }
   if (is_quantized(x.dtype())) {
-    return {dequantize(x, scale, is_float_code(x.dtype()) ? Tensor() : zero, dtype)};
+    if (is_float_code(x.dtype())) zero = Tensor();
+    if (dtype == BP_F32 && are_blocks(x, scale, zero)) {
+      return {
+          std::make_shared<const Quantized>(Quantized{x, scale, zero, call.value(0).forms(), {}})};
+    }
+    return {dequantize(x, scale, zero, dtype)};
   }
   Tensor wide = converted(x, BP_F64);
   if (zero) wide = sub(wide, converted(zero, BP_F64));

@@ -266,6 +266,17 @@ Graph Reader::read_graph(GraphProto& proto, const std::string& name) const {
   return graph;
 }
 
+// Makes constants of the inputs for which there is a tensor.
+void fix_inputs(Graph& graph, const TensorMap& constants, const std::string& name, Device device) {
+  for (const auto& [input, tensor] : constants) {
+    const auto found = std::ranges::find(graph.inputs, input, &OnnxValueInfo::name);
+    if (found == graph.inputs.end()) refuse(name, "the model has no input '" + input + "'");
+    check_input(*found, tensor, name);
+    graph.constants[input] = Constant{nullptr, tensor.to(device)};
+    graph.inputs.erase(found);
+  }
+}
+
 // Makes the results of Constant nodes constants of the graph, which are copied to the device once.
 void fold_constants(Graph& graph, Device device) {
   for (Node& node : graph.nodes) {
@@ -289,6 +300,7 @@ void fold_constants(Graph& graph, Device device) {
 // Copies the constants to the device. The host keeps small ones, which may be shapes and axes.
 void place_constants(Graph& graph, Device device) {
   for (auto& [name, constant] : graph.constants) {
+    if (constant.tensor) continue;
     constant.tensor = to_device(*constant.host, device);
     if (constant.host->bytes.size() > kLargestHostCopy) constant.host.reset();
   }
@@ -340,7 +352,7 @@ const Attribute* Node::find(std::string_view name) const {
 }
 
 LoadedModel read_model(std::string bytes, const std::string& name, const DataFolder& folder,
-                       Device device) {
+                       Device device, const TensorMap& constants) {
   ::onnx::ModelProto proto;
   parse_message(proto, bytes, name, "an ONNX model");
   bytes = std::string();  // The messages have copies.
@@ -355,6 +367,7 @@ LoadedModel read_model(std::string bytes, const std::string& name, const DataFol
   }
   LoadedModel model{device, name, read_opsets(proto, name), {}, {}};
   model.graph = Reader{folder, device, model.opsets}.read_graph(*proto.mutable_graph(), name);
+  fix_inputs(model.graph, constants, name, device);
   check_graph(model.graph, {}, name);
   fold_constants(model.graph, device);
   place_constants(model.graph, device);

@@ -8,8 +8,8 @@
 
 namespace bp::onnx {
 
-// Throws Error. `name` begins its messages.
+// Throws Error. `name` begins its messages. `constants` are for inputs of the model.
 LoadedModel read_model(std::string bytes, const std::string& name, const DataFolder& folder,
-                       Device device);
+                       Device device, const TensorMap& constants = {});
 
 }  // namespace bp::onnx

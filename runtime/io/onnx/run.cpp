@@ -6,6 +6,7 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "runtime/io/onnx/call.hpp"
+#include "runtime/io/onnx/check_graph.hpp"
 #include "runtime/io/onnx/op_table.hpp"
 #include "runtime/io/onnx/read_model.hpp"
 
@@ -82,7 +83,12 @@ Values inputs_of(const Node& node, const Scope& scope) {
   return inputs;
 }
 
-// Returns whether the node drew random numbers.
+bool is_output(const Graph& graph, const std::string& name) {
+  return std::ranges::find(graph.outputs, name, &OnnxValueInfo::name) != graph.outputs.end();
+}
+
+// Returns whether the node drew random numbers. What leaves the graph is computed as a part of the
+// node.
 bool run_node(const Node& node, Device device, Scope& scope) {
   if (node.row == nullptr) throw Error(BP_UNSUPPORTED, node.info.reason);
   const Call call(node, inputs_of(node, scope), device, scope);
@@ -93,6 +99,7 @@ bool run_node(const Node& node, Device device, Scope& scope) {
       throw Error(BP_UNSUPPORTED,
                   "output " + std::to_string(i) + " ('" + node.outputs[i] + "') is not supported");
     }
+    if (is_output(*scope.graph, node.outputs[i])) results[i] = results[i].decoded();
     scope.values[node.outputs[i]] = std::move(results[i]);
   }
   return call.is_random();
@@ -113,7 +120,7 @@ Values run_graph(const Graph& graph, std::map<std::string, Value> given, Device 
                  const Scope* outer, const OnnxModel::Observer* observer) {
   Scope scope{&graph, outer, std::move(given)};
   for (const auto& [name, constant] : graph.constants) {
-    scope.values.emplace(name, Value(constant.tensor, constant.host));
+    scope.values.emplace(name, Value(constant.tensor, constant.host, constant.forms));
   }
   Uses uses = count_uses(graph);
   for (const Node& node : graph.nodes) {
@@ -140,28 +147,6 @@ Values run_graph(const Graph& graph, std::map<std::string, Value> given, Device 
 }
 
 namespace {
-
-std::string describe(const OnnxValueInfo& info) {
-  std::string text = info.dtype == 0 ? "any dtype" : dtype_text(info.dtype);
-  if (info.shape) text += " " + bp::to_string(IntList(*info.shape));
-  return text;
-}
-
-// Throws Error unless `tensor` is what the model says of the input.
-void check_input(const OnnxValueInfo& info, const Tensor& tensor, const std::string& name) {
-  if (!tensor) throw Error(BP_INVALID_ARGUMENT, name + ": input '" + info.name + "' is empty");
-  bool fits = info.dtype == 0 || info.dtype == tensor.dtype();
-  if (info.shape) {
-    const IntList given = tensor.shape();
-    fits = fits && std::ranges::equal(given, *info.shape,
-                                      [](int64_t a, int64_t b) { return b == -1 || a == b; });
-  }
-  if (fits) return;
-  throw Error(BP_INVALID_ARGUMENT, name + ": input '" + info.name + "' is " +
-                                       dtype_text(tensor.dtype()) + " " +
-                                       bp::to_string(tensor.shape()) +
-                                       "; allowed: " + describe(info) + " (-1: any extent)");
-}
 
 std::map<std::string, Value> take_inputs(const LoadedModel& model, const TensorMap& inputs) {
   std::map<std::string, Value> values;
@@ -226,9 +211,9 @@ OnnxModel OnnxModel::load(const std::string& path, Device device, bool needs_sup
 }
 
 OnnxModel OnnxModel::parse(std::string_view bytes, const std::string& name, Device device,
-                           bool needs_support) {
-  auto model =
-      std::make_shared<onnx::LoadedModel>(onnx::read_model(std::string(bytes), name, {}, device));
+                           bool needs_support, const TensorMap& constants) {
+  auto model = std::make_shared<onnx::LoadedModel>(
+      onnx::read_model(std::string(bytes), name, {}, device, constants));
   if (needs_support) onnx::check_support(*model);
   return OnnxModel(std::move(model));
 }

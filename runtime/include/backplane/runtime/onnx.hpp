@@ -82,9 +82,11 @@ class OnnxModel {
   static OnnxModel load(const std::string& path, Device device, bool needs_support = true);
 
   // Does the same for the bytes of a model. Messages call it `name`. The model may have no external
-  // data.
+  // data. `constants` has tensors for inputs of the model, of their dtypes and shapes: they become
+  // constants, which run() does not take. The model shares their memory, which nobody may change
+  // any more, unless they are on another device.
   static OnnxModel parse(std::string_view bytes, const std::string& name, Device device,
-                         bool needs_support = true);
+                         bool needs_support = true, const TensorMap& constants = {});
 
   Device device() const;
   const std::vector<OnnxValueInfo>& inputs() const;
