@@ -6,11 +6,11 @@ namespace bp::onnx {
 namespace {
 
 constexpr std::span<const OpRow> (*kFamilies[])() = {
-    activation_ops, arithmetic_ops,    attention_ops, cast_ops,   control_ops,   convolution_ops,
-    detection_ops,  gather_ops,        language_ops,  logic_ops,  loss_ops,      matrix_ops,
-    movement_ops,   normalization_ops, optimizer_ops, pad_ops,    pooling_ops,   quantization_ops,
-    random_ops,     recurrent_ops,     reduction_ops, resize_ops, sampling_ops, selection_ops, shape_ops,
-    signal_ops,     text_ops,          unary_ops,
+    activation_ops, arithmetic_ops,    attention_ops, cast_ops,   control_ops,  convolution_ops,
+    detection_ops,  gather_ops,        language_ops,  logic_ops,  loss_ops,     matrix_ops,
+    movement_ops,   normalization_ops, optimizer_ops, pad_ops,    pooling_ops,  quantization_ops,
+    random_ops,     recurrent_ops,     reduction_ops, resize_ops, sampling_ops, selection_ops,
+    shape_ops,      signal_ops,        text_ops,      unary_ops,
 };
 
 // Operators that are left out on purpose.

@@ -103,7 +103,7 @@ Tensor blend(const Field& field, const Positions& positions, bool is_cubic) {
 Tensor position_in(const Call& call, const Field& field, const Tensor& coordinate, int64_t extent) {
   const Tensor given = coordinate + 1;
   const auto size = static_cast<double>(extent);
-  const Tensor position = field.aligns_corners ? given * ((size - 1) / 2) : (given * size - 1) / 2;
+  Tensor position = field.aligns_corners ? given * ((size - 1) / 2) : (given * size - 1) / 2;
   if (field.padding == "border") return minimum(maximum(position, 0), size - 1);
   if (field.padding == "reflection") return reflect(position, extent, field.aligns_corners);
   if (field.padding == "zeros") return position;
