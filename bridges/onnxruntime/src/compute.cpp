@@ -98,7 +98,7 @@ Partition::Inputs Partition::read_inputs(OrtKernelContext* context) const {
 
 std::vector<bp::Tensor> Partition::run_model(const std::vector<bp::Tensor>& inputs,
                                              const bp::OnnxModel::Observer& observer) const {
-  bp::TensorMap given = parts_.weights;
+  bp::TensorMap given;
   for (size_t i = 0; i < inputs.size(); ++i) given[parts_.inputs[i]] = inputs[i];
   const bp::TensorMap made = model_.run(given, observer);
   std::vector<bp::Tensor> outputs;

@@ -27,7 +27,6 @@ namespace bpo {
 
 struct PartitionParts {
   std::vector<std::string> inputs, outputs;  // In the order of the fused node.
-  bp::TensorMap weights;                     // Large constants, which the model has as inputs.
   bool has_graphs = false;  // A node has graphs, whose random numbers nobody would tell.
 };
 

@@ -72,6 +72,7 @@ void Ep::choose_nodes(const OrtGraph* graph, OrtEpGraphSupportInfo* out) {
 OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
   GraphParts parts;
   PartitionParts made;
+  bp::TensorMap weights;  // Large constants, of which the bytes of the model have no copy.
   Opsets opsets;
   for (const Edge& edge : inputs_of(ort_, fused)) made.inputs.push_back(edge.name);
   for (const Edge& edge : outputs_of(ort_, fused)) made.outputs.push_back(edge.name);
@@ -85,8 +86,8 @@ OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
     if (constant->bytes.size() <= kLargestConstant) {
       parts.constants.push_back(tensor_bytes(*constant));
     } else {
-      made.weights[edge.name] = bp::from_host(constant->bytes.data(), constant->dims,
-                                              bp::onnx_dtype(constant->element_type), device_);
+      weights[edge.name] = bp::from_host(constant->bytes.data(), constant->dims,
+                                         bp::onnx_dtype(constant->element_type), device_);
       parts.inputs.push_back(edge.name);
     }
   };
@@ -101,7 +102,8 @@ OrtNodeComputeInfo* Ep::compile(const OrtGraph* graph, const OrtNode* fused) {
   parts.outputs = made.outputs;
   const char* name = nullptr;
   ort_.check(ort_.Node_GetName(fused, &name), "Node_GetName");
-  bp::OnnxModel model = bp::OnnxModel::parse(model_bytes(parts, opsets), name, device_);
+  bp::OnnxModel model =
+      bp::OnnxModel::parse(model_bytes(parts, opsets), name, device_, true, weights);
   bp::synchronize_stream(device_);  // The lanes of the partition have streams of their own.
   return new Partition(ort_, std::move(model), std::move(made), options_, logger_, memory_);
 }

@@ -65,9 +65,9 @@ def test_shapes_that_do_not_fit_name_the_node():
 
 
 def test_without_fallback_a_missing_operator_is_an_error():
-    model = make_model([("Resize", ["x", "", "", "s"], ["y"], {"antialias": 1, "mode": "linear"})],
+    model = make_model([("MaxRoiPool", ["x", "regions"], ["y"], {"pooled_shape": [2, 2]})],
                        {"x": (F32, [1, 1, 4, 4])}, {"y": (F32, [1, 1, 2, 2])},
-                       {"s": np.array([1, 1, 2, 2])}, opset=18)
+                       {"regions": np.array([[0, 0, 0, 3, 3]], F32)})
     assert open_session(model).run(None, {"x": np.ones((1, 1, 4, 4), F32)})[0].shape == (1, 1, 2, 2)
     with pytest.raises(Exception, match="fallback|CPU EP"):
         open_session(model, entries={"session.disable_cpu_ep_fallback": "1"})
@@ -78,10 +78,10 @@ def test_the_log_says_which_operator_is_not_on_the_device_and_why():
         import numpy as np, onnxruntime as ort
         from conftest import *
         pytest_configure()
-        resize = ("Resize", ["x", "", "", "s"], ["y"], {"antialias": 1, "mode": "linear"})
-        model = make_model([resize], {"x": (np.float32, [1, 1, 4, 4])},
-                           {"y": (np.float32, [1, 1, 2, 2])}, {"s": np.array([1, 1, 2, 2])},
-                           opset=18)
+        pool = ("MaxRoiPool", ["x", "regions"], ["y"], {"pooled_shape": [2, 2]})
+        model = make_model([pool], {"x": (np.float32, [1, 1, 4, 4])},
+                           {"y": (np.float32, [1, 1, 2, 2])},
+                           {"regions": np.array([[0, 0, 0, 3, 3]], np.float32)})
         options = ort.SessionOptions()
         options.log_severity_level = 1
         options.add_provider_for_devices([find_device()], {})
@@ -89,7 +89,7 @@ def test_the_log_says_which_operator_is_not_on_the_device_and_why():
     """)
     assert status == 0, text
     assert "Backplane: 0 of 1 nodes run on" in text
-    assert "not there: 1 x Resize (" in text and "'antialias' is 1" in text
+    assert "not there: 1 x MaxRoiPool (" in text and "there is no such operator" in text
 
 
 def test_a_plugin_that_does_not_load(tmp_path):

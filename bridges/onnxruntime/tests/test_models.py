@@ -101,19 +101,38 @@ def test_sessions_live_beside_each_other(linear):
 
 
 def test_an_operator_that_is_missing_splits_the_model():
-    """A Resize with antialias runs on ONNX Runtime's CPU, between two partitions."""
-    resize = ("Resize", ["a", "", "", "sizes"], ["b"], {"antialias": 1, "mode": "linear"})
-    nodes = [("Mul", ["x", "x"], ["a"]), resize, ("Add", ["b", "one"], ["c"]),
+    """A MaxRoiPool runs on ONNX Runtime's CPU, between two partitions."""
+    pool = ("MaxRoiPool", ["a", "regions"], ["b"], {"pooled_shape": [4, 4]})
+    nodes = [("Mul", ["x", "x"], ["a"]), pool, ("Add", ["b", "one"], ["c"]),
              ("Add", ["x", "one"], ["d"])]
     model = make_model(nodes, {"x": (F32, [1, 1, 8, 8])},
                        {"c": (F32, [1, 1, 4, 4]), "d": (F32, [1, 1, 8, 8])},
-                       {"sizes": np.array([1, 1, 4, 4]), "one": np.ones(1, F32)}, opset=18)
+                       {"regions": np.array([[0, 0, 0, 7, 7]], F32), "one": np.ones(1, F32)})
     session, alone = open_session(model), open_session(model, on_cpu=True)
     for _ in range(3):
         x = rows(8).reshape(1, 1, 8, 8)
         for given, expected in zip(session.run(None, {"x": x}), alone.run(None, {"x": x})):
             np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-6)
     expect_counts(session, (2, 3, 1))
+
+
+def test_products_of_quantised_factors():
+    """The products multiply the codes; the weight is one that the partition has apart."""
+    w = RNG.integers(-127, 128, (300, 400)).astype(np.int8)
+    scale = RNG.uniform(0.01, 0.02, 400).astype(F32)
+    nodes = [("QuantizeLinear", ["x", "s", "z"], ["q"]),
+             ("DequantizeLinear", ["q", "s", "z"], ["a"]),
+             ("DequantizeLinear", ["w", "scale"], ["b"], {"axis": 1}),
+             ("MatMul", ["a", "b"], ["y"])]
+    model = make_model(nodes, {"x": (F32, ["n", 300])}, {"y": (F32, ["n", 400])},
+                       {"w": w, "scale": scale, "s": F32(0.02), "z": np.uint8(128)})
+    session, alone = open_session(model), open_session(model, on_cpu=True)
+    expect_counts(session, (1, 4, 0))
+    for count in (1, 3, 3, 3, 40, 40, 1):
+        x = RNG.standard_normal((count, 300)).astype(F32)
+        expected, = alone.run(None, {"x": x})
+        given, = session.run(None, {"x": x})
+        np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 def test_large_constants_and_unused_outputs():
