@@ -64,7 +64,7 @@ TEST(OnnxAttention, TheOrderAndTheWindowsHideTheSameKeysStepByStep) {
 
 TEST(OnnxAttention, AQueryStandsBehindThePastAlone) {
   // The values are 0, 1, ...: with equal scores the result is the mean of the places that are seen.
-  const auto means = [](int64_t queries, int64_t keys, int64_t past, Attributes attributes) {
+  const auto means = [](int64_t queries, int64_t keys, int64_t past, const Attributes& attributes) {
     Floats places(static_cast<size_t>(keys));
     for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<float>(i) + float(past);
     Floats earlier(static_cast<size_t>(past));
@@ -90,7 +90,7 @@ TEST(OnnxAttention, MasksAreFilledUpAndComeBeforeTheSoftmax) {
   const Tensor q = numbers({1, 2, 2, 4}, 1), k = numbers({1, 2, 3, 4}, 2),
                v = numbers({1, 2, 3, 2}, 3);
   const Tensor all = bools({1, 1, 0, 1, 1, 0}, {2, 3});
-  const auto attend = [&](const Tensor& mask, Attributes attributes = {}) {
+  const auto attend = [&](const Tensor& mask, const Attributes& attributes = {}) {
     return run_node(kNewest, "Attention", {q, k, v, mask}, attributes)[0];
   };
   const Floats expected = values(attend(all));
@@ -140,7 +140,7 @@ TEST(OnnxAttention, RefusesWhatDoesNotFitTogether) {
   const auto heads = [](int64_t q_heads, int64_t kv_heads) {
     return Attributes{attribute("q_num_heads", q_heads), attribute("kv_num_heads", kv_heads)};
   };
-  const auto attend = [](const std::vector<Tensor>& inputs, Attributes attributes,
+  const auto attend = [](const std::vector<Tensor>& inputs, const Attributes& attributes,
                          int64_t opset = kNewest) {
     return run_node(opset, "Attention", inputs, attributes)[0];
   };

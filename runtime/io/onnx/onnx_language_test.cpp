@@ -10,7 +10,7 @@ TEST(OnnxLanguage, RotaryEmbeddingTurnsPairsAndLeavesTheRest) {
   // One token at place 1, by a quarter and by half a turn: (a, b) becomes (-b, a) and (-a, -b).
   const Tensor cosines = floats({1, 1, 0, -1}, {2, 2}), sines = floats({0, 0, 1, 0}, {2, 2});
   const Tensor place = ints({1}, {1, 1}), x = floats({1, 2, 3, 4, 5}, {1, 1, 1, 5});
-  const auto turned = [&](const Tensor& given, Attributes attributes) {
+  const auto turned = [&](const Tensor& given, const Attributes& attributes) {
     return values(run_node(23, "RotaryEmbedding", {given, cosines, sines, place}, attributes)[0]);
   };
   EXPECT_EQ(turned(x, {is("rotary_embedding_dim", 4)}), (Floats{-3, -2, 1, -4, 5}));

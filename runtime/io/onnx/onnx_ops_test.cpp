@@ -87,7 +87,7 @@ TEST(OnnxOps, AnInverseTransformMayGiveRealNumbers) {
 
 TEST(OnnxOps, OneDirectionTakesTheDefaultActivationsOfTwo) {
   const Tensor x = floats({1}, {1, 1, 1}), w = floats({0.5}, {1, 1, 1}), r = floats({0}, {1, 1, 1});
-  const auto rnn = [&](Attributes attributes) {
+  const auto rnn = [&](const Attributes& attributes) {
     return values(run_node(22, "RNN", {x, w, r}, attributes)[0]);
   };
   EXPECT_EQ(rnn({attribute("hidden_size", int64_t{1}),
@@ -278,6 +278,9 @@ TEST(OnnxOps, ResizeReachesFurtherWhereItIsAntialiased) {
   // The weights of the four neighbours are 1, 3, 3 and 1 eighths; the ends are repeated.
   expect_near(resized("linear"), {0.625, 2.5, 4.5, (5 + 18 + 39 + 13) / 8.0F});
   EXPECT_THROW(resized("nearest"), Error);
+  EXPECT_THROW(run_node(18, "Resize", {x, Tensor(), floats({1, 1, 1e-30F}, {3})},
+                        {attribute("mode", "linear"), attribute("antialias", int64_t{1})}),
+               Error);
 }
 
 TEST(OnnxOps, RunningProductsAreExclusiveAndReversed) {
@@ -340,6 +343,10 @@ TEST(OnnxOps, TheLastBlockOfAScaleMayBeShorter) {
       run_node(23, "DequantizeLinear", {quantized(3), scale},
                {attribute("axis", int64_t{1}), attribute("block_size", int64_t{2})})[0];
   EXPECT_EQ(values(back), (Floats{2, 4, 30}));
+  EXPECT_THROW(run_node(23, "QuantizeLinear", {x, floats({2, 10, 5}, {1, 3})},
+                        {attribute("axis", int64_t{1}), attribute("block_size", int64_t{2}),
+                         attribute("output_dtype", int64_t{5})}),
+               Error);
 }
 
 TEST(OnnxOps, MultinomialDrawsMostOftenWhatIsLikely) {

@@ -31,7 +31,7 @@ struct Product {
     auto* const points = model.graph().start("zero", {kColumns}, ::onnx::TensorProto::INT8);
     for (int64_t i = 0; i < kColumns; ++i) points->add_int32_data(3);
   }
-  void finish(const char* op, Attributes attributes = {}) {
+  void finish(const char* op, const Attributes& attributes = {}) {
     model.graph().node("DequantizeLinear",
                        zero == 0 ? Names{"codes", "scale"} : Names{"codes", "scale", "zero"}, {"w"},
                        dequantize);
@@ -72,7 +72,9 @@ TEST(OnnxQuantized, ProductsMultiplyTheCodesOfAWeight) {
   columns.dequantize = {attribute("axis", int64_t{1})};
   columns.add_zero();
   blocks.model.graph().floats("scale", {2, kColumns}, {1, 2, 3, 4});
-  blocks.scale = [](int64_t row, int64_t column) { return double(row / 2 * 2 + column + 1); };
+  blocks.scale = [](int64_t row, int64_t column) {
+    return static_cast<double>(row - row % 2 + column + 1);
+  };
   blocks.dequantize = {attribute("axis", int64_t{0}), attribute("block_size", int64_t{2})};
   for (Product* const product : {&whole, &columns, &blocks}) {
     product->finish("MatMul");

@@ -49,10 +49,10 @@ TEST(OnnxSampling, AffineGridsGiveTheCoordinatesOfTheLastAxisFirst) {
 }
 
 TEST(OnnxSampling, AConvolutionWithoutOffsetsIsAConvolution) {
-  Floats elements(2 * 4 * 5 * 4);
+  Floats elements(160);
   for (size_t i = 0; i < elements.size(); ++i) elements[i] = std::sin(static_cast<float>(i * i));
   const Tensor x = floats(elements, {2, 4, 5, 4});
-  const Tensor weight = floats({elements.begin(), elements.begin() + 6 * 2 * 2 * 3}, {6, 2, 2, 3});
+  const Tensor weight = floats({elements.begin(), elements.begin() + 72}, {6, 2, 2, 3});
   const Tensor bias = floats({1, 2, 3, 4, 5, 6}, {6});
   const Attributes attributes = {
       attribute("group", int64_t{2}), attribute("pads", Ints{1, 0, 2, 1}),
@@ -62,7 +62,7 @@ TEST(OnnxSampling, AConvolutionWithoutOffsetsIsAConvolution) {
   more.push_back(attribute("offset_group", int64_t{2}));
   const IntList shape = expected.shape();
   const Tensor offset =
-      floats(Floats(size_t(2 * 24 * shape[2] * shape[3])), {2, 24, shape[2], shape[3]});
+      floats(Floats(static_cast<size_t>(48 * shape[2] * shape[3])), {2, 24, shape[2], shape[3]});
   const auto deformed = [&](const Tensor& moved, const Tensor& mask) {
     return run_node(19, "DeformConv", {x, weight, moved, bias, mask}, more)[0];
   };
@@ -77,7 +77,7 @@ TEST(OnnxSampling, AConvolutionWithoutOffsetsIsAConvolution) {
 
 TEST(OnnxSampling, ColumnsAreAddedToImagesOfAnyRank) {
   const auto image = [](const Floats& columns, IntList shape, const Ints& size, const Ints& block,
-                        Attributes attributes = {}) {
+                        const Attributes& attributes = {}) {
     const auto axes = static_cast<int64_t>(size.size());
     return values(run_node(18, "Col2Im",
                            {floats(columns, shape), ints(size, {axes}), ints(block, {axes})},
@@ -91,6 +91,9 @@ TEST(OnnxSampling, ColumnsAreAddedToImagesOfAnyRank) {
   EXPECT_EQ(image(columns, {1, 2, 2}, {1, 2, 2}, {1, 1, 2}), expected);
   EXPECT_THROW(image(columns, {1, 2, 2}, {2, 2}, {2, 2}), Error);
   EXPECT_THROW(image(columns, {1, 2, 2}, {1, 2}, {3, 3}), Error);
+  EXPECT_THROW(image(columns, {1, 2, 2}, {2, 2}, {1, INT64_MAX}), Error);
+  EXPECT_THROW(image(columns, {1, 2, 2}, {2, 2}, {1, 2}, {attribute("pads", Ints{-1, 0, 0, 0})}),
+               Error);
 }
 
 }  // namespace

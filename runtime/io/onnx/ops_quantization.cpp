@@ -37,11 +37,16 @@ Tensor along(const Call& call, const Tensor& scale, const Tensor& x) {
 }
 
 // Gives each element of x the scale or the zero point of its block.
-Tensor spread(const Call& call, Tensor scale, const Tensor& x) {
+Tensor spread(const Call& call, const Tensor& scale, const Tensor& x) {
   const int64_t size = call.integer("block_size", 0);
   if (size <= 0 || !scale) return scale;
   const int64_t axis = call.axis(call.integer("axis", 1), x.ndim());
-  return index_select(scale, floor_divide(count_up(x.shape(axis), x.device()), size), axis);
+  const int64_t extent = x.shape(axis), blocks = extent / size + (extent % size != 0 ? 1 : 0);
+  if (scale.shape(axis) != blocks) {
+    call.refuse("the scale has " + std::to_string(scale.shape(axis)) + " blocks along axis " +
+                std::to_string(axis) + "; allowed: " + std::to_string(blocks));
+  }
+  return index_select(scale, floor_divide(count_up(extent, x.device()), size), axis);
 }
 
 // The ops take blocks of equal size alone, and other operations none at all.

@@ -59,7 +59,7 @@ double nearest_place(const Call& call, const std::string& mode, double position)
 Taps taps_of(const Call& call, const Rules& rules, const Axis& axis,
              const std::vector<double>& positions) {
   if (rules.is_antialiased && (rules.mode == "linear" || rules.mode == "cubic")) {
-    const double count = static_cast<double>(positions.size()) / std::min(axis.scale, 1.0);
+    const double count = 4 * static_cast<double>(positions.size() + 1) / std::min(axis.scale, 1.0);
     check_host_count(call, count < 0x1p62 ? static_cast<int64_t>(count) : INT64_MAX, "the weights");
     return antialiased_taps(positions, axis.extent, axis.scale, rules.mode == "cubic",
                             rules.cubic_a, rules.excludes_outside);
@@ -140,7 +140,7 @@ Tensor interpolated(const Tensor& x, const Rules& rules, const std::vector<Axis>
 
 Tensor resize(const Call& call, const Tensor& x, const Rules& rules,
               const std::vector<Axis>& axes) {
-  if (const Tensor y = interpolated(x, rules, axes)) return y;
+  if (Tensor y = interpolated(x, rules, axes)) return y;
   const bool is_exact = rules.mode == "nearest" || is_plain_float(x.dtype());
   Tensor y = is_exact ? x : x.to(BP_F32);
   std::vector<std::vector<double>> positions(axes.size());

@@ -311,19 +311,21 @@ Values col2im(const Call& call) {
   const Window window{block, call.integers("strides", Ints(axes, 1)),
                       call.integers("dilations", Ints(axes, 1)),
                       call.integers("pads", Ints(2 * axes)), Ints(axes)};
-  const auto are_positive = [&](const Ints& numbers) {
-    return numbers.size() == axes && std::ranges::all_of(numbers, [](int64_t n) { return n > 0; });
+  const auto are_between = [](const Ints& numbers, size_t count, int64_t least) {
+    return numbers.size() == count &&
+           std::ranges::all_of(numbers, [&](int64_t n) { return n >= least && n <= kMostOnHost; });
   };
-  if (axes == 0 || !are_positive(image) || !are_positive(block) || !are_positive(window.strides) ||
-      !are_positive(window.dilations) || window.pads.size() != 2 * axes) {
+  if (axes == 0 || !are_between(image, axes, 1) || !are_between(block, axes, 1) ||
+      !are_between(window.strides, axes, 1) || !are_between(window.dilations, axes, 1) ||
+      !are_between(window.pads, 2 * axes, 0) || count_or_negative(block) < 0) {
     call.refuse("image_shape has " + std::to_string(axes) + " extents; block_shape, strides and " +
-                "dilations must have as many numbers above 0, and pads twice as many");
+                "dilations must have as many numbers above 0, and pads twice as many from 0 on");
   }
   const Ints blocks = blocks_of(call, image, window);
   const int64_t taps = count_of(block);
-  if (x.ndim() != 3 || x.shape(1) % taps != 0 || x.shape(2) != count_of(blocks)) {
+  if (x.ndim() != 3 || x.shape(1) % taps != 0 || x.shape(2) != count_or_negative(blocks)) {
     call.refuse("input 0 is " + bp::to_string(x.shape()) + "; allowed: (N, C * " +
-                std::to_string(taps) + ", " + std::to_string(count_of(blocks)) + ")");
+                std::to_string(taps) + ", the product of " + bp::to_string(IntList(blocks)) + ")");
   }
   if (axes == 2 && is_plain_float(x.dtype())) {
     return {fold(x, image, block, window.strides, window.pads, window.dilations)};
