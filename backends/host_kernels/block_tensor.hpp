@@ -17,7 +17,7 @@ struct BlockTensor {
   // Each scale is multiplied by `tensor_scale`, which may be NULL.
   BlockTensor(const bp_tensor& of, const bp_tensor& tensor, const bp_tensor* tensor_scale = nullptr)
       : view(view_of(tensor)), dtype(tensor.dtype), bits(code_format(tensor.dtype).bits) {
-    if (tensor_scale != nullptr) of_all = data<float>(*tensor_scale);
+    if (tensor_scale != nullptr) of_all_ = data<float>(*tensor_scale);
     for (uint32_t axis = 0; axis < of.ndim; ++axis) {
       if (tensor.shape[axis] > 1) blocks[axis] = of.shape[axis] / tensor.shape[axis];
       if (tensor.shape[axis] == 1) view.strides[axis] = 0;
@@ -35,7 +35,7 @@ struct BlockTensor {
 
   // Returns the number by which all numbers are multiplied. Only tasks on the stream may call this
   // and at(), because earlier tasks may write it.
-  float factor() const { return of_all == nullptr ? 1.0F : *of_all; }
+  float factor() const { return of_all_ == nullptr ? 1.0F : *of_all_; }
 
   // Returns the number at an offset.
   float at(int64_t offset, const CodeValues& values) const {
@@ -55,7 +55,7 @@ struct BlockTensor {
     return reinterpret_cast<const BFloat16*>(view.address)[offset].to_f32();
   }
 
-  const float* of_all = nullptr;
+  const float* of_all_ = nullptr;
 };
 
 }  // namespace bp::kernels

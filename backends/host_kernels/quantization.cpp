@@ -1,5 +1,10 @@
 // quantize and dequantize, for tensors of every layout. A part of the elements is walked row by row
-// along the last axis, and a row block by block, so that a scale is read once for its block.
+// along the last axis, and a row block by block, so that a scale is read once for its block. Where
+// blocks are short, as with a scale for each column, the scales of a row are read at once.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "backends/host_kernels/block_tensor.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/quantized_line.hpp"
@@ -30,6 +35,58 @@ Quantization make_quantization(const bp_tensor& floats, const bp_tensor& codes,
   return q;
 }
 
+// A block with fewer elements of a row than this is short: its vectors would be mostly empty.
+constexpr int64_t kShortBlock = 16;
+
+// The scales and the zeros of the elements of a part of a row. Rows that follow each other often
+// have the same.
+class RowScales {
+ public:
+  RowScales(const CodeValues& scale_values, const CodeValues& zero_values)
+      : scale_values_(scale_values), zero_values_(zero_values) {}
+
+  // Gives a line that begins at `index` its scales and zeros. It sets the last index to 0.
+  void set(const Quantization& q, int64_t* index, QuantizedLine& line) {
+    const int64_t begin = std::exchange(index[q.floats.ndim - 1], 0);
+    const int64_t scale_at = q.scale.offset_of(index);
+    const int64_t zero_at = q.zero.view.address != nullptr ? q.zero.offset_of(index) : 0;
+    const bool has_all = begin >= begin_ && begin + line.count <= end_ && scale_at == scale_at_ &&
+                         zero_at == zero_at_;
+    if (!has_all) {
+      scale_at_ = scale_at;
+      zero_at_ = zero_at;
+      begin_ = begin;
+      end_ = begin + line.count;
+      read(q);
+    }
+    line.scales = scales_.data() + (begin - begin_);
+    line.zeros = zeros_.data() + (begin - begin_);
+  }
+
+ private:
+  void read(const Quantization& q) {
+    const uint32_t last = q.floats.ndim - 1;
+    const int64_t block = q.scale.blocks[last];
+    scales_.assign(static_cast<size_t>(end_ - begin_ + kLineSlack), 1.0F);
+    zeros_.assign(static_cast<size_t>(end_ - begin_ + kLineSlack), 0.0F);
+    for (int64_t i = begin_; i < end_;) {
+      const int64_t at = i / block, end = std::min((at + 1) * block, end_);
+      const float scale = q.scale.at(scale_at_ + at * q.scale.view.strides[last], scale_values_);
+      std::fill(scales_.begin() + (i - begin_), scales_.begin() + (end - begin_), scale);
+      if (q.zero.view.address != nullptr) {
+        const float zero = q.zero.at(zero_at_ + at * q.zero.view.strides[last], zero_values_);
+        std::fill(zeros_.begin() + (i - begin_), zeros_.begin() + (end - begin_), zero);
+      }
+      i = end;
+    }
+  }
+
+  const CodeValues &scale_values_, &zero_values_;
+  std::vector<float> scales_, zeros_;
+  int64_t begin_ = 0, end_ = 0;  // Of the elements that are here.
+  int64_t scale_at_ = -1, zero_at_ = -1;
+};
+
 // Calls work(QuantizedLine) for the elements [begin, end) in row-major order.
 template <typename Work>
 void for_each_line(const Quantization& q, int64_t begin, int64_t end, const Work& work) {
@@ -41,6 +98,8 @@ void for_each_line(const Quantization& q, int64_t begin, int64_t end, const Work
   const int64_t code_stride = rank == 0 ? 0 : q.codes.strides[rank - 1];
   const int64_t block = rank == 0 ? 1 : q.scale.blocks[rank - 1];
   const bool is_one_block = rank == 0 || q.scale.view.shape[rank - 1] == 1;
+  const bool is_short = !is_one_block && block < kShortBlock;
+  RowScales row(scales, zeros);
   for (int64_t element = begin; element < end;) {
     int64_t index[BP_MAX_RANK], floats = 0, codes = 0, rest = element;
     for (uint32_t axis = rank; axis-- > 0; rest /= q.floats.shape[axis]) {
@@ -49,13 +108,25 @@ void for_each_line(const Quantization& q, int64_t begin, int64_t end, const Work
       codes += index[axis] * q.codes.strides[axis];
     }
     const int64_t last = rank == 0 ? 0 : index[rank - 1];
-    const int64_t to_end = is_one_block ? extent - last : block - last % block;
+    const int64_t to_end = is_one_block || is_short ? extent - last : block - last % block;
     const int64_t count = std::min({end - element, extent - last, to_end});
     const bool has_zero = q.zero.view.address != nullptr;
-    work(QuantizedLine{q.floats.address + floats * dtype_size_bytes(q.float_dtype), q.float_dtype,
-                       float_stride, q.codes.address, codes * bits, code_stride * bits, count,
-                       q.scale.at(q.scale.offset_of(index), scales),
-                       has_zero ? q.zero.at(q.zero.offset_of(index), zeros) : 0.0F});
+    QuantizedLine line{q.floats.address + floats * dtype_size_bytes(q.float_dtype),
+                       q.float_dtype,
+                       float_stride,
+                       q.codes.address,
+                       codes * bits,
+                       code_stride * bits,
+                       count,
+                       1,
+                       0};
+    if (is_short) {
+      row.set(q, index, line);
+    } else {
+      line.scale = q.scale.at(q.scale.offset_of(index), scales);
+      line.zero = has_zero ? q.zero.at(q.zero.offset_of(index), zeros) : 0.0F;
+    }
+    work(line);
     element += count;
   }
 }

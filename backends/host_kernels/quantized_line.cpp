@@ -45,23 +45,43 @@ void write_codes(const QuantizedLine& line, int64_t begin, int64_t count, int bi
   }
 }
 
+// The scales and the zeros of a part of a line, as vectors.
+class PartScales {
+ public:
+  PartScales(const QuantizedLine& line, int64_t begin)
+      : scales_(line.scales == nullptr ? nullptr : line.scales + begin),
+        zeros_(line.scales == nullptr ? nullptr : line.zeros + begin),
+        scale_(hn::Set(Floats(), line.scale)),
+        zero_(hn::Set(Floats(), line.zero)) {}
+
+  hn::Vec<Floats> scale(int64_t i) const {
+    return scales_ == nullptr ? scale_ : hn::LoadU(Floats(), scales_ + i);
+  }
+  hn::Vec<Floats> zero(int64_t i) const {
+    return zeros_ == nullptr ? zero_ : hn::LoadU(Floats(), zeros_ + i);
+  }
+
+ private:
+  const float *const scales_, *const zeros_;
+  const hn::Vec<Floats> scale_, zero_;
+};
+
 // Does what code_of_integer() does, with vectors. `numbers` and `codes` have room for whole ones.
-void round_to_integers(const CodeFormat& format, const QuantizedLine& line, int64_t count,
+void round_to_integers(const CodeFormat& format, const PartScales& scales, int64_t count,
                        const float* numbers, uint8_t* codes) {
   constexpr float kBeyond = 1024, kRounding = 0x1.8p23F;
   const Floats d;
   const hn::RebindToSigned<Floats> integer_d;
   const hn::Rebind<uint8_t, Floats> byte_d;
-  const auto scale = hn::Set(d, line.scale), zero = hn::Set(d, line.zero);
   const auto rounding = hn::Set(d, kRounding), beyond = hn::Set(d, kBeyond);
   const auto low = hn::Set(d, static_cast<float>(format.low()));
   const auto high = hn::Set(d, static_cast<float>(format.high()));
   const auto mask = hn::Set(integer_d, (1 << format.bits) - 1);
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
-    const auto quotient = hn::Div(hn::Load(d, numbers + i), scale);
+    const auto quotient = hn::Div(hn::Load(d, numbers + i), scales.scale(i));
     const auto number = hn::IfThenElseZero(hn::Eq(quotient, quotient), quotient);
     const auto limited = hn::Min(hn::Max(number, hn::Neg(beyond)), beyond);
-    const auto sum = hn::Add(hn::Sub(hn::Add(limited, rounding), rounding), zero);
+    const auto sum = hn::Add(hn::Sub(hn::Add(limited, rounding), rounding), scales.zero(i));
     const auto stored = hn::ConvertTo(integer_d, hn::Min(hn::Max(sum, low), high));
     hn::StoreU(hn::DemoteTo(byte_d, hn::And(stored, mask)), byte_d, codes + i);
   }
@@ -77,10 +97,11 @@ void quantize(const QuantizedLine& line, const CodeFormat& format) {
                 line.float_stride, count, numbers);
     });
     if (format.is_integer()) {
-      round_to_integers(format, line, count, numbers, codes);
+      round_to_integers(format, PartScales(line, begin), count, numbers, codes);
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        codes[i] = static_cast<uint8_t>(code_of_float(format, numbers[i] / line.scale));
+        const float scale = line.scales == nullptr ? line.scale : line.scales[begin + i];
+        codes[i] = static_cast<uint8_t>(code_of_float(format, numbers[i] / scale));
       }
     }
     write_codes(line, begin, count, format.bits, codes);
@@ -89,16 +110,17 @@ void quantize(const QuantizedLine& line, const CodeFormat& format) {
 
 void dequantize(const QuantizedLine& line, const CodeFormat& format) {
   const Floats d;
-  const auto scale = hn::Set(d, line.scale), zero = hn::Set(d, line.zero);
   HWY_ALIGN float numbers[kPart];
   HWY_ALIGN uint8_t codes[kPart];
   for (int64_t begin = 0; begin < line.count; begin += kPart) {
     const int64_t count = std::min(kPart, line.count - begin);
+    const PartScales scales(line, begin);
     read_codes(line.codes, line.bit + begin * line.bit_stride, line.bit_stride, count, format.bits,
                codes);
     numbers_of(format, count, codes, numbers);
     for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
-      hn::Store(hn::Mul(hn::Sub(hn::Load(d, numbers + i), zero), scale), d, numbers + i);
+      const auto distance = hn::Sub(hn::Load(d, numbers + i), scales.zero(i));
+      hn::Store(hn::Mul(distance, scales.scale(i)), d, numbers + i);
     }
     with_element_of<float>(line.float_dtype, [&]<typename T>(T) {
       store_line(numbers, count, reinterpret_cast<T*>(line.floats) + begin * line.float_stride,

@@ -1,4 +1,4 @@
-// Lines of elements of one block: floats on one side, and their codes on the other.
+// Lines of elements: floats on one side, and their codes on the other.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,12 @@ struct QuantizedLine {
   int64_t bit, bit_stride;  // The place of the first code, and the way to the next one.
   int64_t count;
   float scale, zero;
+  // Where blocks are short, each element has its scale and its zero here, and not above. They are
+  // read up to kLineSlack elements behind the line.
+  const float *scales = nullptr, *zeros = nullptr;
 };
+
+constexpr int64_t kLineSlack = 64;
 
 // Sets the codes from the floats, as quantize says.
 void quantize_line(const QuantizedLine& line, const CodeFormat& format);
