@@ -1,7 +1,12 @@
 // Each element has the bits that decoding gives. The product of a scale with a sum of codes and x
 // would take less, but the sum may overflow where the result does not, and the product of a minimum
 // with a sum of x would lose the digits of elements that lie near 0.
+//
+// The blocks are asked for before they are used. On a virtual machine whose memory the processor
+// reads ahead badly (a Sapphire Rapids), a row of q5_0 takes less than half of the time with it.
 #include "backends/cpu/block_dot.hpp"
+
+#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,6 +21,8 @@
 // clang-format on
 #include <hwy/highway.h>
 
+#include "backends/host_kernels/lanes-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace bp::cpu::HWY_NAMESPACE {
 namespace {
@@ -28,12 +35,23 @@ using Integers = hn::Rebind<int32_t, Floats>;
 using Codes = hn::Rebind<uint8_t, Floats>;
 using SignedCodes = hn::Rebind<int8_t, Floats>;
 
-// Returns the f16 at an address.
-HWY_INLINE float half_at(const uint8_t* bytes) {
-  kernels::Float16 half;
-  std::memcpy(&half.bits, bytes, sizeof(half.bits));
-  return half.to_f32();
+// Returns an f16 of the 4 that begin at an address.
+template <int kIndex>
+HWY_INLINE float half_of_four_at(const uint8_t* bytes) {
+  namespace lanes = kernels::HWY_NAMESPACE;
+  if constexpr (lanes::kHasFloat16) {
+    const auto* const halves = reinterpret_cast<const kernels::Float16*>(bytes);
+    return hn::ExtractLane(lanes::load_lanes(hn::CappedTag<float, 4>(), halves), kIndex);
+  } else {
+    kernels::Float16 half;
+    std::memcpy(&half.bits, bytes + 2 * kIndex, sizeof(half.bits));
+    return half.to_f32();
+  }
 }
+
+// Returns the f16 at an address, or the one behind it. 8 bytes are read.
+HWY_INLINE float half_at(const uint8_t* bytes) { return half_of_four_at<0>(bytes); }
+HWY_INLINE float second_half_at(const uint8_t* bytes) { return half_of_four_at<1>(bytes); }
 
 HWY_INLINE hn::Vec<Integers> bytes_at(const uint8_t* bytes) {
   return hn::PromoteTo(Integers(), hn::LoadU(Codes(), bytes));
@@ -80,7 +98,7 @@ struct Nibbles {
 
   template <typename Fn>
   static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
-    const float d = half_at(block), m = kHasMinimum ? half_at(block + 2) : 0.0F;
+    const float d = half_at(block), m = kHasMinimum ? second_half_at(block) : 0.0F;
     uint32_t fifths = 0;
     if (kBits == 5) std::memcpy(&fifths, block + kFifths, sizeof(fifths));
     const uint8_t* const codes = block + kCodes;
@@ -116,7 +134,7 @@ struct NibblesOfParts {
 
   template <typename Fn>
   static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
-    const float d = half_at(block), dmin = half_at(block + 2);
+    const float d = half_at(block), dmin = second_half_at(block);
     for (int64_t pair = 0; pair < 4; ++pair) {
       add_part<0>(block, pair, d, dmin, fn);
       add_part<1>(block, pair, d, dmin, fn);
@@ -156,7 +174,7 @@ struct SixBits {
 
   template <typename Fn>
   static HWY_INLINE void for_each_vector(const uint8_t* block, const Fn& fn) {
-    const float d = half_at(block + 208);
+    const float d = half_of_four_at<3>(block + 202);
     for (int64_t half = 0; half < 2; ++half) {
       add_quarter<0>(block, half, d, fn), add_quarter<1>(block, half, d, fn);
       add_quarter<2>(block, half, d, fn), add_quarter<3>(block, half, d, fn);
@@ -183,16 +201,27 @@ struct SixBits {
 
 // ---- Rows of blocks -----------------------------------------------------------------------------
 
-// A block has sums of its own, so that those of several blocks do not wait for each other.
+constexpr int64_t kBytesAhead = 2048, kLineBytes = 64;
+
+// Asks for the bytes that follow a block by kBytesAhead. They may lie behind the weight.
+template <class Format>
+HWY_INLINE void read_ahead(const uint8_t* block) {
+  for (int64_t i = 0; i < Format::kBytes; i += kLineBytes) {
+    hwy::Prefetch(block + kBytesAhead + i);
+  }
+}
+
+// Writes the products of kRows rows of x with one column. A block has sums of its own, so that
+// those of several blocks do not wait for each other.
 template <class Format, int64_t kRows>
-void dot_rows(const std::byte* blocks, int64_t block_count, const DotRows& rows, float* results) {
-  const auto* block = reinterpret_cast<const uint8_t*>(blocks);
-  const float* x = rows.address;
+HWY_INLINE void multiply_column(const uint8_t* block, const DotRows& rows, const float* end,
+                                float* results, int64_t result_stride) {
   hn::Vec<Floats> totals[kRows];
   std::fill_n(totals, kRows, hn::Zero(Floats()));
-  for (int64_t count = 0; count < block_count; ++count) {
+  for (const float* x = rows.address; x != end; x += Format::kElements) {
     hn::Vec<Floats> sums[kRows];
     std::fill_n(sums, kRows, hn::Zero(Floats()));
+    read_ahead<Format>(block);
     Format::for_each_vector(block, [&](int64_t i, hn::Vec<Floats> elements) HWY_ATTR {
       for (int64_t row = 0; row < kRows; ++row) {
         const auto factors = hn::LoadU(Floats(), x + row * rows.row_stride + i);
@@ -201,19 +230,28 @@ void dot_rows(const std::byte* blocks, int64_t block_count, const DotRows& rows,
     });
     for (int64_t row = 0; row < kRows; ++row) totals[row] = hn::Add(totals[row], sums[row]);
     block += Format::kBytes;
-    x += Format::kElements;
   }
   for (int64_t row = 0; row < kRows; ++row) {
-    results[row] = hn::GetLane(hn::SumOfLanes(Floats(), totals[row]));
+    results[row * result_stride] = hn::GetLane(hn::SumOfLanes(Floats(), totals[row]));
+  }
+}
+
+template <class Format, int64_t kRows>
+void multiply_rows(const DotColumns& columns, const DotRows& rows, const DotResults& results) {
+  const auto* block = reinterpret_cast<const uint8_t*>(columns.blocks);
+  const float* const end = rows.address + columns.block_count * Format::kElements;
+  for (int64_t column = 0; column < columns.count; ++column) {
+    multiply_column<Format, kRows>(block, rows, end, results.address + column, results.row_stride);
+    block += columns.block_count * Format::kBytes;
   }
 }
 
 template <class Format>
-void dot(const std::byte* blocks, int64_t block_count, const DotRows& rows, float* results) {
-  if (rows.count == 1) return dot_rows<Format, 1>(blocks, block_count, rows, results);
-  if (rows.count == 2) return dot_rows<Format, 2>(blocks, block_count, rows, results);
-  if (rows.count == 3) return dot_rows<Format, 3>(blocks, block_count, rows, results);
-  dot_rows<Format, 4>(blocks, block_count, rows, results);
+void multiply(const DotColumns& columns, const DotRows& rows, const DotResults& results) {
+  if (rows.count == 1) return multiply_rows<Format, 1>(columns, rows, results);
+  if (rows.count == 2) return multiply_rows<Format, 2>(columns, rows, results);
+  if (rows.count == 3) return multiply_rows<Format, 3>(columns, rows, results);
+  multiply_rows<Format, 4>(columns, rows, results);
 }
 
 template <class Format>
@@ -229,7 +267,7 @@ void decode(const std::byte* blocks, int64_t block_count, float* elements) {
 
 template <class Format>
 constexpr BlockVectors vectors_of() {
-  return {dot<Format>, decode<Format>};
+  return {multiply<Format>, decode<Format>};
 }
 
 BlockVectors find_vectors(std::string_view format) {

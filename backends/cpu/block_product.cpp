@@ -15,6 +15,9 @@ constexpr int64_t kRows = kMostDotRows;  // The rows of x for which a block is d
 // The most rows of x without panels. A block is decoded for each kRows of them.
 constexpr int64_t kMostRowsOfVectors = 12;
 constexpr int64_t kGrainWeights = 1 << 14;  // The least weights of a part of the columns.
+// The weights that all rows of x use before others are read; their blocks stay in the nearest
+// cache.
+constexpr int64_t kWeightsAtOnce = 1 << 14;
 constexpr int64_t kPanelWeights = 1 << 20;  // The decoded weights of a panel: 4 MiB.
 constexpr int64_t kMostElements = 256;      // The elements of the largest block.
 
@@ -54,31 +57,42 @@ void decode_and_multiply(const BlockFormat& format, const std::byte* weight, int
   for (int64_t row = 0; row < rows.count; ++row) results[row] = sums.total(row);
 }
 
-// Computes one column of y.
-void multiply_column(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
-                     int64_t column) {
-  const int64_t blocks = p.a.cols / format.elements;
-  const std::byte* const weight = p.b.address + column * blocks * format.bytes;
-  const auto* const x = reinterpret_cast<const float*>(p.a.address);
-  auto* const y = reinterpret_cast<float*>(p.y.address);
-  const float bias = p.has_bias ? reinterpret_cast<const float*>(p.bias)[column] : 0;
-  for (int64_t first = 0; first < p.y.rows; first += kRows) {
-    const DotRows rows{x + first * p.a.row_stride, p.a.row_stride,
-                       std::min(kRows, p.y.rows - first)};
-    float results[kRows];
-    if (vectors.dot == nullptr) {
-      decode_and_multiply(format, weight, blocks, rows, results);
-    } else {
-      vectors.dot(weight, blocks, rows, results);
-    }
+// Writes the products of rows of x with columns.
+void multiply_rows(const BlockFormat& format, const BlockVectors& vectors,
+                   const DotColumns& columns, const DotRows& rows, const DotResults& results) {
+  if (vectors.multiply != nullptr) return vectors.multiply(columns, rows, results);
+  const int64_t column_bytes = columns.block_count * format.bytes;
+  for (int64_t column = 0; column < columns.count; ++column) {
+    float sums[kRows];
+    decode_and_multiply(format, columns.blocks + column * column_bytes, columns.block_count, rows,
+                        sums);
     for (int64_t row = 0; row < rows.count; ++row) {
-      y[(first + row) * p.y.row_stride + column] = results[row] + bias;
+      results.address[row * results.row_stride + column] = sums[row];
     }
   }
 }
 
+// Computes `count` columns of y from `column` on.
+void multiply_columns(const Product& p, const BlockFormat& format, const BlockVectors& vectors,
+                      int64_t column, int64_t count) {
+  const int64_t blocks = p.a.cols / format.elements;
+  const DotColumns columns{p.b.address + column * blocks * format.bytes, blocks, count};
+  const auto* const x = reinterpret_cast<const float*>(p.a.address);
+  float* const y = reinterpret_cast<float*>(p.y.address) + column;
+  for (int64_t first = 0; first < p.y.rows; first += kRows) {
+    const DotRows rows{x + first * p.a.row_stride, p.a.row_stride,
+                       std::min(kRows, p.y.rows - first)};
+    multiply_rows(format, vectors, columns, rows, {y + first * p.y.row_stride, p.y.row_stride});
+  }
+  if (!p.has_bias) return;
+  const float* const bias = reinterpret_cast<const float*>(p.bias) + column;
+  for (int64_t row = 0; row < p.y.rows; ++row) {
+    for (int64_t i = 0; i < count; ++i) y[row * p.y.row_stride + i] += bias[i];
+  }
+}
+
 bool has_panels(const Product& p, const BlockVectors& vectors) {
-  return p.y.rows > (vectors.dot == nullptr ? kRows : kMostRowsOfVectors) && p.a.cols > 0;
+  return p.y.rows > (vectors.multiply == nullptr ? kRows : kMostRowsOfVectors) && p.a.cols > 0;
 }
 
 int64_t panel_cols(const Product& p) {
@@ -180,10 +194,13 @@ void multiply_blocks(const Product& p, const BlockFormat& format, std::byte* wor
     multiply_panels(p, format, vectors, workspace, thread_count);
     return;
   }
-  const int64_t grain = std::max<int64_t>(1, kGrainWeights / std::max<int64_t>(p.a.cols, 1));
+  const int64_t depth = std::max<int64_t>(p.a.cols, 1);
+  const int64_t grain = std::max<int64_t>(1, kGrainWeights / depth);
+  const int64_t at_once = std::max<int64_t>(1, kWeightsAtOnce / depth);
   kernels::parallel_for(thread_count, p.y.cols, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t column = begin; column < end; ++column)
-      multiply_column(p, format, vectors, column);
+    for (int64_t column = begin; column < end; column += at_once) {
+      multiply_columns(p, format, vectors, column, std::min(at_once, end - column));
+    }
   });
 }
 
