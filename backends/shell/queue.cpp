@@ -218,7 +218,11 @@ bool Queue::wait(uint64_t timeout_ns) {
       if (!has_helped) break;
     }
   }
-  return wait_on(ended_, lock, timeout_ns, [&] { return done_ >= last; });
+  return wait_on(ended_, lock, timeout_ns, [&] {
+    if (done_ >= last) return true;
+    wake_at_ = std::min(wake_at_, last);
+    return false;
+  });
 }
 
 bool Queue::help(int max_queues) {
@@ -329,7 +333,10 @@ bool Queue::run_items(bool is_executor) {
     // After this store another thread may own or schedule the queue, so this thread does not touch
     // it again.
     if (is_last) state_.store(kIdle, std::memory_order_release);
-    ended_.notify_all();
+    if (done_ >= wake_at_) {
+      wake_at_ = UINT64_MAX;
+      ended_.notify_all();
+    }
     if (is_last) return false;
   }
   return false;

@@ -2,6 +2,7 @@
 // inline queue and with one that is not inline.
 #include "backends/shell/queue_test.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <latch>
@@ -228,6 +229,27 @@ TEST_F(QueueTest, RunsSideBySideWithOthers) {
   EXPECT_TRUE(other->wait(kLong));
   block.end();
   EXPECT_TRUE(busy->wait(kLong));
+}
+
+TEST_F(QueueTest, WakesEachThreadWhenTheWorkThatItAwaitsHasEnded) {
+  const std::shared_ptr<Queue> queue = make(false);
+  Block blocks[3];
+  std::atomic<int> ended = 0;
+  std::vector<std::thread> threads;
+  for (Block& block : blocks) {
+    EXPECT_EQ(queue->submit([&] { block(); }), BP_OK);
+    threads.emplace_back([&] {
+      EXPECT_TRUE(queue->wait(kLong));
+      ++ended;
+    });
+    EXPECT_FALSE(queue->wait(kShort));  // The thread begins to wait, and this wait leaves again.
+  }
+  EXPECT_EQ(ended, 0);
+  for (size_t i = 0; i < std::size(blocks); ++i) {
+    blocks[i].end();
+    threads[i].join();
+  }
+  EXPECT_EQ(ended, 3);
 }
 
 // An executor with one thread.

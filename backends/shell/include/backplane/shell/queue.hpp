@@ -281,6 +281,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   uint64_t epoch_ = 0;  // The number of ended failures. Items of an older epoch do not run.
   bool is_parked_ = false, is_abandoned_ = false;
   bool is_running_item_ = false;  // A thread runs the first item without the lock.
+  // The least count of done work for which a thread waits. The others that wait sleep until then.
+  uint64_t wake_at_ = UINT64_MAX;
 };
 
 }  // namespace bp
