@@ -196,7 +196,8 @@ void multiply_blocks(const Product& p, const BlockFormat& format, std::byte* wor
   }
   const int64_t depth = std::max<int64_t>(p.a.cols, 1);
   const int64_t grain = std::max<int64_t>(1, kGrainWeights / depth);
-  const int64_t at_once = std::max<int64_t>(1, kWeightsAtOnce / depth);
+  const int64_t at_once =
+      p.y.rows <= kRows ? p.y.cols : std::max<int64_t>(2, kWeightsAtOnce / depth / 2 * 2);
   kernels::parallel_for(thread_count, p.y.cols, grain, [&](int64_t begin, int64_t end) {
     for (int64_t column = begin; column < end; column += at_once) {
       multiply_columns(p, format, vectors, column, std::min(at_once, end - column));
