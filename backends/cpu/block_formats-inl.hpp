@@ -242,7 +242,7 @@ struct NibblesOfParts {
     const float* const factors = scales.factors[stream] + 2 * kPair;
     const float* const minima = scales.minima[stream] + 2 * kPair;
     for (int64_t i = 0; i < 32; i += lane_count()) {
-      const auto bytes = bytes_at(block + kCodes + 32 * kPair + i);
+      const auto bytes = bytes_at(block + kCodes + kFirst / 2 + i);
       auto low = low_nibbles(bytes), high = high_nibbles(bytes);
       if (kBits == 5) {
         const auto fifths = bytes_at(block + kFifths + i);
