@@ -53,7 +53,7 @@ class World {
 };
 
 // Element i of what a rank sends, a small integer, so that sums are exact.
-float element(uint32_t rank, uint64_t i) { return static_cast<float>((rank + 1) * 7 + i % 1000); }
+float element(uint64_t rank, uint64_t i) { return static_cast<float>((rank + 1) * 7 + i % 1000); }
 
 Floats sent_by(uint32_t rank, uint64_t count) {
   Floats values(count);
@@ -107,11 +107,11 @@ float wanted(const RankCall& call, uint64_t i) {
       return element(call.root, i);
     case BP_COLLECTIVE_ALL_GATHER:
     case BP_COLLECTIVE_GATHER:
-      return element(static_cast<uint32_t>(part), at);
+      return element(part, at);
     case BP_COLLECTIVE_SCATTER:
       return element(call.root, call.rank * count + i);
     default:  // all_to_all
-      return element(static_cast<uint32_t>(part), call.rank * count + at);
+      return element(part, call.rank * count + at);
   }
 }
 
