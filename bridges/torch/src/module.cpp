@@ -19,6 +19,8 @@ namespace bpt {
 std::vector<std::string> registered_names();
 std::vector<std::string> unbound_rows();
 void set_without_attention(bool is_without);
+void register_event_times();
+void register_kineto();
 
 namespace {
 
@@ -138,6 +140,8 @@ FallbackMode mode_of(const std::string& name) {
 
 PYBIND11_MODULE(_C, m) {
   register_table();
+  register_event_times();
+  register_kineto();
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
   m.def("load", [](const std::string& name,
                    const std::vector<std::pair<std::string, std::string>>& options) {
