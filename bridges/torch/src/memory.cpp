@@ -26,8 +26,13 @@ bool is_whole(const c10::DataPtr& data) { return data.get_deleter() == &free_blo
 bp_buffer_ref find(const bp_target* target, const void* address, size_t size_bytes) {
   bp_block* block = nullptr;
   uint64_t offset = 0;
-  check(bp_target_find_block(target, reinterpret_cast<uint64_t>(address), &block, &offset),
-        "target_find_block");
+  const bp_status status =
+      bp_target_find_block(target, reinterpret_cast<uint64_t>(address), &block, &offset);
+  TORCH_CHECK(status != BP_NOT_FOUND,
+              "torch_backplane: the memory of this tensor was not made on bp. A tensor of another "
+              "library comes in by torch_backplane.from_dlpack(), not by torch.from_dlpack(): ",
+              bp_error_text());
+  check(status, "target_find_block");
   return {block->ref.buffer, block->ref.byte_offset + offset, size_bytes};
 }
 
@@ -127,22 +132,21 @@ bp_buffer_ref place_of(const at::Tensor& tensor) {
   return {block->ref.buffer, block->ref.byte_offset + offset, 0};
 }
 
-c10::DataPtr allocate(size_t size_bytes, c10::DeviceIndex index) {
+c10::DataPtr data_of(bp_block* block, const bp_target* target, c10::DeviceIndex index) {
   const c10::Device device(kBp, index);
-  if (size_bytes == 0) return {nullptr, nullptr, &free_block, device};
+  c10::DataPtr owner(nullptr, new Block{block, target}, &free_block, device);
+  uint64_t address = 0;
+  check(bp_block_address(block, &address), "block_address");
+  return {reinterpret_cast<void*>(address), owner.release_context(), &free_block, device};
+}
+
+c10::DataPtr allocate(size_t size_bytes, c10::DeviceIndex index) {
+  if (size_bytes == 0) return {nullptr, nullptr, &free_block, {kBp, index}};
   require_open();
   const bp_target* target = device_at(index).target;
-  auto own = std::make_unique<Block>(Block{nullptr, target});
-  check(bp_block_allocate(target, current_stream(index), size_bytes, &own->block),
-        "block_allocate");
-  uint64_t address = 0;
-  const bp_status status = bp_block_address(own->block, &address);
-  if (status != BP_OK) {
-    bp_block_free(own->block);
-    raise(status, "block_address");
-  }
-  Block* context = own.release();
-  return {reinterpret_cast<void*>(address), context, &free_block, device};
+  bp_block* block = nullptr;
+  check(bp_block_allocate(target, current_stream(index), size_bytes, &block), "block_allocate");
+  return data_of(block, target, index);
 }
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {

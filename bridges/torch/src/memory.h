@@ -25,6 +25,9 @@ c10::Allocator* device_allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* memory);
 
+// The memory of `block`, which belongs to the result also if this throws.
+c10::DataPtr data_of(bp_block* block, const bp_target* target, c10::DeviceIndex index);
+
 // New memory for the current stream of the device.
 c10::DataPtr allocate(size_t size_bytes, c10::DeviceIndex index);
 

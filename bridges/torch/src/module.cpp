@@ -4,7 +4,6 @@
 
 #include "backplane/host.h"
 #include "distributed/process_group.h"
-#include "exchange.h"
 #include "fallback.h"
 #include "graph.h"
 #include "memory.h"
@@ -19,6 +18,7 @@ namespace bpt {
 std::vector<std::string> registered_names();
 std::vector<std::string> unbound_rows();
 void set_without_attention(bool is_without);
+void add_capsules(py::module_& m);
 void register_event_times();
 void register_kineto();
 
@@ -41,6 +41,7 @@ py::dict properties(int index) {
     if (const char* name = bp_dtype_name(own.dtypes[i])) dtypes.emplace_back(name);
   }
   result["dtypes"] = dtypes;
+  result["dlpack_device"] = std::pair(own.dlpack_device_type, own.dlpack_device_id);
   return result;
 }
 
@@ -78,36 +79,6 @@ py::dict statistics(int index) {
     result[bp_op_name(op)] = counts;
   }
   return result;
-}
-
-constexpr char kCapsule[] = "dltensor_versioned";
-
-// A capsule that nobody took has its tensor still.
-void end_capsule(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, kCapsule)) return;
-  auto* managed = static_cast<bp_dlpack_managed*>(PyCapsule_GetPointer(capsule, kCapsule));
-  if (managed->deleter != nullptr) managed->deleter(managed);
-}
-
-py::capsule capsule_of(const at::Tensor& tensor) {
-  bp_dlpack_managed* managed = nullptr;
-  {
-    const py::gil_scoped_release unlocked;
-    managed = to_dlpack(tensor);
-  }
-  return py::reinterpret_steal<py::capsule>(PyCapsule_New(managed, kCapsule, &end_capsule));
-}
-
-at::Tensor tensor_of(const py::object& capsule, int index) {
-  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) {
-    throw py::value_error(
-        "torch_backplane: the tensor of the other library is no capsule of DLPack 1, or was taken "
-        "already.");
-  }
-  auto* managed = static_cast<bp_dlpack_managed*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
-  const at::Tensor tensor = from_dlpack(managed, static_cast<c10::DeviceIndex>(index));
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
-  return tensor;
 }
 
 void add_graph(py::module_& m) {
@@ -169,8 +140,7 @@ PYBIND11_MODULE(_C, m) {
     return c10::intrusive_ptr<c10d::Backend>(
         c10::make_intrusive<ProcessGroup>(store, rank, size, timeout, table));
   });
-  m.def("to_dlpack", &capsule_of);
-  m.def("from_dlpack", &tensor_of);
+  add_capsules(m);
   add_graph(m);
   m.def("set_fallback", [](const std::string& name) { set_fallback_mode(mode_of(name)); });
   m.def("fallbacks", &fallback_counts);

@@ -12,10 +12,10 @@ from conftest import PLUGIN
 import torch_backplane
 
 
-def run(code, timeout=120, **variables):
+def run(code, prelude="import torch, torch_backplane\n", timeout=120, **variables):
     """Runs a program of its own with these environment variables; gives its exit code and what it
     printed."""
-    prelude = f"import torch, torch_backplane\nPLUGIN = {PLUGIN!r}\n"
+    prelude = f"PLUGIN = {PLUGIN!r}\n{prelude}"
     done = subprocess.run([sys.executable, "-c", prelude + textwrap.dedent(code)], check=False,
                           capture_output=True, text=True, timeout=timeout,
                           env=os.environ | variables)

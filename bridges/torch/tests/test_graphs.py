@@ -60,14 +60,26 @@ def test_dlpack_shares_memory():
     torch.bp.synchronize()
     assert source.tolist() == [[0, 2, 4], [6, 8, 10]]
 
-    class Capsule:
-        def __dlpack__(self, **_):
-            return torch_backplane.to_dlpack(x[:, 1:])
+    assert numpy.from_dlpack(x[:, 1:]).tolist() == [[2, 4], [8, 10]]
+    assert torch.from_dlpack(x).device.type == "cpu"
+    assert numpy.from_dlpack(torch.ones(2)).tolist() == [1, 1]
+    for options in ({}, {"max_version": (1, 0)}):  # Before and since DLPack 1.
+        assert torch_backplane.from_dlpack(x.__dlpack__(**options)).tolist() == x.tolist()
+    copied = torch_backplane.from_dlpack(x.__dlpack__(copy=True))
+    copied.zero_()
+    assert x.sum().item() == 30
 
-        def __dlpack_device__(self):
-            return (1, 0)
 
-    assert numpy.from_dlpack(Capsule()).tolist() == [[2, 4], [8, 10]]
+def test_dlpack_copies_what_nobody_may_write_to():
+    source = numpy.arange(3, dtype=numpy.float32)
+    source.setflags(write=False)
+    try:
+        x = torch_backplane.from_dlpack(source)
+    except (RuntimeError, NotImplementedError) as error:
+        pytest.skip(f"the device takes no memory of the host: {str(error).splitlines()[0]}")
+    x.add_(1)
+    torch.bp.synchronize()
+    assert x.tolist() == [1, 2, 3] and source.tolist() == [0, 1, 2]
 
 
 def test_dlpack_refuses_what_it_is_not():
@@ -75,3 +87,16 @@ def test_dlpack_refuses_what_it_is_not():
         torch_backplane.to_dlpack(torch.ones(1))
     with pytest.raises(ValueError, match="no capsule"):
         torch_backplane.from_dlpack(object())
+    x = torch.ones(2, device="bp", requires_grad=True)
+    with pytest.raises(BufferError, match="require gradient"):
+        x.__dlpack__()
+    capsule = torch_backplane.to_dlpack(x)
+    torch_backplane.from_dlpack(capsule)
+    with pytest.raises(ValueError, match="taken already"):
+        torch_backplane.from_dlpack(capsule)
+    with pytest.raises(BufferError, match="device of type 99"):
+        x.detach().__dlpack__(dl_device=(99, 0))
+    backwards = numpy.arange(3, dtype=numpy.float32)[::-1]
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch_backplane.from_dlpack(backwards)
+    assert backwards.tolist() == [2, 1, 0]

@@ -47,13 +47,15 @@ def _check_torch():
 _check_torch()
 
 # Behind the check, so that a wrong PyTorch gives a sentence and not a missing symbol.
-from . import _C, _device, distributed  # noqa: E402
+from . import _C, _device, _dlpack, distributed  # noqa: E402
+from ._dlpack import from_dlpack, to_dlpack  # noqa: E402, F401
 
 torch.utils.rename_privateuse1_backend("bp")
 torch._register_device_module("bp", _device)
 torch.utils.generate_methods_for_privateuse1_backend(
     for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
 )
+_dlpack.install()
 distributed.register()
 
 
@@ -131,28 +133,6 @@ def registered():
 def statistics(device=None):
     """Says how the library served each of its ops on a device: {op: {"native": count, ...}}."""
     return _C.statistics(_device._index(device))
-
-
-def to_dlpack(tensor):
-    """Gives a tensor of bp to another library, as a capsule of DLPack 1, without a copy.
-
-    The capsule names the device as the plugin does: memory of a host device is memory of the CPU,
-    so numpy takes it. (PyTorch's own `__dlpack__` calls each bp a device of its own kind.) Waits
-    for the work on the tensor. A device without addresses is NotImplementedError.
-    """
-    return _C.to_dlpack(tensor)
-
-
-def from_dlpack(source, device=None):
-    """Makes a tensor of bp from one of another library, without a copy.
-
-    `source` has `__dlpack__`, or is a capsule of DLPack 1, and its memory is one that the device
-    can use: a host device takes arrays of numpy.
-    """
-    capsule = source
-    if hasattr(source, "__dlpack__"):
-        capsule = source.__dlpack__(max_version=(1, 0))
-    return _C.from_dlpack(capsule, _device._index(device))
 
 
 @atexit.register
