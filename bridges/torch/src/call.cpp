@@ -9,6 +9,7 @@
 #include "launch.h"
 #include "memory.h"
 #include "streams.h"
+#include "strides.h"
 #include "tensors.h"
 
 namespace bpt {
@@ -44,13 +45,6 @@ bp_scalar make_scalar(const at::Scalar& value) {
     std::memcpy(&scalar.bits, &integer, sizeof(integer));
   }
   return scalar;
-}
-
-// Dense strides in the order of those of `like`, as PyTorch gives results.
-std::optional<at::DimVector> strides_like(const at::Tensor& like, at::IntArrayRef shape) {
-  if (!like.defined() || like.sizes() != shape || like.is_contiguous()) return std::nullopt;
-  const std::vector<int64_t> strides = at::infer_dense_strides(like.sizes(), like.strides());
-  return at::DimVector(strides.begin(), strides.end());
 }
 
 bp_launch_flags launch_flags() {
@@ -208,7 +202,7 @@ void Call::forget(int argument) {
   put<const void*>(frame_, op_.arguments[argument].offset, nullptr);
 }
 
-c10::SmallVector<at::Tensor, 2> Call::run(const at::Tensor& like) {
+c10::SmallVector<at::Tensor, 2> Call::run(at::TensorList like, bool is_broadcast) {
   infer();
   const c10::Device target = device();
   c10::SmallVector<at::Tensor, 2> outs;
@@ -227,7 +221,7 @@ c10::SmallVector<at::Tensor, 2> Call::run(const at::Tensor& like) {
       if (argument == index) type = wanted_type;
     }
     if (!type) throw Unsupported{"PyTorch has no dtype of an output"};
-    const auto strides = strides_like(like, shape);
+    const auto strides = strides_of_result(shape, like, is_broadcast);
     outs.push_back(new_empty(shape, *type, target,
                              strides ? std::optional<at::IntArrayRef>(*strides) : std::nullopt));
     out(index, outs.back());

@@ -63,10 +63,10 @@ class Call {
   }
 
   // Infers, allocates the outputs that are wanted and not given, and launches. The result has an
-  // entry for each output that was allocated, in the order of the frame. The first output gets the
-  // strides of `like` if it has the same shape and `like` lies densely in another order.
-  c10::SmallVector<at::Tensor, 2> run(const at::Tensor& like = {});
-  at::Tensor run_one(const at::Tensor& like = {}) { return run(like)[0]; }
+  // entry for each output that was allocated, in the order of the frame. Outputs with the shape of
+  // the tensors `like` have the strides of an elementwise result of these (strides.h).
+  c10::SmallVector<at::Tensor, 2> run(at::TensorList like = {}, bool is_broadcast = false);
+  at::Tensor run_one(at::TensorList like = {}) { return run(like)[0]; }
 
   // Launches; every output was given.
   void go();

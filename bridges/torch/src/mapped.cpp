@@ -58,11 +58,14 @@ Tensor wrapped(const at::Scalar& number) {
 
 }  // namespace
 
-void match_shape(const Tensor& out, at::IntArrayRef shape, bool is_inplace) {
+void match_shape(const Tensor& out, const Tensor& result, bool is_inplace) {
+  const at::IntArrayRef shape = result.sizes();
   if (out.sizes() == shape) return;
   TORCH_CHECK(!is_inplace, "output with shape ", out.sizes(), " doesn't match the broadcast shape ",
               shape);
   at::native::resize_output(out, shape);
+  const bool is_dense = result.is_non_overlapping_and_dense();
+  if (is_dense && !result.is_contiguous()) out.as_strided_(shape, result.strides());
 }
 
 // What elementwise operators have in common.
@@ -70,6 +73,7 @@ struct BoundRow::Elements {
   at::ScalarType type = at::kFloat;
   at::DimVector shape;
   std::optional<at::Device> device;
+  bool is_broadcast = false;  // The tensors differ in shape.
 };
 
 struct BoundRow::State {
@@ -77,7 +81,6 @@ struct BoundRow::State {
 
   Call call;
   Elements common;
-  Tensor like;                         // The first tensor with the shape of the result.
   c10::SmallVector<Tensor, 4> inputs;  // As they were placed.
   Tensor first;                        // What the axes are those of.
   bool is_flat = false;
@@ -198,6 +201,7 @@ BoundRow::Elements BoundRow::common_of(Values values) const {
       common.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
       is_first = false;
     } else if (tensor.sizes() != at::IntArrayRef(common.shape)) {
+      common.is_broadcast = true;
       common.shape = at::infer_size_dimvector(common.shape, tensor.sizes());
     }
   }
@@ -244,8 +248,6 @@ void BoundRow::place_tensor(State& state, const Bind& bind, const Tensor& tensor
   if ((row_.flags & kElementwise) && argument.kind != BP_ARGUMENT_SCALAR_TENSOR) {
     if (placed.sizes() != at::IntArrayRef(state.common.shape)) {
       placed = placed.expand(state.common.shape);
-    } else if (!state.like.defined()) {
-      state.like = placed;
     }
   }
   state.inputs.push_back(placed);
@@ -384,7 +386,11 @@ Tensors BoundRow::run(Values values, const Tensor* out) const {
   const c10::DeviceGuard guard(state.call.device());
   Tensors results;
   if (out != nullptr) results = run_into(state.call, state, *out);
-  if (results.empty()) results = state.call.run(state.like);
+  if (results.empty()) {
+    const bool is_elementwise = (row_.flags & kElementwise) != 0;
+    results =
+        state.call.run(is_elementwise ? state.inputs : at::TensorList(), state.common.is_broadcast);
+  }
   const bool is_byte = (row_.flags & kKeepsByte) && state.first.scalar_type() == at::kByte;
   if (is_byte && results[0].scalar_type() == at::kBool) results[0] = results[0].to(at::kByte);
   if (state.is_flat) {

@@ -70,7 +70,8 @@ class BoundRow {
 // that one has both reasons. "" when it has returned.
 void set_outer_reason(std::string reason);
 
-// Resizes `out` if it has another shape, as out= does; in place it is an error.
-void match_shape(const at::Tensor& out, at::IntArrayRef shape, bool is_inplace);
+// Gives `out` the shape and strides of `result` if it has another shape, as out= does; in place
+// that is an error.
+void match_shape(const at::Tensor& out, const at::Tensor& result, bool is_inplace);
 
 }  // namespace bpt

@@ -78,7 +78,7 @@ struct Mapped final : c10::OperatorKernel {
         TORCH_CHECK(c10::canCast(results[i].scalar_type(), out.scalar_type()), "result type ",
                     results[i].scalar_type(), " can't be cast to the desired output type ",
                     out.scalar_type());
-        match_shape(out, results[i].sizes(), form.is_inplace);
+        match_shape(out, results[i], form.is_inplace);
         copy_into(results[i], out);
       }
       returned.push_back(out);
@@ -139,7 +139,7 @@ struct Writing final : c10::OperatorKernel {
       TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
                   result.scalar_type(), " can't be cast to the desired output type ",
                   out.scalar_type());
-      match_shape(out, result.sizes(), form.is_inplace);
+      match_shape(out, result, form.is_inplace);
       copy_into(result, out);
       outs.push_back(out);
     }

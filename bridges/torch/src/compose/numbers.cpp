@@ -67,6 +67,15 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, int64_t steps, Tens
   return out;
 }
 
+// The memory format that all tensors have.
+at::MemoryFormat format_of_cat(at::ArrayRef<std::reference_wrapper<const Tensor>> tensors) {
+  const at::MemoryFormat first = tensors[0].get().suggest_memory_format();
+  for (const Tensor& tensor : tensors) {
+    if (tensor.suggest_memory_format() != first) return at::MemoryFormat::Contiguous;
+  }
+  return first;
+}
+
 Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   const auto list = tensors.materialize();
   at::native::ResultTypeState types = {};
@@ -78,10 +87,16 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
     if (!is_skipped) parts.push_back(tensor.to(common));
   }
   require(!parts.empty() && parts[0].dim() != 0, "all tensors of cat are empty or have no axis");
-  return Call("cat")
-      .list("xs", parts)
-      .set("axis", at::maybe_wrap_dim(dim, parts[0].dim()))
-      .run_one();
+  const int64_t axis = at::maybe_wrap_dim(dim, parts[0].dim());
+  Call call("cat");
+  call.list("xs", parts).set("axis", axis);
+  const at::MemoryFormat format = format_of_cat(list);
+  if (format == at::MemoryFormat::Contiguous) return call.run_one();
+  const bp_op_output& inferred = call.infer();
+  const at::IntArrayRef shape(inferred.shape, inferred.ndim);
+  const Tensor result = at::empty(shape, parts[0].options(), format);
+  call.out("y", result).go();
+  return result;
 }
 
 Tensor div_mode(const Tensor& self, const Tensor& other, std::optional<std::string_view> mode) {
