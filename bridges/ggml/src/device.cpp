@@ -39,7 +39,8 @@ const BlockFormat* block_format(ggml_type type) {
   return nullptr;
 }
 
-Device::Device(const bp_target* the_target) : target(the_target), name(the_target->name) {
+Device::Device(const bp_target* the_target)
+    : target(the_target), name(the_target->name), trials(the_target) {
   description = target->properties->name;
   buffer_type.iface = buffer_type_functions();
   buffer_type.device = &ggml;

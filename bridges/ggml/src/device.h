@@ -13,6 +13,7 @@
 
 #include "backplane/host.h"
 #include "ggml-backend-impl.h"
+#include "trial.h"
 
 namespace bpg {
 
@@ -38,6 +39,7 @@ class Device {
   std::string description;  // The name of the device for people.
   ggml_backend_buffer_type buffer_type{};
   ggml_backend_device ggml{};
+  Trials trials;
 
   // Lends the layout of `shape` in blocks. It is made once. Throws Refusal if the device has no
   // such layout, or if the rows are no whole blocks.

@@ -113,15 +113,18 @@ View Emitter::upload(const std::vector<int32_t>& numbers) {
   return dense(place.buffer, place.byte_offset, BP_I32, {static_cast<int64_t>(numbers.size())});
 }
 
-std::vector<int32_t> Emitter::read(const View& numbers) {
+std::vector<int64_t> Emitter::read(const View& numbers) {
   if (is_dry_) return {};
-  std::vector<int32_t> result(numbers.count());
-  const bp_buffer_ref from{numbers.buffer, numbers.byte_offset, result.size() * sizeof(int32_t)};
+  std::vector<int64_t> wide(numbers.count());
+  std::vector<int32_t> narrow(numbers.dtype == BP_I32 ? wide.size() : 0);
+  void* const to = narrow.empty() ? static_cast<void*>(wide.data()) : narrow.data();
+  const bp_buffer_ref from{numbers.buffer, numbers.byte_offset,
+                           wide.size() * numbers.element_bytes()};
   const bp_allocator_ops* const memory = device_.target->allocator;
-  check(memory->copy_to_host(memory->self, stream_, result.data(), &from, BP_BORROW_DURING_CALL,
-                             UINT64_MAX),
+  check(memory->copy_to_host(memory->self, stream_, to, &from, BP_BORROW_DURING_CALL, UINT64_MAX),
         "allocator.copy_to_host");
-  return result;
+  std::copy(narrow.begin(), narrow.end(), wide.begin());
+  return wide;
 }
 
 bp_buffer_ref Emitter::allocate(uint64_t size_bytes) {
@@ -255,23 +258,48 @@ void Emitter::ask(const Frame& frame) {
   // supports() of a kernel may look into a buffer, and these are no buffers.
   frame.for_each_tensor(
       [](const bp_tensor* tensor) { const_cast<bp_tensor*>(tensor)->buffer = nullptr; });
+  const auto give_back = [&] {
+    frame.for_each_tensor([](const bp_tensor* tensor) {
+      const_cast<bp_tensor*>(tensor)->buffer = view_of(tensor).buffer;
+    });
+  };
+  try {
+    find_kernel(frame);
+  } catch (const Refusal&) {
+    give_back();
+    throw;
+  }
+  give_back();
+}
+
+// Throws Refusal if the device does not compute the call, with its own kernel or with others.
+void Emitter::find_kernel(const Frame& frame) {
   bp_kernel_choice choice;
   if (bp_kernel_find(device_.target, 0, 0, frame.op, frame.args, &choice) != BP_OK) {
     throw Refusal(bp_error_text());
   }
+  if (choice.source == BP_KERNEL_NATIVE) return;
+  std::vector<TrialTensor> tensors;
+  const auto add = [&](const bp_tensor* tensor) {
+    const View& view = view_of(tensor);
+    int same_as = -1;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (same_elements(view, view_of(tensors[i].tensor))) same_as = static_cast<int>(i);
+    }
+    tensors.push_back({const_cast<bp_tensor*>(tensor), same_as});
+  };
+  frame.for_each_tensor(add);
+  device_.trials.require(frame.op, frame.args, tensors);
 }
 
 bool Emitter::has_kernel(uint32_t op, void* args) {
-  if (is_dry_) {
-    try {
-      ask({op, args, op_info(op)});
-    } catch (const Refusal&) {
-      return false;
-    }
-    return true;
+  const Frame frame{op, args, op_info(op)};
+  try {
+    is_dry_ ? ask(frame) : find_kernel(frame);
+  } catch (const Refusal&) {
+    return false;
   }
-  bp_kernel_choice choice;
-  return bp_kernel_find(device_.target, 0, 0, op, args, &choice) == BP_OK;
+  return true;
 }
 
 void Emitter::run(const Frame& frame) {

@@ -39,10 +39,10 @@ class Emitter {
   // Contiguous bytes as elements of `shape` in the blocks of `type`.
   View in_blocks(const View& bytes, ggml_type type, const Shape& shape) const;
 
-  // Numbers of the host in a temporary, and the numbers of a contiguous tensor on the host, for
-  // which the call waits. Where nothing is computed, there are none.
+  // Numbers of the host in a temporary, and the numbers of a contiguous tensor of i32 or i64 on the
+  // host, for which the call waits. Where nothing is computed, there are none.
   View upload(const std::vector<int32_t>& numbers);
-  std::vector<int32_t> read(const View& numbers);
+  std::vector<int64_t> read(const View& numbers);
 
   // Memory until the end of the node.
   View temporary(bp_dtype dtype, const Shape& shape);
@@ -114,6 +114,7 @@ class Emitter {
   void launch_frame(uint32_t op, void* frame);
   bool has_kernel(uint32_t op, void* frame);
   void ask(const Frame& frame);
+  void find_kernel(const Frame& frame);
   void run(const Frame& frame);
   bp_buffer_ref allocate(uint64_t size_bytes);
   View constant_bytes(const void* values, size_t size, bp_dtype dtype, int64_t count);

@@ -35,9 +35,11 @@ void emit_product(Emitter& e, View weight, View x, View y);
 void emit_matrix_product(Emitter& e, const ggml_tensor* weights, int64_t index, const View& x,
                          const View& y);
 // Row i of `y` is the row of `table` that number i names, and the other way round: the rows of `x`
-// are written into the table.
+// are written into the table, where the numbers may be those of the host.
 void emit_get_rows(Emitter& e, const View& table, const View& numbers, const View& y);
 void emit_set_rows(Emitter& e, const View& table, const View& x, const View& numbers);
+void emit_set_rows(Emitter& e, const View& table, const View& x,
+                   const std::vector<int32_t>& numbers);
 // The softmax over the last axis. `sinks` (1, 1, 1, heads) may be an empty view.
 View emit_softmax(Emitter& e, const View& x, const View& sinks);
 // The factors of ALiBi, one for each head.

@@ -197,6 +197,70 @@ void lose_device(ggml_backend_dev_t device) {
   ggml_backend_free(backend);
 }
 
+// Rows by their numbers: in any order, one of them twice, with a step, and of one element.
+void set_rows(ggml_backend_dev_t device) {
+  ggml_backend_t const backend = start(device);
+  Context c;
+  ggml_tensor* const table = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 4, 20);
+  ggml_tensor* const x = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 4, 8);
+  ggml_tensor* const rows = ggml_new_tensor_1d(c.ggml, GGML_TYPE_I64, 8);
+  ggml_tensor* const column = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 1, 20);
+  ggml_tensor* const narrow = ggml_new_tensor_1d(c.ggml, GGML_TYPE_I32, 8);
+  ggml_tensor* const values = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 1, 8);
+  ggml_tensor* const y = ggml_set_rows(c.ggml, table, x, rows);
+  ggml_tensor* const z = ggml_set_rows(c.ggml, column, values, narrow);
+  ggml_build_forward_expand(c.graph, y);
+  ggml_build_forward_expand(c.graph, z);
+  c.allocate(backend);
+  const int64_t numbers[] = {2, 5, 8, 11, 3, 2, 19, 0};
+  const int32_t numbers32[] = {2, 5, 8, 11, 3, 2, 19, 0};
+  Floats expected(80, -1), expected_column(20, -1);
+  write(table, expected);
+  write(column, expected_column);
+  write(x, counted(32));
+  write(values, counted(8));
+  ggml_backend_tensor_set(rows, numbers, 0, sizeof(numbers));
+  ggml_backend_tensor_set(narrow, numbers32, 0, sizeof(numbers32));
+  for (int i = 0; i < 8; ++i) {
+    for (int j = 0; j < 4; ++j) expected[numbers[i] * 4 + j] = static_cast<float>(4 * i + j);
+    expected_column[numbers[i]] = static_cast<float>(i);
+  }
+  EXPECT(ggml_backend_supports_op(backend, y) && ggml_backend_supports_op(backend, z));
+  EXPECT(ggml_backend_graph_compute(backend, c.graph) == GGML_STATUS_SUCCESS);
+  EXPECT(read(table) == expected && read(column) == expected_column);
+  ggml_backend_free(backend);
+}
+
+// A row that is not there, where the device has no kernel that writes rows.
+void set_missing_row(ggml_backend_dev_t device) {
+  ggml_backend_t const backend = start(device);
+  Context c;
+  ggml_tensor* const table = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 4, 20);
+  ggml_tensor* const x = ggml_new_tensor_2d(c.ggml, GGML_TYPE_F32, 4, 1);
+  ggml_tensor* const rows = ggml_new_tensor_1d(c.ggml, GGML_TYPE_I64, 1);
+  ggml_build_forward_expand(c.graph, ggml_set_rows(c.ggml, table, x, rows));
+  c.allocate(backend);
+  const int64_t wrong = 20;
+  ggml_backend_tensor_set(rows, &wrong, 0, sizeof(wrong));
+  EXPECT(ggml_backend_graph_compute(backend, c.graph) == GGML_STATUS_FAILED);
+  ggml_backend_free(backend);
+}
+
+// An op whose decomposition needs a kernel that the device lacks.
+void compute_half_served(ggml_backend_dev_t device) {
+  ggml_backend_t const backend = start(device);
+  Context c;
+  ggml_tensor* const x = ggml_new_tensor_1d(c.ggml, GGML_TYPE_F32, 16);
+  ggml_tensor* const y = ggml_roll(c.ggml, x, 3, 0, 0, 0);
+  ggml_tensor* const z = ggml_add(c.ggml, x, x);
+  ggml_build_forward_expand(c.graph, y);
+  c.allocate(backend);
+  for (int i = 0; i < 2; ++i) EXPECT(!ggml_backend_supports_op(backend, y));
+  EXPECT(ggml_backend_supports_op(backend, z));
+  EXPECT(ggml_backend_graph_compute(backend, c.graph) == GGML_STATUS_FAILED);
+  ggml_backend_free(backend);
+}
+
 // A row that is not there. The next graph runs.
 void read_missing_row(ggml_backend_dev_t device) {
   ggml_backend_t const backend = start(device);
@@ -228,6 +292,9 @@ const std::map<std::string, void (*)(ggml_backend_dev_t)> kActions = {
     {"out-of-memory", run_out_of_memory},
     {"lost", lose_device},
     {"missing-row", read_missing_row},
+    {"set-rows", set_rows},
+    {"set-missing-row", set_missing_row},
+    {"half-served", compute_half_served},
 };
 
 }  // namespace

@@ -18,6 +18,11 @@ LIBRARY = FOLDER / "libggml-backplane.so"
 
 GGML = "ggml-backplane: "
 
+# Options of the layer "mask": a device without the kernels that write rows by their numbers, and one
+# on which the decomposition of roll lacks a part.
+NO_ROWS = "mask.kernels=kv_cache_append*:scatter*"
+HALF_ROLL = "mask.kernels=roll*:arange*"
+
 
 def probe(action, device=None, library=LIBRARY, **environment):
     """Runs probe and returns its status and everything that it printed."""
@@ -84,8 +89,17 @@ def test_frees_buffers_that_work_still_uses():
     on_each_plugin("free-early")
 
 
+def test_writes_rows_by_their_numbers():
+    on_each_plugin("set-rows")
+
+
+def test_copies_rows_where_no_kernel_writes_them():
+    expect_ok(probe("set-rows", "backplane.cpu:0", BACKPLANE_GGML_PLUGINS="cpu",
+                    BACKPLANE_LAYERS="mask", BACKPLANE_LAYER_OPTIONS=NO_ROWS))
+
+
 def test_keeps_the_rules_of_the_abi():
-    for action in ("bytes", "events", "free-early", "missing-row"):
+    for action in ("bytes", "events", "free-early", "missing-row", "set-rows"):
         result = probe(action, "backplane.sim:0", BACKPLANE_GGML_PLUGINS="sim",
                        BACKPLANE_LAYERS="validate")
         expect_ok(result)
@@ -143,6 +157,18 @@ def test_fails_a_graph_that_it_does_not_support():
     expect_ok(probe("unsupported", "backplane.cpu:0", BACKPLANE_GGML_PLUGINS="cpu"),
               GGML + "backplane.cpu:0 does not compute MUL_MAT",
               "Backplane has no layout for iq2_xxs")
+
+
+def test_does_not_support_what_lacks_a_part():
+    expect_ok(probe("half-served", "backplane.cpu:0", BACKPLANE_GGML_PLUGINS="cpu",
+                    BACKPLANE_LAYERS="mask", BACKPLANE_LAYER_OPTIONS=HALF_ROLL),
+              "backplane.cpu:0 did not compute ROLL", "arange")
+
+
+def test_names_the_row_that_copies_do_not_find():
+    expect_ok(probe("set-missing-row", "backplane.cpu:0", BACKPLANE_GGML_PLUGINS="cpu",
+                    BACKPLANE_LAYERS="mask", BACKPLANE_LAYER_OPTIONS=NO_ROWS),
+              "the number of a row is 20, and there are 20")
 
 
 def test_gives_no_buffer_that_is_too_large():

@@ -22,10 +22,10 @@ Groups group_rows(Emitter& e, const ggml_tensor* node) {
   const View experts = e.contiguous(matrix(e.tensor(node->src[2])));
   const auto used = static_cast<int32_t>(experts.shape[1]);
   const auto inputs = static_cast<int32_t>(node->src[1]->ne[1]);
-  const std::vector<int32_t> numbers = e.read(experts);
+  const std::vector<int64_t> numbers = e.read(experts);
   Groups groups;
   for (int32_t i = 0; i < static_cast<int32_t>(experts.count()); ++i) {
-    const int32_t expert = numbers.empty() ? 0 : numbers[i];
+    const auto expert = static_cast<int32_t>(numbers.empty() ? 0 : numbers[i]);
     if (expert < 0 || expert >= node->src[0]->ne[2]) {
       throw Failure(BP_DATA_FAILURE, "the number of an expert is " + std::to_string(expert) +
                                          ", and there are " + std::to_string(node->src[0]->ne[2]) +
@@ -50,7 +50,7 @@ void multiply_rows(Emitter& e, const ggml_tensor* node, int32_t expert, const Ro
   const View products = e.temporary(y.dtype, {count, y.shape[1]});
   emit_get_rows(e, x, e.upload(rows.from), chosen);
   emit_matrix_product(e, node->src[0], expert, chosen, products);
-  emit_set_rows(e, y, products, e.upload(rows.to));
+  emit_set_rows(e, y, products, rows.to);
 }
 
 }  // namespace

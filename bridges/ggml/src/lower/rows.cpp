@@ -1,7 +1,69 @@
 // GET_ROWS and SET_ROWS: rows by their numbers, also rows of blocks.
+#include <algorithm>
+
+#include "log.h"
 #include "lower.h"
 
 namespace bpg {
+namespace {
+
+// Writes the rows of `x` by the op of caches. Returns false if the device does not compute it.
+bool append_rows(Emitter& e, const View& table, const View& x, const View& numbers) {
+  // A cache of one block with as many rows as the table has, and of one head.
+  const View cache = unsqueeze(unsqueeze(table, 1), 0);
+  bp_kv_cache_append_args args{};
+  args.cache = args.y = e.arg(cache);
+  args.x = e.arg(unsqueeze(x, 1));
+  args.slots = e.arg(numbers);
+  if (!e.can_launch(BP_OP_KV_CACHE_APPEND, args)) return false;
+  e.launch(BP_OP_KV_CACHE_APPEND, args);
+  return true;
+}
+
+// The numbers from place `first` on that have equal steps, as those of a token in a cache do whose
+// rows are channels.
+struct Run {
+  size_t first;
+  int64_t step, count;
+};
+
+Run run_from(const std::vector<int64_t>& numbers, size_t first) {
+  Run run{first, 1, 1};
+  if (first + 1 < numbers.size() && numbers[first + 1] > numbers[first]) {
+    run.step = numbers[first + 1] - numbers[first];
+  }
+  for (size_t i = first + 1; i < numbers.size(); ++i, ++run.count) {
+    if (numbers[i] - numbers[i - 1] != run.step) break;
+  }
+  return run;
+}
+
+// Writes the rows of `x` by copies, one for each run of numbers. As for the op of caches, a
+// negative number writes nothing, and the last of equal numbers counts. Where nothing is computed,
+// both forms of a copy are asked for.
+void copy_rows(Emitter& e, const View& table, const View& x, const std::vector<int64_t>& numbers) {
+  const int64_t rows = std::min(x.shape[0], table.shape[0]);
+  if (numbers.empty() && rows > 0) {
+    e.copy(slice(x, 0, 0, rows), slice(table, 0, 0, rows));
+    e.copy(slice(x, 0, 0, (rows + 1) / 2), every(table, 0, 0, 2, (rows + 1) / 2));
+  }
+  for (size_t i = 0; i < numbers.size();) {
+    const Run run = run_from(numbers, i);
+    const int64_t from = numbers[i], last = from + (run.count - 1) * run.step;
+    const auto place = static_cast<int64_t>(i);
+    i += static_cast<size_t>(run.count);
+    if (last >= table.shape[0]) {
+      throw Failure(BP_DATA_FAILURE, "the number of a row is " + std::to_string(last) +
+                                         ", and there are " + std::to_string(table.shape[0]));
+    }
+    if (last < 0) continue;
+    const int64_t skipped = from < 0 ? (run.step - 1 - from) / run.step : 0;
+    e.copy(slice(x, 0, place + skipped, place + run.count),
+           every(table, 0, from + skipped * run.step, run.step, run.count - skipped));
+  }
+}
+
+}  // namespace
 
 void emit_get_rows(Emitter& e, const View& table, const View& numbers, const View& y) {
   bp_embedding_args args{};
@@ -12,13 +74,14 @@ void emit_get_rows(Emitter& e, const View& table, const View& numbers, const Vie
 }
 
 void emit_set_rows(Emitter& e, const View& table, const View& x, const View& numbers) {
-  // A cache of one block with as many rows as the table has, and of one head.
-  const View cache = unsqueeze(unsqueeze(table, 1), 0);
-  bp_kv_cache_append_args args{};
-  args.cache = args.y = e.arg(cache);
-  args.x = e.arg(unsqueeze(x, 1));
-  args.slots = e.arg(numbers);
-  e.launch(BP_OP_KV_CACHE_APPEND, args);
+  if (append_rows(e, table, x, numbers)) return;
+  copy_rows(e, table, x, e.read(e.contiguous(numbers)));
+}
+
+void emit_set_rows(Emitter& e, const View& table, const View& x,
+                   const std::vector<int32_t>& numbers) {
+  if (append_rows(e, table, x, e.upload(numbers))) return;
+  copy_rows(e, table, x, {numbers.begin(), numbers.end()});
 }
 
 namespace {
