@@ -5,6 +5,7 @@
 #include "backplane/addresses.h"
 #include "backplane/transfers.h"
 #include "device.h"
+#include "host_memory.h"
 #include "log.h"
 
 namespace bpg {
@@ -16,6 +17,7 @@ struct Buffer {
   Device& device;
   bp_block* block;
   char* base;
+  bool is_lent = false;  // Over memory of the program, at its address.
 };
 
 Buffer& buffer_of(ggml_backend_buffer_t buffer) { return *static_cast<Buffer*>(buffer->context); }
@@ -24,8 +26,12 @@ Device& device_of(ggml_backend_buffer_type_t type) { return *static_cast<Device*
 
 void free_buffer(ggml_backend_buffer_t buffer) {
   Buffer* const held = &buffer_of(buffer);
-  held->device.free_block(held->block);
-  bp_cache_empty(held->device.target);
+  if (held->is_lent) {
+    end_host_block(held->device, held->block);  // The program unmaps the memory afterwards.
+  } else {
+    held->device.free_block(held->block);
+    bp_cache_empty(held->device.target);
+  }
   delete held;
 }
 
@@ -171,6 +177,13 @@ ggml_backend_buffer_type_i buffer_type_functions() {
       .get_alloc_size_n = nullptr,
       .is_host = nullptr,
   };
+}
+
+ggml_backend_buffer_t buffer_over(Device& device, void* memory, size_t size) {
+  bp_block* const block = lend_host_memory(device, memory, size);
+  if (block == nullptr) return nullptr;
+  auto* const held = new Buffer{device, block, static_cast<char*>(memory), true};
+  return ggml_backend_buffer_init(&device.buffer_type, kBufferFunctions, held, size);
 }
 
 bp_block* block_of(const ggml_tensor* tensor, uint64_t* out_offset) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host_memory.h"
 #include "log.h"
 #include "view.h"
 
@@ -42,6 +43,12 @@ const BlockFormat* block_format(ggml_type type) {
 Device::Device(const bp_target* the_target)
     : target(the_target), name(the_target->name), trials(the_target) {
   description = target->properties->name;
+  pinned_name = name + " pinned";
+  takes_host_memory = bpg::takes_host_memory(target);
+  has_pinned_memory = bpg::has_pinned_memory(target);
+  pinned_type.iface = pinned_type_functions();
+  pinned_type.device = &ggml;
+  pinned_type.context = this;
   buffer_type.iface = buffer_type_functions();
   buffer_type.device = &ggml;
   buffer_type.context = this;
@@ -121,6 +128,13 @@ void Device::add_stream(bp_stream* stream) {
 void Device::remove_stream(bp_stream* stream) {
   const std::lock_guard lock(mutex_);
   std::erase(streams_, stream);
+}
+
+void Device::synchronize() {
+  const std::lock_guard lock(mutex_);
+  const bp_stream_ops* const streams = target->streams;
+  streams->synchronize(streams->self, target->default_stream, UINT64_MAX);
+  for (bp_stream* stream : streams_) streams->synchronize(streams->self, stream, UINT64_MAX);
 }
 
 void Device::free_block(bp_block* block) {

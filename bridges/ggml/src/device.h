@@ -37,7 +37,11 @@ class Device {
   const bp_target* target;
   std::string name;         // "backplane.vulkan:0".
   std::string description;  // The name of the device for people.
+  std::string pinned_name;  // "backplane.vulkan:0 pinned".
+  bool takes_host_memory;   // Both are the plugin's claims (host_memory.h).
+  bool has_pinned_memory;
   ggml_backend_buffer_type buffer_type{};
+  ggml_backend_buffer_type pinned_type{};
   ggml_backend_device ggml{};
   Trials trials;
 
@@ -50,6 +54,8 @@ class Device {
   // The streams that may use memory of the device.
   void add_stream(bp_stream* stream);
   void remove_stream(bp_stream* stream);
+  // Waits for the work of these streams, and of the default one. Failures stay with their streams.
+  void synchronize();
   // Frees a block that work of these streams may still use.
   void free_block(bp_block* block);
 
@@ -72,6 +78,7 @@ std::vector<std::unique_ptr<Device>>& devices();
 
 // The tables of functions, in buffer.cpp, backend.cpp and registry.cpp.
 ggml_backend_buffer_type_i buffer_type_functions();
+ggml_backend_buffer_t buffer_over(Device& device, void* memory, size_t size);
 ggml_backend_device_i device_functions();
 ggml_backend_reg_t registration();
 ggml_backend_t new_backend(Device& device);

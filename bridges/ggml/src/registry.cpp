@@ -45,6 +45,8 @@ void device_props(ggml_backend_dev_t device, ggml_backend_dev_props* props) {
   props->device_id = device_of(device).target->properties->bus_id;
   device_memory(device, &props->memory_free, &props->memory_total);
   props->caps.async = true;
+  props->caps.host_buffer = device_of(device).has_pinned_memory;
+  props->caps.buffer_from_host_ptr = device_of(device).takes_host_memory;
   props->caps.events = true;
   props->caps.mmap_support = true;
 }
@@ -55,6 +57,19 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char*) {
 
 ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device) {
   return &device_of(device).buffer_type;
+}
+
+// NULL for a device without pinned memory.
+ggml_backend_buffer_type_t pinned_buffer_type(ggml_backend_dev_t device) {
+  Device& held = device_of(device);
+  return held.has_pinned_memory ? &held.pinned_type : nullptr;
+}
+
+// A buffer over memory of the program, which keeps it until it frees the buffer. A tensor of any
+// size may lie in it.
+ggml_backend_buffer_t buffer_from_host(ggml_backend_dev_t device, void* memory, size_t size,
+                                       size_t) {
+  return buffer_over(device_of(device), memory, size);
 }
 
 // Writes each reason once, if BACKPLANE_GGML_EXPLAIN is set.
@@ -145,8 +160,8 @@ ggml_backend_device_i device_functions() {
       .get_props = device_props,
       .init_backend = init_backend,
       .get_buffer_type = device_buffer_type,
-      .get_host_buffer_type = nullptr,
-      .buffer_from_host_ptr = nullptr,
+      .get_host_buffer_type = pinned_buffer_type,
+      .buffer_from_host_ptr = buffer_from_host,
       .supports_op = supports_op,
       .supports_buft = supports_buft,
       .offload_op = nullptr,

@@ -94,6 +94,55 @@ def test_frees_buffers_that_work_still_uses():
     on_each_plugin("free-early")
 
 
+# The memory of a device that is one with the host's, on the simulated accelerator.
+INTEGRATED = "heaps=integrated"
+
+
+def test_says_which_memory_of_the_host_a_device_takes():
+    for plugin, options, claims in (("cpu", "threads=1", "host memory 1, pinned 0"),
+                                    ("sim", "device_count=1", "host memory 0, pinned 0"),
+                                    ("sim", INTEGRATED, "host memory 1, pinned 0"),
+                                    ("sim", INTEGRATED + ",host_registration=no", "host memory 0"),
+                                    ("sim", INTEGRATED + ",offset_alignment_bytes=64",
+                                     "host memory 1")):
+        expect_ok(probe("devices", BACKPLANE_GGML_PLUGINS=plugin, BACKPLANE_GGML_OPTIONS=options),
+                  claims)
+    if has("vulkan"):
+        expect_ok(probe("devices", BACKPLANE_GGML_PLUGINS="vulkan"), "host memory 0")
+
+
+def test_computes_in_memory_of_the_host():
+    for action in ("host-memory", "shared-memory"):
+        expect_ok(probe(action, "backplane.cpu:0", BACKPLANE_GGML_PLUGINS="cpu"))
+        for options in (INTEGRATED, INTEGRATED + ",offset_alignment_bytes=64"):
+            expect_ok(probe(action, "backplane.sim:0", BACKPLANE_GGML_PLUGINS="sim",
+                            BACKPLANE_GGML_OPTIONS=options))
+
+
+def test_ends_memory_of_the_host_by_the_rules():
+    for layer, sentence in (("validate", "validate"), ("leak", "leak")):
+        result = probe("host-memory", "backplane.sim:0", BACKPLANE_GGML_PLUGINS="sim",
+                       BACKPLANE_GGML_OPTIONS=INTEGRATED, BACKPLANE_LAYERS=layer)
+        expect_ok(result)
+        expect(sentence not in result[1], result[1])
+
+
+def test_says_that_memory_of_the_host_is_not_taken():
+    expect_ok(probe("host-refused", "backplane.sim:0", BACKPLANE_GGML_PLUGINS="sim",
+                    BACKPLANE_GGML_OPTIONS=INTEGRATED + ",device_count=1",
+                    BACKPLANE_LAYERS="fault",
+                    BACKPLANE_LAYER_OPTIONS="fault.fail=memory.register_host@2"),
+              "backplane.sim:0 does not take 4096 bytes of the host's memory", "--load-mode none")
+
+
+def test_copies_through_pinned_memory():
+    if not has("vulkan"):
+        raise Skipped("the package has no plugin vulkan, whose heap is pinned memory")
+    expect_ok(probe("devices", BACKPLANE_GGML_PLUGINS="vulkan"), "pinned 1")
+    expect_ok(probe("pinned", "backplane.vulkan:0", BACKPLANE_GGML_PLUGINS="vulkan"),
+              "there is no buffer of 1125899906842624 bytes of backplane.vulkan:0 pinned")
+
+
 def test_writes_rows_by_their_numbers():
     on_each_plugin("set-rows")
 
