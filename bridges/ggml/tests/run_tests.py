@@ -19,8 +19,8 @@ LIBRARY = FOLDER / "libggml-backplane.so"
 
 GGML = "ggml-backplane: "
 
-# Options of the layer "mask": a device without the kernels that write rows by their numbers, and one
-# on which the decomposition of roll lacks a part.
+# Options of the layer "mask": a device without the kernels that write rows by their numbers, and
+# one on which the decomposition of roll lacks a part.
 NO_ROWS = "mask.kernels=kv_cache_append*:scatter*"
 HALF_ROLL = "mask.kernels=roll*:arange*"
 
@@ -148,7 +148,7 @@ def test_writes_rows_by_their_numbers():
 
 
 def test_loads_the_opencl_backend():
-    """A backend of a vendor, with few kernels and no layouts of blocks, as it was built for every host."""
+    """A backend of a vendor, with few kernels and no layouts, as it was built for every host."""
     plugin = os.environ.get("BACKPLANE_GGML_OPENCL")
     if not plugin:
         raise Skipped("BACKPLANE_GGML_OPENCL does not name the plugin of examples/12_opencl")
