@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the programs of the bridges.
 
 # Prints the full path of an installed Backplane, or says what is wrong and returns 1.
