@@ -38,6 +38,9 @@ void World::wait_until_made(const Deadline& deadline, uint64_t timeout_ns, const
   quick_.reset();
   const Outcome made = status();
   if (made.status != BP_OK) refuse(made.status, std::string(call) + ": " + made.text);
+  if (plan_.options.shares_memory && members_[0]->lanes() == nullptr) {
+    shm::log_absence(threads_.host, "gloo");
+  }
 }
 
 std::string World::missing_ranks() const {

@@ -133,6 +133,9 @@ std::shared_ptr<World> World::make(const std::shared_ptr<Alarm>& alarm, const Wo
 bp_process_group* Groups::make(const WorldPlan& plan, uint64_t timeout_ns, const char* call) {
   auto group = std::make_unique<Group>();
   group->world = World::make(pump_.alarm(), plan, timeout_ns, call);
+  if (plan.size > 1 && plan.shares_memory && !group->world->has_lanes()) {
+    shm::log_absence(host_, kTableName);
+  }
   pump_.add(group->world);
   return reinterpret_cast<bp_process_group*>(group.release());
 }

@@ -67,6 +67,7 @@ class World : public std::enable_shared_from_this<World> {
   uint32_t size() const { return plan_.size; }
   const WorldPlan& plan() const { return plan_; }
   const Api* api() const { return channel_ ? &channel_->api : nullptr; }  // NULL without MPI.
+  bool has_lanes() const { return has_lanes_; }
   Outcome status() const;
 
   // Returns the number of the next split or shrink, which all processes count alike.

@@ -30,4 +30,11 @@ std::unique_ptr<Lanes> share_lanes(SegmentPlan plan) {
   return std::make_unique<Lanes>(std::move(memory), plan.rank, plan.world_size);
 }
 
+void log_absence(const bp_host& host, const char* table) {
+  const std::string line = std::string("process groups \"") + table +
+                           "\": the ranks of a group do not share memory, as on several machines, "
+                           "so messages carry its collectives";
+  static_cast<void>(host.log_line(host.self, BP_LOG_INFO, line.c_str()));
+}
+
 }  // namespace bp::shm

@@ -14,6 +14,7 @@
 
 #include "backends/cpu/shm/segment.hpp"
 #include "backends/cpu/shm/slots.hpp"
+#include "backplane/base.h"
 
 namespace bp::shm {
 
@@ -62,5 +63,9 @@ bool read_option(std::string_view value);
 // Returns the lanes of a new group, or nothing on all ranks, as share() does. It sets the size of
 // the plan.
 std::unique_ptr<Lanes> share_lanes(SegmentPlan plan);
+
+// Tells the log of the host that the ranks of a new group of `table` share no memory, so that
+// people know why its collectives take longer.
+void log_absence(const bp_host& host, const char* table);
 
 }  // namespace bp::shm
