@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>

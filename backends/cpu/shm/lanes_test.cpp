@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
