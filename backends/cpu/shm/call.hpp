@@ -31,6 +31,7 @@ class Call {
     if (!inner_ && !begin()) return false;
     bool is_over = inner_->poll();
     for (int i = 0; !is_over && i < kSpins; ++i) is_over = inner_->poll();
+    step_ = inner_->reading();
     if (is_over) lane_.end_call();
     return is_over;
   }
@@ -41,11 +42,12 @@ class Call {
   // Lets the memory of the call go.
   void close() { inner_.reset(); }
 
-  bool has_begun() const { return first_step_ != kNone; }
+  bool has_begun() const { return step_ != kNone; }
 
-  // Returns whether `rank` has yet to come to a call that has begun here.
+  // Returns whether `rank` has yet to come to the step at which this rank is, of a call that has
+  // begun here.
   bool awaits(uint32_t rank) const {
-    const uint64_t step = first_step_;
+    const uint64_t step = step_;
     return step != kNone && rank != lane_.slots().rank() && !lane_.slots().has_posted(rank, step);
   }
 
@@ -67,7 +69,7 @@ class Call {
   bool begin() {
     if (!lane_.may_begin(before_)) return false;
     inner_.emplace(lane_.slots(), call_);
-    first_step_ = lane_.slots().next_step;
+    step_ = lane_.slots().next_step;
     return true;
   }
 
@@ -75,7 +77,7 @@ class Call {
   const uint64_t before_;
   const RankCall& call_;
   std::optional<Collective> inner_;
-  std::atomic<uint64_t> first_step_ = kNone;
+  std::atomic<uint64_t> step_ = kNone;  // That is read next.
 };
 
 // Returns whether a call takes no longer than to wake up another thread would.

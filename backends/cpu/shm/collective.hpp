@@ -25,6 +25,9 @@ class Collective {
   // StatusError if another rank calls something else; the slots cannot be used any more then.
   bool poll();
 
+  // Returns the step that is read next.
+  uint64_t reading() const { return first_ + read_; }
+
   // Returns a number that grows while the call goes on.
   uint64_t progress() const { return written_ + read_; }
 

@@ -231,5 +231,21 @@ TEST(SharedCollective, SaysWhoHasNotCome) {
   EXPECT_EQ(running.awaited(), " rank 2");
 }
 
+// Rank 1 makes the first step of a long call, and no more.
+TEST(SharedCollective, SaysWhoHasStopped) {
+  World world(2);
+  Floats values[2] = {Floats(100'000), Floats(100'000)};
+  RankCall calls[2];
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    calls[rank] = call_of(BP_COLLECTIVE_ALL_REDUCE, rank, 2, 100'000);
+    calls[rank].send = calls[rank].receive = std::make_shared<Memory>(values[rank]);
+  }
+  Call first(world.lanes(0), calls[0], 0), second(world.lanes(1), calls[1], 0);
+  EXPECT_FALSE(second.poll());
+  EXPECT_FALSE(first.poll());
+  EXPECT_EQ(first.awaited(), " rank 1");
+  EXPECT_EQ(second.awaited(), "");
+}
+
 }  // namespace
 }  // namespace bp::shm
