@@ -18,6 +18,7 @@
 #include <string>
 
 #include "backends/cpu/groups/job.hpp"
+#include "backends/cpu/shm/pieces.hpp"
 
 namespace bp::cpu {
 namespace {
@@ -45,20 +46,13 @@ uint64_t offset(const Job& job, uint32_t index) {
 
 // ---- Reductions ---------------------------------------------------------------------------------
 
-// Returns what ranks do with two partial results. An average is divided at the end, and elements of
-// a scaled sum are scaled before.
-bp_reduction step_of(bp_reduction reduction) {
-  const bool is_sum = reduction == BP_REDUCTION_AVERAGE || reduction == BP_REDUCTION_SCALED_SUM;
-  return is_sum ? bp_reduction{BP_REDUCTION_SUM} : reduction;
-}
-
 void conclude(const Job& job, std::byte* elements, uint64_t count) {
   if (job.call.reduction != BP_REDUCTION_AVERAGE) return;
   kernels::divide(job.call.dtype, elements, static_cast<int64_t>(count), job.call.world_size);
 }
 
 auto reducer_of(const Job& job) {
-  return [step = step_of(job.call.reduction), dtype = job.call.dtype](
+  return [step = shm::step_of(job.call.reduction), dtype = job.call.dtype](
              void* result, const void* first, const void* second, size_t count) {
     const Contribution both[] = {{static_cast<const std::byte*>(first), 1.0},
                                  {static_cast<const std::byte*>(second), 1.0}};

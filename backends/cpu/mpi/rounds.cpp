@@ -8,10 +8,14 @@
 #include "backplane/shell/combine.hpp"
 
 namespace bp::mpi {
+
+using shm::gives_many;
+using shm::kUnit;
+using shm::rounded_up;
+
 namespace {
 
 constexpr uint64_t kRoundBytes = 64 << 10;  // That a rank sends or receives in a round.
-constexpr uint64_t kUnit = 16;              // A multiple of the size of every element.
 constexpr size_t kRunning = 6;              // The rounds that run at a time.
 
 Operation operation_of(bp_collective_kind kind) {
@@ -37,12 +41,6 @@ Operation operation_of(bp_collective_kind kind) {
 // come together, and are combined in the order of the ranks, which rounds once.
 bool is_reduced_by_mpi(bp_collective_kind kind) {
   return kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE;
-}
-
-// Returns whether a rank gives a piece of its own to each rank, not one to all.
-bool gives_many(bp_collective_kind kind) {
-  return kind == BP_COLLECTIVE_SCATTER || kind == BP_COLLECTIVE_REDUCE_SCATTER ||
-         kind == BP_COLLECTIVE_ALL_TO_ALL;
 }
 
 // Returns whether a rank gets a piece of each rank, not one alone.
@@ -71,8 +69,6 @@ int* list(const std::vector<Piece>& pieces, int* to, const int*& out_sizes,
   out_offsets = offsets;
   return offsets + pieces.size();
 }
-
-uint64_t rounded_up(uint64_t size_bytes) { return (size_bytes + kUnit - 1) / kUnit * kUnit; }
 
 }  // namespace
 

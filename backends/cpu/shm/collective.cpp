@@ -11,16 +11,6 @@
 namespace bp::shm {
 namespace {
 
-constexpr uint64_t kUnit = 16;  // A multiple of the size of every element.
-
-uint64_t rounded_up(uint64_t size_bytes) { return (size_bytes + kUnit - 1) / kUnit * kUnit; }
-
-// Returns whether a rank gives a piece of its own to each rank, not one to all.
-bool gives_many(bp_collective_kind kind) {
-  return kind == BP_COLLECTIVE_SCATTER || kind == BP_COLLECTIVE_REDUCE_SCATTER ||
-         kind == BP_COLLECTIVE_ALL_TO_ALL;
-}
-
 // Returns the bytes of pieces that go with the heads. A rank reads them of all other ranks.
 uint64_t small_bytes(uint32_t world_size) {
   constexpr uint64_t kOfRank = Slots::kDataBytes / 2;

@@ -16,6 +16,11 @@ uint64_t total(const std::vector<uint64_t>& counts) {
 
 }  // namespace
 
+bool gives_many(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_SCATTER || kind == BP_COLLECTIVE_REDUCE_SCATTER ||
+         kind == BP_COLLECTIVE_ALL_TO_ALL;
+}
+
 bp_reduction step_of(bp_reduction reduction) {
   const bool is_sum = reduction == BP_REDUCTION_AVERAGE || reduction == BP_REDUCTION_SCALED_SUM;
   return is_sum ? bp_reduction{BP_REDUCTION_SUM} : reduction;

@@ -53,6 +53,14 @@ class Job {
   std::byte* send_;
 };
 
+// Slices of pieces begin at multiples of it, which are multiples of the size of every element.
+constexpr uint64_t kUnit = 16;
+
+inline uint64_t rounded_up(uint64_t size_bytes) { return (size_bytes + kUnit - 1) / kUnit * kUnit; }
+
+// Returns whether a rank gives a piece of its own to each rank, not one to all.
+bool gives_many(bp_collective_kind kind);
+
 // Returns what ranks do with two partial results. An average is divided at the end, and elements of
 // a scaled sum are scaled before.
 bp_reduction step_of(bp_reduction reduction);
