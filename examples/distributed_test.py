@@ -293,6 +293,8 @@ def run_over_mpi():
                    "LSAN_OPTIONS": "detect_leaks=0"}  # MPI leaves memory behind at its end.
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
+        # One mpirun removes the folder of sessions that another of the same user makes.
+        os.environ["TMPDIR"] = folder
         alone = scratch / "alone.csv"
         run(ALONE, *TINY, "--sample", "0", "--log", str(alone))
         for name, count in (("ddp", 2), ("fsdp", 2), ("2d", 4)):
@@ -300,8 +302,8 @@ def run_over_mpi():
             text = ranks(count, "--group", "mpi", "--strategy", name, "--log", str(log))
             assert f"{count} ranks of" in text and "joined by mpi" in text, text
             expect_same(losses(log), losses(alone), f"{name} over MPI, {count} ranks")
-    text = ranks(3, "--group", "mpi", expect=1)
-    assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
+        text = ranks(3, "--group", "mpi", expect=1)
+        assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
 
 
 def main():

@@ -88,6 +88,11 @@ inline Job run_mpirun(uint32_t size, const std::string& folder) {
     setenv(name, "1", 1);
   }
   setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
+  // Open MPI keeps its sessions in one folder of a user below TMPDIR. One mpirun removes that
+  // folder while another makes it, which then fails, so each has a TMPDIR of its own.
+  const char* const given = std::getenv("TMPDIR");
+  const std::string temporary = given == nullptr ? "" : given;
+  setenv("TMPDIR", folder.c_str(), 1);
   setenv(kFolder, folder.c_str(), 1);
   const std::string output = folder + "/output";
   posix_spawn_file_actions_t actions;
@@ -100,6 +105,8 @@ inline Job run_mpirun(uint32_t size, const std::string& folder) {
                                 const_cast<char* const*>(words.data()), environ);
   posix_spawn_file_actions_destroy(&actions);
   unsetenv(kFolder);
+  unsetenv("TMPDIR");
+  if (!temporary.empty()) setenv("TMPDIR", temporary.c_str(), 1);
   if (error != 0) throw std::runtime_error("mpirun does not start");
   Job job;
   waitpid(child, &job.status, 0);
