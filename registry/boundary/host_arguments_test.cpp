@@ -231,6 +231,10 @@ constexpr Row kRows[] = {
      [](World& w) { return bp_op_check_buffers(nullptr, BP_OP_ADD, &w.call.args); }},
     {"bp_op_check_buffers", "args", kRefused,
      [](World& w) { return bp_op_check_buffers(w.target, BP_OP_ADD, nullptr); }},
+    {"bp_op_check_kernels", "target", kRefused,
+     [](World& w) { return bp_op_check_kernels(nullptr, 0, 0, BP_OP_ADD, &w.call.args); }},
+    {"bp_op_check_kernels", "args", kRefused,
+     [](World& w) { return bp_op_check_kernels(w.target, 0, 0, BP_OP_ADD, nullptr); }},
     {"bp_kernel_find", "target", kRefused,
      [](World& w) { return bp_kernel_find(nullptr, 0, 0, BP_OP_ADD, &w.call.args, &w.choice); }},
     {"bp_kernel_find", "args", kRefused,
@@ -729,6 +733,8 @@ const StructRow kStructs[] = {
      [](World&, void* given) { return bp_op_check(BP_OP_ADD, given); }},
     {"frame", kFrame, make_frame,
      [](World& w, void* given) { return bp_op_check_buffers(w.target, BP_OP_ADD, given); }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) { return bp_op_check_kernels(w.target, 0, 0, BP_OP_ADD, given); }},
     {"frame", kFrame, make_frame,
      [](World& w, void* given) {
        return bp_kernel_find(w.target, 0, 0, BP_OP_ADD, given, &w.choice);

@@ -81,6 +81,7 @@ constexpr Row kRows[] = {
     {"bp_op_is_valid", BP_OK, with_zeros<bp_op_is_valid>},
     {"bp_op_can_alias", BP_OK, with_zeros<bp_op_can_alias>},
     {"bp_op_check_buffers", kRefused, with_zeros<bp_op_check_buffers>},
+    {"bp_op_check_kernels", kRefused, with_zeros<bp_op_check_kernels>},
     {"bp_kernel_find", kRefused, with_zeros<bp_kernel_find>},
     {"bp_kernel_explain", kRefused, with_zeros<bp_kernel_explain>},
     {"bp_op_launch", kRefused, with_zeros<bp_op_launch>},
@@ -272,6 +273,7 @@ TEST(HostNulls, RefuseFramesWithoutTensorsOrLists) {
         static_cast<void>(bp_op_infer(row.op, frame.data(), 8, outputs, &count));
         expect(bp_op_check(row.op, frame.data()));
         expect(bp_op_check_buffers(r.target(), row.op, frame.data()));
+        expect(bp_op_check_kernels(r.target(), 0, 0, row.op, frame.data()));
         expect(bp_kernel_find(r.target(), 0, 0, row.op, frame.data(), &choice));
         static_cast<void>(
             bp_kernel_explain(r.target(), 0, row.op, frame.data(), sizeof(text), text, &size));

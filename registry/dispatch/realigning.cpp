@@ -69,8 +69,9 @@ void run(const Target& target, Evaluator& e, const OpRow& row, const void* args)
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
   const auto& row = *static_cast<const OpRow*>(self->state);
   return services::evaluate(*launch, self->name, [&](Evaluator& e) {
-    Target& target = impl(static_cast<const bp_target*>(launch->next));
+    Target& target = impl(services::target_of(*launch));
     run(target, e, row, args);
+    if (launch->stream == nullptr) return;  // It was a question.
     target.counts[row.index].realigned.fetch_add(1, std::memory_order_relaxed);
   });
 }

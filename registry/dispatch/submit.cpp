@@ -11,6 +11,7 @@
 #include "registry/calls/claims.hpp"
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
+#include "registry/services/decompose.hpp"
 #include "registry/tensors/scalar.hpp"
 
 namespace bp::core {
@@ -33,6 +34,10 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
     return fail(BP_UNSUPPORTED, std::string(l.row.name) + ": " + argument.name +
                                     " is an inline scalar, and dtype " +
                                     std::to_string(tensor.dtype) + " cannot be made from one");
+  }
+  if (l.place != nullptr) {
+    l.place->place->place(tensor);
+    return BP_OK;
   }
   bp_block* block = nullptr;
   bp_status status = l.target.cache->allocate(l.stream, size, &block);
@@ -98,7 +103,8 @@ bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
 }
 
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
-  const bp_status legal = check_not_capturing(l, "its scalars as tensors");
+  const bp_status legal =
+      l.place != nullptr ? BP_OK : check_not_capturing(l, "its scalars as tensors");
   if (legal != BP_OK) return legal;
   const std::string refusal = operand_value_refusal(l.row, l.kernel, frame);
   if (!refusal.empty()) {

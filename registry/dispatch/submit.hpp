@@ -7,6 +7,10 @@
 #include "registry/services/caching_allocator.hpp"
 #include "registry/state/state.hpp"
 
+namespace bp::services {
+struct PlaceLink;
+}
+
 namespace bp::core {
 
 using services::BlockHandle;
@@ -22,9 +26,15 @@ struct Launch {
   bp_plan* plan = nullptr;
   // The workspace that a launch with a plan needs, and the workspace with which it is fastest.
   uint64_t required_bytes = 0, preferred_bytes = 0;
+  // Where a kernel of the host sends the parts of the op, if not to the stream.
+  const services::PlaceLink* place = nullptr;
 
+  const void* link() const {
+    if (source == BP_KERNEL_NATIVE) return nullptr;
+    return place == nullptr ? static_cast<const void*>(&target) : place;
+  }
   bp_launch with(const bp_buffer_ref& workspace) const {
-    return {.next = source == BP_KERNEL_NATIVE ? nullptr : &target,
+    return {.next = link(),
             .device = target.device,
             .stream = stream,
             .workspace = workspace,

@@ -21,7 +21,8 @@ struct Failed {
   bp_status status;
 };
 
-// Where a decomposition runs: on a stream, or nowhere yet, as nodes of a program.
+// Where a decomposition runs: on a stream; or nowhere, as nodes of a program or as a question for
+// the kernels of its parts.
 class DecompositionPlace {
  public:
   DecompositionPlace() = default;
@@ -115,17 +116,36 @@ class Evaluator {
   std::deque<Stored> tensors_;  // A deque does not move its elements.
 };
 
+// A link of a launch whose parts go to `place`, and not to the stream. The bp_target is behind it.
+// No kernel of a backend ever sees it.
+struct PlaceLink {
+  static constexpr uint32_t kType = 0x001000FF;  // Of the block of backplane/host.h, never public.
+
+  PlaceLink(const bp_target& target, DecompositionPlace& where) : next(&target), place(&where) {}
+
+  uint32_t struct_size = sizeof(PlaceLink), struct_type = kType;
+  const void* next;
+  DecompositionPlace* place;
+};
+
+// Returns the target of a launch of the host's own kernels, or NULL if the launch has none.
+inline const bp_target* target_of(const bp_launch& launch) {
+  return static_cast<const bp_target*>(bp_link_find(launch.next, BP_STRUCT_TARGET));
+}
+
 // Runs body(Evaluator&) for a launch of the host's kernel `name`.
 template <typename Body>
 bp_status evaluate(const bp_launch& launch, const char* name, Body&& body) {
-  const auto* target = static_cast<const bp_target*>(launch.next);
+  const bp_target* const target = target_of(launch);
   if (target == nullptr) {
     return fail(BP_INVALID_ARGUMENT, std::string(name) + ": the launch has no target");
   }
   return core::guarded([&]() -> bp_status {
     try {
-      StreamPlace place(*target, launch.stream, launch.flags);
-      Evaluator e(place);
+      StreamPlace on_stream(*target, launch.stream, launch.flags);
+      const auto* const link =
+          static_cast<const PlaceLink*>(bp_link_find(launch.next, PlaceLink::kType));
+      Evaluator e(link == nullptr ? on_stream : *link->place);
       body(e);
       return BP_OK;
     } catch (const Failed& failed) {

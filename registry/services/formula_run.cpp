@@ -131,8 +131,9 @@ class Run {
       }
     }
   }
+  // Tensors of a question have no memory.
   bool is_shared(const bp_tensor& output) const {
-    return std::ranges::count(input_buffers_, output.buffer) != 0;
+    return output.buffer != nullptr && std::ranges::count(input_buffers_, output.buffer) != 0;
   }
 
   // ---- Values ----

@@ -1,5 +1,5 @@
 // The kernels that the host itself has for ops: decompositions, copies and fallbacks. All backends
-// share them: bp_launch::next points to the bp_target of the launch.
+// share them: the bp_target of the launch is a link of bp_launch::next.
 #pragma once
 
 #include <map>

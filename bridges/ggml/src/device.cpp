@@ -40,8 +40,7 @@ const BlockFormat* block_format(ggml_type type) {
   return nullptr;
 }
 
-Device::Device(const bp_target* the_target)
-    : target(the_target), name(the_target->name), trials(the_target) {
+Device::Device(const bp_target* the_target) : target(the_target), name(the_target->name) {
   description = target->properties->name;
   pinned_name = name + " pinned";
   takes_host_memory = bpg::takes_host_memory(target);

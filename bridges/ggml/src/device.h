@@ -13,7 +13,6 @@
 
 #include "backplane/host.h"
 #include "ggml-backend-impl.h"
-#include "trial.h"
 
 namespace bpg {
 
@@ -43,7 +42,6 @@ class Device {
   ggml_backend_buffer_type buffer_type{};
   ggml_backend_buffer_type pinned_type{};
   ggml_backend_device ggml{};
-  Trials trials;
 
   // Lends the layout of `shape` in blocks. It is made once. Throws Refusal if the device has no
   // such layout, or if the rows are no whole blocks.

@@ -274,22 +274,10 @@ void Emitter::ask(const Frame& frame) {
 
 // Throws Refusal if the device does not compute the call, with its own kernel or with others.
 void Emitter::find_kernel(const Frame& frame) {
-  bp_kernel_choice choice;
-  if (bp_kernel_find(device_.target, 0, 0, frame.op, frame.args, &choice) != BP_OK) {
+  const bp_target* const target = device_.target;
+  if (bp_op_check_kernels(target, 0, 0, frame.op, frame.args) != BP_OK) {
     throw Refusal(bp_error_text());
   }
-  if (choice.source == BP_KERNEL_NATIVE) return;
-  std::vector<TrialTensor> tensors;
-  const auto add = [&](const bp_tensor* tensor) {
-    const View& view = view_of(tensor);
-    int same_as = -1;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (same_elements(view, view_of(tensors[i].tensor))) same_as = static_cast<int>(i);
-    }
-    tensors.push_back({const_cast<bp_tensor*>(tensor), same_as});
-  };
-  frame.for_each_tensor(add);
-  device_.trials.require(frame.op, frame.args, tensors);
 }
 
 bool Emitter::has_kernel(uint32_t op, void* args) {

@@ -30,9 +30,6 @@ OpInfo read(uint32_t op) {
       case BP_ARGUMENT_OPTIONAL_OUT:
         info.outputs.push_back(entry);
         break;
-      case BP_ARGUMENT_I64_LIST:
-        info.integer_lists.push_back(argument->offset_bytes);
-        break;
       default:
         break;
     }

@@ -15,7 +15,6 @@ struct OpInfo {
   };
   std::vector<Argument> inputs;
   std::vector<Argument> outputs;
-  std::vector<uint32_t> integer_lists;  // The offsets of their pointers; the count is before them.
 };
 
 // Lends what is known of `op`, until the process ends. Safe from any thread.

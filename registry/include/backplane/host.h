@@ -343,6 +343,14 @@ BP_API bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags,
                                 bp_kernel_sources sources, uint32_t op, const void* args,
                                 bp_kernel_choice* out_choice);
 
+/* Finds the kernels that a launch would need: that of the call, and where the call runs as other
+ * ops, those of all of them. It is BP_UNSUPPORTED if one is missing; the text names the op that
+ * lacks it. Nothing runs, no memory is allocated, and tensors need no buffer. `sources` is that of
+ * bp_kernel_find(), and counts for each part. A kernel may still refuse its launch. This is for
+ * hosts that divide a model between devices before they run it. */
+BP_API bp_status bp_op_check_kernels(const bp_target* target, bp_launch_flags flags,
+                                     bp_kernel_sources sources, uint32_t op, const void* args);
+
 /* Writes a line for each kernel of `op` into `text`: why it is or is not taken for this call. The
  * text ends with a zero byte and is cut at `capacity`; *out_size is what the whole text needs, the
  * zero byte included. */
