@@ -35,6 +35,8 @@ VULKAN_MOUNTED = ("/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd*.json",
                   "/usr/local/nvidia/vulkan/icd.d/nvidia_icd*.json",
                   "/run/nvidia/driver/etc/vulkan/icd.d/nvidia_icd*.json")
 
+# The words of the line with which compute-sanitizer ends.
+SANITIZER_SUMMARY = "ERROR SUMMARY"
 # The cases that run under compute-sanitizer, which makes launches some 20 times slower: one case of
 # each kind of kernel, and what the host side does with memory and streams.
 SANITIZED = ":".join((
@@ -303,13 +305,21 @@ class Check:
             part.finish(SKIPPED, "there is no compute-sanitizer, on the path or in the toolkit")
             return
         # Failed calls of CUDA are not reported: cases want some to fail, and judge what follows.
-        command = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes",
-                   "all", "--report-api-errors", "no",
-                   self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier", "smoke",
+        watch = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes", "all",
+                 "--report-api-errors", "no", self.program("bp-conformance")]
+        # A machine may forbid what the tool needs (a container without ptrace, a GPU shared by
+        # MIG): then even a program that only opens the device ends without a summary.
+        _, output = self.runner.run("sanitizer_info", [*watch, "info", self.plugin("cuda")],
+                                    part.limit, self.environment())
+        if SANITIZER_SUMMARY not in output:
+            part.finish(SKIPPED, "compute-sanitizer does not work on this machine: over "
+                                 f"bp-conformance info it says '{last_line(output)}'")
+            return
+        command = [*watch, "run", self.plugin("cuda"), "--tier", "smoke",
                    "--filter", SANITIZED, "--isolate", "none", "--timeout", "120",
                    "--quiet", "--color", "never", "--out", self.runner.logs / "sanitizer"]
         code, output = self.runner.run("sanitizer", command, part.limit, self.environment())
-        errors = [line for line in output.splitlines() if "ERROR SUMMARY" in line]
+        errors = [line for line in output.splitlines() if SANITIZER_SUMMARY in line]
         if code == 86 or any("SUMMARY: 0 errors" not in line for line in errors):
             part.finish(FAILED, last_line("\n".join(errors) or output))
         elif code is None:

@@ -259,10 +259,21 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(what_of(report, "sanitizer"), "========= ERROR SUMMARY: 2 errors")
 
-    def test_a_sanitizer_that_says_nothing_has_not_passed(self):
-        self.machine.put(self.machine.path / "compute-sanitizer", 'echo "Device not supported"')
+    def test_a_sanitizer_that_says_nothing_of_the_suite_has_not_passed(self):
+        self.machine.put(self.machine.path / "compute-sanitizer",
+                         f'[[ $* == *" run "* ]] || {{ {SANITIZER}; exit; }}; echo "Killed"')
         _, _, report = self.machine.check()
         self.assertEqual(status_of(report)["sanitizer"], "FAILED")
+        self.assertEqual(what_of(report, "sanitizer"), "compute-sanitizer gave no summary: Killed")
+
+    def test_a_machine_that_forbids_the_sanitizer_skips_it_and_says_why(self):
+        self.machine.put(self.machine.path / "compute-sanitizer", 'echo "Device not supported"')
+        code, _, report = self.machine.check()
+        self.assertEqual(code, 0)
+        self.assertEqual(status_of(report)["sanitizer"], "skipped")
+        self.assertEqual(what_of(report, "sanitizer"),
+                         "compute-sanitizer does not work on this machine: over bp-conformance "
+                         "info it says 'Device not supported'")
 
     def test_ends_what_takes_too_long_with_all_its_children(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
