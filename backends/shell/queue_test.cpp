@@ -2,10 +2,15 @@
 // inline queue and with one that is not inline.
 #include "backends/shell/queue_test.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <future>
 #include <iterator>
 #include <latch>
+#include <string>
 #include <thread>
 
 namespace bp {
@@ -231,6 +236,19 @@ TEST_F(QueueTest, RunsSideBySideWithOthers) {
   EXPECT_TRUE(busy->wait(kLong));
 }
 
+// Waits until a thread of this process sleeps, as one does that waits for a queue.
+void wait_until_it_sleeps(pid_t thread) {
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
+  for (char state = 0; state != 'S';) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::ifstream file(path);
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    const size_t name_end = text.rfind(')');  // The state follows the name.
+    ASSERT_LT(name_end + 2, text.size()) << path;
+    state = text[name_end + 2];
+  }
+}
+
 TEST_F(QueueTest, WakesEachThreadWhenTheWorkThatItAwaitsHasEnded) {
   const std::shared_ptr<Queue> queue = make(false);
   Block blocks[3];
@@ -238,11 +256,14 @@ TEST_F(QueueTest, WakesEachThreadWhenTheWorkThatItAwaitsHasEnded) {
   std::vector<std::thread> threads;
   for (Block& block : blocks) {
     EXPECT_EQ(queue->submit([&] { block(); }), BP_OK);
+    std::promise<pid_t> begun;
     threads.emplace_back([&] {
+      begun.set_value(gettid());
       EXPECT_TRUE(queue->wait(kLong));
       ++ended;
     });
-    EXPECT_FALSE(queue->wait(kShort));  // The thread begins to wait, and this wait leaves again.
+    wait_until_it_sleeps(begun.get_future().get());  // Each waits for the work so far, no more.
+    EXPECT_FALSE(queue->wait(kShort));               // This wait leaves again.
   }
   EXPECT_EQ(ended, 0);
   for (size_t i = 0; i < std::size(blocks); ++i) {
