@@ -264,6 +264,10 @@ void World::end(const Outcome& why) {
     running.assign(running_.begin(), running_.end());
     letters.swap(own_letters_);
   }
+  for (const auto& member : members_) {
+    if (!member->joined().is_complete()) continue;  // It has no lanes yet, and no calls.
+    if (shm::Lanes* const lanes = member->lanes()) lanes->end();
+  }
   for (const std::shared_ptr<Running>& call : running) call->waits.end(why);
   for (const auto& [key, call] : letters) finish(call, why);
   for (const auto& member : members_) member->end(why);

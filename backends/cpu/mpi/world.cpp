@@ -120,6 +120,7 @@ void World::end(const Outcome& why) {
     status_ = why;
     has_ended_ = true;
   }
+  if (has_lanes_) channel_->lanes->end();
   alarm_->ring();
 }
 

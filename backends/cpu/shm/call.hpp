@@ -23,10 +23,14 @@ class Call {
  public:
   // `sequence` is the number of the call among the collectives of its rank.
   Call(Lanes& lanes, const RankCall& call, uint64_t sequence)
-      : lane_(lanes.of(sequence)), before_(Lanes::calls_before(sequence)), call_(call) {}
+      : lanes_(lanes),
+        lane_(lanes.of(sequence)),
+        before_(Lanes::calls_before(sequence)),
+        call_(call) {}
 
   // Goes on as far as it can, and returns whether the call is over. It waits for other ranks as
-  // long as a short call takes. Throws StatusError as Collective::poll() does.
+  // long as a short call takes. A call of a group that has failed never begins. Throws StatusError
+  // as Collective::poll() does.
   bool poll() {
     if (!inner_ && !begin()) return false;
     bool is_over = inner_->poll();
@@ -67,12 +71,13 @@ class Call {
   static constexpr int kSpins = 100;
 
   bool begin() {
-    if (!lane_.may_begin(before_)) return false;
+    if (!lane_.may_begin(before_) || lanes_.has_ended()) return false;
     inner_.emplace(lane_.slots(), call_);
     step_ = lane_.slots().next_step;
     return true;
   }
 
+  Lanes& lanes_;
   Lane& lane_;
   const uint64_t before_;
   const RankCall& call_;

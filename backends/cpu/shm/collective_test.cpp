@@ -247,5 +247,20 @@ TEST(SharedCollective, SaysWhoHasStopped) {
   EXPECT_EQ(second.awaited(), "");
 }
 
+// What rank 0 had posted before it gave up is still there. The other rank must not take it for a
+// call that both ranks make.
+TEST(SharedCollective, DoesNotBeginOnALateRankOfAGroupThatHasFailed) {
+  World world(2);
+  const RankCall calls[2] = {call_of(BP_COLLECTIVE_BARRIER, 0, 2, 0),
+                             call_of(BP_COLLECTIVE_BARRIER, 1, 2, 0)};
+  Call first(world.lanes(0), calls[0], 0), second(world.lanes(1), calls[1], 0);
+  EXPECT_FALSE(first.poll());
+  EXPECT_FALSE(world.lanes(1).has_ended());
+  world.lanes(0).end();
+  EXPECT_TRUE(world.lanes(1).has_ended());
+  EXPECT_FALSE(second.poll());
+  EXPECT_FALSE(second.has_begun());
+}
+
 }  // namespace
 }  // namespace bp::shm

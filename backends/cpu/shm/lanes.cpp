@@ -11,8 +11,13 @@ Lanes::Lanes(std::unique_ptr<Mapping> memory, uint32_t rank, uint32_t world_size
     : memory_(std::move(memory)) {
   const uint64_t lane_bytes = Slots::memory_bytes(world_size);
   for (uint64_t i = 0; i < kLanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(memory_->address() + i * lane_bytes, rank, world_size));
+    std::byte* const place = memory_->address() + kHeadBytes + i * lane_bytes;
+    lanes_.push_back(std::make_unique<Lane>(place, rank, world_size));
   }
+}
+
+std::atomic_ref<uint64_t> Lanes::ended() const {
+  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(memory_->address()));
 }
 
 bool read_option(std::string_view value) {

@@ -40,7 +40,7 @@ class Lanes {
   static constexpr uint64_t kLanes = 4;
 
   static uint64_t memory_bytes(uint32_t world_size) {
-    return kLanes * Slots::memory_bytes(world_size);
+    return kHeadBytes + kLanes * Slots::memory_bytes(world_size);
   }
 
   Lanes(std::unique_ptr<Mapping> memory, uint32_t rank, uint32_t world_size);
@@ -49,7 +49,16 @@ class Lanes {
   Lane& of(uint64_t sequence) const { return *lanes_[sequence % kLanes]; }
   static uint64_t calls_before(uint64_t sequence) { return sequence / kLanes; }
 
+  // Says to all ranks that the group has failed. Then no call begins here any more: a rank that is
+  // late would find what the others had posted before they gave up, and call that a success.
+  void end() { ended().store(1, std::memory_order_release); }
+  bool has_ended() const { return ended().load(std::memory_order_acquire) != 0; }
+
  private:
+  static constexpr uint64_t kHeadBytes = 128;  // The mark of end(), in lines of its own.
+
+  std::atomic_ref<uint64_t> ended() const;
+
   const std::unique_ptr<Mapping> memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
