@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <csetjmp>
@@ -18,6 +19,8 @@
 
 namespace bp::cuda::emulation {
 namespace {
+
+std::atomic<uint64_t> longest_sum_of_a_thread{0};
 
 constexpr size_t kStackBytes = 256 << 10, kWarp = 32;
 
@@ -38,6 +41,9 @@ class Machine {
   void run(const Grid& grid, const std::function<void()>& thread);
   void wait(State state);
   Place& place() { return running_->place; }
+  void count_addition() {
+    if (running_ != nullptr) ++running_->place.additions;
+  }
   std::byte* slots(unsigned parity) {
     return exchange_[parity].data() + running_->place.thread.x / kWarp * kWarp * 16;
   }
@@ -46,6 +52,7 @@ class Machine {
  private:
   void run_block(uint3 block, bool is_descending);
   void resume(Fiber& fiber);
+  void note_sums();
   bool release_waiting();
   size_t count(State state, size_t begin, size_t end) const;
 
@@ -121,6 +128,7 @@ void Machine::run_block(uint3 block, bool is_descending) {
     fibers_[i]->state = State::kReady;
     fibers_[i]->place.block = block;
     fibers_[i]->place.shuffles = 0;
+    fibers_[i]->place.additions = 0;
   }
   while (count(State::kDone, 0, live_) != live_) {
     for (size_t i = 0; i < live_; ++i) {
@@ -132,6 +140,16 @@ void Machine::run_block(uint3 block, bool is_descending) {
       throw std::logic_error("emulation: threads of block " + std::to_string(block.x) +
                              " wait in different barriers");
     }
+  }
+  note_sums();
+}
+
+// Several streams run launches at the same time.
+void Machine::note_sums() {
+  uint64_t longest = 0;
+  for (size_t i = 0; i < live_; ++i) longest = std::max(longest, fibers_[i]->place.additions);
+  uint64_t known = longest_sum_of_a_thread;
+  while (known < longest && !longest_sum_of_a_thread.compare_exchange_weak(known, longest)) {
   }
 }
 
@@ -161,6 +179,8 @@ void Machine::run(const Grid& grid, const std::function<void()>& thread) {
 }  // namespace
 
 Place& place() { return machine().place(); }
+void count_addition() { machine().count_addition(); }
+uint64_t longest_sum() { return longest_sum_of_a_thread.exchange(0); }
 void wait_for_block() { machine().wait(State::kInBlockBarrier); }
 void wait_for_warp() { machine().wait(State::kInWarpBarrier); }
 std::byte* exchange_slots(unsigned parity) { return machine().slots(parity); }

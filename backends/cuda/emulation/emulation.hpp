@@ -26,7 +26,8 @@ namespace bp::cuda::emulation {
 struct Place {
   uint3 thread{}, block{};
   dim3 threads, blocks;
-  unsigned shuffles = 0;  // The count so far, equal in a warp.
+  unsigned shuffles = 0;   // The count so far, equal in a warp.
+  uint64_t additions = 0;  // See longest_sum().
   std::byte* shared = nullptr;
 };
 
@@ -45,6 +46,14 @@ struct Grid {
   dim3 blocks, threads;
   size_t shared_bytes;
 };
+
+// Counts an addition of the running thread to a sum of many terms (LongSum).
+void count_addition();
+
+// Returns the most such additions that one thread made in a launch, of all launches that ended
+// since the last call. On a device each of them waits for the one before, and for its load: some
+// 0.5 us.
+uint64_t longest_sum();
 
 // Runs `thread` for each thread of a grid. Throws std::logic_error if threads of a block wait for
 // each other forever.

@@ -1,11 +1,14 @@
 // Counts the calls of CUDA that a launch makes beside that of its kernel. A call costs up to a
-// microsecond on a device, which is as long as a small kernel takes.
+// microsecond on a device, which is as long as a small kernel takes. Counts too what one thread of
+// a kernel does alone where the data could leave it all of the work.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "backends/cuda/emulation/emulation.hpp"
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/shell/test_backend.hpp"
 
@@ -50,6 +53,15 @@ class LaunchCost : public testing::Test {
       if (kernel->op == op && std::string_view(kernel->name).ends_with(name)) return kernel;
     }
     return nullptr;
+  }
+
+  void fill(const TestTensor& indices, int32_t index) {
+    const std::vector<int32_t> values(static_cast<size_t>(indices.size()), index);
+    const bp_buffer_ref to{(&indices)->buffer, 0, values.size() * sizeof(int32_t)};
+    EXPECT_EQ(b.allocator->copy_from_host(b.allocator->self, b.default_stream(), &to, values.data(),
+                                          BP_BORROW_DURING_CALL),
+              BP_OK)
+        << b.text;
   }
 
   // The thread has no device before and after a test.
@@ -115,6 +127,36 @@ TEST_F(LaunchCost, OfAttentionAsksForSharedMemoryOnce) {
   calls.erase("cuCtxGetCurrent");
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls.begin()->first, "cudaLaunchKernel");
+}
+
+// As when a batch is mostly padding: one thread that adds up all of these waits for memory so often
+// that it takes 0.1 s on a device, and with 16 million of them seconds.
+constexpr int64_t kHot = int64_t{1} << 18;
+
+TEST_F(LaunchCost, OfAHotIndexOfScatterReduceIsSharedByThreads) {
+  for (const int64_t lines : {1, 3}) {
+    TestTensor src(b, BP_F32, {lines, kHot}), indices(b, BP_I32, {lines, kHot});
+    TestTensor x(b, BP_F32, {lines, 4}), y(b, BP_F32, {lines, 4});
+    fill(indices, 2);
+    emulation::longest_sum();
+    calls_of(BP_OP_SCATTER_REDUCE, "",
+             bp_scatter_reduce_args{.x = &x, .indices = &indices, .src = &src, .y = &y, .axis = 1});
+    const uint64_t longest = emulation::longest_sum();
+    EXPECT_GT(longest, 0u);
+    EXPECT_LE(longest, kHot / 64);
+  }
+}
+
+TEST_F(LaunchCost, OfAHotRowOfAnEmbeddingIsSharedByThreads) {
+  TestTensor grad_y(b, BP_F32, {kHot, 1}), indices(b, BP_I32, {kHot}), to(b, BP_F32, {4, 1});
+  fill(indices, 2);
+  emulation::longest_sum();
+  calls_of(BP_OP_EMBEDDING_BACKWARD, "",
+           bp_embedding_backward_args{
+               .grad_y = &grad_y, .indices = &indices, .grad_weight = &to, .num_embeddings = 4});
+  const uint64_t longest = emulation::longest_sum();
+  EXPECT_GT(longest, 0u);
+  EXPECT_LE(longest, kHot / 64);
 }
 
 }  // namespace

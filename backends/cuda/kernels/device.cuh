@@ -255,6 +255,9 @@ class LongSum {
   __host__ __device__ explicit LongSum(C first) : sum_(first) {}
 
   __host__ __device__ __forceinline__ void add(C term) {
+#ifdef BACKPLANE_CUDA_EMULATED
+    emulation::count_addition();
+#endif
     const C next = sum_ + term;
     if constexpr (std::is_same_v<C, float>) {
       const C part = next - sum_;

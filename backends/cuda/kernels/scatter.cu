@@ -1,10 +1,12 @@
 // scatter and scatter_reduce, for tensors of every layout. A line is the elements along `axis`.
 //
 // scatter finds, for each element of y, the last position that names it. It is the largest
-// position, which does not depend on the order of the threads. scatter_reduce adds in the order of
-// positions (indices.cuh). Sums of 16-bit floats are f32, and are rounded once.
+// position, which does not depend on the order of the threads. scatter_reduce sorts the positions
+// of a line by what they name (indices.cuh), and adds up each run of them (runs.cuh). Sums of
+// 16-bit floats are f32, and are rounded once.
 #include "backends/cuda/kernels/indices.cuh"
 #include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/runs.cuh"
 
 namespace bp::cuda {
 namespace {
@@ -14,8 +16,14 @@ struct ScatterPlan {
   int64_t lines = 0, count = 0, extent = 0;  // `count` positions in a line of `extent` elements.
   Bounds bounds;                             // Of a line.
   uint32_t* last = nullptr;                  // (lines, extent), the last position and one; or 0.
-  SortedIndices sorted;
   Reporter reporter{};
+};
+
+struct ScatterSumPlan {
+  ScatterPlan tensors;
+  SortedIndices sorted;
+  Runs runs;                   // Of one line; the keys are those of a thread's line.
+  std::byte* parts = nullptr;  // Of all lines: kPartsOfChunk for each chunk.
 };
 
 template <typename Index>
@@ -42,21 +50,66 @@ __global__ void __launch_bounds__(kBlockThreads) scatter_kernel(ScatterPlan plan
   plan.y.row<T>(line)[plan.y.elements.offset(i)] = value;
 }
 
-// Integers are added as unsigned numbers, which wrap.
+// Elements that nothing names keep what x has.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) scatter_sum_kernel(ScatterPlan plan) {
+__global__ void __launch_bounds__(kBlockThreads) copy_elements_kernel(ScatterPlan plan) {
   const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
   if (at >= plan.lines * plan.extent) return;
   const auto line = static_cast<uint32_t>(at / plan.extent);
   const auto i = static_cast<uint32_t>(at % plan.extent);
-  const uint32_t* const keys = plan.sorted.keys + line * plan.count;
-  const uint32_t* const positions = plan.sorted.positions + line * plan.count;
-  int64_t next = count_below(keys, plan.count, i);
-  LongSum<Compute<T>> sum(widen(plan.x.row<T>(line)[plan.x.elements.offset(i)]));
-  for (; next < plan.count && keys[next] == i; ++next) {
-    sum.add(widen(plan.src.row<T>(line)[plan.src.elements.offset(positions[next])]));
+  plan.y.row<T>(line)[plan.y.elements.offset(i)] = plan.x.row<T>(line)[plan.x.elements.offset(i)];
+}
+
+// The chunk of one thread: what runs.cuh asks for, of the line that has the chunk. Integers are
+// added as unsigned numbers, which wrap.
+template <typename T>
+struct ScatterChunk {
+  using Sum = Compute<T>;
+
+  __device__ explicit ScatterChunk(const ScatterSumPlan& plan, int64_t at)
+      : tensors(plan.tensors), runs(plan.runs), number(at % plan.runs.chunk_count()) {
+    const int64_t chunks = plan.runs.chunk_count();
+    line = static_cast<uint32_t>(at / chunks);
+    runs.keys = plan.sorted.keys + line * tensors.count;
+    positions = plan.sorted.positions + line * tensors.count;
+    parts = reinterpret_cast<Sum*>(plan.parts) + line * chunks * kPartsOfChunk;
   }
-  plan.y.row<T>(line)[plan.y.elements.offset(i)] = narrow<T>(sum.total());
+  __device__ Sum term(int64_t k) const {
+    return widen(tensors.src.row<T>(line)[tensors.src.elements.offset(positions[k])]);
+  }
+  __device__ void finish(uint32_t key, Sum total) const {
+    const Sum before = widen(tensors.x.row<T>(line)[tensors.x.elements.offset(key)]);
+    tensors.y.row<T>(line)[tensors.y.elements.offset(key)] =
+        narrow<T>(static_cast<Sum>(before + total));
+  }
+
+  const ScatterPlan& tensors;
+  Runs runs;
+  int64_t number;
+  uint32_t line;
+  const uint32_t* positions;
+  Sum* parts;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) scatter_chunks_kernel(ScatterSumPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.tensors.lines * plan.runs.chunk_count()) return;
+  const ScatterChunk<T> chunk(plan, at);
+  add_chunk<Compute<T>>(
+      chunk.runs, chunk.number, [&](int64_t k) { return chunk.term(k); },
+      [&](uint32_t key, auto total) { chunk.finish(key, total); },
+      [&](int64_t part) { return chunk.parts + part; });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) scatter_parts_kernel(ScatterSumPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.tensors.lines * plan.runs.chunk_count()) return;
+  const ScatterChunk<T> chunk(plan, at);
+  add_parts<Compute<T>>(
+      chunk.runs, chunk.number, [&](uint32_t key, auto total) { chunk.finish(key, total); },
+      [&](int64_t part) { return chunk.parts + part; });
 }
 
 template <typename Args>
@@ -106,22 +159,40 @@ template <typename T>
 using Summed =
     std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
+template <typename T>
+bp_status scatter_sums(const ScatterSumPlan& plan, Launch& launch) {
+  const ScatterPlan& tensors = plan.tensors;
+  bp_status status = BP_OK;
+  if (tensors.x.data != tensors.y.data) {
+    const unsigned blocks = blocks_for(tensors.lines * tensors.extent, kBlockThreads);
+    status = run<copy_elements_kernel<T>>(launch, blocks, kBlockThreads, 0, tensors);
+  }
+  const unsigned blocks = blocks_for(tensors.lines * plan.runs.chunk_count(), kBlockThreads);
+  if (status != BP_OK || blocks == 0) return status;
+  status = run<scatter_chunks_kernel<T>>(launch, blocks, kBlockThreads, 0, plan);
+  if (status != BP_OK || plan.runs.chunk_count() == 1) return status;
+  return run<scatter_parts_kernel<T>>(launch, blocks, kBlockThreads, 0, plan);
+}
+
 bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& launch) {
-  ScatterPlan plan = plan_of(args);
+  ScatterSumPlan plan;
+  plan.tensors = plan_of(args);
   IndexPlan indices;
-  indices.indices = plan.indices;
-  indices.lines = plan.lines;
-  indices.count = plan.count;
-  indices.bounds = plan.bounds;
-  indices.reporter = launch.reporter(*args.indices, "indices", plan.extent);
+  indices.indices = plan.tensors.indices;
+  indices.lines = plan.tensors.lines;
+  indices.count = plan.tensors.count;
+  indices.bounds = plan.tensors.bounds;
+  indices.reporter = launch.reporter(*args.indices, "indices", plan.tensors.extent);
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), launch.workspace());
   if (status != BP_OK) return status;
   plan.sorted = indices.sorted;
-  const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
-  return with_number(args.x->dtype, [&]<typename T>(T) {
-    return run<scatter_sum_kernel<Summed<T>>>(launch, blocks, kBlockThreads, 0, plan);
-  });
+  plan.runs.count = indices.count;
+  plan.runs.chunk = chunk_of(indices.count);
+  plan.runs.extent = static_cast<uint32_t>(plan.tensors.extent);
+  plan.parts = launch.workspace() + sort_indices_bytes(indices.lines, indices.count);
+  return with_number(args.x->dtype,
+                     [&]<typename T>(T) { return scatter_sums<Summed<T>>(plan, launch); });
 }
 
 uint64_t scatter_workspace(const bp_scatter_args& args, const Env&) {
@@ -130,7 +201,10 @@ uint64_t scatter_workspace(const bp_scatter_args& args, const Env&) {
 
 uint64_t scatter_reduce_workspace(const bp_scatter_reduce_args& args, const Env&) {
   const RowExtents extents = row_extents(*args.indices, 1u << args.axis);
-  return sort_indices_bytes(extents.rows, extents.count);
+  const int64_t chunk = chunk_of(extents.count), chunks = (extents.count + chunk - 1) / chunk;
+  const uint64_t parts = static_cast<uint64_t>(extents.rows * chunks * kPartsOfChunk);
+  return sort_indices_bytes(extents.rows, extents.count) +
+         (chunks == 1 ? 0 : parts * sizeof(double));  // No sum is larger.
 }
 
 template <typename Args>
