@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kMinBlockBytes = 4096;
 
+// How many busy blocks are asked for one that is needed. Each take asks others, in turn.
+constexpr size_t kAskedBlocks = 4;
+
 // Returns whether CUDA knows `pointer`, so that it needs no staging.
 bool is_pinned(const Driver& driver, const void* pointer) {
   cudaPointerAttributes attributes{};
@@ -127,12 +130,13 @@ bp_status copy_out_in_time(Lane& lane, void* to, const std::byte* from, uint64_t
 StagingBlocks::Block StagingBlocks::take(size_t size_bytes) {
   const size_t wanted = std::bit_ceil(std::max(size_bytes, kMinBlockBytes));
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < busy_.size();) {
-    if (!busy_[i].last_use->is_complete()) {
-      ++i;
+  for (size_t asked = 0; asked < kAskedBlocks && !busy_.empty(); ++asked) {
+    next_busy_ %= busy_.size();
+    if (!busy_[next_busy_].last_use->is_complete()) {
+      ++next_busy_;
       continue;
     }
-    free_.push_back(std::exchange(busy_[i], busy_.back()));
+    free_.push_back(std::exchange(busy_[next_busy_], busy_.back()));
     busy_.pop_back();
   }
   const auto found = std::ranges::find(free_, wanted, &Block::size_bytes);
@@ -182,11 +186,14 @@ bp_status copy_in(Lane& lane, std::byte* to, const void* from, uint64_t size_byt
   if (lane.is_free() && size_bytes <= StagingBlocks::kMaxBlockBytes) {
     return lane.submit([&lane, to, from, size_bytes] { submit_small(lane, to, from, size_bytes); });
   }
-  // On an idle stream CUDA's own staging waits only for the copy, and is faster.
+  // On an idle stream CUDA's own staging waits only for the copy, and is faster. Where the device
+  // reads pageable memory by itself (HMM, ATS), CUDA may return before that.
   if (lane.is_free() && lane.is_done()) {
-    return lane.submit([&lane, to, from, size_bytes] {
+    const bp_status status = lane.submit([&lane, to, from, size_bytes] {
       submit_copy(lane, to, from, size_bytes, cudaMemcpyHostToDevice);
     });
+    if (status == BP_OK) lane.wait(UINT64_MAX);
+    return status;
   }
   // The caller may overwrite its bytes as soon as this function returns.
   const std::shared_ptr<std::byte[]> kept(new std::byte[size_bytes]);

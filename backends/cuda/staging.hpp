@@ -40,6 +40,7 @@ class StagingBlocks {
   Device& device_;
   std::mutex mutex_;  // It guards the members below.
   std::vector<Block> free_, busy_;
+  size_t next_busy_ = 0;
   std::vector<std::byte*> all_;
 };
 

@@ -25,6 +25,8 @@ struct Setup {
   bool has_nvml = true;
   bool is_in_parts = false;  // If true, MIG divides the first device.
   int driver_version = CUDART_VERSION;
+  // If true, copies from pageable memory return before they have read it, as with HMM and ATS.
+  bool reads_pageable_late = false;
 };
 
 // Forgets everything, and starts again with the devices of `setup`.

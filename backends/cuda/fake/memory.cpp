@@ -1,7 +1,9 @@
 // The memory of the fake CUDA, which is memory of the host.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "backends/cuda/fake/entries.hpp"
 
@@ -179,13 +181,19 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// Blocks until the copy is made if one side is pageable, as CUDA does.
+// Blocks until the copy is made if one side is pageable, as CUDA does; but see reads_pageable_late.
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t size, cudaMemcpyKind,
                             cudaStream_t stream) {
   const bool is_pageable =
       type_of(dst) == cudaMemoryTypeUnregistered || type_of(src) == cudaMemoryTypeUnregistered;
-  const cudaError_t error = state().submit(stream, reinterpret_cast<const void*>(&type_of),
-                                           [dst, src, size] { std::memmove(dst, src, size); });
+  const bool is_late =
+      type_of(src) == cudaMemoryTypeUnregistered && state().setup.reads_pageable_late;
+  const cudaError_t error =
+      state().submit(stream, reinterpret_cast<const void*>(&type_of), [dst, src, size, is_late] {
+        if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        std::memmove(dst, src, size);
+      });
+  if (is_late) return error;
   FakeStream* const s = state().find(stream);
   if (error == cudaSuccess && is_pageable && s->capture == nullptr) s->queue->wait(UINT64_MAX);
   return error;
