@@ -50,10 +50,11 @@ turn() {
 # Prints which of the work runs that takes longest. It is a word of BACKPLANE_CI_PART, or in CI
 # (CI=true) one that the hash of the commit chooses, because a run of all takes more than an hour on
 # two cores:
-#   cuda     the cuda backend is built with its device code and for the emulated device, and tested
+#   cuda     the cuda backend is built with its device code and for the emulated device, and tested;
+#            sim and vulkan are not
 #   devices  the suite over slow devices, and the tests that build libraries of other versions
 #   mutants  the tests that start the suite over many broken backends
-#   asan     the tests of the gate asan
+#   asan     the tests of the gate asan; sim and vulkan are not built
 #   all      everything; the default outside CI
 ci_part() {
   local parts=(cuda devices mutants asan) part=${BACKPLANE_CI_PART:-}

@@ -3,7 +3,8 @@
 bytes, shared memory; and how long each source takes to compile. Needs nvcc and no GPU.
 
 usage: report_resources.py BUILD_FOLDER [--jobs N] [--all] [--out FILE.json] [--no-spills]
-       report_resources.py --sass FILE... [--architecture sm_90] [--out FILE.json]
+       report_resources.py --sass FILE... [--architecture sm_90] [--admit FILE] [--out FILE.json]
+       report_resources.py BUILD_FOLDER --sass-of SOURCE... [the options of --sass]
 
 Compiles the device code again by the commands of BUILD_FOLDER/compile_commands.json, with the
 assembler's notes. Prints the kernels that have a stack frame or spill, with --all every one, and a
@@ -13,6 +14,9 @@ With --sass it reads the code of plugins or objects that were built, by cuobjdum
 the toolkit, or the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm on the path): instructions
 of tensor cores and of local memory, registers, shared memory, and the share of a multiprocessor's
 warps that can be resident. The exit code is 1 if a kernel uses local memory, 77 without cuobjdump.
+A file of --admit has lines such as "48 sdpa_mma.cu rounded why": kernels of this source whose names
+contain the word may have a stack of so many bytes. With --sass-of the sources are compiled for one
+architecture, optimised as in a release, whatever the build's own settings are.
 """
 
 import argparse
@@ -125,7 +129,27 @@ def read_sass(path, architecture):
     ]
 
 
-def print_sass(kernels, threads):
+def read_admitted(path):
+    """Returns [(bytes, source, a word of the kernel)] of a file of --admit."""
+    admitted = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        words = line.split(None, 3)
+        if len(words) < 4 or not words[0].isdigit():
+            sys.exit(f"{path}:{number}: a line is BYTES SOURCE WORD REASON, not '{line}'")
+        admitted.append((int(words[0]), words[1], words[2]))
+    return admitted
+
+
+def is_admitted(kernel, admitted):
+    """Whether the stack of a kernel is no larger than the file of --admit allows."""
+    return any(kernel["source"] == source and word in kernel["kernel"] and
+               kernel["stack_bytes"] <= most for most, source, word in admitted)
+
+
+def print_sass(kernels, threads, admitted=()):
     print("tensor   ffma    all  local  registers  shared  occupancy  kernel")
     for k in sorted(kernels, key=lambda k: (-k["tensor"], -k["all"])):
         share = occupancy(k["architecture"], k["registers"], k["shared_bytes"], threads)
@@ -133,7 +157,7 @@ def print_sass(kernels, threads):
               f"{k['shared_bytes']:7} {share:9.0%}  {k['source']}: {k['kernel'][:90]}")
     print(f"{len(kernels)} kernels of {kernels[0]['architecture']}; occupancy for blocks of "
           f"{threads} threads without dynamic shared memory")
-    users = [k for k in kernels if k["local"]]
+    users = [k for k in kernels if k["local"] and not is_admitted(k, admitted)]
     for k in users:
         print(f"FAILED: {k['source']}: {k['kernel']} uses local memory "
               f"({k['local']} instructions, {k['stack_bytes']} bytes)")
@@ -145,26 +169,84 @@ def report_sass(options):
         print("skipped: there is no cuobjdump (install the wheels nvidia-cuda-cuobjdump and "
               "nvidia-cuda-nvdisasm, or the toolkit)")
         return 77
-    kernels = [k for path in options.sass for k in read_sass(path, options.architecture)]
+    if options.sass:
+        kernels = [k for path in options.sass for k in read_sass(path, options.architecture)]
+    else:
+        kernels = compile_and_read(options)
     if not kernels:
-        sys.exit(f"the files have no code for {options.architecture}")
+        sys.exit(f"there is no code for {options.architecture}")
     demangle(kernels)
-    status = print_sass(kernels, options.threads)
+    status = print_sass(kernels, options.threads,
+                        read_admitted(options.admit) if options.admit else ())
     if options.out:
         options.out.write_text(json.dumps({"kernels": kernels}, indent=1) + "\n")
     return status
 
 
-def compile_with_notes(entry):
-    """Compiles one source; returns its kernels and the seconds that took."""
+def command_of(entry, folder):
+    """Returns the command of one source, without a compiler cache, which would drop the notes. What
+    it writes lies in `folder`."""
     command = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
     while command and "nvcc" not in os.path.basename(command[0]):
-        del command[0]  # A compiler cache would drop the notes.
+        del command[0]
+    command[command.index("-o") + 1] = os.path.join(folder, "out.o")
+    for option in ("-MF", "-MT"):
+        if option in command:
+            command[command.index(option) + 1] = os.path.join(folder, "out.d")
+    return command
+
+
+def optimised(command, architecture):
+    """Returns the command for one architecture, with the optimisation of a release."""
+    number = architecture.removeprefix("sm_")
+    kept = [word for word in command
+            if not re.match(r"(-Ofc=|-O[0-9]$|-g$|-G$|--generate-code|-arch)", word)]
+    return kept + ["-O2", f"--generate-code=arch=compute_{number},code=[{architecture}]"]
+
+
+def compile_and_read(options):
+    """Compiles the sources of --sass-of, and returns their kernels."""
+    names = {Path(source).name for source in options.sass_of}
+    entries = [entry for entry in device_sources(options.build)
+               if Path(entry["file"]).name in names]
+    missing = names - {Path(entry["file"]).name for entry in entries}
+    if missing:
+        sys.exit(f"the build has no source {', '.join(sorted(missing))}")
+
+    def read(entry):
+        with tempfile.TemporaryDirectory() as folder:
+            command = optimised(command_of(entry, folder), options.architecture)
+            done = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"{entry['file']} does not compile:\n{done.stderr}")
+            kernels = read_sass(os.path.join(folder, "out.o"), options.architecture)
+        return [dict(kernel, source=Path(entry["file"]).name) for kernel in kernels]
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        return [kernel for found in pool.map(read, entries) for kernel in found]
+
+
+def device_sources(build):
+    """Returns the compile commands of the device code in a build folder."""
+    database = build / "compile_commands.json"
+    if not database.is_file():
+        sys.exit(f"there is no {database}: configure the build first")
+    # The emulated device compiles the same sources as C++.
+    entries = [
+        entry
+        for entry in json.loads(database.read_text())
+        if entry["file"].endswith(".cu") and "backends/cuda/" in entry["file"] and
+        "nvcc" in entry.get("command", " ".join(entry.get("arguments", ())))
+    ]
+    if not entries:
+        sys.exit(f"{database} has no device code: was the cuda backend configured?")
+    return entries
+
+
+def compile_with_notes(entry):
+    """Compiles one source; returns its kernels and the seconds that took."""
     with tempfile.TemporaryDirectory() as folder:
-        command[command.index("-o") + 1] = os.path.join(folder, "out.o")
-        for option in ("-MF", "-MT"):
-            if option in command:
-                command[command.index(option) + 1] = os.path.join(folder, "out.d")
+        command = command_of(entry, folder)
         start = time.monotonic()
         done = subprocess.run(
             command + ["-Xptxas=-v"], cwd=entry["directory"], capture_output=True, text=True
@@ -214,8 +296,11 @@ def main():
     parser.add_argument("build", type=Path, nargs="?",
                         help="a folder in which the backend was configured")
     parser.add_argument("--sass", nargs="+", metavar="FILE", help="plugins or objects to read")
+    parser.add_argument("--sass-of", nargs="+", metavar="SOURCE",
+                        help="compile these sources of the build, optimised, and read their code")
+    parser.add_argument("--admit", type=Path, help="which kernels may use local memory, and why")
     parser.add_argument("--architecture", default="sm_90", choices=sorted(MULTIPROCESSORS),
-                        help="whose code --sass reads; the default is sm_90")
+                        help="whose code is read; the default is sm_90")
     parser.add_argument("--threads", type=int, default=256,
                         help="the threads of a block, for the occupancy; the default is 256")
     parser.add_argument("--jobs", type=int, default=1, help="how many compile at once")
@@ -223,20 +308,11 @@ def main():
     parser.add_argument("--out", type=Path, help="write everything as JSON, too")
     parser.add_argument("--no-spills", action="store_true", help="exit code 1 if a kernel spills")
     options = parser.parse_args()
-    if options.sass:
-        return report_sass(options)
-    if options.build is None:
+    if options.build is None and not options.sass:
         parser.error("a build folder or --sass is needed")
-    database = options.build / "compile_commands.json"
-    if not database.is_file():
-        sys.exit(f"there is no {database}: configure the build first")
-    entries = [
-        entry
-        for entry in json.loads(database.read_text())
-        if entry["file"].endswith(".cu") and "backends/cuda/" in entry["file"]
-    ]
-    if not entries:
-        sys.exit(f"{database} has no device code: was the cuda backend configured?")
+    if options.sass or options.sass_of:
+        return report_sass(options)
+    entries = device_sources(options.build)
     kernels, times = [], []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for found, seconds in pool.map(compile_with_notes, entries):

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import pathlib
+import tempfile
 import unittest
 
 import report_resources
@@ -54,6 +56,36 @@ class ParseSass(unittest.TestCase):
         self.assertEqual((status, good), (1, 0))
         self.assertIn("FAILED: sort.cu: bad uses local memory", text.getvalue())
         self.assertNotIn("FAILED: sort.cu: good", text.getvalue())
+
+    def test_admits_the_stack_of_a_kernel_that_a_file_names(self):
+        counts = {"registers": 32, "stack_bytes": 16, "shared_bytes": 0, "source": "sort.cu",
+                  "architecture": "sm_90", "tensor": 0, "ffma": 0, "all": 2, "local": 2}
+        text = io.StringIO()
+
+        def status(kernel, *admitted):
+            with contextlib.redirect_stdout(text):
+                return report_resources.print_sass([dict(counts, kernel=kernel)], 256, admitted)
+
+        self.assertEqual(status("wide<128>", (16, "sort.cu", "<128>")), 0)
+        self.assertEqual(status("wide<64>", (16, "sort.cu", "<128>")), 1)
+        self.assertEqual(status("wide<128>", (8, "sort.cu", "<128>")), 1)
+        self.assertEqual(status("wide<128>", (16, "topk.cu", "<128>")), 1)
+
+    def test_reads_a_file_of_admitted_kernels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "admitted"
+            path.write_text("# A comment.\n\n16 sort.cu <128> It is the widest one.\n")
+            self.assertEqual(report_resources.read_admitted(path), [(16, "sort.cu", "<128>")])
+            path.write_text("16 sort.cu\n")
+            with self.assertRaisesRegex(SystemExit, "BYTES SOURCE WORD REASON"):
+                report_resources.read_admitted(path)
+
+    def test_compiles_for_one_architecture_as_a_release_does(self):
+        command = ["nvcc", "-O2", "-Ofc=max", "-g", "--generate-code=arch=compute_80,code=[sm_80]",
+                   "-c", "a.cu", "-o", "a.o"]
+        self.assertEqual(report_resources.optimised(command, "sm_90"),
+                         ["nvcc", "-c", "a.cu", "-o", "a.o", "-O2",
+                          "--generate-code=arch=compute_90,code=[sm_90]"])
 
 
 class Occupancy(unittest.TestCase):
