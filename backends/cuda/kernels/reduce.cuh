@@ -21,6 +21,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 #include <vector>
 
@@ -97,7 +98,7 @@ template <class Op, typename X, int kWidth>
 __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan plan) {
   using Acc = typename Op::Acc;
   constexpr uint32_t kRows = kReduceThreads / kWidth;
-  constexpr uint32_t kVector = kLanes<X>;
+  constexpr uint32_t kVector = kLanes<X>, kLevels = std::bit_width(kVector) - 1;
   const uint32_t output = blockIdx.x * kRows + threadIdx.x / kWidth;
   const uint32_t lane = threadIdx.x % kWidth;
   const uint32_t begin = blockIdx.y * plan.chunk;
@@ -135,10 +136,14 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
         for (uint32_t n = 0; n < kLoads; ++n) take(values[n], i + n * kStep);
       }
       for (; i < whole; i += kStep) take(*reinterpret_cast<const Vec<X, kVector>*>(x + i), i);
+      // The compiler unrolls loops over 16 sums only if their counts are constants. Else the sums are
+      // kept in local memory.
       BP_UNROLL
-      for (uint32_t step = kVector / 2; step > 0; step /= 2) {
+      for (uint32_t level = 1; level <= kLevels; ++level) {
         BP_UNROLL
-        for (uint32_t k = 0; k < step; ++k) sums[k] = Op::combine(sums[k], sums[k + step]);
+        for (uint32_t k = 0; k < kVector / 2; ++k) {
+          if (k < kVector >> level) sums[k] = Op::combine(sums[k], sums[k + (kVector >> level)]);
+        }
       }
       acc = sums[0];
       i = whole;
