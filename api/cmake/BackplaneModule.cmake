@@ -86,7 +86,8 @@ endfunction()
 # backplane_test(<module> <source> [LINK ...])
 #
 # Defines the GoogleTest program and CTest entry <module>.<stem of source>, such as
-# registry.claims_test.
+# registry.claims_test. The module may have more headers that its tests precompile, in the variable
+# <module>_test_headers.
 function(backplane_test module source)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
   if(NOT BACKPLANE_BUILD_TESTS)
@@ -100,8 +101,13 @@ function(backplane_test module source)
   target_link_libraries(${test} PRIVATE ${arg_LINK} backplane::warnings GTest::gtest_main)
   set_target_properties(${test} PROPERTIES CXX_EXTENSIONS OFF)
   if(BACKPLANE_PRECOMPILE_HEADERS)
-    backplane_test_headers()
-    target_precompile_headers(${test} REUSE_FROM backplane_test_headers)
+    if(DEFINED ${module}_test_headers)
+      backplane_test_headers(backplane_${module}_test_headers ${${module}_test_headers})
+      target_precompile_headers(${test} REUSE_FROM backplane_${module}_test_headers)
+    else()
+      backplane_test_headers(backplane_test_headers)
+      target_precompile_headers(${test} REUSE_FROM backplane_test_headers)
+    endif()
   endif()
   add_test(NAME ${test} COMMAND ${test})
   set_tests_properties(${test} PROPERTIES TIMEOUT 300)
@@ -137,21 +143,22 @@ function(backplane_long_test kind)
   endif()
 endfunction()
 
-# backplane_test_headers()
+# backplane_test_headers(<target> [<header>...])
 #
-# Defines the target whose precompiled headers all unit tests use with BACKPLANE_PRECOMPILE_HEADERS:
+# Defines the target whose precompiled headers unit tests use with BACKPLANE_PRECOMPILE_HEADERS:
 # reading GoogleTest takes the compiler a second for each test.
-function(backplane_test_headers)
-  if(TARGET backplane_test_headers)
+function(backplane_test_headers target)
+  if(TARGET ${target})
     return()
   endif()
-  add_library(backplane_test_headers OBJECT ${PROJECT_SOURCE_DIR}/api/tests/precompiled.cpp)
-  target_compile_features(backplane_test_headers PRIVATE cxx_std_20)
-  target_link_libraries(backplane_test_headers PRIVATE backplane::warnings GTest::gtest)
-  set_target_properties(backplane_test_headers PROPERTIES CXX_EXTENSIONS OFF)
-  target_precompile_headers(backplane_test_headers PRIVATE
+  add_library(${target} OBJECT ${PROJECT_SOURCE_DIR}/api/tests/precompiled.cpp)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_link_libraries(${target} PRIVATE backplane::warnings GTest::gtest)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_precompile_headers(${target} PRIVATE
     <gtest/gtest.h> <algorithm> <array> <cmath> <filesystem> <fstream> <functional> <map> <memory>
-    <optional> <random> <set> <string> <thread> <vector>)
+    <optional> <random> <set> <string> <thread> <vector> ${ARGN})
 endfunction()
 
 # backplane_fuzz_target(<module> <source> CORPUS <folder> [LINK ...])

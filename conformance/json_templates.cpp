@@ -1,0 +1,3 @@
+#include "conformance/json_templates.hpp"
+
+template class nlohmann::basic_json<>;
