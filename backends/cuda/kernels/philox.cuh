@@ -6,6 +6,13 @@
 namespace bp::cuda {
 
 struct PhiloxBlock {
+  // Returns word i. An index into the array would keep it in local memory.
+  __host__ __device__ uint32_t word(uint32_t i) const {
+    const uint32_t first = i % 2 == 0 ? words[0] : words[1];
+    const uint32_t second = i % 2 == 0 ? words[2] : words[3];
+    return i < 2 ? first : second;
+  }
+
   uint32_t words[4];
 };
 

@@ -271,7 +271,9 @@ __device__ __forceinline__ C kept_of(const Attention& a, const Problem& problem,
   const int64_t head = problem.batch * a.key_heads * a.group + head_of(a, problem, row);
   const auto number = static_cast<uint64_t>((head * a.queries + query) * a.keys + key);
   const PhiloxBlock block = philox(a.seed.get<uint64_t>(), a.offset.get<uint64_t>(), number / 4);
-  const bool is_kept = static_cast<double>(uniform_f32(block.words[number % 4])) >= a.dropout_p;
+  const bool is_kept =
+      static_cast<double>(uniform_f32(block.word(static_cast<uint32_t>(number % 4)))) >=
+      a.dropout_p;
   return is_kept ? static_cast<C>(1 / (1 - a.dropout_p)) : C{0};
 }
 
