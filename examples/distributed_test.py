@@ -5,6 +5,7 @@ also after a rank was killed, that bp-launch starts it again, and what wrong cal
 
   distributed_test.py BP_LAUNCH DISTRIBUTED ALONE
   distributed_test.py MPIRUN DISTRIBUTED ALONE --group mpi      # The groups over MPI alone.
+  distributed_test.py BP_LAUNCH DISTRIBUTED ALONE --device sim  # Its calls, by the groups of cpu.
 """
 import os
 import pathlib
@@ -16,6 +17,7 @@ import time
 
 LAUNCH, DISTRIBUTED, ALONE = sys.argv[1:4]
 IS_MPI = sys.argv[4:] == ["--group", "mpi"]
+IS_STAGED = sys.argv[4:] == ["--device", "sim"]
 TINY = ("--layers 2 --width 32 --heads 2 --context 32 --batch 8 --steps 30 --warmup 5 --lr 0.005 "
         "--eval-batches 2").split()
 
@@ -306,6 +308,17 @@ def run_over_mpi():
         assert "--batch is 8, for 3 ranks; allowed: a multiple of their number" in text, text
 
 
+def run_staged():
+    """Trains on a device without groups between processes, so those of cpu carry its calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        alone, log = scratch / "alone.csv", scratch / "staged.csv"
+        run(ALONE, *TINY, "--sample", "0", "--log", str(alone))
+        text = ranks(2, "--device", "sim", "--transport", "cpu", "--log", str(log))
+        assert "joined by staged" in text, text
+        expect_same(losses(log), losses(alone), "2 ranks of sim over cpu")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
@@ -317,11 +330,6 @@ def main():
             text = ranks(count, "--log", str(log))
             assert f"{count} ranks of" in text and "joined by gloo" in text, text
             expect_same(losses(log), curve, f"{count} ranks")
-        # sim has no groups between processes, so those of cpu carry its calls.
-        log = scratch / "staged.csv"
-        text = ranks(2, "--device", "sim", "--transport", "cpu", "--log", str(log))
-        assert "joined by staged" in text, text
-        expect_same(losses(log), curve, "2 ranks of sim over cpu")
         part, log = scratch / "part.safetensors", scratch / "part.csv"
         saved = ("--checkpoint", str(part), "--log", str(log))
         ranks(4, *saved, "--stop", "11")
@@ -388,5 +396,7 @@ def main():
 
 if IS_MPI:
     run_over_mpi()
+elif IS_STAGED:
+    run_staged()
 else:
     main()
