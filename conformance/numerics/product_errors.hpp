@@ -25,18 +25,18 @@ inline double input_product(bp_dtype dtype, const Numerics& numerics) {
 class ProductErrors {
  public:
   ProductErrors(double of_inputs, double of_results)
-      : before_(std::exchange(now_, Pair{of_inputs, of_results})) {}
-  ~ProductErrors() { now_ = before_; }
+      : before_(std::exchange(current, Pair{of_inputs, of_results})) {}
+  ~ProductErrors() { current = before_; }
   ProductErrors(const ProductErrors&) = delete;
 
-  static double of_inputs() { return now_.of_inputs; }
-  static double of_results() { return now_.of_results; }
+  static double of_inputs() { return current.of_inputs; }
+  static double of_results() { return current.of_results; }
 
  private:
   struct Pair {
     double of_inputs, of_results;
   };
-  static inline thread_local Pair now_{0, 0};
+  static inline thread_local Pair current{0, 0};
   const Pair before_;
 };
 

@@ -119,6 +119,7 @@ Attended<N> sdpa(const Attention<N>& a) {
     const std::vector<int64_t> seen = a.seen_keys(row);
     result.lse[row] = a.sinks ? (*a.sinks)[a.head_of(row)] : N(-HUGE_VAL);
     std::vector<N> weights;
+    weights.reserve(seen.size() + 1);  // A sink may join them.
     for (const int64_t j : seen) weights.push_back(a.score(row, j));
     const bool is_nothing = std::all_of(weights.begin(), weights.end(),
                                         [](const N& weight) { return weight == N(-HUGE_VAL); });

@@ -24,7 +24,7 @@ class Copies {
   void replace(const TensorArgument& argument, std::byte* frame) {
     if (!argument.is_list()) {
       const bp_tensor* const tensor = place(argument.kind, tensor_at(frame, argument));
-      std::memcpy(frame + argument.offset, &tensor, sizeof(tensor));
+      std::memcpy(frame + argument.offset, &tensor, sizeof(void*));
       return;
     }
     const TensorList given = list_at(frame, argument);

@@ -120,7 +120,7 @@ bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
     const bp_status status = make_scalar_tensor(l, i, frame, scalars);
     if (status != BP_OK) return status;
     const bp_tensor* tensor = &scalars.tensors[i];
-    std::memcpy(copy + argument.offset, &tensor, sizeof(tensor));
+    std::memcpy(copy + argument.offset, &tensor, sizeof(void*));
   }
   return call_any(l, copy);
 }
