@@ -73,18 +73,25 @@ check_jobs() {
 # The compile commands by which the gates check sources with other tools than the build's compiler.
 database=build/ci/commands/compile_commands.json
 
+# Prints the files that match the patterns and that the last commit changed, or those since commit
+# BACKPLANE_CI_BASE.
+changed_files() {
+  local base
+  if ! base=$(git rev-parse --quiet --verify "${BACKPLANE_CI_BASE:-HEAD~1}^{commit}"); then
+    base=$(git hash-object -t tree /dev/null)
+  fi
+  git diff --name-only --diff-filter=AMR "$base" HEAD -- "$@"
+}
+
 # Writes the database, and prints the sources that the last commit changed, or those since commit
 # BACKPLANE_CI_BASE, one per line. Only sources that the build of preset dev compiles are printed,
 # because others have no flags to check them with. The order depends on the commit, so that a limit
 # selects other sources each time.
 changed_sources() {
-  local built=build/dev/compile_commands.json base=${BACKPLANE_CI_BASE:-HEAD~1} file
+  local built=build/dev/compile_commands.json file
   [[ -f $built ]] || die "no $built: run ./test first"
   python3 .ci/compile_commands.py "$built" "${database%/*}"
-  if ! base=$(git rev-parse --quiet --verify "$base^{commit}"); then
-    base=$(git hash-object -t tree /dev/null)
-  fi
-  git diff --name-only --diff-filter=AMR "$base" HEAD -- '*.c' '*.cpp' |
+  changed_files '*.c' '*.cpp' |
     shuf --random-source=<(yes "$(git rev-parse HEAD)") |
     while IFS= read -r file; do
       ! grep -qF "\"$PWD/$file\"" "$database" || printf '%s\n' "$file"

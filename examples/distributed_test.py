@@ -5,7 +5,7 @@ also after a rank was killed, that bp-launch starts it again, and what wrong cal
 
   distributed_test.py BP_LAUNCH DISTRIBUTED ALONE
   distributed_test.py MPIRUN DISTRIBUTED ALONE --group mpi      # The groups over MPI alone.
-  distributed_test.py BP_LAUNCH DISTRIBUTED ALONE --device sim  # Its calls, by the groups of cpu.
+  distributed_test.py BP_LAUNCH DISTRIBUTED ALONE --device sim  # The groups of cpu carry its calls.
 """
 import os
 import pathlib

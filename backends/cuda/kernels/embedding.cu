@@ -48,23 +48,19 @@ __global__ void __launch_bounds__(kRowThreads) clear_rows_kernel(AddPlan plan) {
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kRowThreads) add_chunk_kernel(AddPlan plan) {
+// Adds up chunks, or joins the parts that they left.
+template <typename T, bool kJoinsParts>
+__global__ void __launch_bounds__(kRowThreads) add_runs_kernel(AddPlan plan) {
   const Column<T> column{plan, blockIdx.y * kRowThreads + threadIdx.x};
   if (column.number >= plan.count) return;
-  add_chunk<Compute<T>>(
-      plan.runs, blockIdx.x, [&](int64_t k) { return column.term(k); },
-      [&](uint32_t row, auto total) { column.finish(row, total); },
-      [&](int64_t at) { return column.part(at); });
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kRowThreads) add_parts_kernel(AddPlan plan) {
-  const Column<T> column{plan, blockIdx.y * kRowThreads + threadIdx.x};
-  if (column.number >= plan.count) return;
-  add_parts<Compute<T>>(
-      plan.runs, blockIdx.x, [&](uint32_t row, auto total) { column.finish(row, total); },
-      [&](int64_t at) { return column.part(at); });
+  const auto finish = [&](uint32_t row, auto total) { column.finish(row, total); };
+  const auto part = [&](int64_t at) { return column.part(at); };
+  if constexpr (kJoinsParts) {
+    add_parts<Compute<T>>(plan.runs, blockIdx.x, finish, part);
+  } else {
+    const auto term = [&](int64_t k) { return column.term(k); };
+    add_chunk<Compute<T>>(plan.runs, blockIdx.x, term, finish, part);
+  }
 }
 
 template <typename T>
@@ -74,9 +70,9 @@ bp_status add_rows(const AddPlan& plan, Launch& launch) {
   if (status != BP_OK || plan.runs.count == 0) return status;
   const dim3 blocks(static_cast<unsigned>(plan.runs.chunk_count()),
                     (plan.count + kRowThreads - 1) / kRowThreads);
-  status = run<add_chunk_kernel<T>>(launch, blocks, kRowThreads, 0, plan);
+  status = run<add_runs_kernel<T, false>>(launch, blocks, kRowThreads, 0, plan);
   if (status != BP_OK || plan.runs.chunk_count() == 1) return status;
-  return run<add_parts_kernel<T>>(launch, blocks, kRowThreads, 0, plan);
+  return run<add_runs_kernel<T, true>>(launch, blocks, kRowThreads, 0, plan);
 }
 
 uint64_t sorting_bytes(const bp_embedding_backward_args& args) {

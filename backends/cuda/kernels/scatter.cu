@@ -91,25 +91,20 @@ struct ScatterChunk {
   Sum* parts;
 };
 
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) scatter_chunks_kernel(ScatterSumPlan plan) {
+// Adds up chunks, or joins the parts that they left.
+template <typename T, bool kJoinsParts>
+__global__ void __launch_bounds__(kBlockThreads) scatter_runs_kernel(ScatterSumPlan plan) {
   const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
   if (at >= plan.tensors.lines * plan.runs.chunk_count()) return;
   const ScatterChunk<T> chunk(plan, at);
-  add_chunk<Compute<T>>(
-      chunk.runs, chunk.number, [&](int64_t k) { return chunk.term(k); },
-      [&](uint32_t key, auto total) { chunk.finish(key, total); },
-      [&](int64_t part) { return chunk.parts + part; });
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) scatter_parts_kernel(ScatterSumPlan plan) {
-  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
-  if (at >= plan.tensors.lines * plan.runs.chunk_count()) return;
-  const ScatterChunk<T> chunk(plan, at);
-  add_parts<Compute<T>>(
-      chunk.runs, chunk.number, [&](uint32_t key, auto total) { chunk.finish(key, total); },
-      [&](int64_t part) { return chunk.parts + part; });
+  const auto finish = [&](uint32_t key, auto total) { chunk.finish(key, total); };
+  const auto part = [&](int64_t number) { return chunk.parts + number; };
+  if constexpr (kJoinsParts) {
+    add_parts<Compute<T>>(chunk.runs, chunk.number, finish, part);
+  } else {
+    const auto term = [&](int64_t k) { return chunk.term(k); };
+    add_chunk<Compute<T>>(chunk.runs, chunk.number, term, finish, part);
+  }
 }
 
 template <typename Args>
@@ -169,9 +164,9 @@ bp_status scatter_sums(const ScatterSumPlan& plan, Launch& launch) {
   }
   const unsigned blocks = blocks_for(tensors.lines * plan.runs.chunk_count(), kBlockThreads);
   if (status != BP_OK || blocks == 0) return status;
-  status = run<scatter_chunks_kernel<T>>(launch, blocks, kBlockThreads, 0, plan);
+  status = run<scatter_runs_kernel<T, false>>(launch, blocks, kBlockThreads, 0, plan);
   if (status != BP_OK || plan.runs.chunk_count() == 1) return status;
-  return run<scatter_parts_kernel<T>>(launch, blocks, kBlockThreads, 0, plan);
+  return run<scatter_runs_kernel<T, true>>(launch, blocks, kBlockThreads, 0, plan);
 }
 
 bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& launch) {
