@@ -310,7 +310,7 @@ TEST_P(CutCalls, GiveNoWrongResult) {
 TEST(LostStore, IsToldToRanksThatJoin) {
   for (const Cut cut : {Cut::kStall, Cut::kEnd, Cut::kReset}) {
     const Relay relay({.cut = cut, .cut_after_bytes = 100});  // The addresses do not fit.
-    const ReservedPort port;
+    const ReservedPort port{"127.0.0.1"};
     const auto codes = run_processes(2, [&](uint32_t rank) {
       alarm(kHangSeconds);
       const std::optional<Device> device = load_device();

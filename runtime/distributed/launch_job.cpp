@@ -69,7 +69,9 @@ int Job::run() {
   for (;; ++restarts_) {
     choose_ranks();
     start_ = {.world_size = static_cast<uint32_t>(ranks_.size()), .restart_count = restarts_};
-    start_.master_port = options_.port != 0 ? options_.port : port_of(listen_at("127.0.0.1", 0));
+    // The port stays reserved until rank 0 listens, and longer: it may do so late.
+    const ReservedPort free_port(start_.master_host);
+    start_.master_port = options_.port != 0 ? options_.port : free_port.number();
     const int code = run_once();
     if (!can_restart(code)) return code;
   }

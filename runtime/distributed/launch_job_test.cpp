@@ -1,6 +1,8 @@
 // Runs bp-launch on small shell scripts.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -97,6 +99,29 @@ TEST_F(LaunchTest, GivesAllRanksOnePort) {
   EXPECT_EQ(lines[0].substr(4), lines[1].substr(4));
   EXPECT_EQ(lines[0].substr(0, 14), "[0] 127.0.0.1 ");
   EXPECT_EQ(run({"-n", "1", "--port", "1234"}, "echo $MASTER_PORT").out, "[0] 1234\n");
+}
+
+// Returns whether a socket that shares its port with no other can have this one.
+bool is_free(uint16_t port) {
+  const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// Between the launch and rank 0's store the system may give a port to somebody else.
+TEST_F(LaunchTest, ReservesThePortUntilTheRanksEnd) {
+  start({"-n", "1"},
+        "echo $MASTER_PORT > $FOLDER/port; mv $FOLDER/port $FOLDER/written; "
+        "until [ -e $FOLDER/seen ]; do sleep 0.01; done");
+  wait_for_file("written");
+  const auto port = static_cast<uint16_t>(std::stoi(read_file(folder.file("written"))));
+  EXPECT_FALSE(is_free(port));
+  std::ofstream(folder.file("seen")).close();
+  EXPECT_EQ(end().code, 0);
+  EXPECT_TRUE(is_free(port));
 }
 
 TEST_F(LaunchTest, PassesArgumentsOn) {

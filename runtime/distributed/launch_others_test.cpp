@@ -94,7 +94,7 @@ class LaunchOthers : public testing::Test {
   }
 
   ScratchFolder folder;
-  ReservedPort port;
+  const ReservedPort port{"127.0.0.1"};
   std::list<Launcher> launchers;
 };
 

@@ -201,8 +201,8 @@ void Rendezvous::follow(const Order& order) {
   if (!find_start(order.round, start)) return set_order({Verb::kWait, order.round, 0, order.text});
   const std::string key = "master/" + std::to_string(order.round);
   if (start.launcher == 0) {
-    const std::string port = std::to_string(port_of(listen_at(options_.own_address, 0)));
-    store_->put(key, options_.own_address + " " + port);
+    master_port_ = ReservedPort(options_.own_address);
+    store_->put(key, options_.own_address + " " + std::to_string(master_port_.number()));
   }
   const auto master = store_->try_get(key);
   if (!master) return;  // It comes in a moment, or another order does.

@@ -112,8 +112,9 @@ class Rendezvous {
   Socket wake_[2];
   // Set by the thread before the first kRun.
   std::unique_ptr<TcpStore> store_;
-  uint32_t id_ = 0;     // Of this launcher, from 1.
-  bool leads_ = false;  // Only the thread uses it.
+  uint32_t id_ = 0;           // Of this launcher, from 1.
+  bool leads_ = false;        // Only the thread uses it.
+  ReservedPort master_port_;  // Of rank 0, if this launcher starts it.
 
   mutable std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;

@@ -86,8 +86,8 @@ Socket try_address(const addrinfo& address, Deadline deadline, std::string& prob
   return socket;
 }
 
-// Returns a listener, or none with the error number.
-Socket try_listen(const addrinfo& address, int& error) {
+// Returns a socket that has the address, or none with the error number.
+Socket try_bind(const addrinfo& address, int& error) {
   Socket socket(::socket(address.ai_family, kFlags, 0));
   const int on = 1, off = 0;
   if (socket) {
@@ -95,10 +95,7 @@ Socket try_listen(const addrinfo& address, int& error) {
     if (address.ai_family == AF_INET6) {
       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     }
-    if (bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
-        listen(socket.get(), SOMAXCONN) == 0) {
-      return socket;
-    }
+    if (bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
   }
   error = errno;
   return {};
@@ -129,6 +126,32 @@ void receive(const Socket& socket, char* bytes, size_t count, Deadline deadline)
   }
 }
 
+// Returns a socket that has the port of `host`. An IPv6 socket for all addresses takes IPv4 as
+// well, so it is tried first.
+Socket bind_at(const std::string& host, uint16_t port, bool listens) {
+  std::string problem;
+  const char* const own = is_loopback(host) ? host.c_str() : nullptr;
+  const Addresses addresses = resolve(own, port, problem);
+  int error = 0;
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+      if (a->ai_family != family) continue;
+      Socket socket = try_bind(*a, error);
+      if (socket && listens && listen(socket.get(), SOMAXCONN) != 0) {
+        error = errno;
+        socket = {};
+      }
+      if (socket) return socket;
+      if (error == EADDRINUSE) {
+        throw Error(BP_ALREADY_EXISTS, "TcpStore: port " + std::to_string(port) +
+                                           " is in use by another program; name another port");
+      }
+    }
+  }
+  throw Error(BP_ABORTED, "TcpStore: cannot listen at port " + std::to_string(port) + ": " +
+                              (problem.empty() ? errno_text(error) : problem));
+}
+
 }  // namespace
 
 Deadline deadline_after(Duration timeout) {
@@ -150,26 +173,9 @@ bool is_open(const Socket& socket) {
   return recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-Socket listen_at(const std::string& host, uint16_t port) {
-  std::string problem;
-  const char* const own = is_loopback(host) ? host.c_str() : nullptr;
-  const Addresses addresses = resolve(own, port, problem);
-  int error = 0;
-  // An IPv6 socket for all addresses takes IPv4 as well, so it is tried first.
-  for (const int family : {AF_INET6, AF_INET}) {
-    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
-      if (a->ai_family != family) continue;
-      Socket socket = try_listen(*a, error);
-      if (socket) return socket;
-      if (error == EADDRINUSE) {
-        throw Error(BP_ALREADY_EXISTS, "TcpStore: port " + std::to_string(port) +
-                                           " is in use by another program; name another port");
-      }
-    }
-  }
-  throw Error(BP_ABORTED, "TcpStore: cannot listen at port " + std::to_string(port) + ": " +
-                              (problem.empty() ? errno_text(error) : problem));
-}
+Socket listen_at(const std::string& host, uint16_t port) { return bind_at(host, port, true); }
+
+ReservedPort::ReservedPort(const std::string& host) : socket_(bind_at(host, 0, false)) {}
 
 // Nobody can bind a socket to an address of another machine.
 bool is_own_host(const std::string& host) {

@@ -43,6 +43,20 @@ class Socket {
 Socket listen_at(const std::string& host, uint16_t port);
 uint16_t port_of(const Socket& listener);
 
+// A free port of `host` that the system gives to nobody who asks for a free one while this lives.
+// Another process can listen there if it sets SO_REUSEADDR, as stores do: a bound socket that does
+// not listen keeps it from no one who names the port.
+class ReservedPort {
+ public:
+  ReservedPort() = default;  // None.
+  explicit ReservedPort(const std::string& host);
+
+  uint16_t number() const { return port_of(socket_); }
+
+ private:
+  Socket socket_;
+};
+
 // Returns whether this machine has an address of `host`.
 bool is_own_host(const std::string& host);
 

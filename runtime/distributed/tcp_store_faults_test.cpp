@@ -26,7 +26,7 @@ std::string place(uint16_t port) { return "the store at 127.0.0.1:" + std::to_st
 // again behind it.
 void expect_told(const std::function<std::string(TcpStore& store, uint32_t rank)>& body,
                  const std::string& call) {
-  const ReservedPort reserved;
+  const ReservedPort reserved{"127.0.0.1"};
   const uint16_t port = reserved.number();
   const auto codes = run_processes(4, [&](uint32_t rank) {
     TcpStore store("127.0.0.1", port, rank == 0, 4, seconds(60));
@@ -62,7 +62,7 @@ TEST(TcpStoreFaults, ToldToRanksInABarrier) {
 }
 
 TEST(TcpStoreFaults, ToldToRanksThatJoin) {
-  const ReservedPort reserved;
+  const ReservedPort reserved{"127.0.0.1"};
   const uint16_t port = reserved.number();
   const Relay relay({});
   const auto codes = run_processes(3, [&](uint32_t rank) {
@@ -86,7 +86,7 @@ TEST(TcpStoreFaults, ToldToRanksThatJoin) {
 // Makes the store of each rank over the relay, and runs `body`.
 void run_over(const Relay& relay, uint32_t count, Duration timeout,
               const std::function<void(TcpStore& store, uint32_t rank)>& body) {
-  const ReservedPort reserved;
+  const ReservedPort reserved{"127.0.0.1"};
   const uint16_t port = reserved.number();
   const auto codes = run_processes(count, [&](uint32_t rank) {
     relay.join(rank);
@@ -219,7 +219,7 @@ TEST(TcpStoreFaults, EndABarrierThatGetsNoAnswer) {
 }
 
 TEST(TcpStoreFaults, EndAJoinThatGetsNoAnswer) {
-  const ReservedPort reserved;
+  const ReservedPort reserved{"127.0.0.1"};
   const uint16_t port = reserved.number();
   const Relay relay({.cut = Cut::kStall});
   const auto codes = run_processes(2, [&](uint32_t rank) {

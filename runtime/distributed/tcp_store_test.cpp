@@ -36,7 +36,8 @@ void expect_thrown(const Thrown& thrown, bp_status code, const std::string& part
 
 // Makes the stores of all ranks in threads, and returns what each threw.
 std::vector<Thrown> join_all(const std::vector<uint32_t>& world_sizes, Duration timeout) {
-  const uint16_t port = free_port();
+  const ReservedPort reserved("127.0.0.1");
+  const uint16_t port = reserved.number();
   std::vector<Thrown> thrown(world_sizes.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < world_sizes.size(); ++rank) {
@@ -52,7 +53,8 @@ std::vector<Thrown> join_all(const std::vector<uint32_t>& world_sizes, Duration 
 }
 
 TEST(TcpStore, IsSharedByProcesses) {
-  const uint16_t port = free_port();
+  const ReservedPort reserved("127.0.0.1");
+  const uint16_t port = reserved.number();
   const auto codes = run_processes(4, [&](uint32_t rank) {
     TcpStore store("127.0.0.1", port, rank == 0, 4, seconds(60));
     for (int i = 0; i < 50; ++i) store.add("sum", rank + 1);
@@ -99,8 +101,18 @@ TEST(TcpStore, TellsThatThePortIsInUse) {
                 "port " + std::to_string(port) + " is in use by another program");
 }
 
+// Asks for the port by name, since no test can take all the others.
+TEST(TcpStore, TakesAReservedPort) {
+  const ReservedPort reserved("127.0.0.1");
+  const ReservedPort other("127.0.0.1");
+  EXPECT_NE(reserved.number(), other.number());
+  TcpStore store("127.0.0.1", reserved.number(), true, 1);
+  EXPECT_EQ(store.port(), reserved.number());
+}
+
 TEST(TcpStore, TellsThatNobodyListens) {
-  const uint16_t port = free_port();
+  const ReservedPort reserved("127.0.0.1");
+  const uint16_t port = reserved.number();
   expect_thrown(thrown_by([&] { TcpStore store("127.0.0.1", port, false, 2, milliseconds(120)); }),
                 BP_TIMEOUT,
                 "nobody listens at 127.0.0.1:" + std::to_string(port) + ", tried for 0.1");
@@ -110,7 +122,8 @@ TEST(TcpStore, TellsThatNobodyListens) {
 }
 
 TEST(TcpStore, TellsThatTheStoreHasGone) {
-  const uint16_t port = free_port();
+  const ReservedPort reserved("127.0.0.1");
+  const uint16_t port = reserved.number();
   std::unique_ptr<TcpStore> server;
   std::thread serving([&] { server = std::make_unique<TcpStore>("127.0.0.1", port, true, 2); });
   TcpStore client("127.0.0.1", port, false, 2);

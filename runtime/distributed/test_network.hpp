@@ -114,7 +114,7 @@ inline int run_rank(const Relay& relay, uint32_t rank, uint32_t count, uint16_t 
 
 // Runs `body` on each rank. Returns false if the device has no groups.
 inline bool run_ranks_over(const Relay& relay, uint32_t count, const RankBody& body) {
-  const ReservedPort port;
+  const ReservedPort port{"127.0.0.1"};
   const std::vector<int> codes = run_processes(
       count, [&](uint32_t rank) { return run_rank(relay, rank, count, port.number(), body); });
   if (codes == std::vector<int>(count, kHasNoGroups)) return false;

@@ -1,8 +1,6 @@
 // Processes, files and ports for the tests of stores and of the launcher.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,28 +29,6 @@ class ScratchFolder {
 
  private:
   std::filesystem::path path_;
-};
-
-// Returns a port that nobody used a moment ago.
-inline uint16_t free_port() { return port_of(listen_at("127.0.0.1", 0)); }
-
-// A port that the system gives to nobody else while this lives, so that a process can listen there.
-class ReservedPort {
- public:
-  ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1;
-    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const auto* const given = reinterpret_cast<const sockaddr*>(&address);
-    if (bind(socket_.get(), given, sizeof(address)) != 0) std::abort();
-  }
-
-  uint16_t number() const { return port_of(socket_); }
-
- private:
-  const Socket socket_;
 };
 
 // Runs `body` in processes of their own, and returns their exit codes. A process that throws prints
