@@ -154,11 +154,6 @@ class ABrokenBackend(Perf):
         self.assertEqual(case["status"], "Fail")
         self.assertNotIn("grade", case)
 
-    def test_that_takes_the_same_tensors_for_the_same_data_is_wrong(self):
-        # A row of results is judged in seconds, where a square of them takes a minute.
-        self.mutant("40", "perf.matmul.row_vector.f32")
-        self.assertEqual(self.case("perf.matmul.row_vector.f32")["cause"], "unwritten")
-
     def test_that_caches_results_by_content_fails_for_no_other_reason(self):
         # All results are right, and other work on the machine can hide the difference in time. So
         # timing_test.cpp tests that the cache is found, with a kernel that sleeps.
@@ -169,11 +164,11 @@ class ABrokenBackend(Perf):
 
     def test_that_dies_leaves_a_complete_report(self):
         process = subprocess.Popen(
-            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "1", "-k",
+            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "0.3", "-k",
                      "perf.fill.*:perf.relu.dense.f32"),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=inherited())
         # The line of the first call says that the worker has loaded the backend. The second call
-        # lasts a second at least. If the worker has not begun it, its death counts for the first
+        # lasts 0.3 s at least. If the worker has not begun it, its death counts for the first
         # call, and the second one runs in another worker.
         for line in process.stdout:
             if line.startswith(("perf.fill.", "perf.relu.")):
