@@ -477,6 +477,21 @@ constexpr Row kRows[] = {
      }},
     {"bp_capture_begin", "out_capture", kRefused,
      [](World& w) { return bp_capture_begin(w.target, nullptr, &w.capture_desc, nullptr); }},
+    {"bp_capture_begin_program", "target", kRefused,
+     [](World& w) {
+       return bp_capture_begin_program(nullptr, nullptr, &w.capture_desc, &w.capture);
+     }},
+    // The device has no compiler. captured_program_test.cpp gives NULL to one that has.
+    {"bp_capture_begin_program", "stream", BP_UNSUPPORTED,
+     [](World& w) {
+       return bp_capture_begin_program(w.target, nullptr, &w.capture_desc, &w.capture);
+     }},
+    {"bp_capture_begin_program", "desc", BP_UNSUPPORTED,
+     [](World& w) { return bp_capture_begin_program(w.target, nullptr, nullptr, &w.capture); }},
+    {"bp_capture_begin_program", "out_capture", kRefused,
+     [](World& w) {
+       return bp_capture_begin_program(w.target, nullptr, &w.capture_desc, nullptr);
+     }},
     {"bp_capture_end", "capture", kRefused,
      [](World& w) { return bp_capture_end(nullptr, &w.graph); }},
     {"bp_capture_end", "out_graph", BP_OK,

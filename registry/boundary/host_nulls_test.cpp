@@ -117,6 +117,7 @@ constexpr Row kRows[] = {
     {"bp_pinned_trim", kRefused, with_zeros<bp_pinned_trim>},
     {"bp_pinned_get_statistics", kRefused, with_zeros<bp_pinned_get_statistics>},
     {"bp_capture_begin", kRefused, with_zeros<bp_capture_begin>},
+    {"bp_capture_begin_program", kRefused, with_zeros<bp_capture_begin_program>},
     {"bp_capture_end", kRefused, with_zeros<bp_capture_end>},
     {"bp_captured_graph_launch", kRefused, with_zeros<bp_captured_graph_launch>},
     {"bp_captured_graph_bind", kRefused, with_zeros<bp_captured_graph_bind>},

@@ -22,6 +22,8 @@
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 #include "registry/dispatch/widening.hpp"
+#include "registry/programs/recorder.hpp"
+#include "registry/programs/refusal.hpp"
 #include "registry/services/decompose.hpp"
 
 namespace bp::core {
@@ -86,17 +88,15 @@ void add_counts(const Target& target, const OpRow& row, bp_dispatch_statistics& 
   sum.compiled_count += target.compiled->launch_count(row);
 }
 
-// Says whether `stream` belongs to a capture of the host, whose launches need kernels that can be
-// captured.
-bp_status read_captured(const Target& target, bp_stream* stream, bool& out_is_captured) {
+// Gives what the capture of the host keeps to which `stream` belongs, or NULL. Launches of a
+// capture of the backend need kernels that can be captured.
+bp_status find_capture(const Target& target, bp_stream* stream,
+                       std::shared_ptr<services::CaptureParts>& out_parts) {
   const services::Captures& captures = target.caches->captures();
   if (!captures.any()) [[likely]] {
     return BP_OK;
   }
-  std::shared_ptr<services::CaptureParts> parts;
-  const bp_status status = captures.find(stream, parts);
-  out_is_captured = parts != nullptr;
-  return status;
+  return captures.find(stream, out_parts);
 }
 
 bool is_capturable(const Candidate& candidate) {
@@ -107,9 +107,14 @@ bool is_capturable(const Candidate& candidate) {
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
   const bp_kernel_sources sources = allowed_sources(target);
   if (stream == nullptr) stream = target.default_stream;
-  bool was_tried = false, is_captured = false;
-  const bp_status known = read_captured(target, stream, is_captured);
+  bool was_tried = false;
+  std::shared_ptr<services::CaptureParts> capture;
+  const bp_status known = find_capture(target, stream, capture);
   if (known != BP_OK) return known;
+  const bool is_captured = capture != nullptr;
+  if (is_captured && capture->recorder() != nullptr) {
+    return capture->recorder()->launch(*r.row, flags, r.frame);
+  }
   const bp_kernel* passed_over = nullptr;
   for (const Candidate& candidate : choose(target, *r.row, r.key, r.frame)->candidates) {
     if (!is_taken(target, *r.row, candidate, sources, r.key, r.frame)) continue;
@@ -193,6 +198,8 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     const bp_status status = read_to_launch(target, flags, op, args, r);
     if (status != BP_OK) return status;
     Target& t = impl(target);
+    const bp_status refused = refuse_in_program(t, stream, kernel->name);
+    if (refused != BP_OK) return refused;
     if (r.key.is_qualified() || has_own_layouts(*r.row, r.key)) [[unlikely]] {
       const bp_status taken = check_unkeyed(*r.row, *kernel, r.frame);
       if (taken != BP_OK) return taken;

@@ -19,6 +19,7 @@
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
+#include "registry/programs/refusal.hpp"
 
 namespace bp::core {
 namespace {
@@ -320,6 +321,8 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
   bp_status status = check_call(p, frame);
   if (status != BP_OK) return status;
   if (stream == nullptr) stream = target.default_stream;
+  status = refuse_in_program(target, stream, "prepared_launch");
+  if (status != BP_OK) return status;
   if (p.packed != nullptr && stream != p.stream) {
     status = services::Cache::record_stream(p.packed.get(), stream);
     if (status != BP_OK) return status;

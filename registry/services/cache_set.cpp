@@ -6,6 +6,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/programs/recorder.hpp"
 
 namespace bp::services {
 namespace {
@@ -205,18 +206,29 @@ bp_status CacheSet::allocate_captured(Cache& cache, bp_stream* stream, uint64_t 
                                       bp_block** out_block) {
   std::shared_ptr<CaptureParts> parts;
   if (const bp_status status = captures_.find(stream, parts); status != BP_OK) return status;
-  Cache& from = parts == nullptr ? cache : get(cache.source(), parts->pool());
-  return from.take(stream, size_bytes, out_block);
+  if (parts == nullptr) return cache.take(stream, size_bytes, out_block);
+  const bp_status status = get(cache.source(), parts->pool()).take(stream, size_bytes, out_block);
+  if (status == BP_OK && parts->recorder() != nullptr)
+    parts->recorder()->hand_out((*out_block)->ref);
+  return status;
 }
 
-uint64_t CacheSet::held_count(const PrivatePool& pool) const {
-  uint64_t count = 0;
+std::vector<bp_buffer_ref> CacheSet::held(const PrivatePool& pool) const {
+  std::vector<bp_buffer_ref> blocks;
   for (const Cache* cache : of(&pool, false)) {
     cache->look_at_segments([&](const Segment& segment, const auto&) {
-      for (const Block* b = segment.first; b != nullptr; b = b->next) count += b->is_live ? 1 : 0;
+      for (const Block* b = segment.first; b != nullptr; b = b->next) {
+        if (b->is_live) blocks.push_back(b->face.ref);
+      }
     });
   }
-  return count;
+  return blocks;
+}
+
+bp_status CacheSet::give_back_unused(const PrivatePool& pool) {
+  FirstFailure first;
+  for (Cache* cache : of(&pool, false)) first.add(cache->give_back_unused());
+  return first.result();
 }
 
 void CacheSet::add_user(const PrivatePool& pool, bp_stream* stream) {

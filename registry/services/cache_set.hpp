@@ -58,8 +58,11 @@ class CacheSet {
   bp_status allocate_captured(Cache& cache, bp_stream* stream, uint64_t size_bytes,
                               bp_block** out_block);
 
-  // Returns how many blocks of `pool` with memory callers hold.
-  uint64_t held_count(const PrivatePool& pool) const;
+  // Returns the blocks of `pool` with memory that callers hold.
+  std::vector<bp_buffer_ref> held(const PrivatePool& pool) const;
+
+  // Gives the memory of `pool` that no block uses back to the backend.
+  bp_status give_back_unused(const PrivatePool& pool);
 
   // Says that replays on `stream` use the memory of `pool`, which belongs to a captured graph.
   void add_user(const PrivatePool& pool, bp_stream* stream);

@@ -178,7 +178,7 @@ TEST(PoolsOfGraphs, EndBehindTheReplaysOfAllStreams) {
   Cache::record_stream(shared, FakeMemory::stream(3));
   Cache::free(shared);
   EXPECT_EQ(fake.live_events, 0) << "its memory waits for the end of the graph";
-  EXPECT_EQ(fake.caches->held_count(*pool), 1u);
+  EXPECT_EQ(fake.caches->held(*pool).size(), 1u);
   fake.caches->add_user(*pool, FakeMemory::stream(2));
   EXPECT_EQ(fake.caches->destroy(pool), BP_OK);
   EXPECT_EQ(fake.caches->empty(), BP_OK);

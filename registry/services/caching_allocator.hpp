@@ -197,9 +197,13 @@ class Cache {
   Ending begin_end(bp_stream* stream);
   void finish_end(Ending& ending, bool is_destroyed);
 
-  // Gives all memory that no block uses back to the backend. If the backend refuses to take a
+  // Gives all memory that no block uses back to the backend, unless it belongs to a graph. If the backend refuses to take a
   // buffer, the buffer stays in the cache. Returns the status of the first refusal.
   bp_status empty();
+
+  // Does the same, also between begin_graph() and end_graph(), for a graph whose replays use only
+  // the blocks that callers hold.
+  bp_status give_back_unused();
 
   // close() says that the pool of the cache has ended: from now on the free of the last block gives
   // the memory back. reopen() makes the cache usable by another pool. If the cache still has

@@ -8,7 +8,8 @@
 
 namespace bp::services {
 
-CaptureParts::CaptureParts(CacheSet& caches) : pool_(caches.create_pool("capture", true)) {}
+CaptureParts::CaptureParts(CacheSet& caches, std::shared_ptr<core::ProgramRecorder> recorder)
+    : pool_(caches.create_pool("capture", true)), recorder_(std::move(recorder)) {}
 
 CaptureParts::~CaptureParts() {
   if (end() != BP_OK) static_cast<void>(core::take_error());
@@ -48,8 +49,17 @@ bp_status CaptureParts::end() {
 
 void Captures::add(uint64_t id, std::shared_ptr<CaptureParts> parts) {
   const std::lock_guard lock(mutex_);
-  open_.push_back({id, std::move(parts)});
+  open_.push_back({id, nullptr, std::move(parts)});
   count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Captures::add_program(bp_stream* stream, std::shared_ptr<CaptureParts> parts) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::count(open_, stream, &Open::stream) != 0) return false;
+  open_.push_back({0, stream, std::move(parts)});
+  program_count_.fetch_add(1, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void Captures::remove(const CaptureParts& parts) {
@@ -58,6 +68,7 @@ void Captures::remove(const CaptureParts& parts) {
   const auto found =
       std::ranges::find_if(open_, [&](const Open& open) { return open.parts.get() == &parts; });
   if (found == open_.end()) return;
+  if (found->stream != nullptr) program_count_.fetch_sub(1, std::memory_order_relaxed);
   last = std::move(found->parts);
   open_.erase(found);
   count_.fetch_sub(1, std::memory_order_relaxed);
@@ -66,6 +77,12 @@ void Captures::remove(const CaptureParts& parts) {
 bp_status Captures::find(bp_stream* stream, std::shared_ptr<CaptureParts>& out_parts) const {
   out_parts = nullptr;
   if (stream == nullptr) stream = target_.default_stream;
+  if (const uint32_t programs = program_count_.load(std::memory_order_relaxed); programs != 0) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(open_, stream, &Open::stream);
+    if (found != open_.end()) out_parts = found->parts;
+    if (out_parts != nullptr || programs == open_.size()) return BP_OK;
+  }
   bp_capture_info info{};
   info.struct_size = sizeof(info);
   info.struct_type = BP_STRUCT_CAPTURE_INFO;

@@ -9,6 +9,10 @@
 
 #include "backplane/host.h"
 
+namespace bp::core {
+class ProgramRecorder;
+}
+
 namespace bp::services {
 
 class CacheSet;
@@ -18,7 +22,8 @@ struct PrivatePool;
 // plans and programs that recorded launches use. It is thread-safe.
 class CaptureParts {
  public:
-  explicit CaptureParts(CacheSet& caches);
+  // `recorder` is NULL for a capture of the backend, or writes the launches into a program.
+  explicit CaptureParts(CacheSet& caches, std::shared_ptr<core::ProgramRecorder> recorder = {});
   CaptureParts(const CaptureParts&) = delete;
   ~CaptureParts();
 
@@ -31,12 +36,14 @@ class CaptureParts {
 
   uint64_t kept_count() const;
   const PrivatePool* pool() const { return pool_; }
+  core::ProgramRecorder* recorder() const { return recorder_.get(); }
 
   // Lets go of what it keeps, and ends the pool. Returns the first failure of the backend.
   bp_status end();
 
  private:
   PrivatePool* pool_;
+  const std::shared_ptr<core::ProgramRecorder> recorder_;
   mutable std::mutex mutex_;
   struct Kept {
     std::shared_ptr<const void> object;
@@ -54,8 +61,11 @@ class Captures {
   // Returns whether a capture is open. This is all that an allocation without captures costs.
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
-  // `id` is that of bp_capture_info.
+  // Adds a capture of the backend. `id` is that of bp_capture_info.
   void add(uint64_t id, std::shared_ptr<CaptureParts> parts);
+  // Adds a capture that writes the launches on `stream` into a program. Returns false if the stream
+  // has one already.
+  bool add_program(bp_stream* stream, std::shared_ptr<CaptureParts> parts);
   void remove(const CaptureParts& parts);
 
   // Gives the parts of the capture to which `stream` belongs now, or NULL if it belongs to none of
@@ -68,12 +78,14 @@ class Captures {
 
  private:
   struct Open {
-    uint64_t id;
+    uint64_t id;        // 0 for a program.
+    bp_stream* stream;  // NULL for a capture of the backend.
     std::shared_ptr<CaptureParts> parts;
   };
 
   const bp_target& target_;
   std::atomic<uint32_t> count_ = 0;
+  std::atomic<uint32_t> program_count_ = 0;  // The part of count_ that writes programs.
   mutable std::mutex mutex_;
   std::vector<Open> open_;  // mutex_ guards it.
 };

@@ -159,8 +159,9 @@ bp_status Cache::out_of_memory(uint64_t size_bytes) {
   return fail(BP_OUT_OF_MEMORY, text);
 }
 
-bp_status Cache::empty() {
-  if (is_of_graph_) return BP_OK;
+bp_status Cache::empty() { return is_of_graph_ ? BP_OK : give_back_unused(); }
+
+bp_status Cache::give_back_unused() {
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
   BackendCalls::Call call(calls_);
   std::vector<Block*> wholes;

@@ -15,6 +15,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
 #include "registry/boundary/read_desc.hpp"
+#include "registry/programs/captured_program.hpp"
 
 namespace bp::core {
 
@@ -24,9 +25,9 @@ using services::CaptureParts;
 struct Capture {
   Target* target = nullptr;  // NULL after the unload, and after a reset of the device.
   bp_stream* stream = nullptr;
-  uint64_t slot_count = 0;
+  std::vector<bp_buffer_ref> slots;
   std::shared_ptr<CaptureParts> parts;
-  bool is_open = false;  // If true, the backend's capture has begun and not ended.
+  bool is_open = false;  // If true, the capture has begun and not ended.
 
   Capture() = default;
   Capture(const Capture&) = delete;
@@ -37,8 +38,12 @@ struct Capture {
     set_error(nullptr, BP_OK, words.c_str());
   }
 
-  // Ends the backend's capture. From then on the streams allocate as before.
+  // Ends the backend's capture, if there is one. From then on the streams allocate as before.
   bp_status end(bp_graph** out_graph) {
+    if (parts->recorder() != nullptr) {
+      close();
+      return BP_OK;
+    }
     const bp_graph_ops& graphs = target->own_tables.graphs;
     const bp_status status = graphs.end_capture(graphs.self, stream, out_graph);
     close();
@@ -69,6 +74,7 @@ struct CapturedGraph {
   bool is_lost = false;      // If true, a reset of the device has ended it.
   bp_graph* graph = nullptr;
   bp_graph_instance* instance = nullptr;
+  std::unique_ptr<CapturedProgram> program;  // In place of the graph and its instance.
   uint64_t node_count = 0, slot_count = 0;
   std::shared_ptr<CaptureParts> parts;
 
@@ -80,9 +86,13 @@ struct CapturedGraph {
   bp_status end() {
     if (target == nullptr) return BP_OK;
     const bp_graph_ops& graphs = target->own_tables.graphs;
-    const bp_status of_instance =
-        graphs.destroy_instance(graphs.self, std::exchange(instance, nullptr));
-    const bp_status of_graph = graphs.destroy(graphs.self, std::exchange(graph, nullptr));
+    bp_status of_instance = BP_OK, of_graph = BP_OK;
+    if (program != nullptr) of_graph = program->end();
+    program = nullptr;
+    if (graph != nullptr) {
+      of_instance = graphs.destroy_instance(graphs.self, std::exchange(instance, nullptr));
+      of_graph = graphs.destroy(graphs.self, std::exchange(graph, nullptr));
+    }
     // A thread that still submits to a stream of the capture may hold the parts, and then ends
     // them.
     const bp_status of_parts = parts.use_count() == 1 ? parts->end() : bp_status{BP_OK};
@@ -176,13 +186,42 @@ bp_status read_state(const Target& target, bp_stream* stream, bp_capture_info& i
   return graphs.capture_info(graphs.self, stream, &info);
 }
 
-bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
-                bp_capture** out_capture) {
+std::unique_ptr<Capture> make_capture(Target& target, bp_stream* stream,
+                                      const bp_capture_desc& desc,
+                                      std::shared_ptr<ProgramRecorder> recorder) {
   auto capture = std::make_unique<Capture>();
   capture->target = &target;
   capture->stream = stream;
-  capture->slot_count = desc.slot_count;
-  capture->parts = std::make_shared<CaptureParts>(*target.caches);
+  capture->slots.assign(desc.slots, desc.slots + desc.slot_count);
+  capture->parts = std::make_shared<CaptureParts>(*target.caches, std::move(recorder));
+  return capture;
+}
+
+bp_capture* open(std::unique_ptr<Capture> capture) {
+  {
+    const std::lock_guard lock(capture->target->captures_mutex);
+    capture->target->captures.push_back(capture.get());
+  }
+  return open_captures().add(std::move(capture));
+}
+
+bp_status begin_program(Target& target, bp_stream* stream, const bp_capture_desc& desc,
+                        bp_capture** out_capture) {
+  auto capture = make_capture(target, stream, desc, std::make_shared<ProgramRecorder>());
+  std::shared_ptr<CaptureParts> known;
+  const bp_status status = target.caches->captures().find(stream, known);
+  if (status != BP_OK) return status;
+  if (known != nullptr || !target.caches->captures().add_program(stream, capture->parts)) {
+    return fail(BP_INVALID_ARGUMENT, "capture.begin_program: the stream captures already");
+  }
+  capture->is_open = true;
+  *out_capture = open(std::move(capture));
+  return BP_OK;
+}
+
+bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
+                bp_capture** out_capture) {
+  auto capture = make_capture(target, stream, desc, nullptr);
   const bp_graph_ops& graphs = target.own_tables.graphs;
   bp_status status = graphs.begin_capture(graphs.self, stream, &desc);
   if (status != BP_OK) return status;
@@ -196,21 +235,26 @@ bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
   }
   if (status != BP_OK) return status;
   target.caches->captures().add(info.capture_id, capture->parts);
-  {
-    const std::lock_guard lock(target.captures_mutex);
-    target.captures.push_back(capture.get());
-  }
-  *out_capture = open_captures().add(std::move(capture));
+  *out_capture = open(std::move(capture));
   return BP_OK;
 }
 
 // Ends the recording and makes it ready to run.
 bp_status record(Capture& capture, CapturedGraph& made) {
-  const Target& target = *capture.target;
+  Target& target = *capture.target;
+  made.slot_count = capture.slots.size();
+  if (ProgramRecorder* const recorder = capture.parts->recorder()) {
+    const std::vector<bp_buffer_ref> held = target.caches->held(*capture.parts->pool());
+    capture.close();
+    const bp_status status =
+        CapturedProgram::make(target, *recorder, capture.slots, held, made.program);
+    if (status != BP_OK) return status;
+    made.node_count = made.program->node_count();
+    return target.caches->give_back_unused(*capture.parts->pool());
+  }
   bp_capture_info info;
   // The count is for people. A stream without a state fails in end_capture(), with its reason.
   if (read_state(target, capture.stream, info) == BP_OK) made.node_count = info.node_count;
-  made.slot_count = capture.slot_count;
   const bp_status status = capture.end(&made.graph);
   if (status != BP_OK) return status;
   const bp_graph_ops& graphs = target.own_tables.graphs;
@@ -241,6 +285,16 @@ bp_status launch(CapturedGraph& graph, bp_stream* stream) {
   if (stream == nullptr) stream = target.default_stream;
   const bp_status used = graph.parts->use(stream);
   if (used != BP_OK) return used;
+  if (graph.program != nullptr) {
+    std::shared_ptr<CaptureParts> capture;
+    const bp_status status = target.caches->captures().find(stream, capture);
+    if (status != BP_OK || capture == nullptr) {
+      return status != BP_OK ? status : graph.program->launch(stream);
+    }
+    return fail(BP_INVALID_ARGUMENT,
+                "captured_graph.launch: the stream captures, and a graph that is a program is not "
+                "part of another capture");
+  }
   const bp_graph_ops& graphs = target.own_tables.graphs;
   return graphs.launch(graphs.self, graph.instance, stream);
 }
@@ -251,10 +305,35 @@ bp_captured_graph_info info_of(const CapturedGraph& graph) {
   info.node_count = graph.node_count;
   info.slot_count = graph.slot_count;
   info.pool_bytes = pool.reserved_bytes;
-  info.block_count = graph.target->caches->held_count(*graph.parts->pool());
+  info.block_count = graph.target->caches->held(*graph.parts->pool()).size();
   info.kept_count = graph.parts->kept_count();
   info.graph = graph.graph;
   return info;
+}
+
+using Begin = bp_status (*)(Target& target, bp_stream* stream, const bp_capture_desc& desc,
+                            bp_capture** out_capture);
+
+// Checks the arguments of `call`, and begins a capture on a device that has the table.
+bp_status begin_with(const bp_target* target, bp_stream* stream, const bp_capture_desc* desc,
+                     bp_capture** out_capture, const char* call, uint32_t table,
+                     const char* without_table, Begin begin_it) {
+  if (target == nullptr) return is_null("target");
+  if (out_capture == nullptr) return is_null("out_capture");
+  Target& t = impl(target);
+  if (t.caches == nullptr) return backend_unloaded(target->name);
+  bp_capture_desc ours{};
+  ours.struct_size = sizeof(ours);
+  ours.struct_type = BP_STRUCT_CAPTURE_DESC;
+  if (desc != nullptr) {
+    const bp_status status = read_desc(desc, BP_STRUCT_CAPTURE_DESC, kFirstDesc, call, ours);
+    if (status != BP_OK) return status;
+  }
+  if (ours.slots == nullptr && ours.slot_count != 0) return is_null("desc: slots");
+  if (!t.has_table(table)) {
+    return fail(BP_UNSUPPORTED, std::string(call) + ": " + target->name + " " + without_table);
+  }
+  return begin_it(t, stream == nullptr ? t.default_stream : stream, ours, out_capture);
 }
 
 }  // namespace
@@ -267,7 +346,8 @@ void abandon_captures(Target& target) {
   }
   const bp_graph_ops& graphs = target.own_tables.graphs;
   for (Capture* capture : ending) {
-    if (graphs.end_capture(graphs.self, capture->stream, nullptr) != BP_OK) {
+    if (capture->parts->recorder() == nullptr &&
+        graphs.end_capture(graphs.self, capture->stream, nullptr) != BP_OK) {
       static_cast<void>(take_error());  // The instance ends with its captures.
     }
     capture->lose();
@@ -319,24 +399,18 @@ using bp::is_null;
 
 bp_status bp_capture_begin(const bp_target* target, bp_stream* stream, const bp_capture_desc* desc,
                            bp_capture** out_capture) {
-  return guarded([&]() -> bp_status {
-    if (target == nullptr) return is_null("target");
-    if (out_capture == nullptr) return is_null("out_capture");
-    Target& t = impl(target);
-    if (t.caches == nullptr) return bp::backend_unloaded(target->name);
-    bp_capture_desc ours{};
-    ours.struct_size = sizeof(ours);
-    ours.struct_type = BP_STRUCT_CAPTURE_DESC;
-    if (desc != nullptr) {
-      const bp_status status =
-          read_desc(desc, BP_STRUCT_CAPTURE_DESC, kFirstDesc, "capture.begin", ours);
-      if (status != BP_OK) return status;
-    }
-    if (!t.has_table(BP_STRUCT_GRAPH_OPS)) {
-      return bp::fail(BP_UNSUPPORTED, std::string("capture.begin: ") + target->name +
-                                          " records no graphs; submit the work each time");
-    }
-    return begin(t, stream == nullptr ? t.default_stream : stream, ours, out_capture);
+  return guarded([&] {
+    return begin_with(target, stream, desc, out_capture, "capture.begin", BP_STRUCT_GRAPH_OPS,
+                      "records no graphs; submit the work each time", begin);
+  });
+}
+
+bp_status bp_capture_begin_program(const bp_target* target, bp_stream* stream,
+                                   const bp_capture_desc* desc, bp_capture** out_capture) {
+  return guarded([&] {
+    return begin_with(target, stream, desc, out_capture, "capture.begin_program",
+                      BP_STRUCT_COMPILER_OPS, "has no compiler; submit the work each time",
+                      begin_program);
   });
 }
 
@@ -368,6 +442,7 @@ bp_status bp_captured_graph_bind(bp_captured_graph* graph, uint64_t slot,
     CapturedGraph* found = nullptr;
     const bp_status status = find_graph(graph, "captured_graph.bind", found);
     if (status != BP_OK) return status;
+    if (found->program != nullptr) return found->program->bind(slot, *range);
     const bp_graph_ops& graphs = found->target->own_tables.graphs;
     return graphs.bind(graphs.self, found->instance, slot, range);
   });

@@ -6,6 +6,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/prefix.hpp"
+#include "registry/programs/refusal.hpp"
 #include "registry/services/transfers.hpp"
 #include "registry/state/state.hpp"
 
@@ -36,6 +37,12 @@ bp_status copy_tensor(const bp_tensor_copy_desc& desc) {
   bp_status status = make_side(desc.dst_target, desc.dst, desc.dst_stream, dst);
   if (status == BP_OK) status = make_side(desc.src_target, desc.src, desc.src_stream, src);
   if (status != BP_OK) return status;
+  const bool is_launch = dst.target == src.target && dst.stream == src.stream;
+  for (const CopySide* side : {&dst, &src}) {
+    if (side->target == nullptr || (is_launch && desc.release == nullptr)) continue;
+    status = refuse_in_program(impl(side->target), side->stream, "copy_tensor");
+    if (status != BP_OK) return status;
+  }
   return services::copy_tensor(dst, src, {desc.release, desc.user_data}, bp_op_launch);
 }
 
@@ -55,8 +62,9 @@ bp_status bp_block_upload(bp_block* block, uint64_t byte_offset, const void* src
     if (src == nullptr && size_bytes != 0) return is_null("src");
     bp_buffer_ref place;
     const bp_target* target = nullptr;
-    const bp_status status =
+    bp_status status =
         Cache::find_place(block, byte_offset, size_bytes, "upload", stream, place, target);
+    if (status == BP_OK) status = refuse_in_program(impl(target), stream, "block.upload");
     if (status != BP_OK) return status;
     return bp::services::upload({*target, impl(target).pinned.get(), stream, place}, src,
                                 {release, user_data});
@@ -71,8 +79,9 @@ bp_status bp_block_download(bp_block* block, uint64_t byte_offset, void* dst, ui
     if (dst == nullptr && size_bytes != 0) return is_null("dst");
     bp_buffer_ref place;
     const bp_target* target = nullptr;
-    const bp_status status =
+    bp_status status =
         Cache::find_place(block, byte_offset, size_bytes, "download", stream, place, target);
+    if (status == BP_OK) status = refuse_in_program(impl(target), stream, "block.download");
     if (status != BP_OK) return status;
     return bp::services::download(dst, {*target, impl(target).pinned.get(), stream, place},
                                   {release, user_data});

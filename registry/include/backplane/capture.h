@@ -56,6 +56,29 @@ typedef struct bp_captured_graph bp_captured_graph;
 BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
                                   const bp_capture_desc* desc, bp_capture** out_capture);
 
+/* Begins a capture that writes the launches on `stream` into one program (compiler.h), which
+ * bp_capture_end() compiles. Nothing runs until the graph is launched, and the graph is used like
+ * any other one; so a device that only runs compiled programs has captures as well.
+ *
+ * The program has each bp_op_launch() and each bp_copy_tensor() within the device, on this stream;
+ * what the compiler does not take is written as its decomposition (program.h). Memory from before
+ * the capture is input where it is read, and output where it is written. Blocks of the capture that
+ * the caller holds at the end are outputs. All others are temporaries of the program, and the
+ * memory that they had goes back to the backend. Every other function of the host that submits work to the stream is
+ * BP_INVALID_ARGUMENT meanwhile, such as bp_block_upload(), bp_kernel_launch() or
+ * bp_prepared_launch(), and the capture stays valid. Functions of the backend's tables are not
+ * recorded, and run at once: do not call them for this stream and the memory of the capture.
+ *
+ * A launch is BP_UNSUPPORTED if a tensor is in a layout or has flags, or if its flags are not those
+ * of the first launch. bp_capture_end() is BP_INVALID_ARGUMENT if a launch reads memory of the
+ * capture that no launch before it has written, and what compile() returned, with the node and the
+ * reason in the text, if the program is not taken.
+ *
+ * Returns BP_UNSUPPORTED if the device has no compiler, and BP_INVALID_ARGUMENT if the stream
+ * captures already. */
+BP_API bp_status bp_capture_begin_program(const bp_target* target, bp_stream* stream,
+                                          const bp_capture_desc* desc, bp_capture** out_capture);
+
 /* Ends the capture, whatever the status: `capture` is gone, and a second call with it is
  * BP_INVALID_ARGUMENT and ends nothing. A NULL out_graph abandons what was
  * recorded. After a failure there is no graph: BP_INVALID_ARGUMENT if a stream of the capture was
@@ -81,7 +104,7 @@ typedef struct bp_captured_graph_info {
   uint64_t pool_bytes;  /* Taken from the backend for the pool. */
   uint64_t block_count; /* Blocks of the pool that callers hold. */
   uint64_t kept_count;  /* Plans and programs that the graph keeps. */
-  bp_graph* graph;      /* For bp_graph_ops.dump(). Lent until the destroy. */
+  bp_graph* graph;      /* For bp_graph_ops.dump(); NULL for a program. Lent until the destroy. */
 } bp_captured_graph_info;
 
 /* The caller sets struct_size. */
