@@ -6,6 +6,7 @@
 #include "backplane/program.h"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/programs/refused_node.hpp"
 
 namespace bp::core {
 namespace {
@@ -21,34 +22,6 @@ uint64_t bytes_of(const bp_tensor& tensor) {
     count *= static_cast<uint64_t>(tensor.shape[axis]);
   }
   return (count * bp_dtype_bits(tensor.dtype) + 7) / 8;
-}
-
-struct Released {
-  void operator()(bp_decomposed_program* program) const { bp_decomposed_program_release(program); }
-};
-
-// Says which node the compiler does not take, and why.
-std::string refused_node(const Target& target, const bp_compile_desc& desc,
-                         const bp_decomposed_program& decomposed) {
-  const auto& program = *static_cast<const bp_program*>(desc.data);
-  std::vector<uint32_t> partitions(program.node_count);
-  std::vector<bp_reason> reasons(program.node_count);
-  uint64_t count = 0;
-  const bp_compiler_ops& compiler = target.own_tables.compiler;
-  if (compiler.query(compiler.self, target.device, &desc, program.node_count, partitions.data(),
-                     reasons.data(), &count) != BP_OK) {
-    return take_error();
-  }
-  for (uint64_t i = 0; i < program.node_count; ++i) {
-    if (partitions[i] != BP_NO_PARTITION) continue;
-    std::string text =
-        "node " + std::to_string(i) + ", " + bp_op_name(program.nodes[i].op) + ", is not taken";
-    if (reasons[i] != nullptr) text += std::string(": ") + reasons[i];
-    const char* kept = nullptr;
-    static_cast<void>(bp_decomposed_program_reason(&decomposed, i, &kept));
-    return kept == nullptr ? text : text + "; and it is not decomposed: " + kept;
-  }
-  return "";
 }
 
 }  // namespace
@@ -77,16 +50,13 @@ bp_status CapturedProgram::make(Target& target, ProgramRecorder& recorder,
 bp_status CapturedProgram::compile() {
   const bp_compiler_ops& compiler = target_.own_tables.compiler;
   const bp_compile_desc desc = recorded_.desc();
-  bp_decomposed_program* lent = nullptr;
-  bp_status status = bp_program_decompose(&target_, &desc, &lent);
-  if (status != BP_OK) return status;
-  const std::unique_ptr<bp_decomposed_program, Released> decomposed(lent);
+  DecomposedHandle decomposed;
   const bp_compile_desc* whole = nullptr;
-  status = bp_decomposed_program_desc(lent, &whole);
+  bp_status status = decompose(target_, desc, decomposed, whole);
   if (status != BP_OK) return status;
   status = compiler.compile(compiler.self, target_.device, whole, &executable_);
   if (status != BP_OK) {
-    const std::string words = take_error(), node = refused_node(target_, *whole, *lent);
+    const std::string words = take_error(), node = refused_node(target_, *whole, *decomposed);
     return fail(status, "capture.end: the program of " + std::to_string(node_count_) +
                             " launches is not compiled: " + (node.empty() ? words : node));
   }

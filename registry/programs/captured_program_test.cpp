@@ -279,6 +279,24 @@ TEST_F(ProgramCaptureTest, IsRefusedByADeviceWithoutACompiler) {
   expect_part(bp_error_text(), "has no compiler; submit the work each time");
 }
 
+TEST_F(ProgramCaptureTest, SaysWhichLaunchItsCompilerDoesNotTakeAndStaysValid) {
+  const bp_plugin* few = nullptr;
+  ASSERT_TRUE(registry.load(BACKPLANE_TEST_COMPILER_PLUGIN, {}, &few).ok());
+  target = bp_registry_target(registry.get(), bp_registry_target_count(registry.get()) - 1);
+  Floats x(*target, {4}), y(*target, {4});
+  bp_capture* const capture = begin_program();
+  EXPECT_EQ(neg(*x.get(), *y.get()), BP_UNSUPPORTED);
+  expect_part(bp_error_text(),
+              "neg: the stream captures a program, and the compiler of acme.async");
+  expect_part(bp_error_text(), "node 0, neg, is not taken: ");
+  ASSERT_EQ(add(*x.get(), *x.get(), *y.get()), BP_OK) << bp_error_text();
+  bp_captured_graph* const graph = end(capture);
+  x.set({1, 2, 3, 4});
+  replay(graph);
+  EXPECT_EQ(y.elements(), (Values{2, 4, 6, 8}));
+  destroy(graph);
+}
+
 TEST_F(CaptureTest, LosesItsProgramsByAResetOfTheDevice) {
   Floats x(*target, {4, 8}), y(*target, {4, 8}), z(*target, {4, 8});
   bp_capture *capture = nullptr, *open_capture = nullptr;

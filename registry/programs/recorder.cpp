@@ -8,6 +8,8 @@
 #include "backplane/ops.h"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
+#include "registry/calls/one_node.hpp"
+#include "registry/programs/refused_node.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::core {
@@ -69,6 +71,7 @@ struct Use {
   bool is_written = false;
   bool is_whole = false;             // If true, a node has written all that is reached.
   const bp_tensor* shape = nullptr;  // A row-major tensor of all that is reached.
+  bool is_of_copy = false;           // A copy may move elements as those of another dtype.
   bp_dtype dtype = 0;                // That of the first tensor.
 };
 
@@ -134,7 +137,11 @@ class Writer {
         Use& use = uses_[node.values[k]];
         const bp_tensor& tensor = *node.frame->tensors()[k];
         const bool is_all = covers(tensor, use.reached);
-        if (is_all && use.shape == nullptr) use.shape = &tensor;
+        const bool is_of_copy = node.frame->row().op == BP_OP_COPY;
+        if (is_all && (use.shape == nullptr || (use.is_of_copy && !is_of_copy))) {
+          use.shape = &tensor;
+          use.is_of_copy = is_of_copy;
+        }
         if (access == Access::read) return;
         use.is_written = true;
         use.is_whole |= is_all;
@@ -349,9 +356,26 @@ bp_status ProgramRecorder::find_value(const OpRow& row, const bp_tensor& tensor,
   return BP_OK;
 }
 
+bp_status ProgramRecorder::check_compiler(const OpRow& row, bp_launch_flags flags,
+                                          const void* frame) const {
+  const OneNode node(row, frame, tensors_of(row, frame));
+  const bp_compile_desc desc = node.desc(flags);
+  DecomposedHandle decomposed;
+  const bp_compile_desc* whole = nullptr;
+  const bp_status status = decompose(target_, desc, decomposed, whole);
+  if (status != BP_OK) return status;
+  const std::string refusal = refused_node(target_, *whole, *decomposed);
+  if (refusal.empty()) return BP_OK;
+  return fail(BP_UNSUPPORTED, std::string(row.name) +
+                                  ": the stream captures a program, and the "
+                                  "compiler of " +
+                                  target_.name + " does not take this launch: " + refusal);
+}
+
 bp_status ProgramRecorder::launch(const OpRow& row, bp_launch_flags flags, const void* frame) {
   if (const bp_status status = bp_op_check(row.op, frame); status != BP_OK) return status;
   flags &= ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
+  if (const bp_status status = check_compiler(row, flags, frame); status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
   if (!nodes_.empty() && flags != flags_) {
     return fail(BP_UNSUPPORTED, std::string(row.name) +

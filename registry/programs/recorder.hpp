@@ -19,6 +19,8 @@
 
 namespace bp::core {
 
+struct Target;
+
 // Bytes of a buffer, from `begin` to before `end`.
 struct ByteRange {
   const bp_buffer* buffer = nullptr;
@@ -54,13 +56,14 @@ struct RecordedProgram {
 // One open capture. It is thread-safe.
 class ProgramRecorder {
  public:
-  ProgramRecorder() = default;
+  explicit ProgramRecorder(const Target& target) : target_(target) {}
   ProgramRecorder(const ProgramRecorder&) = delete;
 
   // Says that the pool has handed out these bytes.
   void hand_out(const bp_buffer_ref& range);
 
-  // Appends a node. Returns BP_UNSUPPORTED, with the text, for a call that no program can have.
+  // Appends a node. Returns BP_UNSUPPORTED, with the text, for a call that no program can have, or
+  // that the compiler takes neither as it is nor as its decomposition.
   bp_status launch(const OpRow& row, bp_launch_flags flags, const void* frame);
 
   uint64_t node_count() const;
@@ -80,7 +83,9 @@ class ProgramRecorder {
   // outside_.
   bp_status find_value(const OpRow& row, const bp_tensor& tensor, uint32_t& out_value);
   bp_status check_tensor(const OpRow& row, const bp_tensor& tensor) const;
+  bp_status check_compiler(const OpRow& row, bp_launch_flags flags, const void* frame) const;
 
+  const Target& target_;
   mutable std::mutex mutex_;  // It guards the members below.
   std::vector<Value> values_;
   // The values of the pool that exist now, by the place where they begin.

@@ -207,7 +207,7 @@ bp_capture* open(std::unique_ptr<Capture> capture) {
 
 bp_status begin_program(Target& target, bp_stream* stream, const bp_capture_desc& desc,
                         bp_capture** out_capture) {
-  auto capture = make_capture(target, stream, desc, std::make_shared<ProgramRecorder>());
+  auto capture = make_capture(target, stream, desc, std::make_shared<ProgramRecorder>(target));
   std::shared_ptr<CaptureParts> known;
   const bp_status status = target.caches->captures().find(stream, known);
   if (status != BP_OK) return status;

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "devices.h"
+#include "graph.h"
 #include "mapped.h"
 #include "random.h"
+#include "streams.h"
 
 namespace bpt {
 namespace {
@@ -79,6 +81,9 @@ void count_fallback(const std::string& name, const std::string& whole_reason) {
   State& s = state();
   const std::string reason = one_line(whole_reason);
   const FallbackMode mode = s.mode;
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_captured(current_stream(current_device())),
+                              "torch_backplane: ", name,
+                              " cannot be captured, since PyTorch's CPU computes it: ", reason);
   TORCH_CHECK_NOT_IMPLEMENTED(
       mode != FallbackMode::kError, "torch_backplane: ", name,
       " is not computed on the device: ", reason,

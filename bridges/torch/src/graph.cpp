@@ -1,5 +1,9 @@
 #include "graph.h"
 
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
 #include "streams.h"
 
 namespace bpt {
@@ -7,9 +11,32 @@ namespace {
 
 std::atomic<int> the_count{0};
 
+struct Captured {
+  std::mutex mutex;
+  std::vector<const bp_stream*> streams;
+};
+
+Captured& captured() {
+  static auto* the_captured = new Captured;
+  return *the_captured;
+}
+
 }  // namespace
 
+bool is_program_device(c10::DeviceIndex index) {
+  const bp_target* target = device_at(index).target;
+  return bp_target_has_table(target, BP_STRUCT_GRAPH_OPS) == 0 &&
+         bp_target_has_table(target, BP_STRUCT_COMPILER_OPS) != 0;
+}
+
 int open_capture_count() noexcept { return the_count; }
+
+bool is_captured(const bp_stream* stream) {
+  if (the_count == 0) return false;
+  const std::lock_guard lock(captured().mutex);
+  const auto& streams = captured().streams;
+  return std::find(streams.begin(), streams.end(), stream) != streams.end();
+}
 
 Graph::~Graph() { reset(); }
 
@@ -19,29 +46,41 @@ void Graph::reset() noexcept {
   graph_ = nullptr;
 }
 
-void Graph::begin() {
+void Graph::begin(std::optional<bool> as_program) {
   require_open();
   TORCH_CHECK(capture_ == nullptr, "torch_backplane: this graph is being captured already.");
   reset();
   device_ = current_device();
   const bp_target* target = device_at(device_).target;
-  check(bp_capture_begin(target, current_stream(device_), nullptr, &capture_), "capture_begin");
+  const bool is_program = as_program.value_or(is_program_device(device_));
+  stream_ = current_stream(device_);
+  const auto begin = is_program ? bp_capture_begin_program : bp_capture_begin;
+  check(begin(target, stream_, nullptr, &capture_), "capture_begin");
   ++the_count;
+  const std::lock_guard lock(captured().mutex);
+  captured().streams.push_back(stream_);
 }
 
 void Graph::end() {
   require_open();
   TORCH_CHECK(capture_ != nullptr, "torch_backplane: this graph is not being captured.");
   bp_capture* capture = std::exchange(capture_, nullptr);
-  --the_count;
+  close();
   check(bp_capture_end(capture, &graph_), "capture_end");
 }
 
 void Graph::abandon() noexcept {
   if (capture_ == nullptr) return;
-  --the_count;
+  close();
   if (!is_in_child()) bp_capture_end(capture_, nullptr);
   capture_ = nullptr;
+}
+
+void Graph::close() {
+  --the_count;
+  const std::lock_guard lock(captured().mutex);
+  auto& streams = captured().streams;
+  streams.erase(std::find(streams.begin(), streams.end(), stream_));
 }
 
 void Graph::replay() {

@@ -1,6 +1,8 @@
 // Work that is recorded once, with its memory, and replayed often.
 #pragma once
 
+#include <optional>
+
 #include "backplane/capture.h"
 #include "devices.h"
 
@@ -15,7 +17,9 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  void begin();  // On the current stream of the current device.
+  // On the current stream of the current device. As a program of the device's compiler, or as a
+  // graph of the device; without a choice as a program if the device records no graphs.
+  void begin(std::optional<bool> as_program);
   void end();
   void abandon() noexcept;  // Ends a capture without a graph.
   void replay();            // On the current stream of its device.
@@ -24,12 +28,21 @@ class Graph {
  private:
   void reset() noexcept;
 
+  void close();  // Takes the capture out of the list of open ones.
+
   bp_capture* capture_ = nullptr;
+  bp_stream* stream_ = nullptr;  // That of the capture.
   bp_captured_graph* graph_ = nullptr;
   c10::DeviceIndex device_ = -1;
 };
 
+// Returns whether a graph of the device would be a program, without a choice.
+bool is_program_device(c10::DeviceIndex index);
+
 // How many captures are open in this process.
 int open_capture_count() noexcept;
+
+// Returns whether a capture was begun on the stream and not ended.
+bool is_captured(const bp_stream* stream);
 
 }  // namespace bpt

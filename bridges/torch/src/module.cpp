@@ -83,9 +83,10 @@ py::dict statistics(int index) {
 
 void add_graph(py::module_& m) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  m.def("is_program_device", is_program_device);
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
-      .def("capture_begin", &Graph::begin, unlocked)
+      .def("capture_begin", &Graph::begin, py::arg("program") = py::none(), unlocked)
       .def("capture_end", &Graph::end, unlocked)
       .def("abandon", &Graph::abandon, unlocked)
       .def("replay", &Graph::replay, unlocked)

@@ -15,10 +15,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(autouse=True)
 def fresh_counts():
-    if not can_capture():
-        pytest.skip("the device records no graphs")
     torch._dynamo.reset()
     compiler.reset_compiled()
+
+
+@pytest.fixture(params=["graph", "program"])
+def kind(request):
+    if request.param == "graph" and not can_capture():
+        pytest.skip("the device records no graphs")
+    return request.param
+
+
+@pytest.fixture
+def wrap(kind):
+    """Compiles a model as a graph of the device, or as a program of its compiler."""
+    options = {"program": kind == "program"}
+    return lambda model: torch.compile(model, backend=compiler.backend, options=options)
 
 
 def train(wrap, steps=5):
@@ -38,18 +50,48 @@ def train(wrap, steps=5):
     return losses
 
 
-def test_trains_as_without_it():
+def test_trains_as_without_it(wrap, kind):
     expected = train(lambda model: model)
-    losses = train(lambda model: torch.compile(model, backend=compiler.backend))
+    losses = train(wrap)
     assert losses == pytest.approx(expected, rel=1e-6)
-    counts = compiler.compiled()
-    assert counts["replayed"] == 8  # Forward and backward of all steps but the first.
+    # Forward and backward of all steps; a graph is captured in the second one.
+    assert compiler.compiled()["replayed"] == (10 if kind == "program" else 8)
     assert torch_backplane.fallbacks() == {}
 
 
-def test_two_forwards_before_their_gradients():
+def test_a_program_changes_its_parameters_in_place():
+    model = nn.BatchNorm1d(4).to("bp")
+    call = torch.compile(model, backend=compiler.backend, options={"program": True})
+    expected = nn.BatchNorm1d(4)
+    for i in range(3):
+        x = torch.arange(12.0).view(3, 4) * (i + 1)
+        torch.testing.assert_close(call(x.to("bp")).cpu(), expected(x))
+    torch.testing.assert_close(model.running_mean.cpu(), expected.running_mean)
+    torch.testing.assert_close(model.running_var.cpu(), expected.running_var)
+    assert model.num_batches_tracked.item() == 3
+    assert compiler.compiled() == {"replayed": 3}
+
+
+def test_what_the_cpu_computes_is_named(wrap):
+    call = wrap(lambda x: torch.linalg.det(x) + 1)
+    x = torch.eye(3, device="bp")
+    with torch.no_grad():
+        values = [call(x).item() for _ in range(3)]
+    assert values == [2.0] * 3
+    reasons = " ".join(compiler.compiled())
+    assert "cannot be captured, since PyTorch's CPU computes it" in reasons, reasons
+    assert "linalg_det" in reasons, reasons
+
+
+def test_an_unknown_option_is_named():
+    call = torch.compile(lambda x: x + 1, backend=compiler.backend, options={"programs": True})
+    with pytest.raises(Exception, match="has no option programs; allowed: program"):
+        call(torch.ones(2, device="bp"))
+
+
+def test_two_forwards_before_their_gradients(wrap):
     model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1)).to("bp")
-    call = torch.compile(model, backend=compiler.backend)
+    call = wrap(model)
     x = torch.rand(3, 5, 4, device="bp")
     for _ in range(3):
         model.zero_grad()
@@ -63,16 +105,16 @@ def test_two_forwards_before_their_gradients():
     assert compiler.compiled()["replayed"] > 0
 
 
-def test_results_outlive_later_calls():
-    call = torch.compile(lambda x: (x + 1, x), backend=compiler.backend)
+def test_results_outlive_later_calls(wrap):
+    call = wrap(lambda x: (x + 1, x))
     with torch.no_grad():
         kept = [call(torch.full((3,), float(i), device="bp")) for i in range(4)]
     assert [pair[0].tolist() for pair in kept] == [[i + 1.0] * 3 for i in range(4)]
 
 
-def test_parameters_that_move_are_captured_again():
+def test_parameters_that_move_are_captured_again(wrap):
     model = nn.Linear(2, 2).to("bp")
-    call = torch.compile(model, backend=compiler.backend)
+    call = wrap(model)
     x = torch.ones(1, 2, device="bp")
     with torch.no_grad():
         for _ in range(3):
@@ -83,8 +125,8 @@ def test_parameters_that_move_are_captured_again():
         torch.testing.assert_close(call(x), model(x))
 
 
-def test_random_numbers_are_not_captured():
-    call = torch.compile(lambda x: functional.dropout(x, 0.5), backend=compiler.backend)
+def test_random_numbers_are_not_captured(wrap):
+    call = wrap(lambda x: functional.dropout(x, 0.5))
     x = torch.ones(64, device="bp")
     draws = [call(x).tolist() for _ in range(4)]
     assert len({tuple(draw) for draw in draws}) == 4

@@ -172,13 +172,18 @@ Graph = _C.Graph
 
 
 class graph:
-    """Captures the work of a with statement into a torch.bp.Graph instead of running it."""
+    """Captures the work of a with statement into a torch.bp.Graph instead of running it.
 
-    def __init__(self, graph):
+    `program=True` writes it into one program, which the compiler of the device compiles; that is
+    what devices do that record no graphs.
+    """
+
+    def __init__(self, graph, program=None):
         self.graph = graph
+        self.program = program
 
     def __enter__(self):
-        self.graph.capture_begin()
+        self.graph.capture_begin(self.program)
         return self.graph
 
     def __exit__(self, kind, *_):

@@ -6,6 +6,10 @@ operator. Input is copied into the tensors of the capture, but for parameters, w
 they are, and results are copied out of them, so that a result is never overwritten by a later
 call.
 
+With options={"program": True} a graph is written into one program, which the compiler of the
+device compiles, and which is run from the first call on. That is what devices do that record no
+graphs, such as those that run compiled programs alone; {"program": False} forbids it.
+
 A graph that cannot be captured runs operator by operator. compiled() says which, and why. Without
 the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
 """
@@ -68,6 +72,12 @@ def _why_not(module):
     return None
 
 
+def _is_program(chosen, inputs):
+    if chosen is not None:
+        return chosen
+    return any(t.device.type == "bp" and _C.is_program_device(t.device.index) for t in inputs)
+
+
 def _key(tensor):
     return tensor.data_ptr(), tensor.shape, tensor.stride()
 
@@ -75,8 +85,9 @@ def _key(tensor):
 class _Replayed:
     """One graph: run, then captured, then replayed. The calls of several threads take turns."""
 
-    def __init__(self, module, fixed, storages):
+    def __init__(self, module, fixed, storages, program):
         self.module = module
+        self.program = program  # True, False, or None: as the device does best.
         self.fixed = fixed  # The indices of the parameters among the arguments.
         self.storages = storages  # The addresses of the parameters of the forward graph.
         self.reason = _why_not(module)
@@ -89,7 +100,9 @@ class _Replayed:
         inputs = list(arguments)
         arguments.clear()
         with self.lock:
-            if self.reason is None and self.is_warm:
+            # The capture of a program runs nothing, and all that it needs is in the program.
+            is_warm = self.is_warm or _is_program(self.program, inputs)
+            if self.reason is None and is_warm:
                 if self.graph is None or self._moved(inputs):
                     self._capture(inputs)
                 if self.graph is not None:
@@ -114,7 +127,7 @@ class _Replayed:
         self.inputs = [t if i in self.kept else t.clone() for i, t in enumerate(inputs)]
         graph = _C.Graph()
         try:
-            graph.capture_begin()
+            graph.capture_begin(self.program)
             try:
                 self.outputs = self.module(*self.inputs)
             except BaseException:
@@ -139,17 +152,27 @@ class _Replayed:
         ]
 
 
-def backend(module, example_inputs, **options):
+_OPTIONS = {"program"}
+
+
+def backend(module, example_inputs, options=None, **others):
     """What torch.compile() calls: the entry point "backplane" of torch_dynamo_backends."""
+    options = dict(options or {})
+    if unknown := options.keys() - _OPTIONS:
+        raise ValueError(
+            f'torch_backplane: the backend "backplane" has no option {", ".join(sorted(unknown))}; '
+            f'allowed: {", ".join(sorted(_OPTIONS))}'
+        )
+    program = options.get("program")
     storages = set()
 
     def forward(graph, inputs):
         metadata = TracingContext.get().fw_metadata
         fixed = set(metadata.static_input_indices if metadata is not None else ())
-        return boxed(_Replayed(graph, fixed, storages))
+        return boxed(_Replayed(graph, fixed, storages, program))
 
     def backward(graph, inputs):
-        return boxed(_Replayed(graph, set(), storages))
+        return boxed(_Replayed(graph, set(), storages, program))
 
     def boxed(replayed):
         def run(arguments):
@@ -159,4 +182,4 @@ def backend(module, example_inputs, **options):
         return run
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward)
-    return compiler(module, example_inputs, **options)
+    return compiler(module, example_inputs, **others)

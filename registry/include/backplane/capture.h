@@ -69,10 +69,11 @@ BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
  * bp_prepared_launch(), and the capture stays valid. Functions of the backend's tables are not
  * recorded, and run at once: do not call them for this stream and the memory of the capture.
  *
- * A launch is BP_UNSUPPORTED if a tensor is in a layout or has flags, or if its flags are not those
- * of the first launch. bp_capture_end() is BP_INVALID_ARGUMENT if a launch reads memory of the
- * capture that no launch before it has written, and what compile() returned, with the node and the
- * reason in the text, if the program is not taken.
+ * A launch is BP_UNSUPPORTED if the compiler takes it neither as it is nor as its decomposition, if
+ * a tensor is in a layout or has flags, or if its flags are not those of the first launch; the
+ * capture stays valid. bp_capture_end() is BP_INVALID_ARGUMENT if a launch reads memory of the
+ * capture that no launch before it has written, and else returns what compile() did, with the node
+ * and the reason in the text.
  *
  * Returns BP_UNSUPPORTED if the device has no compiler, and BP_INVALID_ARGUMENT if the stream
  * captures already. */

@@ -91,6 +91,12 @@ std::tuple<Tensor, Tensor, Tensor> gradients(const Parts& own, const Tensor& gra
           summed(at::matmul(of_scores.transpose(2, 3), own.q), k), summed(of_v, v)};
 }
 
+// Returns `x` with its elements as those of `like` lie. PyTorch counts on that when it compiles.
+Tensor laid_like(const Tensor& x, const Tensor& like) {
+  if (x.sizes() != like.sizes() || x.strides() == like.strides()) return x;
+  return at::empty_like(like).copy_(x);
+}
+
 // Seed and offset travel to the gradient as numbers of the host.
 Tensor number(uint64_t value) { return at::scalar_tensor(static_cast<int64_t>(value), at::kLong); }
 
@@ -119,7 +125,7 @@ Outputs attend(const Tensor& q, const Tensor& k, const Tensor& v, const Optional
     std::tie(y, lse) = attend_at_once(q, k, v, bias, dropout, is_causal, scale, seed, offset);
   } catch (const Unsupported&) {
     const Parts own(q, k, v, bias, dropout, is_causal, scale, seed, offset);
-    y = at::matmul(own.dropped(own.p), own.v).to(q.scalar_type());
+    y = laid_like(at::matmul(own.dropped(own.p), own.v).to(q.scalar_type()), q);
     lse = own.lse;
   }
   return {
@@ -146,7 +152,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attend_backward(
   } catch (const Unsupported&) {
     const Parts own(q, k, v, bias, dropout, is_causal, scale, own_seed, own_offset);
     const auto [of_q, of_k, of_v] = gradients(own, grad, out, q, k, v);
-    return {of_q, of_k, of_v, Tensor()};
+    return {laid_like(of_q, q), laid_like(of_k, k), laid_like(of_v, v), Tensor()};
   }
 }
 

@@ -121,6 +121,26 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const OptionalTen
   return {call.run_one(x), none, none};
 }
 
+// What AOTAutograd makes of native_batch_norm.
+std::tuple<Tensor, Tensor, Tensor> batch_norm_legit(const Tensor& x, const OptionalTensor& gamma,
+                                                    const OptionalTensor& beta,
+                                                    Tensor& running_mean, Tensor& running_var,
+                                                    bool is_training, double momentum, double eps) {
+  return batch_norm(x, gamma, beta, running_mean, running_var, is_training, momentum, eps);
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_no_stats(const Tensor& x, const OptionalTensor& gamma,
+                                                       const OptionalTensor& beta, bool is_training,
+                                                       double momentum, double eps) {
+  return batch_norm(x, gamma, beta, std::nullopt, std::nullopt, is_training, momentum, eps);
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_no_training(
+    const Tensor& x, const OptionalTensor& gamma, const OptionalTensor& beta,
+    const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
+  return batch_norm(x, gamma, beta, running_mean, running_var, false, momentum, eps);
+}
+
 // The gradient outside of training: the statistics are constants.
 std::tuple<Tensor, Tensor, Tensor> batch_norm_fixed_backward(const Tensor& grad, const Tensor& x,
                                                              const OptionalTensor& gamma,
@@ -199,6 +219,9 @@ void compose_norms() {
   compose("_fused_rms_norm", &rms_norm);
   compose("_fused_rms_norm_backward", &rms_norm_backward);
   compose("native_batch_norm", &batch_norm);
+  compose("_native_batch_norm_legit", &batch_norm_legit);
+  compose("_native_batch_norm_legit.no_stats", &batch_norm_no_stats);
+  compose("_native_batch_norm_legit_no_training", &batch_norm_no_training);
   compose("native_batch_norm_backward", &batch_norm_backward);
   compose("native_group_norm", &group_norm);
   compose("native_group_norm_backward", &group_norm_backward);
