@@ -11,6 +11,7 @@
 #include "registry/boundary/tables.hpp"
 #include "registry/dispatch/prepared.hpp"
 #include "registry/lifetime/device_resets.hpp"
+#include "registry/lifetime/program_memory.hpp"
 #include "registry/lifetime/stream_ends.hpp"
 #include "registry/plugins/backend_options.hpp"
 #include "registry/plugins/registrar.hpp"
@@ -164,6 +165,7 @@ bp_status add_target(Plugin& plugin, Registration& r, uint64_t index) {
   if (status != BP_OK) return status;
   watch_stream_ends(target);
   watch_resets(target);
+  watch_memory(target);
   add_kernels(r, target);
   target.counts = std::make_unique<DispatchCounts[]>(op_rows().size() + kMaxRuntimeOps);
   const bool has_graphs = target.has_table(BP_STRUCT_GRAPH_OPS);

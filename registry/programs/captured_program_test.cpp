@@ -170,6 +170,44 @@ TEST_F(ProgramCaptureTest, CopiesWithinTheDeviceAndTakesInlineScalars) {
   destroy(graph);
 }
 
+TEST_F(ProgramCaptureTest, RecordsCopiesAndFillsOfTheTable) {
+  Floats x(*target, {4}), y(*target, {4}), z(*target, {4});
+  const bp_allocator_ops& memory = *target->allocator;
+  const bp_buffer_ref from{x.get()->buffer, x.get()->byte_offset, 16};
+  const bp_buffer_ref to{y.get()->buffer, y.get()->byte_offset, 16};
+  const bp_buffer_ref last{z.get()->buffer, z.get()->byte_offset + 12, 4};
+  const float one = 1;
+  const unsigned char pattern[3] = {};
+  float value = 0;
+  bp_capture* const capture = begin_program();
+  bp_block* const block = take(16);
+  const Place t(block, {4});
+  ASSERT_EQ(memory.fill(memory.self, target->default_stream, &block->ref, &one, 4), BP_OK)
+      << bp_error_text();
+  ASSERT_EQ(memory.copy(memory.self, target->default_stream, &to, &from), BP_OK) << bp_error_text();
+  ASSERT_EQ(add(*y.get(), t.tensor, *y.get()), BP_OK) << bp_error_text();
+  ASSERT_EQ(memory.fill(memory.self, target->default_stream, &last, &one, 2), BP_OK);
+  EXPECT_EQ(memory.fill(memory.self, target->default_stream, &block->ref, pattern, 3),
+            BP_INVALID_ARGUMENT);
+  EXPECT_EQ(memory.copy_from_host(memory.self, target->default_stream, &last, &one,
+                                  BP_BORROW_DURING_CALL),
+            BP_INVALID_ARGUMENT);
+  expect_part(bp_error_text(), "allocator.copy_from_host: the stream captures a program");
+  EXPECT_EQ(memory.copy_to_host(memory.self, target->default_stream, &value, &last,
+                                BP_BORROW_DURING_CALL, UINT64_MAX),
+            BP_INVALID_ARGUMENT);
+  bp_block_free(block);
+  bp_captured_graph* const graph = end(capture);
+  EXPECT_EQ(z.elements(), Values(4, 77)) << "nothing ran";
+  x.set({1, 2, 3, 4});
+  replay(graph);
+  EXPECT_EQ(y.elements(), (Values{2, 3, 4, 5}));
+  const Values ended = z.elements();
+  EXPECT_EQ((Values{ended[0], ended[1], ended[2]}), Values(3, 77));
+  EXPECT_EQ(ended[3], 0) << "two times the low half of 1.0f";
+  destroy(graph);
+}
+
 TEST_F(ProgramCaptureTest, BindsOtherMemoryToItsSlots) {
   Floats x(*target, {4}), y(*target, {4}), other(*target, {4});
   const bp_buffer_ref slots[] = {{x.get()->buffer, x.get()->byte_offset, 16},
@@ -255,8 +293,8 @@ TEST_F(ProgramCaptureTest, RefusesWhatIsNoLaunchOfAnOpAndStaysValid) {
 }
 
 TEST_F(ProgramCaptureTest, EndsWithoutAGraphWhenItIsAbandonedOrEmpty) {
-  bp_capture* const abandoned = begin_program();
   Floats x(*target, {4}), y(*target, {4});
+  bp_capture* const abandoned = begin_program();
   ASSERT_EQ(neg(*x.get(), *y.get()), BP_OK);
   EXPECT_EQ(bp_capture_end(abandoned, nullptr), BP_OK) << bp_error_text();
   x.set({1, 2, 3, 4});

@@ -71,7 +71,7 @@ struct Use {
   bool is_written = false;
   bool is_whole = false;             // If true, a node has written all that is reached.
   const bp_tensor* shape = nullptr;  // A row-major tensor of all that is reached.
-  bool is_of_copy = false;           // A copy may move elements as those of another dtype.
+  bool is_of_bits = false;           // It is of an op that may take elements for another dtype.
   bp_dtype dtype = 0;                // That of the first tensor.
 };
 
@@ -137,10 +137,11 @@ class Writer {
         Use& use = uses_[node.values[k]];
         const bp_tensor& tensor = *node.frame->tensors()[k];
         const bool is_all = covers(tensor, use.reached);
-        const bool is_of_copy = node.frame->row().op == BP_OP_COPY;
-        if (is_all && (use.shape == nullptr || (use.is_of_copy && !is_of_copy))) {
+        const uint32_t op = node.frame->row().op;
+        const bool is_of_bits = op == BP_OP_COPY || op == BP_OP_FILL;
+        if (is_all && (use.shape == nullptr || (use.is_of_bits && !is_of_bits))) {
           use.shape = &tensor;
-          use.is_of_copy = is_of_copy;
+          use.is_of_bits = is_of_bits;
         }
         if (access == Access::read) return;
         use.is_written = true;

@@ -101,10 +101,11 @@ struct Target final : bp_target {
   Tables own_tables;
   std::vector<bp_process_group_ops*> groups;  // The tables of process groups, of own_tables.
   std::deque<std::string> group_names;        // The tables point to them.
-  // The functions of the backend, or of its outermost layer. own_tables.streams and
-  // own_tables.devices call them.
+  // The functions of the backend, or of its outermost layer. own_tables.streams, devices and, with
+  // a compiler, allocator call them.
   bp_stream_ops next_streams{};
   bp_device_ops next_devices{};
+  bp_allocator_ops next_allocator{};
   StreamFailures stream_failures;
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // NULL without a compiler, and after the unload.

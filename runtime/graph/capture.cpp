@@ -18,6 +18,11 @@ bp_buffer_ref range_of(const char* call, const Tensor& tensor) {
   return {tensor.get()->buffer, tensor.get()->byte_offset, tensor.size_bytes()};
 }
 
+bool needs_program(const bp_target& target) {
+  return bp_target_has_table(&target, BP_STRUCT_GRAPH_OPS) == 0 &&
+         bp_target_has_table(&target, BP_STRUCT_COMPILER_OPS) != 0;
+}
+
 }  // namespace
 
 void CapturedGraph::Destroy::operator()(bp_captured_graph* graph) const {
@@ -42,7 +47,8 @@ bp_captured_graph_info CapturedGraph::info() const {
   return info;
 }
 
-Capture::Capture(Device device, const std::vector<Tensor>& slots) : device_(device) {
+Capture::Capture(Device device, const std::vector<Tensor>& slots, CaptureKind kind)
+    : device_(device) {
   std::vector<bp_buffer_ref> ranges;
   ranges.reserve(slots.size());
   for (const Tensor& slot : slots) ranges.push_back(range_of("Capture", slot));
@@ -52,7 +58,10 @@ Capture::Capture(Device device, const std::vector<Tensor>& slots) : device_(devi
   desc.slots = ranges.data();
   desc.slot_count = ranges.size();
   const bp_target& target = device.target();
-  check(bp_capture_begin(&target, current_stream(target), &desc, &capture_), "Capture");
+  const bool is_program =
+      kind == CaptureKind::program || (kind == CaptureKind::automatic && needs_program(target));
+  const auto begin = is_program ? bp_capture_begin_program : bp_capture_begin;
+  check(begin(&target, current_stream(target), &desc, &capture_), "Capture");
 }
 
 Capture::~Capture() {

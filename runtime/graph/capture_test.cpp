@@ -14,10 +14,15 @@ namespace {
 
 using Floats = std::vector<float>;
 
-class Captures : public testing::Test {
+class Captures : public testing::TestWithParam<CaptureKind> {
  protected:
   DeviceGuard guard{test_device()};
 };
+
+INSTANTIATE_TEST_SUITE_P(All, Captures, testing::Values(CaptureKind::graph, CaptureKind::program),
+                         [](const auto& kind) {
+                           return kind.param == CaptureKind::graph ? "Graph" : "Program";
+                         });
 
 Floats data_of(int step) {
   Floats data;
@@ -53,9 +58,9 @@ struct Training {
     optimizer.step();
     return result.item<float>();
   }
-  CapturedGraph capture() {
+  CapturedGraph capture(CaptureKind kind) {
     generator.set_seed(seed);
-    Capture capture;
+    Capture capture(current_device(), {}, kind);
     optimizer.zero_grad();
     loss = forward();
     loss.backward();
@@ -84,10 +89,10 @@ struct Training {
   Tensor seed = from_host<uint64_t>({0}, {});
 };
 
-TEST_F(Captures, ReplayStepsOfTrainingBitForBit) {
+TEST_P(Captures, ReplayStepsOfTrainingBitForBit) {
   Training eager, replayed;
   for (int step = 1; step <= 2; ++step) ASSERT_EQ(eager.eager(step), replayed.eager(step));
-  const CapturedGraph graph = replayed.capture();
+  const CapturedGraph graph = replayed.capture(GetParam());
   EXPECT_GT(graph.info().node_count, 5u);
   EXPECT_GT(graph.info().pool_bytes, 0u);
   std::vector<float> losses;
@@ -107,12 +112,12 @@ TEST_F(Captures, ReplayStepsOfTrainingBitForBit) {
   EXPECT_EQ(replayed.eager(13), eager.eager(13));
 }
 
-TEST_F(Captures, DrawOtherNumbersForEachSeed) {
+TEST_P(Captures, DrawOtherNumbersForEachSeed) {
   Generator generator(1);
   const Tensor seed = from_host<uint64_t>({7}, {1});
   generator.set_seed(seed);
   Tensor first, second;
-  Capture capture;
+  Capture capture(current_device(), {}, GetParam());
   first = uniform({8}, BP_F32, current_device(), &generator);
   second = uniform({8}, BP_F32, current_device(), &generator);
   const CapturedGraph graph = capture.end();
@@ -129,10 +134,10 @@ TEST_F(Captures, DrawOtherNumbersForEachSeed) {
             "Generator::set_seed: the seed is f32 (2,); allowed: one element of u64");
 }
 
-TEST_F(Captures, TakeOtherMemoryForASlot) {
+TEST_P(Captures, TakeOtherMemoryForASlot) {
   const Tensor a = full({4}, 1, BP_F32), b = full({4}, 5, BP_F32);
   Tensor y;
-  Capture capture(current_device(), {a});
+  Capture capture(current_device(), {a}, GetParam());
   y = a + 1;
   const CapturedGraph graph = capture.end();
   graph.launch();
@@ -146,9 +151,9 @@ TEST_F(Captures, TakeOtherMemoryForASlot) {
             std::string::npos);
 }
 
-TEST_F(Captures, RefuseValuesOnTheHostAndGoOn) {
+TEST_P(Captures, RefuseValuesOnTheHostAndGoOn) {
   const Tensor x = full({4}, 3, BP_F32);
-  Capture capture;
+  Capture capture(current_device(), {}, GetParam());
   const Tensor y = x * 2;
   EXPECT_NE(message_of([&] { sum(y).item<float>(); }).find("captures"), std::string::npos);
   const CapturedGraph graph = capture.end();
@@ -157,16 +162,17 @@ TEST_F(Captures, RefuseValuesOnTheHostAndGoOn) {
   EXPECT_EQ(message_of([&] { capture.end(); }), "Capture::end: the capture has ended already");
 }
 
-TEST_F(Captures, AreAbandonedWithoutAnEnd) {
+TEST_P(Captures, AreAbandonedWithoutAnEnd) {
   const Tensor x = full({4}, 3, BP_F32);
   {
-    const Capture capture;
+    const Capture capture(current_device(), {}, GetParam());
     x.fill(4);
   }
   EXPECT_EQ(x.to_vector<float>(), Floats(4, 3));
 }
 
-TEST_F(Captures, OfStepsNeedOneNumberOfSteps) {
+TEST(StepsInTensors, NeedOneNumberOfSteps) {
+  const DeviceGuard guard{test_device()};
   const Tensor a = ones({2}, BP_F32).set_requires_grad(), b = ones({2}, BP_F32).set_requires_grad();
   AdamW optimizer({a, b});
   sum(a * a).backward();
@@ -177,7 +183,8 @@ TEST_F(Captures, OfStepsNeedOneNumberOfSteps) {
             "tensor: one number");
 }
 
-TEST_F(Captures, ClipOnTheDeviceAsOnTheHost) {
+TEST(StepsInTensors, ClipOnTheDeviceAsOnTheHost) {
+  const DeviceGuard guard{test_device()};
   for (const double most : {1.0, 100.0}) {
     const Tensor a = from_host<float>({3, 4}, {2}).set_requires_grad();
     const Tensor b = from_host<float>({3, 4}, {2}).set_requires_grad();

@@ -8,7 +8,6 @@
 #include "backplane/blocks.h"
 #include "backplane/pinned.h"
 #include "backplane/transfers.h"
-#include "graph.h"
 #include "streams.h"
 
 namespace bpt {
@@ -37,34 +36,6 @@ bp_buffer_ref find(const bp_target* target, const void* address, size_t size_byt
   return {block->ref.buffer, block->ref.byte_offset + offset, size_bytes};
 }
 
-// Copies within a device. A capture that writes a program records launches alone.
-void copy_bytes(const bp_target* target, bp_stream* stream, const bp_buffer_ref& to,
-                const bp_buffer_ref& from) {
-  if (!is_captured(stream)) {
-    check(target->allocator->copy(target->allocator->self, stream, &to, &from), "allocator.copy");
-    return;
-  }
-  const int64_t count = static_cast<int64_t>(from.size_bytes), one = 1;
-  bp_tensor x{}, y{};
-  x.shape = &count;
-  x.strides = &one;
-  x.ndim = 1;
-  x.dtype = BP_U8;
-  y = x;
-  x.buffer = from.buffer;
-  x.byte_offset = from.byte_offset;
-  y.buffer = to.buffer;
-  y.byte_offset = to.byte_offset;
-  bp_tensor_copy_desc desc{};
-  desc.struct_size = sizeof(desc);
-  desc.struct_type = BP_STRUCT_TENSOR_COPY_DESC;
-  desc.src = &x;
-  desc.dst = &y;
-  desc.src_target = desc.dst_target = target;
-  desc.src_stream = desc.dst_stream = stream;
-  check(bp_copy_tensor(&desc), "copy_tensor");
-}
-
 struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t size_bytes) override {
     return bpt::allocate(size_bytes, current_device());
@@ -74,7 +45,9 @@ struct DeviceAllocator final : c10::Allocator {
     const bp_target* target = target_of({kBp, current_device()});
     const bp_buffer_ref to = find(target, dst, size_bytes);
     const bp_buffer_ref from = find(target, src, size_bytes);
-    copy_bytes(target, current_stream_of({kBp, current_device()}), to, from);
+    check(target->allocator->copy(target->allocator->self,
+                                  current_stream_of({kBp, current_device()}), &to, &from),
+          "allocator.copy");
   }
 };
 
@@ -196,7 +169,9 @@ void resize_storage(const c10::Storage& storage, size_t size_bytes) {
     const Block* from = block_of(storage);
     const bp_buffer_ref dst{to->block->ref.buffer, to->block->ref.byte_offset, kept};
     const bp_buffer_ref src{from->block->ref.buffer, from->block->ref.byte_offset, kept};
-    copy_bytes(to->target, current_stream_of(device), dst, src);
+    check(to->target->allocator->copy(to->target->allocator->self, current_stream_of(device), &dst,
+                                      &src),
+          "allocator.copy");
   }
   impl->set_data_ptr_noswap(std::move(fresh));
   impl->set_nbytes(size_bytes);

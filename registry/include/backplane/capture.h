@@ -60,14 +60,14 @@ BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
  * bp_capture_end() compiles. Nothing runs until the graph is launched, and the graph is used like
  * any other one; so a device that only runs compiled programs has captures as well.
  *
- * The program has each bp_op_launch() and each bp_copy_tensor() within the device, on this stream;
- * what the compiler does not take is written as its decomposition (program.h). Memory from before
- * the capture is input where it is read, and output where it is written. Blocks of the capture that
- * the caller holds at the end are outputs. All others are temporaries of the program, and the
- * memory that they had goes back to the backend. Every other function of the host that submits work to the stream is
- * BP_INVALID_ARGUMENT meanwhile, such as bp_block_upload(), bp_kernel_launch() or
- * bp_prepared_launch(), and the capture stays valid. Functions of the backend's tables are not
- * recorded, and run at once: do not call them for this stream and the memory of the capture.
+ * The program has each bp_op_launch() on this stream, and each copy and fill within the device; what
+ * the compiler does not take is written as its decomposition (program.h). Memory from before the
+ * capture is input where it is read, and output where it is written. Blocks of the capture that the
+ * caller holds at the end are outputs. All others are temporaries of the program, and the memory
+ * that they had goes back to the backend. What else would submit work to the stream is
+ * BP_INVALID_ARGUMENT meanwhile, and the capture stays valid: copies from and to the host,
+ * bp_kernel_launch(), bp_prepared_launch(). Other functions of the backend's tables, such as those
+ * of streams, events and process groups, are not recorded and run at once.
  *
  * A launch is BP_UNSUPPORTED if the compiler takes it neither as it is nor as its decomposition, if
  * a tensor is in a layout or has flags, or if its flags are not those of the first launch; the

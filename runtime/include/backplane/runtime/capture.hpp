@@ -19,6 +19,9 @@
 // and the number of the step (AdamW::step()), the seed of random ops (Generator::set_seed()). Run
 // the work a few times before the capture, so that all that it makes once is there.
 //
+// A capture is a graph of the device, or one program that the compiler of the device compiles at
+// the end (backplane/capture.h): a device that only runs compiled programs has captures so.
+//
 // Rules: those of device.hpp. A graph is used by one thread at a time.
 #pragma once
 
@@ -54,12 +57,19 @@ class CapturedGraph {
   std::unique_ptr<bp_captured_graph, Destroy> graph_;
 };
 
+enum class CaptureKind {
+  automatic,  // A graph if the device records graphs, else a program.
+  graph,
+  program,
+};
+
 // Records what the thread submits to its current stream of a device, until end(). A capture that is
 // destroyed before end() is abandoned.
 class Capture {
  public:
   // Slot i is the memory of slots[i], which bind() replaces.
-  explicit Capture(Device device = current_device(), const std::vector<Tensor>& slots = {});
+  explicit Capture(Device device = current_device(), const std::vector<Tensor>& slots = {},
+                   CaptureKind kind = CaptureKind::automatic);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
