@@ -19,6 +19,7 @@
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
+#include "registry/programs/recorder.hpp"
 #include "registry/programs/refusal.hpp"
 
 namespace bp::core {
@@ -321,8 +322,10 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
   bp_status status = check_call(p, frame);
   if (status != BP_OK) return status;
   if (stream == nullptr) stream = target.default_stream;
-  status = refuse_in_program(target, stream, "prepared_launch");
+  std::shared_ptr<services::CaptureParts> program;
+  status = find_program(target, stream, program);
   if (status != BP_OK) return status;
+  if (program != nullptr) return program->recorder()->launch(*p.row, p.flags, frame);
   if (p.packed != nullptr && stream != p.stream) {
     status = services::Cache::record_stream(p.packed.get(), stream);
     if (status != BP_OK) return status;

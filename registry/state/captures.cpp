@@ -311,13 +311,9 @@ bp_captured_graph_info info_of(const CapturedGraph& graph) {
   return info;
 }
 
-using Begin = bp_status (*)(Target& target, bp_stream* stream, const bp_capture_desc& desc,
-                            bp_capture** out_capture);
-
-// Checks the arguments of `call`, and begins a capture on a device that has the table.
-bp_status begin_with(const bp_target* target, bp_stream* stream, const bp_capture_desc* desc,
-                     bp_capture** out_capture, const char* call, uint32_t table,
-                     const char* without_table, Begin begin_it) {
+// Reads the desc of `call`, and begins a capture as a graph of the device or as a program.
+bp_status begin_with(const char* call, bool wants_program, const bp_target* target,
+                     bp_stream* stream, const bp_capture_desc* desc, bp_capture** out_capture) {
   if (target == nullptr) return is_null("target");
   if (out_capture == nullptr) return is_null("out_capture");
   Target& t = impl(target);
@@ -330,10 +326,17 @@ bp_status begin_with(const bp_target* target, bp_stream* stream, const bp_captur
     if (status != BP_OK) return status;
   }
   if (ours.slots == nullptr && ours.slot_count != 0) return is_null("desc: slots");
-  if (!t.has_table(table)) {
-    return fail(BP_UNSUPPORTED, std::string(call) + ": " + target->name + " " + without_table);
+  const bool has_graphs = t.has_table(BP_STRUCT_GRAPH_OPS);
+  const bool has_compiler = t.has_table(BP_STRUCT_COMPILER_OPS);
+  if (!has_compiler && (wants_program || !has_graphs)) {
+    return fail(BP_UNSUPPORTED, std::string(call) + ": " + target->name +
+                                    (wants_program ? " has no compiler"
+                                                   : " records no graphs and has no compiler") +
+                                    "; submit the work each time");
   }
-  return begin_it(t, stream == nullptr ? t.default_stream : stream, ours, out_capture);
+  if (stream == nullptr) stream = t.default_stream;
+  const bool is_program = wants_program || !has_graphs || (has_compiler && t.is_compile_only);
+  return (is_program ? begin_program : begin)(t, stream, ours, out_capture);
 }
 
 }  // namespace
@@ -399,19 +402,14 @@ using bp::is_null;
 
 bp_status bp_capture_begin(const bp_target* target, bp_stream* stream, const bp_capture_desc* desc,
                            bp_capture** out_capture) {
-  return guarded([&] {
-    return begin_with(target, stream, desc, out_capture, "capture.begin", BP_STRUCT_GRAPH_OPS,
-                      "records no graphs; submit the work each time", begin);
-  });
+  return guarded(
+      [&] { return begin_with("capture.begin", false, target, stream, desc, out_capture); });
 }
 
 bp_status bp_capture_begin_program(const bp_target* target, bp_stream* stream,
                                    const bp_capture_desc* desc, bp_capture** out_capture) {
-  return guarded([&] {
-    return begin_with(target, stream, desc, out_capture, "capture.begin_program",
-                      BP_STRUCT_COMPILER_OPS, "has no compiler; submit the work each time",
-                      begin_program);
-  });
+  return guarded(
+      [&] { return begin_with("capture.begin_program", true, target, stream, desc, out_capture); });
 }
 
 bp_status bp_capture_end(bp_capture* capture, bp_captured_graph** out_graph) {

@@ -90,10 +90,16 @@ TEST_F(CaptureTest, RefusesAGraphThatWasDestroyed) {
 // A device that has a compiler and no kernels.
 class CaptureOfPrograms : public CaptureTest {
  protected:
-  void SetUp() override { open({{"kernels", "no"}}); }
+  void SetUp() override {}
 };
 
+// Where each op is compiled by itself, the device records its graphs.
 TEST_F(CaptureOfPrograms, KeepsProgramsThatTheHostForgets) {
+  const bp_registry_desc desc{.struct_size = sizeof(desc),
+                              .struct_type = BP_STRUCT_REGISTRY_DESC,
+                              .flags = BP_REGISTRY_COMPILE_OPS};
+  registry = Registry(&desc);
+  open({{"kernels", "no"}});
   Floats x(*target, {4}), y(*target, {4});
   x.set({-1, 2, -3, 4});
   synchronize();
@@ -109,6 +115,28 @@ TEST_F(CaptureOfPrograms, KeepsProgramsThatTheHostForgets) {
   core::impl(target).compiled->forget_programs();
   replay(graph);
   EXPECT_EQ(y.elements(), (std::vector<float>{0, 2, 0, 4}));
+  destroy(graph);
+}
+
+TEST_F(CaptureOfPrograms, AreProgramsWhereNoOpIsCompiledByItself) {
+  open({{"kernels", "no"}});
+  Floats x(*target, {4}), y(*target, {4}), z(*target, {4});
+  x.set({-1, 2, -3, 4});
+  const bp_relu_args args{.struct_size = sizeof(args), .x = x.get(), .y = y.get()};
+  const bp_neg_args neg{.struct_size = sizeof(neg), .x = y.get(), .y = z.get()};
+  bp_prepared* prepared = nullptr;
+  ASSERT_EQ(bp_op_prepare(target, nullptr, 0, BP_OP_RELU, &args, nullptr, 0, &prepared), BP_OK)
+      << bp_error_text();
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_NEG, &neg), BP_UNSUPPORTED);
+  bp_capture* const capture = begin();
+  ASSERT_EQ(bp_prepared_launch(prepared, nullptr, &args), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_NEG, &neg), BP_OK) << bp_error_text();
+  bp_captured_graph* const graph = end(capture);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+  EXPECT_EQ(info(graph).node_count, 2u);
+  EXPECT_EQ(info(graph).graph, nullptr);
+  replay(graph);
+  EXPECT_EQ(z.elements(), (std::vector<float>{0, -2, 0, -4}));
   destroy(graph);
 }
 

@@ -18,11 +18,6 @@ bp_buffer_ref range_of(const char* call, const Tensor& tensor) {
   return {tensor.get()->buffer, tensor.get()->byte_offset, tensor.size_bytes()};
 }
 
-bool needs_program(const bp_target& target) {
-  return bp_target_has_table(&target, BP_STRUCT_GRAPH_OPS) == 0 &&
-         bp_target_has_table(&target, BP_STRUCT_COMPILER_OPS) != 0;
-}
-
 }  // namespace
 
 void CapturedGraph::Destroy::operator()(bp_captured_graph* graph) const {
@@ -58,8 +53,7 @@ Capture::Capture(Device device, const std::vector<Tensor>& slots, CaptureKind ki
   desc.slots = ranges.data();
   desc.slot_count = ranges.size();
   const bp_target& target = device.target();
-  const bool is_program =
-      kind == CaptureKind::program || (kind == CaptureKind::automatic && needs_program(target));
+  const bool is_program = kind == CaptureKind::program;
   const auto begin = is_program ? bp_capture_begin_program : bp_capture_begin;
   check(begin(&target, current_stream(target), &desc, &capture_), "Capture");
 }

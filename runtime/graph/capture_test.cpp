@@ -19,9 +19,10 @@ class Captures : public testing::TestWithParam<CaptureKind> {
   DeviceGuard guard{test_device()};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Captures, testing::Values(CaptureKind::graph, CaptureKind::program),
+INSTANTIATE_TEST_SUITE_P(All, Captures,
+                         testing::Values(CaptureKind::automatic, CaptureKind::program),
                          [](const auto& kind) {
-                           return kind.param == CaptureKind::graph ? "Graph" : "Program";
+                           return kind.param == CaptureKind::automatic ? "Graph" : "Program";
                          });
 
 Floats data_of(int step) {

@@ -25,8 +25,9 @@ Captured& captured() {
 
 bool is_program_device(c10::DeviceIndex index) {
   const bp_target* target = device_at(index).target;
-  return bp_target_has_table(target, BP_STRUCT_GRAPH_OPS) == 0 &&
-         bp_target_has_table(target, BP_STRUCT_COMPILER_OPS) != 0;
+  if (bp_target_has_table(target, BP_STRUCT_COMPILER_OPS) == 0) return false;
+  return bp_target_has_table(target, BP_STRUCT_GRAPH_OPS) == 0 ||
+         bp_target_kernel_count(target) == 0;
 }
 
 int open_capture_count() noexcept { return the_count; }
@@ -46,15 +47,14 @@ void Graph::reset() noexcept {
   graph_ = nullptr;
 }
 
-void Graph::begin(std::optional<bool> as_program) {
+void Graph::begin(bool as_program) {
   require_open();
   TORCH_CHECK(capture_ == nullptr, "torch_backplane: this graph is being captured already.");
   reset();
   device_ = current_device();
   const bp_target* target = device_at(device_).target;
-  const bool is_program = as_program.value_or(is_program_device(device_));
   stream_ = current_stream(device_);
-  const auto begin = is_program ? bp_capture_begin_program : bp_capture_begin;
+  const auto begin = as_program ? bp_capture_begin_program : bp_capture_begin;
   check(begin(target, stream_, nullptr, &capture_), "capture_begin");
   ++the_count;
   const std::lock_guard lock(captured().mutex);

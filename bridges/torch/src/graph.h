@@ -1,8 +1,6 @@
 // Work that is recorded once, with its memory, and replayed often.
 #pragma once
 
-#include <optional>
-
 #include "backplane/capture.h"
 #include "devices.h"
 
@@ -17,9 +15,9 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // On the current stream of the current device. As a program of the device's compiler, or as a
-  // graph of the device; without a choice as a program if the device records no graphs.
-  void begin(std::optional<bool> as_program);
+  // On the current stream of the current device. As a program of the device's compiler, or as the
+  // device does best.
+  void begin(bool as_program);
   void end();
   void abandon() noexcept;  // Ends a capture without a graph.
   void replay();            // On the current stream of its device.
@@ -36,7 +34,7 @@ class Graph {
   c10::DeviceIndex device_ = -1;
 };
 
-// Returns whether a graph of the device would be a program, without a choice.
+// Returns whether a graph of the device is a program in any case.
 bool is_program_device(c10::DeviceIndex index);
 
 // How many captures are open in this process.

@@ -86,7 +86,7 @@ void add_graph(py::module_& m) {
   m.def("is_program_device", is_program_device);
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
-      .def("capture_begin", &Graph::begin, py::arg("program") = py::none(), unlocked)
+      .def("capture_begin", &Graph::begin, py::arg("program") = false, unlocked)
       .def("capture_end", &Graph::end, unlocked)
       .def("abandon", &Graph::abandon, unlocked)
       .def("replay", &Graph::replay, unlocked)

@@ -10,7 +10,7 @@ import torch_backplane
 def can_capture():
     graph = torch.bp.Graph()
     try:
-        graph.capture_begin(False)
+        graph.capture_begin()
     except NotImplementedError:
         return False
     graph.abandon()

@@ -174,11 +174,11 @@ Graph = _C.Graph
 class graph:
     """Captures the work of a with statement into a torch.bp.Graph instead of running it.
 
-    `program=True` writes it into one program, which the compiler of the device compiles; that is
-    what devices do that record no graphs.
+    `program=True` writes it into one program, which the compiler of the device compiles. Devices
+    that record no graphs, or run compiled programs alone, do so in any case.
     """
 
-    def __init__(self, graph, program=None):
+    def __init__(self, graph, program=False):
         self.graph = graph
         self.program = program
 

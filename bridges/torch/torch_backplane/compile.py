@@ -7,8 +7,8 @@ they are, and results are copied out of them, so that a result is never overwrit
 call.
 
 With options={"program": True} a graph is written into one program, which the compiler of the
-device compiles, and which is run from the first call on. That is what devices do that record no
-graphs, such as those that run compiled programs alone; {"program": False} forbids it.
+device compiles, and which is run from the first call on. Devices that record no graphs, or run
+compiled programs alone, do so in any case.
 
 A graph that cannot be captured runs operator by operator. compiled() says which, and why. Without
 the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
@@ -72,10 +72,11 @@ def _why_not(module):
     return None
 
 
-def _is_program(chosen, inputs):
-    if chosen is not None:
-        return chosen
-    return any(t.device.type == "bp" and _C.is_program_device(t.device.index) for t in inputs)
+def _is_program(inputs):
+    return any(
+        isinstance(t, torch.Tensor) and t.device.type == "bp" and _C.is_program_device(t.device.index)
+        for t in inputs
+    )
 
 
 def _key(tensor):
@@ -87,7 +88,7 @@ class _Replayed:
 
     def __init__(self, module, fixed, storages, program):
         self.module = module
-        self.program = program  # True, False, or None: as the device does best.
+        self.program = program  # False: as the device does best.
         self.fixed = fixed  # The indices of the parameters among the arguments.
         self.storages = storages  # The addresses of the parameters of the forward graph.
         self.reason = _why_not(module)
@@ -101,7 +102,7 @@ class _Replayed:
         arguments.clear()
         with self.lock:
             # The capture of a program runs nothing, and all that it needs is in the program.
-            is_warm = self.is_warm or _is_program(self.program, inputs)
+            is_warm = self.is_warm or self.program or _is_program(inputs)
             if self.reason is None and is_warm:
                 if self.graph is None or self._moved(inputs):
                     self._capture(inputs)
@@ -163,7 +164,7 @@ def backend(module, example_inputs, options=None, **others):
             f'torch_backplane: the backend "backplane" has no option {", ".join(sorted(unknown))}; '
             f'allowed: {", ".join(sorted(_OPTIONS))}'
         )
-    program = options.get("program")
+    program = bool(options.get("program", False))
     storages = set()
 
     def forward(graph, inputs):

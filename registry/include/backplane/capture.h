@@ -51,23 +51,23 @@ typedef struct bp_captured_graph bp_captured_graph;
  * graph.h says, and so is an op that only the host fallback serves, and a block of a private pool
  * (blocks.h): BP_INVALID_ARGUMENT, and the capture stays valid.
  *
- * Returns BP_UNSUPPORTED if the device records no graphs, and the failure of the backend, such as
- * BP_INVALID_ARGUMENT for a stream that captures already. */
+ * A device that records no graphs, or runs compiled programs alone, has a capture as a program, as
+ * bp_capture_begin_program() makes it. Returns BP_UNSUPPORTED if it has no compiler either, and the
+ * failure of the backend, such as BP_INVALID_ARGUMENT for a stream that captures already. */
 BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
                                   const bp_capture_desc* desc, bp_capture** out_capture);
 
 /* Begins a capture that writes the launches on `stream` into one program (compiler.h), which
  * bp_capture_end() compiles. Nothing runs until the graph is launched, and the graph is used like
- * any other one; so a device that only runs compiled programs has captures as well.
+ * any other one.
  *
- * The program has each bp_op_launch() on this stream, and each copy and fill within the device; what
- * the compiler does not take is written as its decomposition (program.h). Memory from before the
- * capture is input where it is read, and output where it is written. Blocks of the capture that the
- * caller holds at the end are outputs. All others are temporaries of the program, and the memory
- * that they had goes back to the backend. What else would submit work to the stream is
- * BP_INVALID_ARGUMENT meanwhile, and the capture stays valid: copies from and to the host,
- * bp_kernel_launch(), bp_prepared_launch(). Other functions of the backend's tables, such as those
- * of streams, events and process groups, are not recorded and run at once.
+ * The program has each launch of an op or of a prepared op on this stream, and each copy and fill
+ * within the device; what the compiler does not take is written as its decomposition (program.h).
+ * Memory from before the capture is input where it is read, and output where it is written. Blocks
+ * of the capture that the caller holds at the end are outputs. All others are temporaries of the
+ * program, and the memory that they had goes back to the backend. Copies from and to the host, and
+ * bp_kernel_launch(), are BP_INVALID_ARGUMENT meanwhile, and the capture stays valid. Functions of
+ * the backend's tables of streams, events and process groups are not recorded and run at once.
  *
  * A launch is BP_UNSUPPORTED if the compiler takes it neither as it is nor as its decomposition, if
  * a tensor is in a layout or has flags, or if its flags are not those of the first launch; the

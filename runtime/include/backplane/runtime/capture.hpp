@@ -20,7 +20,7 @@
 // the work a few times before the capture, so that all that it makes once is there.
 //
 // A capture is a graph of the device, or one program that the compiler of the device compiles at
-// the end (backplane/capture.h): a device that only runs compiled programs has captures so.
+// the end (backplane/capture.h).
 //
 // Rules: those of device.hpp. A graph is used by one thread at a time.
 #pragma once
@@ -58,8 +58,7 @@ class CapturedGraph {
 };
 
 enum class CaptureKind {
-  automatic,  // A graph if the device records graphs, else a program.
-  graph,
+  automatic,  // A graph, or a program if the device records no graphs or has no kernels.
   program,
 };
 
