@@ -26,13 +26,9 @@ struct Place {
   bp_tensor tensor{};
 };
 
-class ProgramCaptureTest : public CaptureTest {
+class ProgramCaptureTest : public CaptureFixture {
  protected:
-  void SetUp() override {
-    const Status status = registry.load(BACKPLANE_TEST_PLUGIN, {}, &plugin);
-    ASSERT_TRUE(status.ok()) << status.message;
-    target = bp_registry_target(registry.get(), 0);
-  }
+  void SetUp() override { load(BACKPLANE_TEST_PLUGIN); }
 
   bp_capture* begin_program(bp_stream* on = nullptr, const bp_capture_desc* desc = nullptr) {
     bp_capture* capture = nullptr;
@@ -318,9 +314,7 @@ TEST_F(ProgramCaptureTest, IsRefusedByADeviceWithoutACompiler) {
 }
 
 TEST_F(ProgramCaptureTest, SaysWhichLaunchItsCompilerDoesNotTakeAndStaysValid) {
-  const bp_plugin* few = nullptr;
-  ASSERT_TRUE(registry.load(BACKPLANE_TEST_COMPILER_PLUGIN, {}, &few).ok());
-  target = bp_registry_target(registry.get(), bp_registry_target_count(registry.get()) - 1);
+  load(BACKPLANE_TEST_COMPILER_PLUGIN);
   Floats x(*target, {4}), y(*target, {4});
   bp_capture* const capture = begin_program();
   EXPECT_EQ(neg(*x.get(), *y.get()), BP_UNSUPPORTED);
@@ -332,43 +326,6 @@ TEST_F(ProgramCaptureTest, SaysWhichLaunchItsCompilerDoesNotTakeAndStaysValid) {
   x.set({1, 2, 3, 4});
   replay(graph);
   EXPECT_EQ(y.elements(), (Values{2, 4, 6, 8}));
-  destroy(graph);
-}
-
-TEST_F(CaptureTest, LosesItsProgramsByAResetOfTheDevice) {
-  Floats x(*target, {4, 8}), y(*target, {4, 8}), z(*target, {4, 8});
-  bp_capture *capture = nullptr, *open_capture = nullptr;
-  ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &capture), BP_OK);
-  ASSERT_EQ(softmax(x, y), BP_OK) << bp_error_text();
-  bp_captured_graph* const graph = end(capture);
-  x.set(random_values<float>(32));
-  ASSERT_EQ(softmax(x, z), BP_OK) << bp_error_text();
-  replay(graph);
-  EXPECT_EQ(y.elements(), z.elements());
-  ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &open_capture), BP_OK);
-  ASSERT_EQ(softmax(x, y), BP_OK);
-  ASSERT_EQ(target->devices->reset(target->devices->self, target->device), BP_OK)
-      << bp_error_text();
-  EXPECT_EQ(bp_captured_graph_launch(graph, nullptr), BP_DEVICE_LOST);
-  EXPECT_EQ(bp_capture_end(open_capture, nullptr), BP_DEVICE_LOST);
-  destroy(graph);
-}
-
-TEST_F(CaptureTest, EndsItsProgramsWithTheirPlugin) {
-  bp_capture *capture = nullptr, *open_capture = nullptr;
-  bp_captured_graph* graph = nullptr;
-  {
-    Floats x(*target, {4, 8}), y(*target, {4, 8});
-    ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &capture), BP_OK);
-    ASSERT_EQ(softmax(x, y), BP_OK) << bp_error_text();
-    graph = end(capture);
-    ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &open_capture), BP_OK);
-    ASSERT_EQ(softmax(x, y), BP_OK);
-  }
-  const Status status = registry.unload(plugin);
-  ASSERT_TRUE(status.ok()) << status.message;
-  EXPECT_EQ(bp_captured_graph_launch(graph, nullptr), BP_DEVICE_LOST);
-  EXPECT_EQ(bp_capture_end(open_capture, nullptr), BP_DEVICE_LOST);
   destroy(graph);
 }
 

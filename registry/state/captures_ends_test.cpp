@@ -140,6 +140,43 @@ TEST_F(CaptureOfPrograms, AreProgramsWhereNoOpIsCompiledByItself) {
   destroy(graph);
 }
 
+TEST_F(CaptureTest, LosesItsProgramsByAResetOfTheDevice) {
+  Floats x(*target, {4, 8}), y(*target, {4, 8}), z(*target, {4, 8});
+  bp_capture *capture = nullptr, *open_capture = nullptr;
+  ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &capture), BP_OK);
+  ASSERT_EQ(softmax(x, y), BP_OK) << bp_error_text();
+  bp_captured_graph* const graph = end(capture);
+  x.set(random_values<float>(32));
+  ASSERT_EQ(softmax(x, z), BP_OK) << bp_error_text();
+  replay(graph);
+  EXPECT_EQ(y.elements(), z.elements());
+  ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &open_capture), BP_OK);
+  ASSERT_EQ(softmax(x, y), BP_OK);
+  ASSERT_EQ(target->devices->reset(target->devices->self, target->device), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(bp_captured_graph_launch(graph, nullptr), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_capture_end(open_capture, nullptr), BP_DEVICE_LOST);
+  destroy(graph);
+}
+
+TEST_F(CaptureTest, EndsItsProgramsWithTheirPlugin) {
+  bp_capture *capture = nullptr, *open_capture = nullptr;
+  bp_captured_graph* graph = nullptr;
+  {
+    Floats x(*target, {4, 8}), y(*target, {4, 8});
+    ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &capture), BP_OK);
+    ASSERT_EQ(softmax(x, y), BP_OK) << bp_error_text();
+    graph = end(capture);
+    ASSERT_EQ(bp_capture_begin_program(target, nullptr, nullptr, &open_capture), BP_OK);
+    ASSERT_EQ(softmax(x, y), BP_OK);
+  }
+  const Status status = registry.unload(plugin);
+  ASSERT_TRUE(status.ok()) << status.message;
+  EXPECT_EQ(bp_captured_graph_launch(graph, nullptr), BP_DEVICE_LOST);
+  EXPECT_EQ(bp_capture_end(open_capture, nullptr), BP_DEVICE_LOST);
+  destroy(graph);
+}
+
 TEST_F(CaptureTest, EndsWithAResetOfTheDevice) {
   bp_captured_graph* const graph = end(begin());
   bp_capture* const capture = begin();

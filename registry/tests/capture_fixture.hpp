@@ -8,17 +8,16 @@
 
 namespace bp {
 
-class CaptureTest : public testing::Test {
+class CaptureFixture : public testing::Test {
  protected:
   using Floats = Tensor<float>;
 
-  void open(const std::vector<bp_option>& options = {}) {
-    const Status status = registry.load(BACKPLANE_TEST_ASYNC_PLUGIN, options, &plugin);
+  void load(const char* path, const std::vector<bp_option>& options = {}) {
+    const Status status = registry.load(path, options, &plugin);
     ASSERT_TRUE(status.ok()) << status.message;
     target = bp_registry_target(registry.get(),
                                 bp_registry_target_count(registry.get()) - plugin->target_count);
   }
-  void SetUp() override { open(); }
 
   bp_capture* begin(bp_stream* on = nullptr, const bp_capture_desc* desc = nullptr) {
     bp_capture* capture = nullptr;
@@ -110,5 +109,15 @@ class CaptureTest : public testing::Test {
   const bp_target* target = nullptr;
   std::vector<EventHandle> events;
 };
+
+#ifdef BACKPLANE_TEST_ASYNC_PLUGIN
+class CaptureTest : public CaptureFixture {
+ protected:
+  void open(const std::vector<bp_option>& options = {}) {
+    load(BACKPLANE_TEST_ASYNC_PLUGIN, options);
+  }
+  void SetUp() override { open(); }
+};
+#endif
 
 }  // namespace bp
