@@ -22,9 +22,8 @@
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
 #include "registry/dispatch/widening.hpp"
-#include "registry/programs/recorder.hpp"
-#include "registry/programs/refusal.hpp"
 #include "registry/services/decompose.hpp"
+#include "registry/state/program_refusal.hpp"
 
 namespace bp::core {
 namespace {

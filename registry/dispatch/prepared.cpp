@@ -19,8 +19,7 @@
 #include "registry/dispatch/reasons.hpp"
 #include "registry/dispatch/selection.hpp"
 #include "registry/dispatch/submit.hpp"
-#include "registry/programs/recorder.hpp"
-#include "registry/programs/refusal.hpp"
+#include "registry/state/program_refusal.hpp"
 
 namespace bp::core {
 namespace {

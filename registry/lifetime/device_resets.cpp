@@ -2,7 +2,7 @@
 
 #include "registry/dispatch/prepared.hpp"
 #include "registry/lifetime/pass_on.hpp"
-#include "registry/state/captures.hpp"
+#include "registry/captures/captures.hpp"
 
 namespace bp::core {
 namespace {

@@ -7,7 +7,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/forks.hpp"
 #include "registry/dispatch/prepared.hpp"
-#include "registry/state/captures.hpp"
+#include "registry/captures/captures.hpp"
 
 namespace bp {
 

@@ -15,7 +15,7 @@
 #include "registry/lifetime/stream_ends.hpp"
 #include "registry/plugins/backend_options.hpp"
 #include "registry/plugins/registrar.hpp"
-#include "registry/state/captures.hpp"
+#include "registry/captures/captures.hpp"
 
 namespace bp::core {
 namespace {

@@ -7,8 +7,7 @@
 #include "backplane/ops.h"
 #include "registry/boundary/guard.hpp"
 #include "registry/lifetime/pass_on.hpp"
-#include "registry/programs/recorder.hpp"
-#include "registry/programs/refusal.hpp"
+#include "registry/state/program_refusal.hpp"
 
 namespace bp::core {
 namespace {

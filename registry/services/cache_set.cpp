@@ -6,7 +6,6 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
-#include "registry/programs/recorder.hpp"
 
 namespace bp::services {
 namespace {

@@ -8,7 +8,7 @@
 
 namespace bp::services {
 
-CaptureParts::CaptureParts(CacheSet& caches, std::shared_ptr<core::ProgramRecorder> recorder)
+CaptureParts::CaptureParts(CacheSet& caches, std::shared_ptr<LaunchRecorder> recorder)
     : pool_(caches.create_pool("capture", true)), recorder_(std::move(recorder)) {}
 
 CaptureParts::~CaptureParts() {

@@ -10,7 +10,7 @@
 #include "backplane/host.h"
 
 namespace bp::core {
-class ProgramRecorder;
+struct OpRow;
 }
 
 namespace bp::services {
@@ -18,12 +18,27 @@ namespace bp::services {
 class CacheSet;
 struct PrivatePool;
 
+// What writes the launches of a capture into a program. It is thread-safe.
+class LaunchRecorder {
+ public:
+  LaunchRecorder() = default;
+  LaunchRecorder(const LaunchRecorder&) = delete;
+  virtual ~LaunchRecorder() = default;
+
+  // Says that the pool of the capture has handed out these bytes.
+  virtual void hand_out(const bp_buffer_ref& range) = 0;
+
+  // Appends a launch. Returns BP_UNSUPPORTED, with the text, for a call that no program can have,
+  // or that the compiler takes neither as it is nor as its decomposition.
+  virtual bp_status launch(const core::OpRow& row, bp_launch_flags flags, const void* frame) = 0;
+};
+
 // What a captured graph keeps beside the graph of the backend: the pool with its memory, and the
 // plans and programs that recorded launches use. It is thread-safe.
 class CaptureParts {
  public:
   // `recorder` is NULL for a capture of the backend, or writes the launches into a program.
-  explicit CaptureParts(CacheSet& caches, std::shared_ptr<core::ProgramRecorder> recorder = {});
+  explicit CaptureParts(CacheSet& caches, std::shared_ptr<LaunchRecorder> recorder = {});
   CaptureParts(const CaptureParts&) = delete;
   ~CaptureParts();
 
@@ -36,14 +51,14 @@ class CaptureParts {
 
   uint64_t kept_count() const;
   const PrivatePool* pool() const { return pool_; }
-  core::ProgramRecorder* recorder() const { return recorder_.get(); }
+  LaunchRecorder* recorder() const { return recorder_.get(); }
 
   // Lets go of what it keeps, and ends the pool. Returns the first failure of the backend.
   bp_status end();
 
  private:
   PrivatePool* pool_;
-  const std::shared_ptr<core::ProgramRecorder> recorder_;
+  const std::shared_ptr<LaunchRecorder> recorder_;
   mutable std::mutex mutex_;
   struct Kept {
     std::shared_ptr<const void> object;

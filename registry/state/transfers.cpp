@@ -6,8 +6,8 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/prefix.hpp"
-#include "registry/programs/refusal.hpp"
 #include "registry/services/transfers.hpp"
+#include "registry/state/program_refusal.hpp"
 #include "registry/state/state.hpp"
 
 namespace bp::core {

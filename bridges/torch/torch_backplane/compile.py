@@ -73,10 +73,8 @@ def _why_not(module):
 
 
 def _is_program(inputs):
-    return any(
-        isinstance(t, torch.Tensor) and t.device.type == "bp" and _C.is_program_device(t.device.index)
-        for t in inputs
-    )
+    devices = {t.device for t in inputs if isinstance(t, torch.Tensor)}
+    return any(device.type == "bp" and _C.is_program_device(device.index) for device in devices)
 
 
 def _key(tensor):

@@ -292,7 +292,7 @@ TEST_F(CaptureTest, RefusesBlocksOfPrivatePools) {
 }
 
 TEST_F(CaptureTest, RefusesTheHostFallbackInWords) {
-  ASSERT_NE(load(registry, BACKPLANE_TEST_PLUGIN), nullptr);
+  ASSERT_NE(bp::load(registry, BACKPLANE_TEST_PLUGIN), nullptr);
   Floats x(*target, {4}), y(*target, {4});
   const bp_relu_args args{.struct_size = sizeof(args), .x = x.get(), .y = y.get()};
   bp_kernel_choice choice{};

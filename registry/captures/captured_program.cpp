@@ -1,4 +1,4 @@
-#include "registry/programs/captured_program.hpp"
+#include "registry/captures/captured_program.hpp"
 
 #include <string>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "backplane/program.h"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
-#include "registry/programs/refused_node.hpp"
+#include "registry/captures/refused_node.hpp"
 
 namespace bp::core {
 namespace {

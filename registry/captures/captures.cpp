@@ -1,4 +1,4 @@
-#include "registry/state/captures.hpp"
+#include "registry/captures/captures.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/out_struct.hpp"
 #include "registry/boundary/read_desc.hpp"
-#include "registry/programs/captured_program.hpp"
+#include "registry/captures/captured_program.hpp"
 
 namespace bp::core {
 
@@ -27,7 +27,8 @@ struct Capture {
   bp_stream* stream = nullptr;
   std::vector<bp_buffer_ref> slots;
   std::shared_ptr<CaptureParts> parts;
-  bool is_open = false;  // If true, the capture has begun and not ended.
+  std::shared_ptr<ProgramRecorder> recorder;  // NULL for a graph.
+  bool is_open = false;                       // If true, the capture has begun and not ended.
 
   Capture() = default;
   Capture(const Capture&) = delete;
@@ -40,7 +41,7 @@ struct Capture {
 
   // Ends the backend's capture, if there is one. From then on the streams allocate as before.
   bp_status end(bp_graph** out_graph) {
-    if (parts->recorder() != nullptr) {
+    if (recorder != nullptr) {
       close();
       return BP_OK;
     }
@@ -193,7 +194,8 @@ std::unique_ptr<Capture> make_capture(Target& target, bp_stream* stream,
   capture->target = &target;
   capture->stream = stream;
   capture->slots.assign(desc.slots, desc.slots + desc.slot_count);
-  capture->parts = std::make_shared<CaptureParts>(*target.caches, std::move(recorder));
+  capture->recorder = std::move(recorder);
+  capture->parts = std::make_shared<CaptureParts>(*target.caches, capture->recorder);
   return capture;
 }
 
@@ -243,11 +245,11 @@ bp_status begin(Target& target, bp_stream* stream, const bp_capture_desc& desc,
 bp_status record(Capture& capture, CapturedGraph& made) {
   Target& target = *capture.target;
   made.slot_count = capture.slots.size();
-  if (ProgramRecorder* const recorder = capture.parts->recorder()) {
+  if (capture.recorder != nullptr) {
     const std::vector<bp_buffer_ref> held = target.caches->held(*capture.parts->pool());
     capture.close();
     const bp_status status =
-        CapturedProgram::make(target, *recorder, capture.slots, held, made.program);
+        CapturedProgram::make(target, *capture.recorder, capture.slots, held, made.program);
     if (status != BP_OK) return status;
     made.node_count = made.program->node_count();
     return target.caches->give_back_unused(*capture.parts->pool());
@@ -349,7 +351,7 @@ void abandon_captures(Target& target) {
   }
   const bp_graph_ops& graphs = target.own_tables.graphs;
   for (Capture* capture : ending) {
-    if (capture->parts->recorder() == nullptr &&
+    if (capture->recorder == nullptr &&
         graphs.end_capture(graphs.self, capture->stream, nullptr) != BP_OK) {
       static_cast<void>(take_error());  // The instance ends with its captures.
     }

@@ -1,4 +1,4 @@
-#include "registry/programs/refused_node.hpp"
+#include "registry/captures/refused_node.hpp"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "registry/programs/recorder.hpp"
+#include "registry/captures/recorder.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/calls/one_node.hpp"
-#include "registry/programs/refused_node.hpp"
+#include "registry/captures/refused_node.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::core {

@@ -16,6 +16,7 @@
 #include "backplane/compiler.h"
 #include "registry/calls/op_rows.hpp"
 #include "registry/programs/node_place.hpp"
+#include "registry/services/captures.hpp"
 
 namespace bp::core {
 
@@ -54,17 +55,12 @@ struct RecordedProgram {
 };
 
 // One open capture. It is thread-safe.
-class ProgramRecorder {
+class ProgramRecorder final : public services::LaunchRecorder {
  public:
   explicit ProgramRecorder(const Target& target) : target_(target) {}
-  ProgramRecorder(const ProgramRecorder&) = delete;
 
-  // Says that the pool has handed out these bytes.
-  void hand_out(const bp_buffer_ref& range);
-
-  // Appends a node. Returns BP_UNSUPPORTED, with the text, for a call that no program can have, or
-  // that the compiler takes neither as it is nor as its decomposition.
-  bp_status launch(const OpRow& row, bp_launch_flags flags, const void* frame);
+  void hand_out(const bp_buffer_ref& range) override;
+  bp_status launch(const OpRow& row, bp_launch_flags flags, const void* frame) override;
 
   uint64_t node_count() const;
 

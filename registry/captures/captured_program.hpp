@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "registry/programs/recorder.hpp"
+#include "registry/captures/recorder.hpp"
 #include "registry/state/state.hpp"
 
 namespace bp::core {
