@@ -198,8 +198,8 @@ class Cache {
   void finish_end(Ending& ending, bool is_destroyed);
 
   // Gives all memory that no block uses back to the backend, unless it belongs to a graph. If the
-  // backend refuses to take a buffer, the buffer stays in the cache. Returns the status of the first
-  // refusal.
+  // backend refuses to take a buffer, the buffer stays in the cache. Returns the status of the
+  // first refusal.
   bp_status empty();
 
   // Does the same, also between begin_graph() and end_graph(), for a graph whose replays use only
