@@ -165,21 +165,32 @@ void Partition::record(Lane& lane, const Inputs& inputs) {
   for (size_t i = 0; i < inputs.views.size(); ++i) {
     recorded.inputs.push_back(bp::empty(inputs.views[i].dims, inputs.dtypes[i], model_.device()));
   }
+  const bool has_no_kernels = bp_target_kernel_count(&model_.device().target()) == 0;
+  const bool is_recorded = (options_.as_programs.value_or(has_no_kernels) &&
+                            record_as(bp::CaptureKind::program, "not as a program", recorded)) ||
+                           record_as(bp::CaptureKind::automatic, "op by op", recorded);
+  if (is_recorded) return;
+  recorded.can_record = false;
+  recorded.inputs.clear();
+}
+
+// Returns false, and logs why, if the work cannot be recorded so.
+bool Partition::record_as(bp::CaptureKind kind, const char* instead, Recorded& recorded) {
   // What cannot be recorded may leave its stream with a failure, so that it is not the lane's.
   const bp::Stream stream(model_.device());
   const bp::StreamGuard guard(stream);
   try {
-    bp::Capture capture(model_.device());
+    bp::Capture capture(model_.device(), {}, kind);
     recorded.outputs = run_model(recorded.inputs);
     recorded.graph = std::make_unique<bp::CapturedGraph>(capture.end());
+    return true;
   } catch (const bp::Error& e) {
     if (e.code() == BP_DEVICE_LOST) throw;
     ort_.log(logger_, kInfo,
-             std::string("Backplane: ") + model_.device().name() +
-                 " runs a partition op by op, since it cannot be recorded: " + e.what());
-    recorded.can_record = false;
-    recorded.inputs.clear();
+             std::string("Backplane: ") + model_.device().name() + " runs a partition " + instead +
+                 ", since it cannot be recorded so: " + e.what());
     recorded.outputs.clear();
+    return false;
   }
 }
 

@@ -50,6 +50,7 @@ class Partition : public OrtNodeComputeInfo {
   std::vector<bp::Tensor> compute(Lane& lane, const Inputs& inputs);
   bool replay(Lane& lane, const Inputs& inputs, std::vector<bp::Tensor>& outputs);
   void record(Lane& lane, const Inputs& inputs);
+  bool record_as(bp::CaptureKind kind, const char* instead, Recorded& recorded);
   std::vector<bp::Tensor> run_model(const std::vector<bp::Tensor>& inputs,
                                     const bp::OnnxModel::Observer& observer = {}) const;
   void watch(const bp::OnnxNodeRun& run);

@@ -28,9 +28,19 @@ size_t parse_count(std::string_view key, std::string_view value) {
   return count;
 }
 
+bool parse_choice(std::string_view key, std::string_view value) {
+  if (value == "0" || value == "1") return value == "1";
+  throw OrtError(BP_INVALID_ARGUMENT,
+                 std::string(key) + " is '" + std::string(value) + "'; allowed: 0 or 1");
+}
+
 void take(std::string_view key, std::string_view value, Options& options) {
   if (key == "backplane.graphs") {
     options.graph_count = parse_count(key, value);
+    return;
+  }
+  if (key == "backplane.programs") {
+    options.as_programs = parse_choice(key, value);
     return;
   }
   throw OrtError(BP_INVALID_ARGUMENT,

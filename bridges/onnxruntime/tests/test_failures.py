@@ -28,6 +28,11 @@ def test_a_value_that_is_not_allowed(value):
         open_session(SUM, {"backplane.graphs": value})
 
 
+def test_a_choice_of_another_kind_is_told():
+    with pytest.raises(Exception, match="backplane.programs is 'yes'; allowed: 0 or 1"):
+        open_session(SUM, {"backplane.programs": "yes"})
+
+
 def test_two_devices_in_one_session():
     devices = [d for d in ort.get_ep_devices() if d.ep_name == PROVIDER]
     options = ort.SessionOptions()

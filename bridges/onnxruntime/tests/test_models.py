@@ -43,10 +43,11 @@ def test_shapes_may_change_between_runs(linear):
         assert_near(session.run(None, {"x": x})[0], expected(x))
 
 
+@pytest.mark.parametrize("programs", ["0", "1"])
 @pytest.mark.parametrize("graphs", ["0", "1", "2"])
-def test_recorded_shapes_are_bounded(linear, graphs):
+def test_recorded_shapes_are_bounded(linear, graphs, programs):
     model, expected = linear
-    session = open_session(model, {"backplane.graphs": graphs})
+    session = open_session(model, {"backplane.graphs": graphs, "backplane.programs": programs})
     for n in (1, 2, 3) * 4 + (1, 1, 1):
         x = rows(n)
         assert_near(session.run(None, {"x": x})[0], expected(x))
