@@ -288,6 +288,26 @@ TEST_F(ProgramCaptureTest, RefusesWhatIsNoLaunchOfAnOpAndStaysValid) {
   destroy(graph);
 }
 
+TEST_F(ProgramCaptureTest, WritesSmallIntegersAsTheHostComputesThem) {
+  bp_block *const from = take(16), *const to = take(16);
+  Place a(from, {8}), y(to, {8});
+  a.tensor.dtype = y.tensor.dtype = BP_I16;
+  bp_kernel_choice choice{};
+  bp_add_args args{.struct_size = sizeof(args), .a = &a.tensor, .y = &y.tensor};
+  args.b = &a.tensor;
+  ASSERT_EQ(bp_kernel_find(target, 0, 0, BP_OP_ADD, &args, &choice), BP_OK) << bp_error_text();
+  ASSERT_EQ(choice.source, BP_KERNEL_DECOMPOSED) << "the test needs an op that the host computes";
+  fill(from, 0x81);
+  bp_capture* const capture = begin_program();
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &args), BP_OK) << bp_error_text();
+  bp_captured_graph* const graph = end(capture);
+  replay(graph);
+  EXPECT_EQ(first_byte(to), 2) << "2 x 0x8181 is 0x0302";
+  bp_block_free(from);
+  bp_block_free(to);
+  destroy(graph);
+}
+
 TEST_F(ProgramCaptureTest, EndsWithoutAGraphWhenItIsAbandonedOrEmpty) {
   Floats x(*target, {4}), y(*target, {4});
   bp_capture* const abandoned = begin_program();

@@ -6,288 +6,16 @@
 
 #include "backplane/host.h"
 #include "backplane/ops.h"
+#include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/calls/one_node.hpp"
+#include "registry/captures/other_forms.hpp"
 #include "registry/captures/refused_node.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::core {
 namespace {
-
-// The value of a tensor without elements, before finish().
-constexpr uint32_t kEmpty = BP_NO_VALUE - 1;
-// From here on values are ranges of outside_, before finish().
-constexpr uint32_t kFirstOutside = 1u << 31;
-
-// Returns what the elements of a tensor reach. It has elements, and its strides are those of
-// memory.
-ByteRange range_of(const bp_tensor& tensor) {
-  const tensors::Reach reach = tensors::reach_of(tensor);
-  const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
-  const auto begin =
-      static_cast<int64_t>(tensor.byte_offset) + static_cast<int64_t>(reach.lowest) * bits / 8;
-  const auto end = static_cast<int64_t>(tensor.byte_offset) +
-                   (static_cast<int64_t>(reach.highest) + 1) * bits / 8;
-  const int64_t rest = (static_cast<int64_t>(reach.highest) + 1) * bits % 8 != 0 ? 1 : 0;
-  return {tensor.buffer, static_cast<uint64_t>(begin), static_cast<uint64_t>(end + rest)};
-}
-
-enum class Access { read, written, both };
-
-Access access_of(Kind kind) {
-  switch (kind) {
-    case Kind::out:
-    case Kind::out_opt:
-    case Kind::out_list:
-      return Access::written;
-    case Kind::inout:
-    case Kind::inout_list:
-      return Access::both;
-    default:
-      return Access::read;
-  }
-}
-
-// Calls visit(tensor, access) for each tensor of a node, in the order of its values.
-template <typename Visit>
-void for_tensors(const MadeNode& node, Visit&& visit) {
-  size_t k = 0;
-  const OpRow& row = node.frame->row();
-  for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    const TensorArgument& argument = row.tensors[i];
-    const uint64_t count = argument.is_list() ? list_at(node.frame->data(), argument).count : 1;
-    for (uint64_t n = 0; n < count; ++n, ++k) {
-      if (node.frame->tensors()[k] != nullptr) visit(k, access_of(argument.kind));
-    }
-  }
-}
-
-// What the nodes do with a value.
-struct Use {
-  ByteRange reached;  // By all tensors of the value.
-  bool is_used = false;
-  bool is_read_first = false;  // If true, something is read that no node has written.
-  bool is_written = false;
-  bool is_whole = false;             // If true, a node has written all that is reached.
-  const bp_tensor* shape = nullptr;  // A row-major tensor of all that is reached.
-  bool is_of_bits = false;           // It is of an op that may take elements for another dtype.
-  bp_dtype dtype = 0;                // That of the first tensor.
-};
-
-bool covers(const bp_tensor& tensor, const ByteRange& range) {
-  const ByteRange own = range_of(tensor);
-  return tensors::is_contiguous(tensor) && own.begin == range.begin && own.end == range.end;
-}
-
-// Turns launches into a program.
-class Writer {
- public:
-  Writer(RecordedProgram& program, std::vector<ByteRange> ranges, std::vector<bool> is_outside,
-         std::vector<bool> is_held)
-      : out_(program),
-        ranges_(std::move(ranges)),
-        is_outside_(std::move(is_outside)),
-        is_held_(std::move(is_held)),
-        uses_(ranges_.size()) {}
-
-  bp_status write() {
-    find_reached();
-    find_accesses();
-    for (uint32_t value = 0; value < uses_.size(); ++value) {
-      const Use& use = uses_[value];
-      if (!use.is_used || is_outside_[value] || !use.is_read_first) continue;
-      return fail(BP_INVALID_ARGUMENT,
-                  "capture.end: a launch reads memory that was allocated in the capture, and no "
-                  "launch before it writes it");
-    }
-    add_values();
-    rewrite_nodes();
-    return BP_OK;
-  }
-
- private:
-  void find_reached() {
-    for (const MadeNode& node : out_.made) {
-      for_tensors(node, [&](size_t k, Access) {
-        if (node.values[k] == kEmpty) return;
-        const bp_tensor& tensor = *node.frame->tensors()[k];
-        Use& use = uses_[node.values[k]];
-        const ByteRange own = range_of(tensor);
-        if (!use.is_used) use.reached = own;
-        if (!use.is_used) use.dtype = tensor.dtype;
-        use.is_used = true;
-        use.reached.begin = std::min(use.reached.begin, own.begin);
-        use.reached.end = std::max(use.reached.end, own.end);
-      });
-    }
-  }
-
-  void find_accesses() {
-    for (const MadeNode& node : out_.made) {
-      for_tensors(node, [&](size_t k, Access access) {
-        if (node.values[k] == kEmpty || access == Access::written) return;
-        Use& use = uses_[node.values[k]];
-        // What a node has written in part is read as a whole when all parts are there, which
-        // nobody can tell. Memory from before the capture keeps what it had in the other parts.
-        use.is_read_first |= is_outside_[node.values[k]] ? !use.is_whole : !use.is_written;
-      });
-      for_tensors(node, [&](size_t k, Access access) {
-        if (node.values[k] == kEmpty) return;
-        Use& use = uses_[node.values[k]];
-        const bp_tensor& tensor = *node.frame->tensors()[k];
-        const bool is_all = covers(tensor, use.reached);
-        const uint32_t op = node.frame->row().op;
-        const bool is_of_bits = op == BP_OP_COPY || op == BP_OP_FILL;
-        if (is_all && (use.shape == nullptr || (use.is_of_bits && !is_of_bits))) {
-          use.shape = &tensor;
-          use.is_of_bits = is_of_bits;
-        }
-        if (access == Access::read) return;
-        use.is_written = true;
-        use.is_whole |= is_all;
-      });
-    }
-  }
-
-  // Appends a value and returns its index. Its memory is that of `source`.
-  uint32_t add_value(uint32_t source, bp_value_role role) {
-    const Use& use = uses_[source];
-    std::vector<int64_t>& shape = out_.numbers.emplace_back();
-    bp_dtype dtype = use.dtype;
-    if (use.shape != nullptr) {
-      shape.assign(use.shape->shape, use.shape->shape + use.shape->ndim);
-      dtype = use.shape->dtype;
-    } else {
-      const uint64_t bits = bp_dtype_bits(dtype), bytes = use.reached.end - use.reached.begin;
-      if (bits % 8 != 0 || bytes % (bits / 8) != 0) dtype = BP_U8;
-      shape.push_back(static_cast<int64_t>(dtype == BP_U8 ? bytes : bytes / (bits / 8)));
-    }
-    bp_program_value value{};
-    value.struct_size = sizeof(value);
-    value.struct_type = BP_STRUCT_PROGRAM_VALUE;
-    value.shape = shape.data();
-    value.dtype = dtype;
-    value.ndim = static_cast<uint32_t>(shape.size());
-    value.role = role;
-    out_.values.push_back(value);
-    sources_.push_back(source);
-    return static_cast<uint32_t>(out_.values.size() - 1);
-  }
-
-  void add_values() {
-    value_of_.resize(uses_.size(), BP_NO_VALUE);
-    std::vector<uint32_t> input_of(uses_.size(), BP_NO_VALUE);
-    for (uint32_t source = 0; source < uses_.size(); ++source) {
-      const Use& use = uses_[source];
-      const bool keeps = use.is_read_first || (use.is_written && !use.is_whole);
-      if (use.is_used && is_outside_[source] && keeps) {
-        input_of[source] = value_of_[source] = add_value(source, BP_VALUE_INPUT);
-      }
-    }
-    for (uint32_t source = 0; source < uses_.size(); ++source) {
-      const Use& use = uses_[source];
-      const bool is_output = is_outside_[source] ? use.is_written : is_held_[source];
-      if (!use.is_used || !is_output) continue;
-      value_of_[source] = add_value(source, BP_VALUE_OUTPUT);
-      if (input_of[source] == BP_NO_VALUE) continue;
-      out_.aliases.push_back({input_of[source], value_of_[source]});
-    }
-    const size_t argument_count = out_.values.size();
-    for (uint32_t source = 0; source < uses_.size(); ++source) {
-      if (!uses_[source].is_used || value_of_[source] != BP_NO_VALUE) continue;
-      value_of_[source] = add_value(source, BP_VALUE_TEMPORARY);
-    }
-    for (size_t value = 0; value < argument_count; ++value) add_argument(value);
-  }
-
-  void add_argument(size_t value) {
-    const bp_program_value& its = out_.values[value];
-    bp_tensor& tensor = out_.arguments.emplace_back(view_of(its));
-    tensor.buffer = const_cast<bp_buffer*>(uses_[sources_[value]].reached.buffer);
-    tensor.byte_offset = uses_[sources_[value]].reached.begin;
-  }
-
-  bp_tensor view_of(const bp_program_value& value) {
-    bp_tensor tensor{};
-    tensor.shape = value.shape;
-    std::vector<int64_t>& strides = out_.numbers.emplace_back(value.ndim);
-    tensors::set_contiguous_strides(value.ndim, value.shape, strides.data());
-    tensor.strides = strides.data();
-    tensor.dtype = value.dtype;
-    tensor.ndim = value.ndim;
-    return tensor;
-  }
-
-  // A program writes no inputs: what nodes change in memory from before the capture is an output
-  // that begins as a copy of the input. The two may be one memory.
-  void add_copies() {
-    const OpRow& row = *find_op(BP_OP_COPY);
-    for (const bp_program_alias& alias : out_.aliases) {
-      const bp_tensor x = view_of(out_.values[alias.input]);
-      const bp_copy_args args{.struct_size = sizeof(args), .flags = 0, .x = &x, .y = &x};
-      MadeNode& node = copies_.emplace_back();
-      node.frame = std::make_unique<NodeFrame>(row, &args);
-      node.values = {alias.input, alias.output};
-    }
-  }
-
-  void rewrite_nodes() {
-    std::optional<uint32_t> empty;
-    for (MadeNode& node : out_.made) {
-      for (size_t k = 0; k < node.values.size(); ++k) {
-        bp_tensor* const tensor = node.frame->tensors()[k];
-        if (tensor == nullptr) continue;
-        tensor->buffer = nullptr;
-        if (node.values[k] == kEmpty) {
-          if (!empty) empty = add_empty();
-          node.values[k] = *empty;
-          tensor->byte_offset = 0;
-          continue;
-        }
-        tensor->byte_offset -= uses_[node.values[k]].reached.begin;
-        node.values[k] = value_of_[node.values[k]];
-      }
-    }
-    add_copies();
-    for (const MadeNode& node : copies_) add_node(node);
-    for (const MadeNode& node : out_.made) add_node(node);
-    for (MadeNode& node : copies_) out_.made.push_back(std::move(node));
-  }
-
-  // Appends a constant without elements.
-  uint32_t add_empty() {
-    bp_program_value value{};
-    value.struct_size = sizeof(value);
-    value.struct_type = BP_STRUCT_PROGRAM_VALUE;
-    value.shape = out_.numbers.emplace_back(1, 0).data();
-    value.data = value.shape;  // Nothing of it is read.
-    value.dtype = BP_U8;
-    value.ndim = 1;
-    value.role = BP_VALUE_CONSTANT;
-    out_.values.push_back(value);
-    return static_cast<uint32_t>(out_.values.size() - 1);
-  }
-
-  void add_node(const MadeNode& node) {
-    bp_program_node its{};
-    its.struct_size = sizeof(its);
-    its.struct_type = BP_STRUCT_PROGRAM_NODE;
-    its.args = node.frame->data();
-    its.values = node.values.data();
-    its.value_count = node.values.size();
-    its.op = node.frame->row().op;
-    out_.nodes.push_back(its);
-  }
-
-  RecordedProgram& out_;
-  const std::vector<ByteRange> ranges_;
-  const std::vector<bool> is_outside_, is_held_;
-  std::vector<Use> uses_;           // Of each source, which is memory of a tensor.
-  std::vector<uint32_t> value_of_;  // Of each source: the value that nodes have.
-  std::vector<uint32_t> sources_;   // Of each value.
-  std::deque<MadeNode> copies_;
-};
 
 // Sorts ranges, and joins those that overlap.
 std::vector<ByteRange> joined(std::vector<ByteRange> ranges) {
@@ -308,25 +36,14 @@ std::vector<ByteRange> joined(std::vector<ByteRange> ranges) {
 
 }  // namespace
 
-bp_compile_desc RecordedProgram::desc() const {
-  bp_compile_desc desc{};
-  desc.struct_size = sizeof(desc);
-  desc.struct_type = BP_STRUCT_COMPILE_DESC;
-  desc.format = "backplane.graph";
-  desc.data = &program;
-  desc.size_bytes = sizeof(program);
-  desc.flags = flags;
-  return desc;
-}
-
 void ProgramRecorder::hand_out(const bp_buffer_ref& ref) {
   if (ref.size_bytes == 0) return;
   const std::lock_guard lock(mutex_);
   const ByteRange range{ref.buffer, ref.byte_offset, ref.byte_offset + ref.size_bytes};
   std::erase_if(current_,
-                [&](const auto& each) { return values_[each.second].range.overlaps(range); });
-  current_[{range.buffer, range.begin}] = static_cast<uint32_t>(values_.size());
-  values_.push_back({range, false, false});
+                [&](const auto& each) { return sources_[each.second].range.overlaps(range); });
+  current_[{range.buffer, range.begin}] = static_cast<uint32_t>(sources_.size());
+  sources_.push_back({range, false, false});
 }
 
 bp_status ProgramRecorder::check_tensor(const OpRow& row, const bp_tensor& tensor) const {
@@ -347,7 +64,7 @@ bp_status ProgramRecorder::find_value(const OpRow& row, const bp_tensor& tensor,
   auto next = current_.upper_bound({range.buffer, range.begin});
   if (next != current_.begin()) {
     const uint32_t value = std::prev(next)->second;
-    if (values_[value].range.contains(range)) {
+    if (sources_[value].range.contains(range)) {
       out_value = value;
       return BP_OK;
     }
@@ -376,7 +93,29 @@ bp_status ProgramRecorder::check_compiler(const OpRow& row, bp_launch_flags flag
 bp_status ProgramRecorder::launch(const OpRow& row, bp_launch_flags flags, const void* frame) {
   if (const bp_status status = bp_op_check(row.op, frame); status != BP_OK) return status;
   flags &= ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
-  if (const bp_status status = check_compiler(row, flags, frame); status != BP_OK) return status;
+  const bp_status status = check_compiler(row, flags, frame);
+  if (status == BP_OK) return append(row, flags, frame);
+  if (status != BP_UNSUPPORTED) return status;
+  const std::string words = take_error();
+  const uint64_t count = node_count();
+  const bp_status in_other_form = record_other_form(target_, *this, row, flags, frame);
+  if (in_other_form != BP_UNSUPPORTED) return in_other_form;
+  const std::lock_guard lock(mutex_);
+  nodes_.erase(nodes_.begin() + static_cast<ptrdiff_t>(count), nodes_.end());
+  return fail(status, words);
+}
+
+bp_buffer* ProgramRecorder::make_buffer(uint64_t size_bytes) {
+  bp_buffer* buffer = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    buffer = reinterpret_cast<bp_buffer*>(&marks_.emplace_back());
+  }
+  hand_out({buffer, 0, size_bytes});
+  return buffer;
+}
+
+bp_status ProgramRecorder::append(const OpRow& row, bp_launch_flags flags, const void* frame) {
   const std::lock_guard lock(mutex_);
   if (!nodes_.empty() && flags != flags_) {
     return fail(BP_UNSUPPORTED, std::string(row.name) +
@@ -412,19 +151,13 @@ uint64_t ProgramRecorder::node_count() const {
 
 bp_status ProgramRecorder::finish(const std::vector<bp_buffer_ref>& held, RecordedProgram& out) {
   const std::lock_guard lock(mutex_);
-  std::vector<ByteRange> ranges;
-  std::vector<bool> is_held(values_.size(), false);
-  for (const Value& value : values_) ranges.push_back(value.range);
   for (const bp_buffer_ref& block : held) {
     const auto found = current_.find({block.buffer, block.byte_offset});
-    if (found != current_.end()) is_held[found->second] = true;
+    if (found != current_.end()) sources_[found->second].is_held = true;
   }
   const std::vector<ByteRange> outside = joined(outside_);
-  const auto first = static_cast<uint32_t>(ranges.size());
-  ranges.insert(ranges.end(), outside.begin(), outside.end());
-  is_held.resize(ranges.size(), false);
-  std::vector<bool> is_outside(ranges.size(), false);
-  std::fill(is_outside.begin() + first, is_outside.end(), true);
+  const auto first = static_cast<uint32_t>(sources_.size());
+  for (const ByteRange& range : outside) sources_.push_back({range, true, false});
   for (MadeNode& node : nodes_) {
     for (uint32_t& value : node.values) {
       if (value < kFirstOutside || value >= kEmpty) continue;
@@ -436,20 +169,7 @@ bp_status ProgramRecorder::finish(const std::vector<bp_buffer_ref>& held, Record
   }
   out.made = std::move(nodes_);
   out.flags = flags_;
-  const bp_status status =
-      Writer(out, std::move(ranges), std::move(is_outside), std::move(is_held)).write();
-  if (status != BP_OK) return status;
-  out.program.struct_size = sizeof(out.program);
-  out.program.struct_type = BP_STRUCT_PROGRAM;
-  out.program.values = out.values.data();
-  out.program.value_count = out.values.size();
-  out.program.value_stride_bytes = sizeof(bp_program_value);
-  out.program.nodes = out.nodes.data();
-  out.program.node_count = out.nodes.size();
-  out.program.node_stride_bytes = sizeof(bp_program_node);
-  out.program.aliases = out.aliases.data();
-  out.program.alias_count = out.aliases.size();
-  return BP_OK;
+  return write_program(out, sources_);
 }
 
 }  // namespace bp::core

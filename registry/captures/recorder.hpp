@@ -15,51 +15,20 @@
 
 #include "backplane/compiler.h"
 #include "registry/calls/op_rows.hpp"
-#include "registry/programs/node_place.hpp"
+#include "registry/captures/program_writer.hpp"
 #include "registry/services/captures.hpp"
 
 namespace bp::core {
 
 struct Target;
 
-// Bytes of a buffer, from `begin` to before `end`.
-struct ByteRange {
-  const bp_buffer* buffer = nullptr;
-  uint64_t begin = 0, end = 0;
-
-  bool contains(const ByteRange& other) const {
-    return buffer == other.buffer && begin <= other.begin && other.end <= end;
-  }
-  bool overlaps(const ByteRange& other) const {
-    return buffer == other.buffer && begin < other.end && other.begin < end;
-  }
-};
-
-// A program, and the memory that its inputs and outputs had in the capture.
-struct RecordedProgram {
-  RecordedProgram() = default;
-  RecordedProgram(const RecordedProgram&) = delete;
-
-  bp_compile_desc desc() const;
-
-  std::vector<bp_program_value> values;
-  std::vector<bp_program_node> nodes;
-  std::vector<bp_program_alias> aliases;
-  // The inputs, then the outputs. Shapes and strides lie in `numbers`.
-  std::vector<bp_tensor> arguments;
-  bp_launch_flags flags = 0;
-
-  bp_program program{};
-  std::deque<std::vector<int64_t>> numbers;
-  std::deque<MadeNode> made;
-};
-
 // One open capture. It is thread-safe.
 class ProgramRecorder final : public services::LaunchRecorder {
  public:
-  explicit ProgramRecorder(const Target& target) : target_(target) {}
+  explicit ProgramRecorder(Target& target) : target_(target) {}
 
   void hand_out(const bp_buffer_ref& range) override;
+  bp_buffer* make_buffer(uint64_t size_bytes) override;
   bp_status launch(const OpRow& row, bp_launch_flags flags, const void* frame) override;
 
   uint64_t node_count() const;
@@ -69,26 +38,23 @@ class ProgramRecorder final : public services::LaunchRecorder {
   bp_status finish(const std::vector<bp_buffer_ref>& held, RecordedProgram& out);
 
  private:
-  struct Value {
-    ByteRange range;
-    bool is_outside = false;  // From before the capture.
-    bool is_held = false;
-  };
-
-  // Returns the value whose memory a tensor has, or one behind values_ that stands for a range of
-  // outside_.
+  // Returns the index of the source whose memory a tensor has, or kFirstOutside and the index of a
+  // range of outside_.
   bp_status find_value(const OpRow& row, const bp_tensor& tensor, uint32_t& out_value);
   bp_status check_tensor(const OpRow& row, const bp_tensor& tensor) const;
   bp_status check_compiler(const OpRow& row, bp_launch_flags flags, const void* frame) const;
 
-  const Target& target_;
+  bp_status append(const OpRow& row, bp_launch_flags flags, const void* frame);
+
+  Target& target_;
   mutable std::mutex mutex_;  // It guards the members below.
-  std::vector<Value> values_;
-  // The values of the pool that exist now, by the place where they begin.
+  std::vector<Source> sources_;
+  // The sources in the pool that exist now, by the place where they begin.
   std::map<std::pair<const bp_buffer*, uint64_t>, uint32_t> current_;
   std::vector<ByteRange> outside_;
   std::deque<MadeNode> nodes_;
   bp_launch_flags flags_ = 0;
+  std::deque<char> marks_;  // Their addresses stand for memory that only the program has.
 };
 
 }  // namespace bp::core

@@ -28,8 +28,11 @@ class LaunchRecorder {
   // Says that the pool of the capture has handed out these bytes.
   virtual void hand_out(const bp_buffer_ref& range) = 0;
 
+  // Returns what stands for memory that only the program has.
+  virtual bp_buffer* make_buffer(uint64_t size_bytes) = 0;
+
   // Appends a launch. Returns BP_UNSUPPORTED, with the text, for a call that no program can have,
-  // or that the compiler takes neither as it is nor as its decomposition.
+  // or that the compiler takes in no form.
   virtual bp_status launch(const core::OpRow& row, bp_launch_flags flags, const void* frame) = 0;
 };
 

@@ -1,6 +1,7 @@
 """Runs ONNX's own tests of operators through ONNX Runtime on one device of a plugin.
 
 usage: node_tests.py LIBRARY [--device backplane.cpu:0] [--list OUTCOME] [--match TEXT] [--every N]
+           [--option KEY=VALUE]    an option of the provider, such as backplane.programs=1
 
 The data come from the `onnx` package. Each test is also run by ONNX Runtime's CPU provider alone,
 so that a test which ONNX Runtime itself cannot run is told apart. The outcomes are:
@@ -26,6 +27,8 @@ import sys
 import warnings
 
 import numpy as np
+
+OPTIONS = {}  # Those of the provider.
 
 # The first run goes op by op, the second one records, the third one replays.
 RUNS = 3
@@ -114,7 +117,7 @@ def run(ort, model, inputs, types, expected, device):
     options.intra_op_num_threads = 1
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if device is not None:
-        options.add_provider_for_devices([device], {})
+        options.add_provider_for_devices([device], OPTIONS)
         session = ort.InferenceSession(model, options)
     else:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -234,8 +237,10 @@ def main():
     parser.add_argument("--list", action="append", default=[])
     parser.add_argument("--match", default="")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--begin", type=int, default=None)
     arguments = parser.parse_args()
+    OPTIONS.update(option.split("=", 1) for option in arguments.option)
     if arguments.begin is not None:
         return worker(arguments)
     results = run_workers(arguments)
