@@ -1,5 +1,8 @@
 """torch.compile(backend="backplane") computes what the operators one by one do."""
 
+import subprocess
+import sys
+
 import gpt
 import pytest
 import torch
@@ -81,6 +84,44 @@ def test_what_the_cpu_computes_is_named(wrap):
     reasons = " ".join(compiler.compiled())
     assert "cannot be captured, since PyTorch's CPU computes it" in reasons, reasons
     assert "linalg_det" in reasons, reasons
+
+
+# A device that runs compiled programs alone, in a process of its own.
+WITHOUT_KERNELS = """
+import sys
+import torch, torch_backplane
+from torch import nn
+from torch_backplane import compile as compiler
+
+try:
+    torch_backplane.load("sim", {"kernels": "no"})
+except RuntimeError as error:
+    sys.exit(f"no plugin sim: {error}")
+torch_backplane.set_fallback("count")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 1))
+own = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 1))
+own.load_state_dict(model.state_dict())
+own = own.to("bp")
+call = torch.compile(lambda x: own(x).square().mean(), backend=compiler.backend)
+x = torch.rand(5, 4)
+for _ in range(3):
+    call(x.to("bp")).backward()
+    model(x).square().mean().backward()
+for a, b in zip(own.parameters(), model.parameters()):
+    torch.testing.assert_close(a.grad.cpu(), b.grad)
+print(compiler.compiled())
+"""
+
+
+def test_a_device_without_kernels_trains_by_programs():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_KERNELS], capture_output=True, text=True, timeout=300
+    )
+    if "no plugin sim" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "{'replayed': 6}"
 
 
 def test_an_unknown_option_is_named():
