@@ -203,8 +203,9 @@ TEST_F(CaptureTest, TwoCanBeOpenOnTwoStreamsOfTwoThreads) {
   bp_captured_graph* graphs[kCount] = {};
   bp_block* blocks[kCount] = {};
   std::vector<std::thread> threads;
-  std::vector<StreamHandle> streams;
-  for (int i = 0; i < kCount; ++i) streams.push_back(make_stream());
+  threads.reserve(kCount);
+  StreamHandle streams[kCount];
+  for (StreamHandle& stream : streams) stream = make_stream();
   for (int i = 0; i < kCount; ++i) {
     threads.emplace_back([&, i] {
       bp_capture* const capture = begin(streams[i].get());

@@ -1,8 +1,8 @@
 #include "registry/lifetime/device_resets.hpp"
 
+#include "registry/captures/captures.hpp"
 #include "registry/dispatch/prepared.hpp"
 #include "registry/lifetime/pass_on.hpp"
-#include "registry/captures/captures.hpp"
 
 namespace bp::core {
 namespace {

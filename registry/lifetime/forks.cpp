@@ -6,8 +6,8 @@
 
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/forks.hpp"
-#include "registry/dispatch/prepared.hpp"
 #include "registry/captures/captures.hpp"
+#include "registry/dispatch/prepared.hpp"
 
 namespace bp {
 

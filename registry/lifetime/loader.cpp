@@ -9,13 +9,13 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
+#include "registry/captures/captures.hpp"
 #include "registry/dispatch/prepared.hpp"
 #include "registry/lifetime/device_resets.hpp"
 #include "registry/lifetime/program_memory.hpp"
 #include "registry/lifetime/stream_ends.hpp"
 #include "registry/plugins/backend_options.hpp"
 #include "registry/plugins/registrar.hpp"
-#include "registry/captures/captures.hpp"
 
 namespace bp::core {
 namespace {

@@ -34,6 +34,7 @@ class LaunchTest : public testing::Test {
     words.insert(words.end(), flags.begin(), flags.end());
     if (!script.empty()) words.insert(words.end(), {"/bin/sh", "-c", script});
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     std::fflush(nullptr);  // Else the child writes what waits in the buffers again.
@@ -185,8 +186,10 @@ TEST_F(LaunchTest, KillsRanksThatIgnoreTheSignal) {
 TEST_F(LaunchTest, ForwardsSignals) {
   for (const int number : {SIGINT, SIGTERM}) {
     const std::string name = number == SIGINT ? "INT" : "TERM";
-    start({"-n", "2"}, "trap 'echo got " + name + "; exit 0' " + name + "; touch $FOLDER/" + name +
-                           "$RANK; while true; do sleep 0.01; done");
+    setenv("NAME", name.c_str(), 1);
+    start({"-n", "2"},
+          "trap \"echo got $NAME; exit 0\" $NAME; touch $FOLDER/$NAME$RANK; "
+          "while true; do sleep 0.01; done");
     wait_for_file(name + "0");
     wait_for_file(name + "1");
     kill(process, number);

@@ -171,6 +171,7 @@ TEST(TcpStore, SurvivesGarbageFromStrangers) {
 TEST(TcpStore, ServesManyWaitsAtOnce) {
   TcpStore store("127.0.0.1", 0, true, 1);
   std::vector<std::thread> threads;
+  threads.reserve(20);
   std::atomic<int> woken{0};
   for (int i = 0; i < 20; ++i) {
     threads.emplace_back([&, i] {

@@ -33,6 +33,8 @@ Floats data_of(int step) {
 
 double rate_of(int step) { return 0.1 / step; }
 
+uint64_t seed_of(int step) { return 100 + static_cast<uint64_t>(step); }
+
 // A model with dropout whose steps run eagerly or as replays.
 struct Training {
   Training() : optimizer(parameters()) {}
@@ -50,7 +52,7 @@ struct Training {
   }
   float eager(int step) {
     x.copy_from_host(data_of(step).data(), 48);
-    generator.set_seed(static_cast<uint64_t>(100 + step));
+    generator.set_seed(seed_of(step));
     optimizer.zero_grad();
     const Tensor result = forward();
     result.backward();
@@ -72,7 +74,7 @@ struct Training {
   float replay(const CapturedGraph& graph, int step) {
     const double lr = rate_of(step);
     const int64_t count = step;
-    const uint64_t value = static_cast<uint64_t>(100 + step);
+    const uint64_t value = seed_of(step);
     x.copy_from_host(data_of(step).data(), 48);
     rate.copy_from_host(&lr, sizeof(lr));
     number.copy_from_host(&count, sizeof(count));

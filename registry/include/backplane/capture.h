@@ -62,11 +62,11 @@ BP_API bp_status bp_capture_begin(const bp_target* target, bp_stream* stream,
  * any other one.
  *
  * The program has each launch of an op or of a prepared op on this stream, and each copy and fill
- * within the device. What the compiler does not take is written as its decomposition (program.h), or
- * in other dtypes. Memory from before the capture is input where it is read, and output where it is
- * written. Blocks of the capture that the caller holds at the end are outputs. All others are
- * temporaries of the program, and the memory that they had goes back to the backend. Copies from and
- * to the host, and bp_kernel_launch(), are BP_INVALID_ARGUMENT meanwhile, and the capture stays
+ * within the device. What the compiler does not take is written as its decomposition (program.h),
+ * or in other dtypes. Memory from before the capture is input where it is read, and output where it
+ * is written. Blocks of the capture that the caller holds at the end are outputs. All others are
+ * temporaries of the program, and the memory that they had goes back to the backend. Copies from
+ * and to the host, and bp_kernel_launch(), are BP_INVALID_ARGUMENT meanwhile, and the capture stays
  * valid. Functions of the backend's tables of streams, events and process groups are not recorded
  * and run at once.
  *
