@@ -288,6 +288,25 @@ TEST_F(ProgramCaptureTest, RefusesWhatIsNoLaunchOfAnOpAndStaysValid) {
   destroy(graph);
 }
 
+TEST_F(ProgramCaptureTest, TakesTensorsWithoutElements) {
+  Floats x(*target, {4}), y(*target, {4});
+  bp_block* const empty = take(0);
+  const Place none(empty, {0});
+  bp_capture* const capture = begin_program();
+  ASSERT_EQ(neg(none.tensor, none.tensor), BP_OK) << bp_error_text();
+  const bp_tensor* const parts[] = {&none.tensor, x.get()};
+  const bp_cat_args cat{
+      .struct_size = sizeof(cat), .flags = 0, .xs_count = 2, .xs = parts, .y = y.get(), .axis = 0};
+  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_CAT, &cat), BP_OK) << bp_error_text();
+  bp_captured_graph* const graph = end(capture);
+  EXPECT_EQ(info(graph).node_count, 1u) << "there is nothing to compute in the first launch";
+  x.set({1, 2, 3, 4});
+  replay(graph);
+  EXPECT_EQ(y.elements(), (Values{1, 2, 3, 4}));
+  bp_block_free(empty);
+  destroy(graph);
+}
+
 TEST_F(ProgramCaptureTest, WritesSmallIntegersAsTheHostComputesThem) {
   bp_block *const from = take(16), *const to = take(16);
   Place a(from, {8}), y(to, {8});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "backplane/ops.h"
@@ -177,21 +176,18 @@ class Writer {
   }
 
   void rewrite_nodes() {
-    std::optional<uint32_t> empty;
     for (MadeNode& node : out_.made) {
-      for (size_t k = 0; k < node.values.size(); ++k) {
+      for_tensors(node, [&](size_t k, Access access) {
         bp_tensor* const tensor = node.frame->tensors()[k];
-        if (tensor == nullptr) continue;
         tensor->buffer = nullptr;
         if (node.values[k] == kEmpty) {
-          if (!empty) empty = add_empty();
-          node.values[k] = *empty;
+          node.values[k] = add_empty(access);
           tensor->byte_offset = 0;
-          continue;
+          return;
         }
         tensor->byte_offset -= uses_[node.values[k]].reached.begin;
         node.values[k] = value_of_[node.values[k]];
-      }
+      });
     }
     add_copies();
     for (const MadeNode& node : copies_) add_node(node);
@@ -199,16 +195,19 @@ class Writer {
     for (MadeNode& node : copies_) out_.made.push_back(std::move(node));
   }
 
-  // Appends a constant without elements.
-  uint32_t add_empty() {
+  // Appends a value without elements.
+  uint32_t add_empty(Access access) {
     bp_program_value value{};
     value.struct_size = sizeof(value);
     value.struct_type = BP_STRUCT_PROGRAM_VALUE;
     value.shape = out_.numbers.emplace_back(1, 0).data();
-    value.data = value.shape;  // Nothing of it is read.
     value.dtype = BP_U8;
     value.ndim = 1;
-    value.role = BP_VALUE_CONSTANT;
+    value.role = BP_VALUE_TEMPORARY;
+    if (access == Access::read) {
+      value.role = BP_VALUE_CONSTANT;
+      value.data = value.shape;  // Nothing of it is read.
+    }
     out_.values.push_back(value);
     return static_cast<uint32_t>(out_.values.size() - 1);
   }

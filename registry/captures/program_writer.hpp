@@ -44,11 +44,8 @@ struct RecordedProgram {
   std::deque<MadeNode> made;
 };
 
-// The value of a tensor without elements, before finish().
+// The value of a tensor without elements, before the program is written.
 inline constexpr uint32_t kEmpty = BP_NO_VALUE - 1;
-// From here on values are ranges of outside_, before finish().
-inline constexpr uint32_t kFirstOutside = 1u << 31;
-
 // Returns what the elements of a tensor reach. It has elements, and its strides are those of
 // memory.
 inline ByteRange range_of(const bp_tensor& tensor) {
@@ -78,7 +75,7 @@ inline Access access_of(Kind kind) {
   }
 }
 
-// Calls visit(tensor, access) for each tensor of a node, in the order of its values.
+// Calls visit(k, access) for each tensor of a node, in the order of its values: k is its index.
 template <typename Visit>
 void for_tensors(const MadeNode& node, Visit&& visit) {
   size_t k = 0;

@@ -17,6 +17,9 @@
 namespace bp::core {
 namespace {
 
+// From here on a value is a range of outside_, before finish().
+constexpr uint32_t kFirstOutside = 1u << 31;
+
 // Sorts ranges, and joins those that overlap.
 std::vector<ByteRange> joined(std::vector<ByteRange> ranges) {
   const auto place = [](const ByteRange& r) {
