@@ -1,6 +1,6 @@
 // Tests captures that write programs, on a device with kernels and a compiler.
-#include <numeric>
-#include <thread>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backplane/transfers.h"
 #include "registry/tests/capture_fixture.hpp"
@@ -339,6 +339,28 @@ TEST_F(ProgramCaptureTest, EndsWithoutAGraphWhenItIsAbandonedOrEmpty) {
   EXPECT_EQ(info(empty).node_count, 0u);
   replay(empty);
   destroy(empty);
+}
+
+// The executable of the parent is not the child's to release.
+TEST_F(ProgramCaptureTest, IsLostInAChildOfFork) {
+  Floats x(*target, {4}), y(*target, {4});
+  bp_capture* const capture = begin_program();
+  ASSERT_EQ(neg(*x.get(), *y.get()), BP_OK);
+  bp_captured_graph* const graph = end(capture);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const bool is_lost = bp_captured_graph_launch(graph, nullptr) == BP_DEVICE_LOST;
+    const bool ends = bp_captured_graph_destroy(graph) == BP_OK;
+    _exit(is_lost && ends ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  x.set({1, 2, 3, 4});
+  replay(graph);
+  EXPECT_EQ(y.elements(), (Values{-1, -2, -3, -4}));
+  destroy(graph);
 }
 
 TEST_F(ProgramCaptureTest, IsRefusedByADeviceWithoutACompiler) {

@@ -392,6 +392,7 @@ void leave_captures(Target& target) {
   }
   for (CapturedGraph* graph : std::exchange(target.captured_graphs, {})) {
     graph->target = nullptr;
+    static_cast<void>(graph->program.release());  // Its end would call the backend.
     leave(graph->parts);
   }
 }
