@@ -166,6 +166,42 @@ def test_parameters_that_move_are_captured_again(wrap):
         torch.testing.assert_close(call(x), model(x))
 
 
+def test_what_is_around_random_numbers_is_captured(wrap):
+    torch.manual_seed(0)
+    first, last = nn.Linear(4, 8).to("bp"), nn.Linear(8, 2).to("bp")
+    call = wrap(lambda x: last(functional.gelu(functional.dropout(functional.gelu(first(x)), 0.5))))
+    x = torch.rand(3, 4, device="bp")
+    for _ in range(3):
+        torch.bp.manual_seed(7)
+        y = call(x)
+        y.square().sum().backward()
+        own = [p.grad.clone() for p in (*first.parameters(), *last.parameters())]
+        for p in (*first.parameters(), *last.parameters()):
+            p.grad = None
+        torch.bp.manual_seed(7)
+        hidden = functional.gelu(functional.dropout(functional.gelu(first(x)), 0.5))
+        torch.testing.assert_close(y, last(hidden))
+        last(hidden).square().sum().backward()
+        for a, p in zip(own, (*first.parameters(), *last.parameters())):
+            torch.testing.assert_close(a, p.grad)
+            p.grad = None
+    counts = compiler.compiled()
+    assert counts["replayed"] > 3, counts
+    assert any("random" in reason for reason in counts)
+
+
+def test_the_gradient_of_attention_has_the_mask_of_its_call(wrap):
+    q = torch.rand(1, 2, 8, 4, device="bp", requires_grad=True)
+    call = wrap(lambda q: functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5))
+    for seed in range(4):
+        torch.bp.manual_seed(seed)
+        own, = torch.autograd.grad(call(q).square().sum(), q)
+        torch.bp.manual_seed(seed)
+        y = functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+        expected, = torch.autograd.grad(y.square().sum(), q)
+        torch.testing.assert_close(own, expected)
+
+
 def test_random_numbers_are_not_captured(wrap):
     call = wrap(lambda x: functional.dropout(x, 0.5))
     x = torch.ones(64, device="bp")

@@ -10,16 +10,19 @@ With options={"program": True} a graph is written into one program, which the co
 device compiles, and which is run from the first call on. Devices that record no graphs, or run
 compiled programs alone, do so in any case.
 
-A graph that cannot be captured runs operator by operator. compiled() says which, and why. Without
-the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
+An operator that cannot be captured, since PyTorch's CPU computes it or since it draws random
+numbers, runs by itself, and what is before and behind it is captured. compiled() says how often, and
+why. Without the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
 """
 
 import collections
+import operator
 import threading
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
+from torch.fx.passes.split_module import split_module
 
 from . import _C
 
@@ -60,21 +63,64 @@ def _draws(node):
 
 
 def _why_not(module):
-    """Why a graph cannot be captured, or None."""
+    """Why a graph cannot be captured, and the node that stands in the way alone, if there is one."""
     for node in module.graph.nodes:
-        if _draws(node):
-            return f"{node.target} draws random numbers"
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
-            return "its shapes are dynamic"
+            return "its shapes are dynamic", None
         if isinstance(value, torch.Tensor) and value.device.type != "bp":
-            return f"{node.name} is on {value.device}"
-    return None
+            return f"{node.name} is on {value.device}", None
+    for node in module.graph.nodes:
+        if _draws(node):
+            return f"{node.target} draws random numbers", node
+    return None, None
+
+
+class _Walk(torch.fx.Interpreter):
+    """Runs a graph, and knows the node that it runs."""
+
+    def run_node(self, n):
+        self.node = n
+        return super().run_node(n)
+
+
+class _Part(torch.nn.Module):
+    """Calls a function in the place of a part of a graph."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, *inputs):
+        return self.call(*inputs)
+
+
+def _call_count(module):
+    return sum(node.op == "call_function" for node in module.graph.nodes)
+
+
+def _is_on_device(value):
+    return isinstance(value, torch.Tensor) and value.device.type == "bp"
+
+
+def _numbers(inputs):
+    """The inputs that the device does not have, which a capture takes as they are; None if one is
+    no number. Attention gives the gradient its seed so."""
+    numbers = {}
+    for index, value in enumerate(inputs):
+        if _is_on_device(value):
+            continue
+        if isinstance(value, torch.Tensor):
+            if value.numel() != 1:
+                return None
+            value = value.item()
+        numbers[index] = value
+    return numbers
 
 
 def _is_program(inputs):
-    devices = {t.device for t in inputs if isinstance(t, torch.Tensor)}
-    return any(device.type == "bp" and _C.is_program_device(device.index) for device in devices)
+    devices = {value.device for value in inputs if _is_on_device(value)}
+    return any(_C.is_program_device(device.index) for device in devices)
 
 
 def _key(tensor):
@@ -89,10 +135,11 @@ class _Replayed:
         self.program = program  # False: as the device does best.
         self.fixed = fixed  # The indices of the parameters among the arguments.
         self.storages = storages  # The addresses of the parameters of the forward graph.
-        self.reason = _why_not(module)
+        self.reason, self.refused = _why_not(module)
         self.lock = threading.Lock()
         self.is_warm = False
         self.graph = None
+        self.parts = None  # The graph divided at a node that cannot be captured.
 
     def run(self, arguments):
         """`arguments` is a list, which is emptied so that nothing is kept alive."""
@@ -101,14 +148,56 @@ class _Replayed:
         with self.lock:
             # The capture of a program runs nothing, and all that it needs is in the program.
             is_warm = self.is_warm or self.program or _is_program(inputs)
+            numbers = _numbers(inputs)
+            if numbers is None:
+                self.reason = self.reason or "an input is no tensor of bp and no number"
             if self.reason is None and is_warm:
                 if self.graph is None or self._moved(inputs):
-                    self._capture(inputs)
+                    self._capture(inputs, numbers)
+                if self.graph is not None and numbers != self.numbers:
+                    _count("a number of the host is not that of the capture")
+                    return self.module(*inputs)
                 if self.graph is not None:
                     return self._replay(inputs)
+            if self.refused is not None and self.parts is None:
+                self._divide(inputs)
             self.is_warm = True
+        if self.parts is not None:
+            return self.parts(*inputs)
         _count(self.reason or "run once before the capture")
         return self.module(*inputs)
+
+    def _divide(self, inputs):
+        """Divides the graph into what is before a node, the node alone, and what is behind it."""
+        refused, self.refused, reason = self.refused, None, self.reason
+        if _call_count(self.module) < 2:
+            return
+        for index in self.fixed:
+            self._is_fixed(index, inputs[index])
+        is_behind = False
+        places = {}
+        for node in self.module.graph.nodes:
+            if node.target is operator.getitem:
+                places[node] = places[node.args[0]]  # No part takes or gives a tuple.
+            else:
+                places[node] = 1 if node is refused else 2 if is_behind else 0
+            is_behind |= node is refused
+        parts = split_module(self.module, self.module, places.get, keep_original_order=True)
+        for name, part in list(parts.named_children()):
+            if name == "submod_1":
+                setattr(parts, name, _Part(self._counted(part, reason)))
+            elif name in ("submod_0", "submod_2") and _call_count(part) > 1:
+                replayed = _Replayed(part, set(), self.storages, self.program)
+                setattr(parts, name, _Part(lambda *given, r=replayed: r.run(list(given))))
+        self.parts = parts
+
+    @staticmethod
+    def _counted(part, reason):
+        def call(*inputs):
+            _count(reason)
+            return part(*inputs)
+
+        return call
 
     def _is_fixed(self, index, tensor):
         address = tensor.untyped_storage().data_ptr()
@@ -120,16 +209,23 @@ class _Replayed:
         """True if a parameter lies elsewhere now, as after load_state_dict(assign=True)."""
         return any(_key(inputs[i]) != key for i, key in self.kept.items())
 
-    def _capture(self, inputs):
+    def _capture(self, inputs, numbers):
         self.graph = None
-        self.kept = {i: _key(t) for i, t in enumerate(inputs) if self._is_fixed(i, t)}
-        self.inputs = [t if i in self.kept else t.clone() for i, t in enumerate(inputs)]
+        self.numbers = numbers
+        tensors = [(i, t) for i, t in enumerate(inputs) if i not in numbers]
+        self.kept = {i: _key(t) for i, t in tensors if self._is_fixed(i, t)}
+        self.inputs = list(inputs)
+        for i, tensor in tensors:
+            if i not in self.kept:
+                self.inputs[i] = tensor.clone()
         graph = _C.Graph()
         try:
             graph.capture_begin(self.program)
+            walk = _Walk(self.module)
             try:
-                self.outputs = self.module(*self.inputs)
+                self.outputs = walk.run(*self.inputs)
             except BaseException:
+                self.refused = walk.node
                 graph.abandon()
                 raise
             graph.capture_end()
@@ -140,15 +236,20 @@ class _Replayed:
 
     def _replay(self, inputs):
         for index, (own, given) in enumerate(zip(self.inputs, inputs)):
-            if index not in self.kept:
+            if index not in self.kept and index not in self.numbers:
                 own.copy_(given)
         self.graph.replay()
         _count("replayed")
         same = {id(own): given for own, given in zip(self.inputs, inputs)}
-        return [
-            same.get(id(out), out.clone()) if isinstance(out, torch.Tensor) else out
-            for out in self.outputs
-        ]
+
+        def given_out(out):
+            if not isinstance(out, torch.Tensor):
+                return out
+            return same[id(out)] if id(out) in same else out.clone()
+
+        if isinstance(self.outputs, (tuple, list)):
+            return [given_out(out) for out in self.outputs]
+        return given_out(self.outputs)
 
 
 _OPTIONS = {"program"}
