@@ -11,8 +11,9 @@ device compiles, and which is run from the first call on. Devices that record no
 compiled programs alone, do so in any case.
 
 An operator that cannot be captured, since PyTorch's CPU computes it or since it draws random
-numbers, runs by itself, and what is before and behind it is captured. compiled() says how often, and
-why. Without the installed package (its entry point), `backend=torch_backplane.compile.backend` is the same.
+numbers, runs by itself, and what is before and behind it is captured. compiled() says how often,
+and why. Without the installed package (its entry point),
+`backend=torch_backplane.compile.backend` is the same.
 """
 
 import collections
@@ -63,7 +64,7 @@ def _draws(node):
 
 
 def _why_not(module):
-    """Why a graph cannot be captured, and the node that stands in the way alone, if there is one."""
+    """Why a graph cannot be captured, and the node that alone stands in the way, or None."""
     for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
