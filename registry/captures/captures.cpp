@@ -210,10 +210,14 @@ bp_capture* open(std::unique_ptr<Capture> capture) {
 bp_status begin_program(Target& target, bp_stream* stream, const bp_capture_desc& desc,
                         bp_capture** out_capture) {
   auto capture = make_capture(target, stream, desc, std::make_shared<ProgramRecorder>(target));
-  std::shared_ptr<CaptureParts> known;
-  const bp_status status = target.caches->captures().find(stream, known);
-  if (status != BP_OK) return status;
-  if (known != nullptr || !target.caches->captures().add_program(stream, capture->parts)) {
+  bool is_free = !target.has_table(BP_STRUCT_GRAPH_OPS);
+  if (!is_free) {
+    bp_capture_info info;
+    const bp_status status = read_state(target, stream, info);
+    if (status != BP_OK) return status;
+    is_free = info.capture_id == 0;
+  }
+  if (!is_free || !target.caches->captures().add_program(stream, capture->parts)) {
     return fail(BP_INVALID_ARGUMENT, "capture.begin_program: the stream captures already");
   }
   capture->is_open = true;

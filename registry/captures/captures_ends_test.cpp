@@ -257,6 +257,30 @@ TEST(CaptureFailures, SayThatADeviceRecordsNoGraphs) {
   EXPECT_NE(refusal().find("records no graphs"), std::string::npos) << refusal();
 }
 
+TEST(CaptureFailures, AreNoneOfADeviceThatHasACompilerAndRecordsNoGraphs) {
+  FakeCapture f;
+  bp_compiler_ops compiler{.struct_size = sizeof(compiler), .struct_type = BP_STRUCT_COMPILER_OPS};
+  // Nothing is compiled for a capture without launches.
+  compiler.formats = [](auto...) -> bp_status { return BP_INTERNAL; };
+  compiler.query = [](auto...) -> bp_status { return BP_INTERNAL; };
+  compiler.compile = [](auto...) -> bp_status { return BP_INTERNAL; };
+  compiler.executable_kernel = [](auto...) -> bp_status { return BP_INTERNAL; };
+  compiler.executable_info = [](auto...) -> bp_status { return BP_INTERNAL; };
+  compiler.release = [](auto...) -> bp_status { return BP_INTERNAL; };
+  f.fake.compiler = &compiler;
+  f.load();
+  ASSERT_EQ(f.begin(), BP_OK) << bp_error_text();
+  bp_capture* second = nullptr;
+  EXPECT_EQ(bp_capture_begin(f.r.target(), nullptr, nullptr, &second), BP_INVALID_ARGUMENT);
+  EXPECT_NE(refusal().find("the stream captures already"), std::string::npos) << refusal();
+  bp_block* block = nullptr;
+  ASSERT_EQ(bp_block_allocate(f.r.target(), nullptr, 64, &block), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_capture_end(f.capture, &f.graph), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_captured_graph_launch(f.graph, nullptr), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_block_free(block), BP_OK);
+  EXPECT_EQ(bp_captured_graph_destroy(f.graph), BP_OK) << bp_error_text();
+}
+
 TEST(CaptureFailures, LeaveNothingOfACaptureWhoseGraphCannotRun) {
   FakeCapture f;
   f.fake.graphs = &f.graphs.table;

@@ -57,7 +57,7 @@ bool Captures::add_program(bp_stream* stream, std::shared_ptr<CaptureParts> part
   const std::lock_guard lock(mutex_);
   if (std::ranges::count(open_, stream, &Open::stream) != 0) return false;
   open_.push_back({0, stream, std::move(parts)});
-  program_count_.fetch_add(1, std::memory_order_relaxed);
+  ++program_count_;
   count_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -68,7 +68,7 @@ void Captures::remove(const CaptureParts& parts) {
   const auto found =
       std::ranges::find_if(open_, [&](const Open& open) { return open.parts.get() == &parts; });
   if (found == open_.end()) return;
-  if (found->stream != nullptr) program_count_.fetch_sub(1, std::memory_order_relaxed);
+  if (found->stream != nullptr) --program_count_;
   last = std::move(found->parts);
   open_.erase(found);
   count_.fetch_sub(1, std::memory_order_relaxed);
@@ -77,11 +77,12 @@ void Captures::remove(const CaptureParts& parts) {
 bp_status Captures::find(bp_stream* stream, std::shared_ptr<CaptureParts>& out_parts) const {
   out_parts = nullptr;
   if (stream == nullptr) stream = target_.default_stream;
-  if (const uint32_t programs = program_count_.load(std::memory_order_relaxed); programs != 0) {
+  {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find(open_, stream, &Open::stream);
     if (found != open_.end()) out_parts = found->parts;
-    if (out_parts != nullptr || programs == open_.size()) return BP_OK;
+    // Without captures of the backend there is nothing to ask the backend, which may have none.
+    if (out_parts != nullptr || program_count_ == open_.size()) return BP_OK;
   }
   bp_capture_info info{};
   info.struct_size = sizeof(info);

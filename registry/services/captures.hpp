@@ -103,9 +103,9 @@ class Captures {
 
   const bp_target& target_;
   std::atomic<uint32_t> count_ = 0;
-  std::atomic<uint32_t> program_count_ = 0;  // The part of count_ that writes programs.
   mutable std::mutex mutex_;
-  std::vector<Open> open_;  // mutex_ guards it.
+  std::vector<Open> open_;      // mutex_ guards it.
+  uint32_t program_count_ = 0;  // mutex_ guards it: the part of open_ that writes programs.
 };
 
 }  // namespace bp::services
