@@ -6,22 +6,29 @@
 #include "backplane/program.h"
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/calls/claims.hpp"
 #include "registry/captures/refused_node.hpp"
+#include "registry/dispatch/submit.hpp"
 
 namespace bp::core {
 namespace {
 
-bool contains(const bp_buffer_ref& slot, const bp_tensor& argument, uint64_t size_bytes) {
-  return slot.buffer == argument.buffer && slot.byte_offset <= argument.byte_offset &&
-         argument.byte_offset + size_bytes <= slot.byte_offset + slot.size_bytes;
+ByteRange bytes_of(const bp_buffer_ref& ref) {
+  return {ref.buffer, ref.byte_offset, ref.byte_offset + ref.size_bytes};
 }
 
-uint64_t bytes_of(const bp_tensor& tensor) {
-  uint64_t count = 1;
-  for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
-    count *= static_cast<uint64_t>(tensor.shape[axis]);
+// Finds the slot of an argument; slots.size() if it is in none.
+bp_status find_slot(const std::vector<bp_buffer_ref>& slots, const ByteRange& argument,
+                    uint64_t& out_slot) {
+  for (out_slot = 0; out_slot < slots.size(); ++out_slot) {
+    const ByteRange slot = bytes_of(slots[out_slot]);
+    if (slot.contains(argument)) return BP_OK;
+    if (!slot.overlaps(argument)) continue;
+    return fail(BP_INVALID_ARGUMENT,
+                "capture.end: the launches reach memory that is partly inside of slot " +
+                    std::to_string(out_slot) + "; a tensor is inside of a slot or outside of it");
   }
-  return (count * bp_dtype_bits(tensor.dtype) + 7) / 8;
+  return BP_OK;
 }
 
 }  // namespace
@@ -37,7 +44,8 @@ bp_status CapturedProgram::make(Target& target, ProgramRecorder& recorder,
   made->slots_ = slots;
   for (const bp_tensor& argument : made->recorded_.arguments) {
     uint64_t slot = 0;
-    while (slot < slots.size() && !contains(slots[slot], argument, bytes_of(argument))) ++slot;
+    status = find_slot(slots, range_of(argument), slot);
+    if (status != BP_OK) return status;
     made->slot_of_.push_back(slot);
     made->offset_in_slot_.push_back(
         slot == slots.size() ? 0 : argument.byte_offset - slots[slot].byte_offset);
@@ -61,7 +69,10 @@ bp_status CapturedProgram::compile() {
                             " launches is not compiled: " + (node.empty() ? words : node));
   }
   status = compiler.executable_kernel(compiler.self, executable_, &kernel_);
-  if (status != BP_OK || kernel_->workspace_size == nullptr) return status;
+  if (status != BP_OK) return status;
+  const std::string defect = lent_kernel_defect(kernel_);
+  if (!defect.empty()) return fail(BP_INTERNAL, "executable_kernel: " + defect);
+  if (kernel_->workspace_size == nullptr) return BP_OK;
   bp_program_args frame{};
   frame.struct_size = sizeof(frame);
   return kernel_->workspace_size(kernel_, target_.device, recorded_.flags, &frame, &required_bytes_,
@@ -105,36 +116,20 @@ bp_status CapturedProgram::bind(uint64_t slot, const bp_buffer_ref& range) {
   return BP_OK;
 }
 
-// Lets `stream` wait for the launch before, which has the same memory.
-bp_status CapturedProgram::order_behind_the_last(bp_stream* stream) {
-  if (last_stream_ == stream || last_launch_ == nullptr) return BP_OK;
-  const bp_stream_ops& streams = target_.own_tables.streams;
-  return streams.wait_event(streams.self, stream, last_launch_);
-}
-
-bp_status CapturedProgram::take_workspace(bp_stream* stream, bp_block** out_block) {
-  const uint64_t preferred = std::max(required_bytes_, preferred_bytes_);
-  if (preferred == 0) return BP_OK;
-  const bp_status status = target_.cache->allocate(stream, preferred, out_block);
-  if (status != BP_OUT_OF_MEMORY || required_bytes_ == preferred) return status;
-  if (required_bytes_ == 0) return BP_OK;
-  return target_.cache->allocate(stream, required_bytes_, out_block);
-}
-
+// Each launch waits for the one before, which has the same memory. The stream of that one may have
+// ended, and its address be that of another, so streams are not compared.
 bp_status CapturedProgram::launch(bp_stream* stream) {
   if (kernel_ == nullptr) return BP_OK;  // Nothing was recorded.
   const bp_event_ops& events = target_.own_tables.events;
   const std::lock_guard lock(mutex_);
-  bp_status status = BP_OK;
-  if (last_launch_ == nullptr) {
-    status = events.create(events.self, target_.device, nullptr, &last_launch_);
-  } else {
-    status = order_behind_the_last(stream);
-  }
-  bp_block* block = nullptr;
-  if (status == BP_OK) status = take_workspace(stream, &block);
+  const bp_stream_ops& streams = target_.own_tables.streams;
+  bp_status status = last_launch_ == nullptr
+                         ? events.create(events.self, target_.device, nullptr, &last_launch_)
+                         : streams.wait_event(streams.self, stream, last_launch_);
   if (status != BP_OK) return status;
-  const services::BlockHandle workspace(block);
+  BlockHandle workspace;
+  status = allocate_workspace(target_, stream, required_bytes_, preferred_bytes_, workspace);
+  if (status != BP_OK) return status;
   bp_program_args frame{};
   frame.struct_size = sizeof(frame);
   frame.tensors = recorded_.arguments.data();
@@ -143,10 +138,9 @@ bp_status CapturedProgram::launch(bp_stream* stream) {
   launch.device = target_.device;
   launch.stream = stream;
   launch.flags = recorded_.flags;
-  if (block != nullptr) launch.workspace = block->ref;
+  launch.workspace = range_of(workspace);
   status = kernel_->launch(kernel_, &launch, &frame);
   if (status != BP_OK) return status;
-  last_stream_ = stream;
   return events.record(events.self, last_launch_, stream);
 }
 

@@ -37,8 +37,6 @@ class CapturedProgram {
   explicit CapturedProgram(Target& target) : target_(target) {}
 
   bp_status compile();
-  bp_status order_behind_the_last(bp_stream* stream);
-  bp_status take_workspace(bp_stream* stream, bp_block** out_block);
 
   Target& target_;
   RecordedProgram recorded_;
@@ -50,7 +48,6 @@ class CapturedProgram {
   uint64_t node_count_ = 0, required_bytes_ = 0, preferred_bytes_ = 0;
 
   std::mutex mutex_;  // It guards the members below, and orders launches.
-  bp_stream* last_stream_ = nullptr;
   bp_event* last_launch_ = nullptr;
 };
 

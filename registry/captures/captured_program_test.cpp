@@ -230,6 +230,23 @@ TEST_F(ProgramCaptureTest, BindsOtherMemoryToItsSlots) {
   destroy(graph);
 }
 
+TEST_F(ProgramCaptureTest, RefusesATensorThatIsPartlyInASlotOrABlock) {
+  Floats x(*target, {4}), y(*target, {4});
+  const bp_buffer_ref slot{x.get()->buffer, x.get()->byte_offset, 8};
+  const bp_capture_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_CAPTURE_DESC,
+                             .slots = &slot,
+                             .slot_count = 1};
+  bp_capture* const capture = begin_program(nullptr, &desc);
+  bp_block* const block = take(16);
+  const Place within(block, {4}), beyond(block, {1 << 20});
+  ASSERT_EQ(neg(*x.get(), within.tensor), BP_OK) << bp_error_text();
+  EXPECT_EQ(neg(beyond.tensor, beyond.tensor), BP_INVALID_ARGUMENT);
+  expect_part(bp_error_text(), "neg: the stream captures a program, and a tensor leaves the block");
+  bp_block_free(block);
+  expect_part(end_text(capture, BP_INVALID_ARGUMENT), "partly inside of slot 0");
+}
+
 TEST_F(ProgramCaptureTest, RunsItsReplaysOnSeveralStreamsInOrder) {
   Floats sum(*target, {1 << 16}), one(*target, {1 << 16});
   sum.set(Values(1 << 16, 0));

@@ -1,6 +1,5 @@
 #include "registry/captures/other_forms.hpp"
 
-#include <deque>
 #include <memory>
 
 #include "registry/boundary/error_slot.hpp"

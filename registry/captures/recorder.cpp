@@ -64,12 +64,19 @@ bp_status ProgramRecorder::find_value(const OpRow& row, const bp_tensor& tensor,
   out_value = kEmpty;
   if (!tensors::has_elements(tensor)) return BP_OK;
   const ByteRange range = range_of(tensor);
-  auto next = current_.upper_bound({range.buffer, range.begin});
+  // Blocks do not overlap, so the last one that begins before the end of the tensor has all of it,
+  // or the tensor is in no block.
+  const auto next = current_.lower_bound({range.buffer, range.end});
   if (next != current_.begin()) {
     const uint32_t value = std::prev(next)->second;
     if (sources_[value].range.contains(range)) {
       out_value = value;
       return BP_OK;
+    }
+    if (sources_[value].range.overlaps(range)) {
+      return fail(BP_INVALID_ARGUMENT, std::string(row.name) +
+                                           ": the stream captures a program, and a tensor leaves "
+                                           "the block of the capture in which it lies");
     }
   }
   out_value = kFirstOutside + static_cast<uint32_t>(outside_.size());

@@ -88,15 +88,21 @@ bp_status call_with_workspace(const Launch& l, const void* frame) {
 
 bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
                          BlockHandle& out_workspace) {
+  if (std::max(required, preferred) == 0) return BP_OK;
+  const bp_status status = check_not_capturing(l, "workspace");
+  if (status != BP_OK) return status;
+  return allocate_workspace(l.target, l.stream, required, preferred, out_workspace);
+}
+
+bp_status allocate_workspace(const Target& target, bp_stream* stream, uint64_t required,
+                             uint64_t preferred, BlockHandle& out_workspace) {
   preferred = std::max(required, preferred);
   if (preferred == 0) return BP_OK;
-  bp_status status = check_not_capturing(l, "workspace");
-  if (status != BP_OK) return status;
   bp_block* block = nullptr;
-  status = l.target.cache->allocate(l.stream, preferred, &block);
+  bp_status status = target.cache->allocate(stream, preferred, &block);
   if (status == BP_OUT_OF_MEMORY && required < preferred) {
     if (required == 0) return BP_OK;
-    status = l.target.cache->allocate(l.stream, required, &block);
+    status = target.cache->allocate(stream, required, &block);
   }
   out_workspace.reset(block);
   return status;

@@ -50,6 +50,10 @@ struct Launch {
 // next launch on the stream may use it, because it runs after this one.
 bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
                          BlockHandle& out_workspace);
+
+// Takes the same without the question whether the stream captures, for what is no kernel of an op.
+bp_status allocate_workspace(const Target& target, bp_stream* stream, uint64_t required,
+                             uint64_t preferred, BlockHandle& out_workspace);
 inline bp_buffer_ref range_of(const BlockHandle& block) {
   return block == nullptr ? bp_buffer_ref{} : block->ref;
 }

@@ -17,7 +17,8 @@ def can_capture():
     return True
 
 
-def test_a_graph_is_replayed_with_new_input():
+@pytest.mark.parametrize("program", [False, True])
+def test_a_graph_is_replayed_with_new_input(program):
     if not can_capture():
         pytest.skip("the device records no graphs")
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 2))
@@ -26,7 +27,7 @@ def test_a_graph_is_replayed_with_new_input():
     with torch.no_grad():
         own(x)
         graph = torch.bp.Graph()
-        with torch.bp.graph(graph):
+        with torch.bp.graph(graph, program=program):
             y = own(x)
         assert graph.info()["node_count"] >= 3
         for _ in range(3):
