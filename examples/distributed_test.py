@@ -207,6 +207,20 @@ def refuse_servers(scratch):
     assert "--servers and --staleness are for --strategy ps" in text, text
 
 
+def rank_of_job(job, rank):
+    """Returns the process of a rank of a launcher, or None if it has not started."""
+    children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True,
+                              check=False).stdout.split()
+    for child in children:
+        try:
+            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes()
+        except FileNotFoundError:  # It has ended meanwhile.
+            continue
+        if f"\0RANK={rank}\0".encode() in environment:
+            return int(child)
+    return None
+
+
 def run_and_kill_a_rank(launch, *arguments, log):
     """Kills rank 1 in the middle. Returns the exit code of the launcher and all output."""
     command = [LAUNCH, *launch, DISTRIBUTED, *TINY, "--save-every", "3", "--log", str(log),
@@ -215,14 +229,12 @@ def run_and_kill_a_rank(launch, *arguments, log):
                           start_new_session=True) as job:
         try:
             end = time.monotonic() + 120
-            while not log.exists() or log.read_bytes().count(b"\n") < 6:
+            second = None  # It is found early, because the steps are short.
+            while second is None or not log.exists() or log.read_bytes().count(b"\n") < 6:
                 assert job.poll() is None and time.monotonic() < end, job.stdout.read()
-                time.sleep(0.005)
-            children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True,
-                                      check=True).stdout.split()
-            second = next(child for child in children if b"\0RANK=1\0" in
-                          pathlib.Path(f"/proc/{child}/environ").read_bytes())
-            os.kill(int(second), signal.SIGKILL)
+                second = second or rank_of_job(job, 1)
+                time.sleep(0.002)
+            os.kill(second, signal.SIGKILL)
             text = job.communicate(timeout=120)[0]
         finally:
             if job.poll() is None:
