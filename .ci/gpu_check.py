@@ -27,6 +27,8 @@ BATCH = 1000
 TOOLKIT_PROGRAMS = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 # Products and convolutions that may round their factors, which option tf32 allows.
 TF32 = "op.matmul*.f32.*:op.linear*.f32.*:op.convolution*.f32.*"
+# Attention that cuDNN may compute, which option attention=cudnn allows.
+ATTENTION = "op.sdpa.f16.*:op.sdpa.bf16.*"
 # Files that describe drivers of Vulkan. The loader looks in the usual places by itself; containers
 # have the driver's files in the mounted ones.
 VULKAN_USUAL = ("/etc/vulkan/icd.d/*.json", "/usr/share/vulkan/icd.d/*.json",
@@ -373,6 +375,9 @@ def all_parts(check):
          lambda p: check.conformance(p, "vulkan", "smoke")),
         (Part("cuda tf32", 40, 15, loaded),
          lambda p: check.conformance(p, "cuda", "smoke", "--option", "tf32=yes", "--filter", TF32)),
+        (Part("cuda cudnn", 60, 15, loaded),
+         lambda p: check.conformance(p, "cuda", "quick", "--option", "attention=cudnn",
+                                     "--filter", ATTENTION)),
         (Part("sanitizer", 90, 30, loaded), check.sanitizer),
         (Part("cuda quick", 300, 30, loaded), lambda p: check.conformance(p, "cuda", "quick")),
     )

@@ -132,10 +132,10 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(report["date"], r"^20\d\d-\d\d-\d\dT")
         self.assertEqual(what_of(report, "cuda quick"), "10 passed, 0 failed, 1 skipped")
         start = lines.index(next(line for line in lines if line.startswith("part  ")))
-        names = [line.split("  ")[0].strip() for line in lines[start + 1:start + 10]]
+        names = [line.split("  ")[0].strip() for line in lines[start + 1:start + 11]]
         self.assertEqual(names, ["machine", "build", "info", "cuda smoke", "bench", "vulkan smoke",
-                                 "cuda tf32", "sanitizer", "cuda quick"])
-        self.assertRegex(lines[-1], r"^9 passed, 0 failed, 0 skipped, \d+ s$")
+                                 "cuda tf32", "cuda cudnn", "sanitizer", "cuda quick"])
+        self.assertRegex(lines[-1], r"^10 passed, 0 failed, 0 skipped, \d+ s$")
 
     def test_gives_the_suite_the_tiers_and_the_wheels(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
@@ -144,7 +144,8 @@ class GpuCheck(unittest.TestCase):
         calls = (self.machine.root / "calls").read_text(encoding="utf-8")
         for words in ("libbackplane_cuda.so --tier smoke", "libbackplane_cuda.so --tier quick",
                       "libbackplane_vulkan.so --tier smoke", "--option python_path=/nowhere",
-                      "--option tf32=yes --filter op.matmul"):
+                      "--option tf32=yes --filter op.matmul",
+                      "--option attention=cudnn --filter op.sdpa"):
             self.assertIn(words, calls)
 
     def test_runs_the_named_parts_alone(self):
@@ -167,7 +168,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status_of(report)["cuda quick"], "FAILED")
         self.assertEqual(what_of(report, "cuda quick"),
                          "9 passed, 1 failed, 1 skipped (exit code 1)")
-        self.assertIn("8 passed, 1 failed, 0 skipped", lines[-1])
+        self.assertIn("8 passed, 2 failed, 0 skipped", lines[-1])
 
     def test_a_check_that_is_cut_off_leaves_what_it_found(self):
         def say(text):

@@ -263,8 +263,8 @@ if(BACKPLANE_BUILD_CUDA)
   list(JOIN missing ", " missing)
   if(missing STREQUAL "")
     # A release has code for each generation of data centres and desktops, because a driver takes
-    # minutes to make it from PTX at the first use. The last one also has PTX, for what comes later.
-    # Code of sm_100 and sm_120 needs nvcc 12.8, and takes a compiler twice as long.
+    # minutes to make it from PTX at the first use. PTX is there too, for what comes later. Code of
+    # sm_100 and sm_120 needs nvcc 12.8.
     if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
       set(architectures "80-real;90-real;100-real;120")
     else()

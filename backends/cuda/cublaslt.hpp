@@ -5,11 +5,10 @@
 // only for algorithms that add split products in the workspace and never in y.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <memory>
 
+#include "backends/cuda/dialect.hpp"
 #include "backends/cuda/library_tables.hpp"
 #include "backends/cuda/plan_cache.hpp"
 #include "backplane/tensor.h"

@@ -194,7 +194,7 @@ class CudnnTest : public testing::Test {
   int taken(DnnEngine& engine, const DnnProblem& p) {
     const auto plan = engine.find(p);
     if (plan == nullptr) return -1;
-    engine.run(*plan, {}, nullptr);
+    engine.run(*plan, {}, nullptr, nullptr);
     return state_.executed;
   }
 
@@ -255,7 +255,7 @@ TEST_F(CudnnTest, RunsAPlanOnOneThreadAtATime) {
   DnnEngine engine(table_);
   const auto plan = engine.find(problem());
   const auto run = [&] {
-    for (int i = 0; i < 10; ++i) engine.run(*plan, {}, nullptr);
+    for (int i = 0; i < 10; ++i) engine.run(*plan, {}, nullptr, nullptr);
   };
   std::thread other(run);
   run();
@@ -291,7 +291,7 @@ TEST_F(CudnnTest, FailsInWords) {
   const auto plan = engine.find(problem());
   state_.execute_status = CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
   try {
-    engine.run(*plan, {}, nullptr);
+    engine.run(*plan, {}, nullptr, nullptr);
     FAIL() << "nothing was thrown";
   } catch (const ExecutionFailed& e) {
     EXPECT_EQ(e.status(), BP_INTERNAL);

@@ -6,11 +6,9 @@
 // itself are looked up in it. Without a driver the table is complete, and its entries fail.
 #pragma once
 
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-
 #include <string>
 
+#include "backends/cuda/dialect.hpp"
 #include "backplane/shell/boundary.hpp"
 
 namespace bp::cuda {

@@ -2,8 +2,10 @@
 // here. Neither library needs a GPU to judge a description, and cuDNN makes plans for a device that
 // is only described to it. So a wrong description is found on a machine without a GPU. No work
 // runs. If a library is not installed, its tests are skipped with the reason.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -231,6 +233,78 @@ TEST_F(InstalledCudnn, TakesAnotherEngineWhereTf32IsAllowed) {
   ASSERT_NE(rounded, nullptr);
   EXPECT_FALSE(notes_of_plan(*exact).contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
   EXPECT_TRUE(notes_of_plan(*rounded).contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+}
+
+// Returns attention of 8 heads in bf16 over 1024 queries and keys of 128 elements, as tensors
+// (batch, heads, rows, width) or, if `heads_inside`, (batch, rows, heads, width) have them.
+DnnAttention attention(int64_t key_heads, int64_t queries, int64_t keys, bool heads_inside) {
+  DnnAttention p;
+  p.dtype = BP_BF16;
+  p.batches = 2;
+  p.heads = 8;
+  p.key_heads = key_heads;
+  p.queries = queries;
+  p.keys = keys;
+  p.width = 128;
+  const auto strides = [&](int64_t heads, int64_t rows) -> std::array<int64_t, 4> {
+    const int64_t all = heads * rows * p.width;
+    if (heads_inside) return {all, p.width, heads * p.width, 1};
+    return {all, rows * p.width, p.width, 1};
+  };
+  p.q = p.y = strides(p.heads, queries);
+  p.k = p.v = strides(key_heads, keys);
+  return p;
+}
+
+class InstalledAttention : public InstalledCudnn {
+ protected:
+  void SetUp() override {
+    InstalledCudnn::SetUp();
+    if (IsSkipped()) return;
+    // cuDNN opens both libraries by their names, and takes those that the process already has.
+    ASSERT_NE(dlopen(BACKPLANE_TEST_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+    for (const char* file : {"/libnvrtc.so.13", "/libnvrtc.so.12"}) {
+      const std::string path = std::string(BACKPLANE_TEST_LIBRARIES) + file;
+      if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+    }
+    GTEST_SKIP() << "NVRTC is not installed, by which cuDNN compiles attention";
+  }
+};
+
+// cuDNN knows attention in the graph, and compiles a kernel for it. What is left out would need the
+// device.
+TEST_F(InstalledAttention, IsPlannedForAnH100) {
+  DnnEngine engine(table_);
+  ASSERT_TRUE(engine.has_attention());
+  const auto expect_plan = [&](const DnnAttention& p, const char* kind) {
+    const auto plan = engine.find(p);
+    ASSERT_NE(plan, nullptr) << kind;
+    EXPECT_LT(plan->workspace_size_bytes(), uint64_t{1} << 20) << kind;  // It stores no scores.
+  };
+  DnnAttention p = attention(8, 1024, 1024, false);
+  expect_plan(p, "plain");
+  p.dtype = BP_F16;
+  p.has_lse = true;
+  expect_plan(p, "f16, with lse");
+  expect_plan(attention(2, 1000, 1100, true), "shared heads of keys, odd extents");
+  p.is_bound_right = true;
+  expect_plan(p, "causal from the top left");
+  p = attention(1, 512, 2048, false);
+  p.is_bound_right = p.is_bottom_right = true;
+  expect_plan(p, "causal to the bottom right");
+  p.is_bound_left = true;
+  expect_plan(p, "causal with a window");
+  p.has_right_shift = true;
+  expect_plan(p, "a window to both sides");
+  p.is_bound_right = p.is_bottom_right = p.has_right_shift = false;
+  expect_plan(p, "a window to the left");
+  EXPECT_EQ(state_.refused, std::vector<std::string>{});
+}
+
+// So the test above would fail if the backend described attention wrongly.
+TEST_F(InstalledAttention, IsNotPlannedWithHeadsThatDoNotFit) {
+  DnnEngine engine(table_);
+  EXPECT_EQ(engine.find(attention(3, 1024, 1024, false)), nullptr);
 }
 
 #endif

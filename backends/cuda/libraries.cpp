@@ -196,6 +196,7 @@ void bind(Binder& get, Cudnn& t) {
   get("cudnnDestroy", t.destroy);
   get("cudnnSetStream", t.set_stream);
   get("cudnnGetErrorString", t.error_string);
+  get("cudnnGetVersion", t.version);
   get("cudnnBackendCreateDescriptor", t.create_descriptor);
   get("cudnnBackendDestroyDescriptor", t.destroy_descriptor);
   get("cudnnBackendSetAttribute", t.set_attribute);

@@ -3,15 +3,27 @@
 // names the function and the library's name of the error.
 #pragma once
 
+#include <string>
+
+#include "backends/cuda/dialect.hpp"
+#include "backplane/shell/boundary.hpp"
+
+#if !BP_IS_HIP
 #include <cublasLt.h>
 #include <cudnn_graph.h>
 #include <nccl.h>
-
-#include <string>
-
-#include "backplane/shell/boundary.hpp"
+#endif
 
 namespace bp::cuda {
+
+#if BP_IS_HIP
+
+// AMD's GPUs have none of these libraries, so nothing fills the tables.
+struct CublasLt {};
+struct Cudnn {};
+struct Nccl {};
+
+#else
 
 struct CublasLt {
   decltype(&::cublasLtCreate) create;
@@ -35,6 +47,7 @@ struct Cudnn {
   decltype(&::cudnnDestroy) destroy;
   decltype(&::cudnnSetStream) set_stream;
   decltype(&::cudnnGetErrorString) error_string;
+  decltype(&::cudnnGetVersion) version;
   decltype(&::cudnnBackendCreateDescriptor) create_descriptor;
   decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor;
   decltype(&::cudnnBackendSetAttribute) set_attribute;
@@ -76,16 +89,18 @@ bp_status status_of(cudnnStatus_t status);
 bp_status status_of(ncclResult_t result);
 
 // Throw StatusError unless the call succeeded; `call` is the function's name.
+void check(const CublasLt& library, cublasStatus_t status, const char* call);
+void check(const Cudnn& library, cudnnStatus_t status, const char* call);
+// Throws StatusError unless the call succeeded, or goes on in the background.
+void check(const Nccl& library, ncclResult_t result, const char* call);
+
+#endif
+
 // A library could not run a kernel. It does not say whether the launch was wrong or the device is
 // lost, so who submits work asks CUDA (run_launch()).
 class ExecutionFailed : public StatusError {
  public:
   explicit ExecutionFailed(const std::string& text) : StatusError(BP_INTERNAL, text) {}
 };
-
-void check(const CublasLt& library, cublasStatus_t status, const char* call);
-void check(const Cudnn& library, cudnnStatus_t status, const char* call);
-// Throws StatusError unless the call succeeded, or goes on in the background.
-void check(const Nccl& library, ncclResult_t result, const char* call);
 
 }  // namespace bp::cuda

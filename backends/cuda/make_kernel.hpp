@@ -23,7 +23,12 @@ struct Launcher : LauncherOf<Instance, Env, Launch> {
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
           auto Workspace = nullptr, typename Planned = void>
 constexpr bp_kernel make_kernel(bp_kernel row) {
-  return planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace, Planned>(row);
+  const bp_kernel whole =
+      planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace, Planned>(row);
+  // When hipcc compiles for a device, it puts constants there too. Such a row has no functions,
+  // because those of the host are not there. They are named above all the same, because the
+  // compiler finds the kernels through them.
+  return BP_IS_HIP && BP_IS_DEVICE_CODE ? row : whole;
 }
 
 }  // namespace bp::cuda

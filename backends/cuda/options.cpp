@@ -11,6 +11,12 @@ bool is_pool(std::string_view key, std::string_view value) {
   refuse_option(key, value, "pool or plain");
 }
 
+bool is_cudnn(std::string_view key, std::string_view value) {
+  if (value == "cudnn") return true;
+  if (value == "kernels") return false;
+  refuse_option(key, value, "kernels or cudnn");
+}
+
 // Returns the parts between colons that are not empty.
 std::vector<std::string> parts(std::string_view text) {
   std::vector<std::string> result;
@@ -34,6 +40,9 @@ Options read_options(const bp_host& host) {
   }
   if (const auto value = find_option(host, "rounded_weights")) {
     options.rounds_weights = read_yes_or_no("rounded_weights", *value);
+  }
+  if (const auto value = find_option(host, "attention")) {
+    options.has_library_attention = is_cudnn("attention", *value);
   }
   LibrarySearch& search = options.libraries;
   if (const auto value = find_option(host, "library_path")) search.folders = parts(*value);

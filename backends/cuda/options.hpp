@@ -36,6 +36,10 @@ struct Options {
   // and in gradients also those of scores, unless the launch forbids it.
   bool rounds_weights = true;
 
+  // "attention": whether cuDNN may compute attention of f16 and bf16 ("cudnn"), or the kernels of
+  // this backend always do ("kernels").
+  bool has_library_attention = false;
+
   LibrarySearch libraries;
 };
 

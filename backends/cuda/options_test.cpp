@@ -13,18 +13,23 @@ TEST(CudaOptions, HaveDefaults) {
   EXPECT_TRUE(options.has_pool);
   EXPECT_FALSE(options.allows_tf32);
   EXPECT_TRUE(options.rounds_weights);
+  EXPECT_FALSE(options.has_library_attention);
   EXPECT_TRUE(options.libraries.folders.empty());
   EXPECT_EQ(options.libraries.toolkit, "/usr/local/cuda");
   EXPECT_EQ(options.libraries.python, "");
 }
 
 TEST(CudaOptions, ChooseDevicesAllocatorAndArithmetic) {
-  const Options options =
-      read({{"devices", "1"}, {"allocator", "plain"}, {"tf32", "yes"}, {"rounded_weights", "no"}});
+  const Options options = read({{"devices", "1"},
+                                {"allocator", "plain"},
+                                {"tf32", "yes"},
+                                {"rounded_weights", "no"},
+                                {"attention", "cudnn"}});
   EXPECT_FALSE(options.devices.has(0));
   EXPECT_FALSE(options.has_pool);
   EXPECT_TRUE(options.allows_tf32);
   EXPECT_FALSE(options.rounds_weights);
+  EXPECT_TRUE(options.has_library_attention);
 }
 
 TEST(CudaOptions, SayWhereToLookForLibraries) {

@@ -199,9 +199,12 @@ def command_of(entry, folder):
 def optimised(command, architecture):
     """Returns the command for one architecture, with the optimisation of a release."""
     number = architecture.removeprefix("sm_")
+    # A release makes the code of all architectures from PTX of the oldest one.
+    made = [int(n) for word in command for n in re.findall(r"arch=compute_([0-9]+)", word)]
+    ptx = min([int(number), *made])
     kept = [word for word in command
             if not re.match(r"(-Ofc=|-O[0-9]$|-g$|-G$|--generate-code|-arch)", word)]
-    return kept + ["-O2", f"--generate-code=arch=compute_{number},code=[{architecture}]"]
+    return kept + ["-O2", f"--generate-code=arch=compute_{ptx},code=[{architecture}]"]
 
 
 def compile_and_read(options):

@@ -85,7 +85,7 @@ class ParseSass(unittest.TestCase):
                    "-c", "a.cu", "-o", "a.o"]
         self.assertEqual(report_resources.optimised(command, "sm_90"),
                          ["nvcc", "-c", "a.cu", "-o", "a.o", "-O2",
-                          "--generate-code=arch=compute_90,code=[sm_90]"])
+                          "--generate-code=arch=compute_80,code=[sm_90]"])
 
 
 class Occupancy(unittest.TestCase):

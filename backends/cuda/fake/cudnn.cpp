@@ -1,16 +1,13 @@
 #include "backends/cuda/fake/cudnn.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstddef>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <stdexcept>
-#include <vector>
 
 #include "backends/cuda/fake/cudnn_convolution.hpp"
+#include "backends/cuda/fake/cudnn_descriptor.hpp"
+#include "backends/cuda/fake/cudnn_graph.hpp"
 #include "backends/cuda/fake/floats.hpp"
 #include "backends/cuda/fake/state.hpp"
 
@@ -22,23 +19,6 @@ namespace {
 constexpr int64_t kWorkspaceBytes = 1000;
 
 // ---- Descriptors --------------------------------------------------------------------------------
-
-// The engines that the heuristics list. The first one rounds f32 inputs to TF32. Otherwise both are
-// exact.
-enum class Engine { kTensorCores, kPlain };
-
-struct Descriptor {
-  cudnnBackendDescriptorType_t type;
-  bool is_final = false;
-  Engine engine = Engine::kPlain;
-  std::map<int, std::vector<int64_t>> words;  // The numbers and enumerators, by attribute.
-  std::map<int, std::array<std::byte, sizeof(double)>> factors;  // As they were given.
-  std::map<int, std::vector<void*>> pointers;
-  std::map<int, std::shared_ptr<Descriptor>> parts;
-
-  int64_t word(int name) const { return words.at(name).at(0); }
-  const Descriptor& part(int name) const { return *parts.at(name); }
-};
 
 // What a handle points to. It shares its descriptor with the descriptors that were made from it, as
 // the library counts references too.
@@ -76,6 +56,15 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
     case CUDNN_TYPE_HEUR_MODE:
       read(cudnnBackendHeurMode_t{});
       return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_BOOLEAN:
+      read(bool{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_POINTWISE_MODE:
+      read(cudnnPointwiseMode_t{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
+      read(cudnnReduceTensorOp_t{});
+      return CUDNN_STATUS_SUCCESS;
     case CUDNN_TYPE_FLOAT:
       std::memcpy(d.factors[name].data(), values, sizeof(float));
       return CUDNN_STATUS_SUCCESS;
@@ -89,10 +78,14 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
                               static_cast<void* const*>(values) + count);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: {
-      const auto& part = known(*static_cast<const cudnnBackendDescriptor_t*>(values));
-      // An engine config is finalized when the heuristics return it.
-      if (!part->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
-      d.parts[name] = part;
+      auto& parts = d.parts[name];
+      parts.clear();
+      for (int64_t i = 0; i < count; ++i) {
+        const auto& part = known(static_cast<const cudnnBackendDescriptor_t*>(values)[i]);
+        // An engine config is finalized when the heuristics return it.
+        if (!part->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+        parts.push_back(part);
+      }
       return CUDNN_STATUS_SUCCESS;
     }
     default:
@@ -147,19 +140,6 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttribu
 }
 
 // ---- Operations ---------------------------------------------------------------------------------
-
-cudaDataType_t type_of(int64_t type) {
-  switch (type) {
-    case CUDNN_DATA_DOUBLE:
-      return CUDA_R_64F;
-    case CUDNN_DATA_FLOAT:
-      return CUDA_R_32F;
-    case CUDNN_DATA_HALF:
-      return CUDA_R_16F;
-    default:
-      return CUDA_R_16BF;
-  }
-}
 
 Extents extents(const std::vector<int64_t>& values) {
   Extents result{};
@@ -263,6 +243,10 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) try {
     if (t.alignment % item != 0) status = CUDNN_STATUS_BAD_PARAM;
   } else if (is_operation(d)) {
     status = finalize_operation(d);
+  } else if (d.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+    const auto& operations = d.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    const bool is_graph = is_graph_operation(operations.at(0)->type);
+    if (is_graph && !fits(graph_of(operations))) status = CUDNN_STATUS_BAD_PARAM;
   } else if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
     static_cast<void>(d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
   }
@@ -276,15 +260,60 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) try {
 
 // Returns the pointer of a pack for a tensor. Returns NULL if it is missing or breaks the promised
 // alignment.
-std::byte* address(const Descriptor& pack, const Tensor& t) {
+std::byte* address(const Descriptor& pack, int64_t name, int64_t alignment) {
   const std::vector<int64_t>& names = pack.words.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-  const auto found = std::ranges::find(names, t.name);
+  const auto found = std::ranges::find(names, name);
   if (found == names.end()) return nullptr;
   void* const pointer = pack.pointers.at(
       CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)[static_cast<size_t>(found - names.begin())];
   const bool is_aligned =
-      reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(t.alignment) == 0;
+      reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
   return is_aligned ? static_cast<std::byte*>(pointer) : nullptr;
+}
+
+std::byte* address(const Descriptor& pack, const Tensor& t) {
+  return address(pack, t.name, t.alignment);
+}
+
+cudnnStatus_t refuse_run() {
+  state().break_rule("cudnnBackendExecute was not given what its plan was promised");
+  return CUDNN_STATUS_BAD_PARAM;
+}
+
+// Submits the work of a plan, which may overwrite the whole workspace, as the library may.
+template <typename Work>
+cudnnStatus_t submit(cudnnHandle_t handle, const Descriptor& pack, const Work& work) {
+  void* const workspace = pack.pointers.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
+  if (workspace == nullptr) return refuse_run();
+  static const int function = 0;  // Its address stands for the function of the device.
+  const cudaError_t error =
+      state().submit(reinterpret_cast<FakeHandle*>(handle)->stream, &function, [workspace, work] {
+        std::memset(workspace, 0xFF, kWorkspaceBytes);
+        work();
+      });
+  return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+template <bool kIsBroken>
+cudnnStatus_t execute_graph(cudnnHandle_t handle, const Graph& graph, const Descriptor& pack) {
+  std::map<int64_t, std::byte*> memory;
+  std::map<int64_t, double> numbers;  // They are read now, as the library does.
+  for (const auto& [id, tensor] : graph.tensors) {
+    if (tensor.is_virtual) continue;
+    std::byte* const at = address(pack, id, tensor.is_number ? 1 : tensor.alignment);
+    if (at == nullptr) return refuse_run();
+    if (!tensor.is_number) {
+      memory[id] = at;
+    } else if (tensor.type == CUDA_R_32I) {
+      int32_t number = 0;
+      std::memcpy(&number, at, sizeof(number));
+      numbers[id] = number;
+    } else {
+      numbers[id] = load(at, tensor.type, 0);
+    }
+  }
+  return submit(handle, pack,
+                [graph, memory, numbers] { compute(graph, memory, numbers, kIsBroken); });
 }
 
 template <bool kIsBroken>
@@ -292,23 +321,16 @@ cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_handle
                       cudnnBackendDescriptor_t pack_handle) {
   const Descriptor &plan = *known(plan_handle), &pack = *known(pack_handle);
   const Descriptor& config = plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  Convolution c = convolution_of(
-      config.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).part(CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const auto& operations =
+      config.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (is_graph_operation(operations[0]->type)) {
+    return execute_graph<kIsBroken>(handle, graph_of(operations), pack);
+  }
+  Convolution c = convolution_of(*operations[0]);
   c.rounds = config.engine == Engine::kTensorCores && c.x.type == CUDA_R_32F;
   const At at{address(pack, c.x), address(pack, c.weight), address(pack, c.y)};
-  void* const workspace = pack.pointers.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
-  if (at.x == nullptr || at.weight == nullptr || at.y == nullptr || workspace == nullptr) {
-    state().break_rule("cudnnBackendExecute was not given what its plan was promised");
-    return CUDNN_STATUS_BAD_PARAM;
-  }
-  const cudaError_t error =
-      state().submit(reinterpret_cast<FakeHandle*>(handle)->stream,
-                     reinterpret_cast<const void*>(&compute), [c, at, workspace] {
-                       // The library may overwrite the whole workspace.
-                       std::memset(workspace, 0xFF, kWorkspaceBytes);
-                       compute(c, at, kIsBroken);
-                     });
-  return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+  if (at.x == nullptr || at.weight == nullptr || at.y == nullptr) return refuse_run();
+  return submit(handle, pack, [c, at] { compute(c, at, kIsBroken); });
 }
 
 }  // namespace
@@ -328,6 +350,7 @@ Cudnn cudnn() {
     return CUDNN_STATUS_SUCCESS;
   };
   t.error_string = [](cudnnStatus_t) -> const char* { return "CUDNN_STATUS_OF_THE_TEST"; };
+  t.version = []() -> size_t { return CUDNN_VERSION; };
   t.create_descriptor = [](cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* out) {
     *out = new Holder{std::make_shared<Descriptor>(Descriptor{.type = type})};
     return CUDNN_STATUS_SUCCESS;

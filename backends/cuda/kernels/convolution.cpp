@@ -167,11 +167,11 @@ bp_reason supports_convolution(const Convolution& c, bool allows_tf32, bp_launch
   return has_plan ? nullptr : "cuDNN has no deterministic engine for this shape";
 }
 
-bp_status run_library(const DnnPlan& plan, const DnnAddresses& at, Launch& launch) {
-  return launch.call([&]() -> bp_status {
-    launch.engines().dnn(launch.device())->run(plan, at, launch.stream());
-    return BP_OK;
-  });
+bp_status run_library(const DnnPlan& plan, const void* x, const void* weight, const void* y,
+                      Launch& launch) {
+  using Id = DnnConvolutionTensor;
+  const DnnAddress at[] = {{Id::kX, x}, {Id::kWeight, weight}, {Id::kY, y}};
+  return run_dnn(plan, at, launch);
 }
 
 bp_status launch_wide(const Convolution& c, const DnnPlan& plan, Launch& launch) {
@@ -180,7 +180,7 @@ bp_status launch_wide(const Convolution& c, const DnnPlan& plan, Launch& launch)
   std::byte* const y = weight + wide_bytes(*c.weight);
   bp_status status = launch_widening(*c.x, x, launch);
   if (status == BP_OK) status = launch_widening(*c.weight, weight, launch);
-  if (status == BP_OK) status = run_library(plan, {x, weight, y, launch.workspace()}, launch);
+  if (status == BP_OK) status = run_library(plan, x, weight, y, launch);
   if (status != BP_OK) return status;
   DnnTensor dense;
   read_dense(*c.y, dense);
@@ -194,9 +194,7 @@ bp_status launch_convolution(const Convolution& c, const DnnPlan& plan, Launch& 
     const bp_status status = launch_bias_fill(c, launch);
     if (status != BP_OK) return status;
   }
-  return run_library(plan,
-                     {data<std::byte>(*c.x), data<std::byte>(*c.weight), data<std::byte>(*c.y),
-                      launch.workspace()},
+  return run_library(plan, data<std::byte>(*c.x), data<std::byte>(*c.weight), data<std::byte>(*c.y),
                      launch);
 }
 

@@ -6,10 +6,6 @@
 // __host__ __device__, so that tests can call them.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
 #ifdef BACKPLANE_CUDA_EMULATED
 #include "backends/cuda/emulation/emulation.hpp"
 #endif
@@ -21,9 +17,10 @@
 #include <type_traits>
 
 #include "backends/cuda/bad_data.hpp"
+#include "backends/cuda/dialect.hpp"
 
 // A loop with this in front is unrolled on the device.
-#ifdef __CUDA_ARCH__
+#if BP_IS_DEVICE_CODE
 #define BP_UNROLL _Pragma("unroll")
 #else
 #define BP_UNROLL

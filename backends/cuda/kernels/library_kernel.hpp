@@ -75,6 +75,17 @@ constexpr bp_kernel make_library_kernel(const bp_kernel& claims) {
   return row;
 }
 
+// Submits a plan of cuDNN. Its workspace is at the beginning of the launch's.
+inline bp_status run_dnn(const DnnPlan& plan, std::span<const DnnAddress> addresses,
+                         Launch& launch) {
+  return launch.call([&]() -> bp_status {
+    launch.engines()
+        .dnn(launch.device())
+        ->run(plan, addresses, launch.workspace(), launch.stream());
+    return BP_OK;
+  });
+}
+
 // The declared numerics of products. Tensor cores truncate sums where f32 arithmetic would round,
 // and keep two bits more than f32 meanwhile.
 constexpr bp_numerics kTensorCoreNumerics = {

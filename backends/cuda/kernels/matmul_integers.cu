@@ -5,15 +5,19 @@
 // Factors of 8 bits are multiplied by the tensor cores: a block of 8 warps computes a tile of 64 by
 // 64, and a warp 16 by 32 of it. A word of shared memory holds four neighbours along the depth. A
 // sum of at most 2^15 products of bytes fits in 32 bits, after which it is added to 64 bits if y is
-// so wide. All other factors take a tile of 64 by 64 as in product_tiles.cu.
+// so wide. All other factors take a tile of 64 by 64 as in product_tiles.cu. On AMD's GPUs, factors
+// of 8 bits do so too.
 #include <algorithm>
 #include <string>
 
 #include "backends/cuda/kernels/kernels.hpp"
 #include "backends/cuda/kernels/list.hpp"
-#include "backends/cuda/kernels/mma.cuh"
 #include "backends/cuda/kernels/product_axes.cuh"
 #include "backplane/shell/quantized.hpp"
+
+#if !BP_IS_HIP
+#include "backends/cuda/kernels/mma.cuh"
+#endif
 
 namespace bp::cuda {
 namespace {
@@ -138,6 +142,8 @@ __global__ void __launch_bounds__(kBlockThreads) integer_tiles(IntegerPlan p) {
 
 // ---- Bytes --------------------------------------------------------------------------------------
 
+#if !BP_IS_HIP
+
 // A slice of the depth has 16 words. Rows of 20 words lie so that the 32 words that a warp reads at
 // once are in different banks.
 constexpr int kSlice = 64, kWords = kSlice / 4, kRowWords = kWords + 4;
@@ -232,6 +238,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) byte_tiles(IntegerPlan p) {
   }
 }
 
+#endif
+
 // ---- Launches -----------------------------------------------------------------------------------
 
 IntegerMatrix matrix(const ProductOperand& o) {
@@ -245,6 +253,9 @@ bp_status launch_tiles(const IntegerPlan& plan, dim3 blocks, Launch& launch) {
 
 template <typename Sum>
 bp_status launch_sums(const IntegerPlan& plan, dim3 blocks, Launch& launch) {
+#if BP_IS_HIP
+  return launch_tiles<integer_tiles<Sum>>(plan, blocks, launch);
+#else
   const auto is_byte = [](uint32_t dtype) { return dtype == BP_I8 || dtype == BP_U8; };
   if (!is_byte(plan.a.dtype) || !is_byte(plan.b.dtype)) {
     return launch_tiles<integer_tiles<Sum>>(plan, blocks, launch);
@@ -257,6 +268,7 @@ bp_status launch_sums(const IntegerPlan& plan, dim3 blocks, Launch& launch) {
   return plan.b.dtype == BP_I8
              ? launch_tiles<byte_tiles<uint8_t, int8_t, Sum>>(plan, blocks, launch)
              : launch_tiles<byte_tiles<uint8_t, uint8_t, Sum>>(plan, blocks, launch);
+#endif
 }
 
 bp_reason integers_supports(const bp_matmul_args& args) {

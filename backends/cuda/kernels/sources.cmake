@@ -57,6 +57,7 @@ set(cuda_kernel_sources
   kernels/sdpa.cu
   kernels/sdpa_backward.cu
   kernels/sdpa_backward_mma.cu
+  kernels/sdpa_library.cu
   kernels/sdpa_mma.cu
   kernels/sdpa_mma_rounded.cu
   kernels/sdpa_paged.cu
@@ -79,3 +80,12 @@ set(cuda_emitted_kernel_sources
 
 # The files that ops_spec/emit_reductions.py writes there.
 set(cuda_emitted_reduction_parts reductions.cuh reductions.def)
+
+# The kernels that only NVIDIA's GPUs can run: they have instructions of its tensor cores in PTX, or
+# call cuDNN. .ci/hip leaves them out.
+set(cuda_kernel_sources_of_nvidia
+  kernels/sdpa_backward_mma.cu
+  kernels/sdpa_library.cu
+  kernels/sdpa_mma.cu
+  kernels/sdpa_mma_rounded.cu
+)

@@ -4,7 +4,8 @@ the same numbers, in one run, in turn. A ratio is the time of PyTorch over the t
 the median over the rounds; above 1 Backplane is faster. A row whose results disagree has a text in
 place of a ratio.
 
-Rows of tf32 run on a second process of Backplane, whose backend was given the option tf32=yes.
+Rows whose names have a word of OPTIONS run on another process of Backplane, whose backend was given
+the option of that word.
 """
 
 import argparse
@@ -166,19 +167,28 @@ def write(options, document):
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def start(name, options, deadline):
+# The options of the backend that rows need, by a word of their names.
+OPTIONS = {"tf32": "tf32=yes", "cudnn": "attention=cudnn"}
+
+
+def option_of(case):
+    """Returns the option that a row needs, or "" if it needs none."""
+    return next((OPTIONS[word] for word in case.split() if word in OPTIONS), "")
+
+
+def start(option, options, deadline):
     worker = [str(options.worker), str(options.plugin), options.device, *options.option]
-    if name == "TF32":
-        return Peer("Backplane with TF32", [*worker, "tf32=yes"], deadline)
+    if option:
+        return Peer(f"Backplane with {option}", [*worker, option], deadline)
     return Peer("Backplane", worker, deadline)
 
 
 def run(options, deadline, peers):
-    for name in ("Backplane", "TF32"):
-        peers[name] = start(name, options, deadline)
+    for option in ("", *OPTIONS.values()):
+        peers[option] = start(option, options, deadline)
     if options.torch_peer:
         peers["PyTorch"] = Peer("PyTorch", options.torch_peer, deadline)
-    document = {"device": peers["Backplane"].ask("name"), "rows": []}
+    document = {"device": peers[""].ask("name"), "rows": []}
     try:
         document["peer"] = peers["PyTorch"].ask("name") if "PyTorch" in peers else "none"
     except PeerError as error:
@@ -186,8 +196,8 @@ def run(options, deadline, peers):
         peers.pop("PyTorch").close()
     print(f"{document['device']} against PyTorch: {document['peer']}")
     print(head(), flush=True)
-    for name, (size_bytes, flops) in peers["Backplane"].cases().items():
-        ours = "TF32" if " tf32 " in name else "Backplane"
+    for name, (size_bytes, flops) in peers[""].cases().items():
+        ours = option_of(name)
         try:
             row = measure(name, peers[ours], peers.get("PyTorch"), options)
         except PeerError as error:

@@ -188,12 +188,15 @@ void add_attention(std::vector<DeviceCase>& cases) {
   constexpr double kElements = 1.0 * kHeads * kLength * kWidth;
   constexpr double kFlops = 2.0 * kElements * kLength;  // Half of the scores are computed.
   const double scale = 1 / std::sqrt(1.0 * kWidth);
-  cases.push_back({"attention bf16 32x4096x128, causal", 8 * kElements, kFlops, [=] {
-                     return [=, q = input(shape, 0, BP_BF16), k = input(shape, 1, BP_BF16),
-                             v = input(shape, 2, BP_BF16)] {
-                       return sdpa(q, k, v, scale, {}, {}, Causal::kTopLeft);
-                     };
-                   }});
+  for (const char* name :
+       {"attention bf16 32x4096x128, causal", "attention cudnn bf16 32x4096x128, causal"}) {
+    cases.push_back({name, 8 * kElements, kFlops, [=] {
+                       return [=, q = input(shape, 0, BP_BF16), k = input(shape, 1, BP_BF16),
+                               v = input(shape, 2, BP_BF16)] {
+                         return sdpa(q, k, v, scale, {}, {}, Causal::kTopLeft);
+                       };
+                     }});
+  }
   cases.push_back(
       {"attention backward bf16 32x4096x128, causal", 16 * kElements, 2.5 * kFlops, [=] {
          const Tensor q = input(shape, 0, BP_BF16), k = input(shape, 1, BP_BF16),

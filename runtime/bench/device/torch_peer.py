@@ -88,8 +88,8 @@ def attention():
         with torch.enable_grad():
             y = forward(*inputs)
         return (lambda: torch.autograd.grad(y, inputs, grad, retain_graph=True)[0],)
-    case("attention bf16 32x4096x128, causal",
-         lambda: (forward, *(x(shape, s, "bf16") for s in range(3))))
+    for name in ("attention bf16 32x4096x128, causal", "attention cudnn bf16 32x4096x128, causal"):
+        case(name, lambda: (forward, *(x(shape, s, "bf16") for s in range(3))))
     case("attention backward bf16 32x4096x128, causal", backward)
 
 
