@@ -243,7 +243,7 @@ const std::map<std::string_view, Samples>& samples() {
       {"gradient_wide", {{kRandom, kWide}}},
       {"gate", {{kWide, kRandom}}},
       {"gate_gradient", {{kRandom, kWide, kRandom}}},
-      {"shift", {{kRandom, {FillKind::kUniform, -3, 70}}}},
+      {"shift", {{kRandom, {FillKind::kUniform, -1, 4}}}},
       {"ternary", {{kRandom, kRandom, {FillKind::kUniform, -0.5, 1.5}}}},
   };
   return all;
@@ -373,7 +373,9 @@ class Rows {
     is_gradient_ = std::string_view(op.samples).starts_with("gradient");
     if (is_float(dtype) || gives_bool_) return;
     samples_.text = "exact_dense";
+    const Fill distances = samples_.data[1];
     std::ranges::fill(samples_.data, kExactDense);
+    if (is_shift()) samples_.data[1] = distances;
   }
 
   void add_all() {
@@ -384,6 +386,9 @@ class Rows {
     if (*op_.operand != '\0') add_operand();
     if (op_.input_count == 1) add_ranges();
     if (std::string_view(op_.samples) == "gradient_wide") add_ends();
+    if (is_shift()) {
+      add({{kExactDense, {FillKind::kUniform, -3, 70}}, "distances"}, {{33, 17}}, "dense");
+    }
   }
 
  private:
@@ -398,12 +403,15 @@ class Rows {
     made.reference = kOracles[static_cast<size_t>(&op_ - std::data(elementwise::kRows))];
     // The other dtypes have the rows that show most (rules/smoke_sample.cpp), and these.
     made.is_smoke = dtype_ == first_dtype_ || std::string_view(data.text) == "special";
-    made.varies = varies(lies) && std::string_view(data.text) != "special";
+    made.varies = varies(lies) && std::string_view(data.text) != "special" &&
+                  std::string_view(data.text) != "distances";
     if (std::string_view(op_.samples) == "gradient_of_result") made.derive = limit_results;
     if (!gives_bool_) made.optional_part = small_part(dtype_);
     cases_.push_back(std::move(made));
     return cases_.back();
   }
+
+  bool is_shift() const { return std::string_view(op_.samples) == "shift"; }
 
   // A third of the results of relu are zero, and more of its gradients.
   bool varies(const Lies& lies) const {
@@ -424,7 +432,9 @@ class Rows {
     if (!gives_bool_) {
       data.text = "coord";
       data.data[0] = kCoord;
-      for (uint32_t i = 1; i < kMostInputs && !is_gradient_; ++i) data.data[i] = kExactDense;
+      for (uint32_t i = 1; i < kMostInputs && !is_gradient_ && !is_shift(); ++i) {
+        data.data[i] = kExactDense;
+      }
     }
     for (const Lies& lies : layouts_of_more()) add(data, lies, layouts_text(op_, lies));
   }
