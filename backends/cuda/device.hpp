@@ -13,6 +13,7 @@
 
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/bad_data.hpp"
+#include "backends/cuda/device_limits.hpp"
 #include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/handles.hpp"
@@ -27,18 +28,6 @@ struct Stream;
 class Lane;
 class NativeEvent;
 class StagingBlocks;
-
-// The limits to which kernels fit their launches.
-struct DeviceLimits {
-  int major = 0, minor = 0;  // The compute capability.
-  int multiprocessor_count = 0;
-  int max_threads_per_block = 0;
-  int max_threads_per_multiprocessor = 0;
-  int shared_bytes_per_block = 0;      // The limit without cudaFuncSetAttribute().
-  int max_shared_bytes_per_block = 0;  // The limit with it.
-  int shared_bytes_per_multiprocessor = 0;
-  int l2_cache_bytes = 0;
-};
 
 class Device : public DeviceHandles<Stream, Lane, Buffer, Event, Semaphore> {
  public:

@@ -4,6 +4,9 @@
 // A kernel's launch function reads the frame, and submits through its Launch. It may also be called
 // only to learn whether the launch would be accepted, when a graph is recorded or the stream is
 // held back. Launch::launch() and Launch::call() then do nothing.
+//
+// The classes of the host's side are only named here, because their headers are half of what the
+// compiler reads for a small kernel. A kernel that calls a library includes what it uses of them.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +17,24 @@
 #include <utility>
 
 #include "backends/cuda/bad_data.hpp"
-#include "backends/cuda/device.hpp"
-#include "backends/cuda/memory.hpp"
+#include "backends/cuda/device_limits.hpp"
+#include "backends/cuda/dialect.hpp"
 #include "backplane/kernel.h"
 #include "backplane/ops.h"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
+
+class Device;
+class Engines;
+class Lane;
+struct Driver;
+struct Instance;
+struct Options;
+
+// Returns the address of a range, or NULL if it has no buffer. The handle must have been checked
+// before.
+std::byte* address_of(const bp_buffer_ref& range);
 
 // Returns the address of the first element. The address has no meaning if the tensor has no
 // elements.
@@ -38,27 +52,26 @@ class Env {
   // into a status.
   template <typename Body>
   static bp_status with(const bp_kernel& kernel, bp_device* device, Body&& body) {
-    Instance& i = cuda::instance(kernel.state);
-    return guarded(*i.host,
-                   [&]() -> bp_status { return body(Env(i, device_of(i, device, kernel.name))); });
+    return guarded(host_of(kernel), [&]() -> bp_status { return body(of(kernel, device)); });
   }
 
   // Returns the Env of a device, for a function of `kernel`; empty if the device is not of this
   // backend.
-  static std::optional<Env> find(const bp_kernel& kernel, bp_device* device) {
-    Instance& i = cuda::instance(kernel.state);
-    Device* const known = Cards<Instance, Device>::find(i, device);
-    return known == nullptr ? std::nullopt : std::optional(Env(i, *known));
-  }
+  static std::optional<Env> find(const bp_kernel& kernel, bp_device* device);
 
   Instance& instance() const { return instance_; }
   Device& device() const { return device_; }
-  const Driver& driver() const { return instance_.driver; }
-  Engines& engines() const { return *instance_.engines; }
-  const Options& options() const { return instance_.options; }
-  const DeviceLimits& limits() const { return device_.limits(); }
+  const Driver& driver() const;
+  Engines& engines() const;
+  const Options& options() const;
+  const DeviceLimits& limits() const;
 
  protected:
+  static const bp_host& host_of(const bp_kernel& kernel);
+
+  // Throws StatusError if the device is not of this backend.
+  static Env of(const bp_kernel& kernel, bp_device* device);
+
   Instance& instance_;
   Device& device_;
 };
@@ -72,10 +85,9 @@ class Launch : public Env {
     kCheck,  // Submits nothing.
   };
   Launch(Instance& instance, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
-         Mode mode)
-      : Env(instance, lane.device()), lane_(lane), kernel_(kernel), launch_(launch), mode_(mode) {}
+         Mode mode);
 
-  cudaStream_t stream() const { return lane_.native(); }
+  cudaStream_t stream() const { return stream_; }
 
   // Returns whether the launch submits nothing and only says whether it would be accepted.
   bool only_checks() const { return mode_ == Mode::kCheck; }
@@ -99,11 +111,7 @@ class Launch : public Env {
   // An argument for a kernel that checks the indices of `argument`, which are to be from 0 to below
   // `extent`: report() on the device makes one a failure of the stream. One per launch of the
   // device's kernel.
-  Reporter reporter(const bp_tensor& indices, const char* argument, int64_t extent) const {
-    if (only_checks()) return {};
-    return lane_.next_reporter({kernel_.name, argument, data<const std::byte>(indices),
-                                dtype_size_bytes(indices.dtype), extent});
-  }
+  Reporter reporter(const bp_tensor& indices, const char* argument, int64_t extent) const;
 
   // Launches `kernel`, a __global__ function, with pointers to its arguments. An empty grid
   // launches nothing. It requests dynamic shared memory above 48 KiB.
@@ -123,8 +131,11 @@ class Launch : public Env {
         values);
   }
 
-  // Runs body(), which submits to stream() by other means, such as a library's call or
-  // cudaMemsetAsync, and returns a bp_status.
+  // Sets each of `size_bytes` bytes of device memory to `byte`.
+  bp_status fill(void* at, uint8_t byte, size_t size_bytes) const;
+
+  // Runs body(), which submits to stream() by other means, such as a library's call, and returns a
+  // bp_status.
   template <typename Body>
   bp_status call(Body&& body) const {
     return only_checks() ? bp_status{BP_OK} : std::forward<Body>(body)();
@@ -139,6 +150,7 @@ class Launch : public Env {
 
  private:
   Lane& lane_;
+  const cudaStream_t stream_;
   const bp_kernel& kernel_;
   const bp_launch& launch_;
   const Mode mode_;

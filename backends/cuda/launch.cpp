@@ -1,7 +1,10 @@
 #include <memory>
 
+#include "backends/cuda/device.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backends/cuda/library_tables.hpp"
+#include "backends/cuda/make_kernel.hpp"
+#include "backends/cuda/memory.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/plan.hpp"
 #include "backplane/shell/work.hpp"
@@ -56,7 +59,55 @@ bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch
   });
 }
 
+// What plans need of an instance.
+using InstanceLauncher = LauncherOf<Instance, Env, Launch>;
+
 }  // namespace
+
+const bp_host& Launcher::host_of(const bp_kernel& kernel) {
+  return InstanceLauncher::host_of(kernel);
+}
+
+const bp_device_ops& Launcher::devices_of(const bp_kernel& kernel) {
+  return InstanceLauncher::devices_of(kernel);
+}
+
+bool Launcher::is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
+  return InstanceLauncher::is_capturing(kernel, launch);
+}
+
+const bp_host& Env::host_of(const bp_kernel& kernel) { return *cuda::instance(kernel.state).host; }
+
+Env Env::of(const bp_kernel& kernel, bp_device* device) {
+  Instance& i = cuda::instance(kernel.state);
+  return Env(i, device_of(i, device, kernel.name));
+}
+
+std::optional<Env> Env::find(const bp_kernel& kernel, bp_device* device) {
+  Instance& i = cuda::instance(kernel.state);
+  Device* const known = Cards<Instance, Device>::find(i, device);
+  return known == nullptr ? std::nullopt : std::optional(Env(i, *known));
+}
+
+const Driver& Env::driver() const { return instance_.driver; }
+Engines& Env::engines() const { return *instance_.engines; }
+const Options& Env::options() const { return instance_.options; }
+const DeviceLimits& Env::limits() const { return device_.limits(); }
+
+Launch::Launch(Instance& instance, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
+               Mode mode)
+    : Env(instance, lane.device()),
+      lane_(lane),
+      stream_(lane.native()),
+      kernel_(kernel),
+      launch_(launch),
+      mode_(mode) {}
+
+Reporter Launch::reporter(const bp_tensor& indices, const char* argument, int64_t extent) const {
+  if (only_checks()) return {};
+  return lane_.next_reporter({kernel_.name, argument, data<const std::byte>(indices),
+                              dtype_size_bytes(indices.dtype), extent});
+}
 
 bp_status Launch::launch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
                          void** args) const {
@@ -68,6 +119,11 @@ bp_status Launch::launch(const void* kernel, dim3 grid, dim3 block, size_t share
   }
   return checked(driver().cudaLaunchKernel(kernel, grid, block, args, shared_bytes, stream()),
                  "cudaLaunchKernel");
+}
+
+bp_status Launch::fill(void* at, uint8_t byte, size_t size_bytes) const {
+  if (only_checks() || size_bytes == 0) return BP_OK;
+  return checked(driver().cudaMemsetAsync(at, byte, size_bytes, stream()), "cudaMemsetAsync");
 }
 
 bp_status Launch::checked(cudaError_t error, const char* what) const {

@@ -10,7 +10,14 @@
 namespace bp::cuda {
 
 // How kernels are launched, for plan.hpp of the shell.
-struct Launcher : LauncherOf<Instance, Env, Launch> {
+struct Launcher {
+  using Env = cuda::Env;
+  using Launch = cuda::Launch;
+
+  static const bp_host& host_of(const bp_kernel& kernel);
+  static const bp_device_ops& devices_of(const bp_kernel& kernel);
+  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch);
+
   template <auto kBody>
   static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
     return run_launch(kernel, launch, args, kBody);

@@ -92,6 +92,11 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
 
 }  // namespace
 
+std::byte* address_of(const bp_buffer_ref& range) {
+  if (range.buffer == nullptr) return nullptr;
+  return pointer_to(reinterpret_cast<Buffer*>(range.buffer)->address + range.byte_offset);
+}
+
 std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc& request) {
   check_request(d, request);
   return make_buffer(d, request);

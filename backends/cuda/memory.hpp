@@ -72,10 +72,7 @@ inline std::byte* pointer_to(uint64_t address) {
 
 // Returns the address of a range, or NULL if it has no buffer. The handle must have been checked
 // before.
-inline std::byte* address_of(const bp_buffer_ref& range) {
-  if (range.buffer == nullptr) return nullptr;
-  return pointer_to(reinterpret_cast<Buffer*>(range.buffer)->address + range.byte_offset);
-}
+std::byte* address_of(const bp_buffer_ref& range);
 
 // A range of a buffer, checked.
 using Range = BufferRange<Buffer>;

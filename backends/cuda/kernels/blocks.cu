@@ -7,10 +7,12 @@
 #include <iterator>
 #include <string>
 
+#include "backends/cuda/backend.hpp"
 #include "backends/cuda/kernels/blocks.cuh"
 #include "backends/cuda/kernels/blocks.hpp"
 #include "backends/cuda/kernels/kernels.hpp"
 #include "backends/cuda/kernels/movement.hpp"
+#include "backplane/shell/layout.hpp"
 
 namespace bp::cuda {
 namespace {

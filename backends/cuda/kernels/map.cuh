@@ -74,35 +74,58 @@ __global__ void __launch_bounds__(kBlockThreads) map_kernel(MapPlan<sizeof...(X)
   }
 }
 
-template <int kVector, class Op, typename Y, typename... X>
-bp_status launch_map(Launch& launch, const Op& op, const Loop& part, uint64_t scalar) {
-  MapPlan<sizeof...(X)> plan;
+// The plan of a part of a loop, for a kernel whose threads move `vector` elements.
+template <int kInputs>
+MapPlan<kInputs> map_plan_of(const Loop& part, int vector, uint64_t scalar) {
+  MapPlan<kInputs> plan;
   plan.scalar = scalar;
   plan.y = const_cast<std::byte*>(part.data[0]);
-  plan.axes = part.axes<sizeof...(X) + 1>(kVector);
-  plan.units = static_cast<uint32_t>(part.count / kVector);
-  plan.rest = static_cast<uint32_t>(part.count % kVector);
-  for (size_t k = 0; k < sizeof...(X); ++k) {
+  plan.axes = part.axes<kInputs + 1>(vector);
+  plan.units = static_cast<uint32_t>(part.count / vector);
+  plan.rest = static_cast<uint32_t>(part.count % vector);
+  for (int k = 0; k < kInputs; ++k) {
     plan.x[k] = part.data[k + 1];
     plan.is_one[k] = part.rank == 0 || part.strides[k + 1][part.rank - 1] == 0 ||
-                     plan.x[k] == nullptr || kVector == 1;
+                     plan.x[k] == nullptr || vector == 1;
   }
+  return plan;
+}
+
+// How kernels of one op are launched: with units of `vector` elements, and of one. There are
+// hundreds of them, so what does not depend on the op is compiled once.
+template <int kInputs>
+struct MapLaunchers {
+  using Launcher = bp_status (*)(Launch&, const MapPlan<kInputs>&, const void* op);
+
+  [[gnu::noinline]] bp_status submit(Launch& launch, const Loop& loop, uint64_t scalar,
+                                     const void* op) const {
+    for (const Loop& part : parts_of(loop)) {
+      const bool is_wide = part.has_vectors(vector);
+      const auto plan = map_plan_of<kInputs>(part, is_wide ? vector : 1, scalar);
+      const bp_status status = (is_wide ? wide : narrow)(launch, plan, op);
+      if (status != BP_OK) return status;
+    }
+    return BP_OK;
+  }
+
+  int vector;
+  Launcher wide, narrow;
+};
+
+template <int kVector, class Op, typename Y, typename... X>
+bp_status launch_map(Launch& launch, const MapPlan<sizeof...(X)>& plan, const void* op) {
   return run<map_kernel<kVector, Op, Y, X...>>(
       launch, blocks_for(int64_t{plan.units} + plan.rest, kBlockThreads), kBlockThreads, 0, plan,
-      op);
+      *static_cast<const Op*>(op));
 }
 
 // Launches y = op(x...) over `loop`; `scalar` is the value of an operand without an address.
 template <class Op, typename Y, typename... X>
 bp_status submit_map(Launch& launch, const Op& op, const Loop& loop, uint64_t scalar = 0) {
   constexpr int kVector = 16 / static_cast<int>(std::max({sizeof(Y), sizeof(X)...}));
-  for (const Loop& part : parts_of(loop)) {
-    const bp_status status = part.has_vectors(kVector)
-                                 ? launch_map<kVector, Op, Y, X...>(launch, op, part, scalar)
-                                 : launch_map<1, Op, Y, X...>(launch, op, part, scalar);
-    if (status != BP_OK) return status;
-  }
-  return BP_OK;
+  constexpr MapLaunchers<sizeof...(X)> kLaunchers = {kVector, launch_map<kVector, Op, Y, X...>,
+                                                     launch_map<1, Op, Y, X...>};
+  return kLaunchers.submit(launch, loop, scalar, &op);
 }
 
 // Makes a loop over tensors of one shape. The first one is the result; NULL stands for a value in

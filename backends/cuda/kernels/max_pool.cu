@@ -176,15 +176,7 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   const int64_t count = plan.grad_x.count(), outputs = plan.grad_y.count();
   plan.heads = launch.workspace<int32_t>();
   plan.next = plan.heads + count;
-  bp_status status = BP_OK;
-  if (count != 0) {
-    status = launch.call([&] {
-      return launch.checked(
-          launch.driver().cudaMemsetAsync(
-              plan.heads, 0xFF, static_cast<size_t>(count) * sizeof(int32_t), launch.stream()),
-          "cudaMemsetAsync");
-    });
-  }
+  bp_status status = launch.fill(plan.heads, 0xFF, static_cast<size_t>(count) * sizeof(int32_t));
   if (status == BP_OK) {
     const Reporter reporter = launch.reporter(*args.indices, "indices", plan.grad_x.size());
     status = run_elements<list_kernel>(launch, outputs, plan, reporter);

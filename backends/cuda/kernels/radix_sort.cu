@@ -86,11 +86,7 @@ RadixWorkspace radix_workspace(int64_t lines, int64_t count, uint32_t key_bytes,
 }
 
 bp_status clear_counts(Launch& launch, const RadixWorkspace& workspace) {
-  return launch.call([&] {
-    return launch.checked(launch.driver().cudaMemsetAsync(workspace.plan.taken, 0,
-                                                          workspace.cleared_bytes, launch.stream()),
-                          "cudaMemsetAsync");
-  });
+  return launch.fill(workspace.plan.taken, 0, workspace.cleared_bytes);
 }
 
 bp_status plan_passes(Launch& launch, const RadixPlan& plan) {

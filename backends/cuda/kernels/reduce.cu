@@ -29,6 +29,66 @@ int64_t inner_stride(const Loop& loop, int k) {
   return loop.rank == 0 ? INT64_MAX : std::abs(loop.strides[k][loop.rank - 1]);
 }
 
+// Returns whether each vector of `lanes` elements of a reduction along x is aligned.
+bool has_vectors_along(const std::byte* x, const Loop& kept, const Loop& reduced, int lanes) {
+  if (reduced.rank != 1 || reduced.strides[0][0] != 1) return false;
+  if (reinterpret_cast<uintptr_t>(x) % 16 != 0) return false;
+  for (int i = 0; i < kept.rank; ++i) {
+    if (kept.strides[1][i] % lanes != 0) return false;
+  }
+  return true;
+}
+
+// Returns whether `lanes` neighbouring outputs lie side by side in x.
+bool has_vectors_across(const std::byte* x, const Loop& kept, const Loop& reduced, int lanes) {
+  const int inner = kept.rank - 1;
+  if (inner < 0 || kept.strides[1][inner] != 1) return false;
+  if (kept.extents[static_cast<size_t>(inner)] % lanes != 0) return false;
+  const auto vector_bytes = static_cast<uintptr_t>(lanes * reduced.size_bytes[0]);
+  if (reinterpret_cast<uintptr_t>(x) % vector_bytes != 0) return false;
+  for (int i = 0; i < inner; ++i) {
+    if (kept.strides[1][i] % lanes != 0) return false;
+  }
+  for (int i = 0; i < reduced.rank; ++i) {
+    if (reduced.strides[0][i] % lanes != 0) return false;
+  }
+  return true;
+}
+
+// The members of a plan that are the same for all parts of x.
+ReducePlan plan_of(const Reduction& r, const Loop& kept, const ReduceResult& result, void* parts) {
+  ReducePlan plan;
+  plan.kept = kept.axes<2>();
+  plan.outputs = static_cast<uint32_t>(kept.count);
+  plan.chunk = static_cast<uint32_t>(r.chunk);
+  plan.parts = parts;
+  plan.part_outputs = r.kept.count;
+  plan.result = result;
+  plan.result.y = const_cast<std::byte*>(kept.data[0]);
+  return plan;
+}
+
+// Submits the stage over x for some outputs.
+bp_status submit_stages(Launch& launch, const Reduction& r, const Loop& kept, ReducePlan plan,
+                        const ReduceLaunchers& launchers) {
+  plan.first_part = 0;
+  plan.first = 0;
+  for (const Loop& reduced : r.reduced_parts) {
+    // A part begins at its kept offset plus its reduced offset from x.
+    plan.x = kept.data[1] + (reduced.data[0] - r.reduced.data[0]);
+    plan.reduced = reduced.axes<1>();
+    plan.count = static_cast<uint32_t>(reduced.count);
+    plan.has_vectors = r.is_across
+                           ? has_vectors_across(plan.x, kept, reduced, launchers.across_lanes)
+                           : has_vectors_along(plan.x, kept, reduced, launchers.lanes);
+    const bp_status status = launchers.stage(launch, r, plan);
+    if (status != BP_OK) return status;
+    plan.first += reduced.count;
+    plan.first_part += (reduced.count + r.chunk - 1) / r.chunk;
+  }
+  return BP_OK;
+}
+
 }  // namespace
 
 uint32_t axis_bits(uint64_t count, const int64_t* axes) {
@@ -83,6 +143,31 @@ void Reduction::cut() {
   for (const Loop& part : reduced_parts) {
     part_count += std::max<int64_t>(1, (part.count + chunk - 1) / chunk);
   }
+}
+
+bp_status submit_reduction(Launch& launch, const Reduction& r, const ReduceResult& result,
+                           const ReduceLaunchers& launchers) {
+  void* const parts = r.part_count == 1 ? nullptr : launch.workspace();
+  int64_t first_output = 0;
+  for (const Loop& kept : parts_of(r.kept)) {
+    ReducePlan plan = plan_of(r, kept, result, parts);
+    plan.first_output = first_output;
+    bp_status status = submit_stages(launch, r, kept, plan, launchers);
+    if (status == BP_OK && parts != nullptr) {
+      CombinePlan combining;
+      combining.parts = parts;
+      combining.part_count = r.part_count;
+      combining.part_outputs = plan.part_outputs;
+      combining.first_output = first_output;
+      combining.kept = plan.kept;
+      combining.outputs = plan.outputs;
+      combining.result = plan.result;
+      status = launchers.combine(launch, combining);
+    }
+    if (status != BP_OK) return status;
+    first_output += kept.count;
+  }
+  return BP_OK;
 }
 
 }  // namespace bp::cuda

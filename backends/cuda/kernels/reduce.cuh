@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
         for (uint32_t n = 0; n < kLoads; ++n) take(values[n], i + n * kStep);
       }
       for (; i < whole; i += kStep) take(*reinterpret_cast<const Vec<X, kVector>*>(x + i), i);
-      // The compiler unrolls loops over 16 sums only if their counts are constants. Else the sums are
-      // kept in local memory.
+      // The compiler unrolls loops over 16 sums only if their counts are constants. Else the sums
+      // are kept in local memory.
       BP_UNROLL
       for (uint32_t level = 1; level <= kLevels; ++level) {
         BP_UNROLL
@@ -315,8 +315,20 @@ struct Reduction {
 
 uint32_t axis_bits(uint64_t count, const int64_t* axes);
 
+// What a reduction launches: one stage over x, and one that combines parts. There are hundreds of
+// reductions, so what does not depend on the op is compiled once (submit_reduction).
+struct ReduceLaunchers {
+  bp_status (*stage)(Launch&, const Reduction&, const ReducePlan&);
+  bp_status (*combine)(Launch&, const CombinePlan&);
+  int lanes;         // The elements of 16 bytes.
+  int across_lanes;  // The neighbouring outputs of a thread.
+};
+
+bp_status submit_reduction(Launch& launch, const Reduction& r, const ReduceResult& result,
+                           const ReduceLaunchers& launchers);
+
 template <class Op, typename X>
-bp_status launch_reduce_stage(Launch& launch, const Reduction& r, ReducePlan plan) {
+bp_status launch_reduce_stage(Launch& launch, const Reduction& r, const ReducePlan& plan) {
   const auto chunks = static_cast<unsigned>(
       std::max<int64_t>(1, (int64_t{plan.count} + plan.chunk - 1) / plan.chunk));
   if (r.is_across && plan.has_vectors) {
@@ -338,83 +350,20 @@ bp_status launch_reduce_stage(Launch& launch, const Reduction& r, ReducePlan pla
                                                          kReduceThreads, 0, plan);
 }
 
-template <typename X>
-bool has_reduce_vectors(const std::byte* x, const Loop& kept, const Loop& reduced) {
-  constexpr int64_t kVector = kLanes<X>;
-  if (reduced.rank != 1 || reduced.strides[0][0] != 1) return false;
-  if (reinterpret_cast<uintptr_t>(x) % 16 != 0) return false;
-  for (int i = 0; i < kept.rank; ++i) {
-    if (kept.strides[1][i] % kVector != 0) return false;
+template <class Op>
+bp_status launch_combining(Launch& launch, const CombinePlan& plan) {
+  if (plan.outputs <= kFewOutputs) {
+    return run<combine_few_kernel<Op>>(launch, plan.outputs, kReduceThreads, 0, plan);
   }
-  return true;
-}
-
-// Returns whether kAcrossLanes neighbouring outputs lie side by side in x.
-template <class Op, typename X>
-bool has_across_vectors(const std::byte* x, const Loop& kept, const Loop& reduced) {
-  constexpr int64_t kVector = kAcrossLanes<Op, X>;
-  const int inner = kept.rank - 1;
-  if (inner < 0 || kept.strides[1][inner] != 1) return false;
-  if (kept.extents[static_cast<size_t>(inner)] % kVector != 0) return false;
-  if (reinterpret_cast<uintptr_t>(x) % (kVector * sizeof(X)) != 0) return false;
-  for (int i = 0; i < inner; ++i) {
-    if (kept.strides[1][i] % kVector != 0) return false;
-  }
-  for (int i = 0; i < reduced.rank; ++i) {
-    if (reduced.strides[0][i] % kVector != 0) return false;
-  }
-  return true;
+  return run<combine_parts_kernel<Op>>(launch, blocks_for(plan.outputs, kWarpSize), kReduceThreads,
+                                       0, plan);
 }
 
 template <class Op, typename X>
 bp_status submit_reduce(Launch& launch, const Reduction& r, const ReduceResult& result) {
-  void* const parts = r.part_count == 1 ? nullptr : launch.workspace();
-  int64_t first_output = 0;
-  for (const Loop& kept : parts_of(r.kept)) {
-    int64_t first_part = 0, first = 0;
-    for (const Loop& reduced : r.reduced_parts) {
-      ReducePlan plan;
-      // A part begins at its kept offset plus its reduced offset from x.
-      plan.x = kept.data[1] + (reduced.data[0] - r.reduced.data[0]);
-      plan.kept = kept.axes<2>();
-      plan.reduced = reduced.axes<1>();
-      plan.outputs = static_cast<uint32_t>(kept.count);
-      plan.count = static_cast<uint32_t>(reduced.count);
-      plan.chunk = static_cast<uint32_t>(r.chunk);
-      plan.first = first;
-      plan.has_vectors = r.is_across ? has_across_vectors<Op, X>(plan.x, kept, reduced)
-                                     : has_reduce_vectors<X>(plan.x, kept, reduced);
-      plan.parts = parts;
-      plan.part_outputs = r.kept.count;
-      plan.first_part = first_part;
-      plan.first_output = first_output;
-      plan.result = result;
-      plan.result.y = const_cast<std::byte*>(kept.data[0]);
-      const bp_status status = launch_reduce_stage<Op, X>(launch, r, plan);
-      if (status != BP_OK) return status;
-      first += reduced.count;
-      first_part += (reduced.count + r.chunk - 1) / r.chunk;
-    }
-    if (parts != nullptr) {
-      CombinePlan plan;
-      plan.parts = parts;
-      plan.part_count = r.part_count;
-      plan.part_outputs = r.kept.count;
-      plan.first_output = first_output;
-      plan.kept = kept.axes<2>();
-      plan.outputs = static_cast<uint32_t>(kept.count);
-      plan.result = result;
-      plan.result.y = const_cast<std::byte*>(kept.data[0]);
-      const bp_status status =
-          plan.outputs <= kFewOutputs
-              ? run<combine_few_kernel<Op>>(launch, plan.outputs, kReduceThreads, 0, plan)
-              : run<combine_parts_kernel<Op>>(launch, blocks_for(kept.count, kWarpSize),
-                                              kReduceThreads, 0, plan);
-      if (status != BP_OK) return status;
-    }
-    first_output += kept.count;
-  }
-  return BP_OK;
+  constexpr ReduceLaunchers kLaunchers = {launch_reduce_stage<Op, X>, launch_combining<Op>,
+                                          kLanes<X>, kAcrossLanes<Op, X>};
+  return submit_reduction(launch, r, result, kLaunchers);
 }
 
 }  // namespace bp::cuda

@@ -125,13 +125,8 @@ ScatterPlan plan_of(const Args& args) {
 
 bp_status find_last(const ScatterPlan& plan, bool is_i64, Launch& launch) {
   const auto size_bytes = static_cast<size_t>(plan.lines * plan.extent) * sizeof(uint32_t);
-  if (size_bytes != 0) {
-    const bp_status status = launch.call([&] {
-      return launch.checked(
-          launch.driver().cudaMemsetAsync(plan.last, 0, size_bytes, launch.stream()),
-          "cudaMemsetAsync");
-    });
-    if (status != BP_OK) return status;
+  if (const bp_status status = launch.fill(plan.last, 0, size_bytes); status != BP_OK) {
+    return status;
   }
   const unsigned blocks = blocks_for(plan.lines * plan.count, kBlockThreads);
   return is_i64 ? run<find_last_kernel<int64_t>>(launch, blocks, kBlockThreads, 0, plan)

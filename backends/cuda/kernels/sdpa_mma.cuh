@@ -13,6 +13,7 @@
 
 #include "backends/cuda/kernels/mma.cuh"
 #include "backends/cuda/kernels/sdpa.cuh"
+#include "backends/cuda/options.hpp"
 
 namespace bp::cuda {
 

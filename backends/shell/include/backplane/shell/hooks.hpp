@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "backplane/kernel.h"
+#include "backplane/shell/captures.hpp"
 #include "backplane/shell/entry.hpp"
 
 namespace bp {
@@ -18,11 +19,6 @@ struct Hooks {
   bool is_capture_open() const { return open_captures.load(std::memory_order_relaxed) != 0; }
   bool is_recording() const { return recorded_devices.load(std::memory_order_relaxed) != 0; }
 };
-
-class Captures;
-
-// Returns whether the stream captures.
-bool is_capturing(const Captures& captures, bp_stream* stream);
 
 // Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
 // does all that a launch does; if its argument is true, it does everything but submit.

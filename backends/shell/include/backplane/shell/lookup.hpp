@@ -24,6 +24,7 @@
 
 #include "backplane/device.h"
 #include "backplane/shell/entry.hpp"
+#include "backplane/shell/generation.hpp"
 
 namespace bp {
 
@@ -102,16 +103,6 @@ struct Cards {
     return device;
   }
 };
-
-// Returns the number of resets of a device, for what is not a handle of lookup.hpp. It is 0 if the
-// table has no generation().
-inline uint64_t generation_of(const bp_device_ops& devices, bp_device* device) {
-  uint64_t generation = 0;
-  if (devices.generation != nullptr) {
-    static_cast<void>(devices.generation(devices.self, device, &generation));
-  }
-  return generation;
-}
 
 // ---- Objects ------------------------------------------------------------------------------------
 

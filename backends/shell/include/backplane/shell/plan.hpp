@@ -39,10 +39,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "backplane/shell/captures.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
-#include "backplane/shell/hooks.hpp"
-#include "backplane/shell/lookup.hpp"
+#include "backplane/shell/generation.hpp"
 #include "backplane/shell/make_kernel.hpp"
 
 namespace bp {
