@@ -17,7 +17,7 @@ import sys
 
 COMPILER = re.compile(r"(?:^|-)(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
 # Options of code generation that clang refuses.
-OF_GCC_ALONE = ("-mmemcpy-strategy=", "-mmemset-strategy=")
+OF_GCC_ALONE = ("-mmemcpy-strategy=", "-mmemset-strategy=", "--param=tsan-")
 ASSIGNMENT = re.compile(r"\w+=")
 INCLUDED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/emulation/race_check.hpp"
+
 #undef threadIdx
 #undef blockIdx
 #undef blockDim
@@ -24,7 +26,7 @@ std::atomic<uint64_t> longest_sum_of_a_thread{0};
 
 constexpr size_t kStackBytes = 256 << 10, kWarp = 32;
 
-enum class State { kReady, kInWarpBarrier, kInBlockBarrier, kDone };
+enum class State { kReady, kInExchange, kInWarpBarrier, kInBlockBarrier, kDone };
 
 // A stack on which one thread of each block runs. It is entered once, and then serves every block.
 struct Fiber {
@@ -40,10 +42,6 @@ class Machine {
  public:
   void run(const Grid& grid, const std::function<void()>& thread);
   void wait(State state);
-  Place& place() { return running_->place; }
-  void count_addition() {
-    if (running_ != nullptr) ++running_->place.additions;
-  }
   std::byte* slots(unsigned parity) {
     return exchange_[parity].data() + running_->place.thread.x / kWarp * kWarp * 16;
   }
@@ -52,8 +50,10 @@ class Machine {
  private:
   void run_block(uint3 block, bool is_descending);
   void resume(Fiber& fiber);
+  void follow(const Fiber& fiber);
   void note_sums();
   bool release_waiting();
+  bool release_warp(size_t begin, State state);
   size_t count(State state, size_t begin, size_t end) const;
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -62,6 +62,7 @@ class Machine {
   jmp_buf scheduler_;
   const std::function<void()>* thread_ = nullptr;
   std::vector<std::byte> shared_, exchange_[2];
+  RaceCheck races_;
 };
 
 Machine& machine() {
@@ -69,10 +70,21 @@ Machine& machine() {
   return instance;
 }
 
+// The accesses that follow are those of this fiber.
+void Machine::follow(const Fiber& fiber) {
+  const Place& place = fiber.place;
+  const size_t thread =
+      (size_t{place.thread.z} * place.threads.y + place.thread.y) * place.threads.x +
+      place.thread.x;
+  races_.resume(thread, {fiber.stack.get(), kStackBytes},
+                {reinterpret_cast<const std::byte*>(&place), sizeof(place)});
+}
+
 void enter() { machine().serve(); }
 
 // A fiber returns here when its thread has ended, and starts from here for the next block.
 void Machine::serve() {
+  follow(*running_);
   for (;;) {
     (*thread_)();
     wait(State::kDone);
@@ -80,13 +92,16 @@ void Machine::serve() {
 }
 
 void Machine::wait(State state) {
+  RaceCheck::pause();
   Fiber* const self = running_;
   self->state = state;
   if (_setjmp(self->resume) == 0) _longjmp(scheduler_, 1);
+  follow(*running_);
 }
 
 void Machine::resume(Fiber& fiber) {
   running_ = &fiber;
+  running_place = &fiber.place;
   if (_setjmp(scheduler_) != 0) return;
   if (fiber.is_entered) _longjmp(fiber.resume, 1);
   fiber.is_entered = true;
@@ -105,24 +120,33 @@ size_t Machine::count(State state, size_t begin, size_t end) const {
   return n;
 }
 
+// Ends a barrier of the warp that begins with thread `begin`, if all its threads have reached it.
+bool Machine::release_warp(size_t begin, State state) {
+  const size_t end = std::min(begin + kWarp, live_);
+  if (count(state, begin, end) != end - begin) return false;
+  for (size_t i = begin; i < end; ++i) fibers_[i]->state = State::kReady;
+  if (state == State::kInWarpBarrier) races_.pass_warp_barrier(begin);
+  return true;
+}
+
 // Ends the barriers that all threads have reached.
 bool Machine::release_waiting() {
   bool is_released = false;
   for (size_t begin = 0; begin < live_; begin += kWarp) {
-    const size_t end = begin + kWarp < live_ ? begin + kWarp : live_;
-    if (count(State::kInWarpBarrier, begin, end) != end - begin) continue;
-    for (size_t i = begin; i < end; ++i) fibers_[i]->state = State::kReady;
-    is_released = true;
+    is_released |= release_warp(begin, State::kInWarpBarrier);
+    is_released |= release_warp(begin, State::kInExchange);
   }
   const size_t waiting = count(State::kInBlockBarrier, 0, live_);
   if (waiting == 0 || waiting + count(State::kDone, 0, live_) != live_) return is_released;
   for (size_t i = 0; i < live_; ++i) {
     if (fibers_[i]->state == State::kInBlockBarrier) fibers_[i]->state = State::kReady;
   }
+  races_.pass_block_barrier();
   return true;
 }
 
 void Machine::run_block(uint3 block, bool is_descending) {
+  races_.begin_block(live_);
   std::fill(shared_.begin(), shared_.end(), std::byte{0xFF});  // It is NaN in every float dtype.
   for (size_t i = 0; i < live_; ++i) {
     fibers_[i]->state = State::kReady;
@@ -142,6 +166,7 @@ void Machine::run_block(uint3 block, bool is_descending) {
     }
   }
   note_sums();
+  if (!races_.error().empty()) throw std::logic_error("emulation: " + races_.error());
 }
 
 // Several streams run launches at the same time.
@@ -158,6 +183,7 @@ void Machine::run(const Grid& grid, const std::function<void()>& thread) {
   const dim3 blocks = grid.blocks, threads = grid.threads;
   live_ = size_t{threads.x} * threads.y * threads.z;
   shared_.resize(grid.shared_bytes);
+  races_.begin_launch({shared_.data(), shared_.size()});
   for (auto& slots : exchange_) slots.resize((live_ + kWarp) * 16);
   while (fibers_.size() < live_) fibers_.push_back(std::make_unique<Fiber>());
   for (size_t i = 0; i < live_; ++i) {
@@ -178,11 +204,15 @@ void Machine::run(const Grid& grid, const std::function<void()>& thread) {
 
 }  // namespace
 
-Place& place() { return machine().place(); }
-void count_addition() { machine().count_addition(); }
+thread_local constinit Place* running_place = nullptr;
+
+void count_addition() {
+  if (running_place != nullptr) ++running_place->additions;
+}
 uint64_t longest_sum() { return longest_sum_of_a_thread.exchange(0); }
 void wait_for_block() { machine().wait(State::kInBlockBarrier); }
 void wait_for_warp() { machine().wait(State::kInWarpBarrier); }
+void wait_for_exchange() { machine().wait(State::kInExchange); }
 std::byte* exchange_slots(unsigned parity) { return machine().slots(parity); }
 
 void run(const Grid& grid, const std::function<void()>& thread) { machine().run(grid, thread); }

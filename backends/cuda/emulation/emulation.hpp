@@ -18,11 +18,12 @@
 #include <tuple>
 #include <utility>
 
+#include "backends/cuda/emulation/unchecked.hpp"
 #include "backends/cuda/fake/cuda.hpp"
 
 namespace bp::cuda::emulation {
 
-// The place of the running fiber.
+// Where a fiber is in the grid, and what it keeps.
 struct Place {
   uint3 thread{}, block{};
   dim3 threads, blocks;
@@ -31,11 +32,17 @@ struct Place {
   std::byte* shared = nullptr;
 };
 
-Place& place();
+// The place of the running fiber.
+extern thread_local constinit Place* running_place;
+
+inline Place& place() { return *running_place; }
 
 // These functions wait for all threads of the block, or for all lanes of the warp.
 void wait_for_block();
 void wait_for_warp();
+
+// Waits for all lanes of the warp, but orders no accesses of memory. Shuffles do so.
+void wait_for_exchange();
 
 // Returns the memory in which the lanes of the running warp exchange values, 16 bytes for each
 // lane.
@@ -89,8 +96,12 @@ T shuffle(T value, unsigned from_lane) {
   Place& here = place();
   const unsigned parity = here.shuffles++ % 2;
   const unsigned lane = here.thread.x % 32;
-  std::memcpy(exchange_slots(parity) + size_t{lane} * 16, &value, sizeof(T));
-  wait_for_warp();
+  {
+    const Unchecked unchecked;
+    std::memcpy(exchange_slots(parity) + size_t{lane} * 16, &value, sizeof(T));
+  }
+  wait_for_exchange();
+  const Unchecked unchecked;
   std::memcpy(&value, exchange_slots(parity) + size_t{from_lane} * 16, sizeof(T));
   return value;
 }
@@ -100,6 +111,7 @@ inline unsigned ballot(bool is_set) {
   Place& here = place();
   const std::byte* const slots = exchange_slots(here.shuffles % 2);
   shuffle(is_set, here.thread.x % 32);
+  const Unchecked unchecked;
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
     bool is_set_there = false;
@@ -114,7 +126,12 @@ inline unsigned ballot(bool is_set) {
 // The names below are those of CUDA.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #undef __shared__
+#ifdef __clang__
 #define __shared__ static thread_local
+#else
+// GCC would add a variable that says whether the memory was set up, and setting it is a race.
+#define __shared__ static thread_local constinit
+#endif
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #define threadIdx (::bp::cuda::emulation::place().thread)
@@ -148,27 +165,23 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
 // Atomic operations need no atomics here, because the fibers of a block never run at the same time.
 template <typename T>
 T atomicMax(T* address, T value) {
+  const bp::cuda::emulation::Unchecked unchecked;
+  unchecked.note(address, sizeof(T), bp::cuda::emulation::AccessKind::kAtomic);
   const T old = *address;
   if (old < value) *address = value;
   return old;
 }
 template <typename T>
-T atomicCAS(T* address, T expected, T value) {
-  const T old = *address;
-  if (old == expected) *address = value;
-  return old;
-}
-template <typename T>
 T atomicExch(T* address, T value) {
-  const T old = *address;
-  *address = value;
-  return old;
+  const bp::cuda::emulation::Unchecked unchecked;
+  unchecked.note(address, sizeof(T), bp::cuda::emulation::AccessKind::kAtomic);
+  return std::exchange(*address, value);
 }
 template <typename T>
 T atomicAdd(T* address, T value) {
-  const T old = *address;
-  *address = static_cast<T>(old + value);
-  return old;
+  const bp::cuda::emulation::Unchecked unchecked;
+  unchecked.note(address, sizeof(T), bp::cuda::emulation::AccessKind::kAtomic);
+  return std::exchange(*address, static_cast<T>(*address + value));
 }
 inline void __threadfence_system() {}
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

@@ -72,7 +72,7 @@ TEST(Emulation, SaysWhereThreadsWaitInDifferentBarriers) {
   EXPECT_THROW(emulation::run(grid_of(1, 64), diverging), std::logic_error);
   // The device still runs kernels.
   int runs = 0;
-  emulation::run(grid_of(1, 64), [&] { ++runs; });
+  emulation::run(grid_of(1, 64), [&] { atomicAdd(&runs, 1); });
   EXPECT_EQ(runs, 64);
 }
 
@@ -82,6 +82,7 @@ TEST(Emulation, ShowsAMissingBarrier) {
   int wrong = 0;
   std::vector<int> written(64);
   emulation::run(grid_of(2, 64), [&] {
+    const emulation::Unchecked unchecked;
     const unsigned i = threadIdx.x;
     written[i] = static_cast<int>(blockIdx.x) + 1;
     if (i % 2 == 0 && written[i + 1] != static_cast<int>(blockIdx.x) + 1) ++wrong;

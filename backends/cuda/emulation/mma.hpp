@@ -24,9 +24,17 @@ const std::byte* exchange(const T& mine) {
   static_assert(sizeof(T) <= 16);
   Place& here = place();
   std::byte* const slots = exchange_slots(here.shuffles++ % 2);
-  std::memcpy(slots + size_t{here.thread.x % 32} * 16, &mine, sizeof(T));
-  wait_for_warp();
+  {
+    const Unchecked unchecked;
+    std::memcpy(slots + size_t{here.thread.x % 32} * 16, &mine, sizeof(T));
+  }
+  wait_for_exchange();
   return slots;
+}
+
+inline void copy_unchecked(void* to, const void* from, size_t size) {
+  const Unchecked unchecked;
+  std::memcpy(to, from, size);
 }
 
 template <typename T>
@@ -51,18 +59,18 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Two {
     uint32_t at[2];
   };
-  const unsigned lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
+  const size_t lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
   std::byte rows[4][16];  // Of the lanes with the rows g and g + 8.
-  std::memcpy(rows, exchange(Four{{a[0], a[1], a[2], a[3]}}) + size_t{g} * 64, sizeof(rows));
+  copy_unchecked(rows, exchange(Four{{a[0], a[1], a[2], a[3]}}) + size_t{g} * 64, sizeof(rows));
   const std::byte* const columns = exchange(Two{{b0, b1}});
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned is_lower = i / 2, column = 2 * t + i % 2;
+  const Unchecked unchecked;
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t is_lower = i / 2, column = 2 * t + i % 2;
     double sum = double{c[i]};
     for (unsigned k = 0; k < 16; ++k) {
-      const unsigned owner = k % 8 / 2, half = k % 2, is_late = k / 8;
+      const size_t owner = k % 8 / 2, half = k % 2, is_late = k / 8;
       const float left = element<T>(&rows[owner][(2 * is_late + is_lower) * 4 + half * 2]);
-      const float right =
-          element<T>(columns + size_t{column * 4 + owner} * 16 + is_late * 4 + half * 2);
+      const float right = element<T>(columns + (column * 4 + owner) * 16 + is_late * 4 + half * 2);
       sum += double{left} * double{right};
     }
     c[i] = truncated(sum);
@@ -84,17 +92,18 @@ void mma_bytes(uint32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   struct Two {
     uint32_t at[2];
   };
-  const unsigned lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
+  const size_t lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
   std::byte rows[4][16];  // Of the lanes with the rows g and g + 8.
-  std::memcpy(rows, exchange(Four{{a[0], a[1], a[2], a[3]}}) + size_t{g} * 64, sizeof(rows));
+  copy_unchecked(rows, exchange(Four{{a[0], a[1], a[2], a[3]}}) + size_t{g} * 64, sizeof(rows));
   const std::byte* const columns = exchange(Two{{b0, b1}});
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned is_lower = i / 2, column = 2 * t + i % 2;
+  const Unchecked unchecked;
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t is_lower = i / 2, column = 2 * t + i % 2;
     int64_t sum = 0;
     for (unsigned k = 0; k < 32; ++k) {
-      const unsigned owner = k % 16 / 4, byte = k % 4, is_late = k / 16;
+      const size_t owner = k % 16 / 4, byte = k % 4, is_late = k / 16;
       sum += byte_number<A>(&rows[owner][(2 * is_late + is_lower) * 4 + byte]) *
-             byte_number<B>(columns + size_t{column * 4 + owner} * 16 + is_late * 4 + byte);
+             byte_number<B>(columns + (column * 4 + owner) * 16 + is_late * 4 + byte);
     }
     c[i] += static_cast<uint32_t>(sum);
   }
@@ -103,13 +112,13 @@ void mma_bytes(uint32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
 template <bool kIsTransposed>
 void load(uint32_t (&to)[4], SharedAddress row) {
   const std::byte* const rows = exchange(row);
-  const unsigned lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    for (unsigned half = 0; half < 2; ++half) {
-      const unsigned from_row = kIsTransposed ? 2 * t + half : g;
-      const unsigned column = kIsTransposed ? g : 2 * t + half;
+  const size_t lane = place().thread.x % 32, g = lane / 4, t = lane % 4;
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t half = 0; half < 2; ++half) {
+      const size_t from_row = kIsTransposed ? 2 * t + half : g;
+      const size_t column = kIsTransposed ? g : 2 * t + half;
       const std::byte* begin;
-      std::memcpy(&begin, rows + size_t{8 * i + from_row} * 16, sizeof(begin));
+      copy_unchecked(&begin, rows + (8 * i + from_row) * 16, sizeof(begin));
       std::memcpy(reinterpret_cast<std::byte*>(&to[i]) + half * 2, begin + column * 2, 2);
     }
   }
@@ -134,16 +143,24 @@ inline Copies& copies() {
 
 // `from` is NULL for zeros.
 inline void copy_async(SharedAddress to, const void* from, bool is_there) {
+  const Unchecked unchecked;
+  unchecked.note(to, 16, AccessKind::kWrite);
+  if (is_there) unchecked.note(from, 16, AccessKind::kRead);
   Copies& mine = copies();
   mine.pending.push_back({to, is_there ? from : nullptr, mine.groups});
 }
-inline void commit_copies() { ++copies().groups; }
+inline void commit_copies() {
+  const Unchecked unchecked;
+  ++copies().groups;
+}
 
 template <int kPending>
 void wait_for_copies() {
+  const Unchecked unchecked;
   Copies& mine = copies();
   std::erase_if(mine.pending, [&](const Copies::Copy& copy) {
     if (copy.group + kPending >= mine.groups) return false;
+    unchecked.note(copy.to, 16, AccessKind::kWrite);
     if (copy.from == nullptr) {
       std::memset(copy.to, 0, 16);
     } else {

@@ -1,5 +1,7 @@
 // The streams, events, kernels and graphs of the fake CUDA.
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 
 #include "backends/cuda/fake/entries.hpp"
 
@@ -127,9 +129,33 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 // ---- Kernels ------------------------------------------------------------------------------------
 
 // CUDA refuses a launch whose blocks have more shared memory than was allowed for the kernel.
-cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t shared_bytes,
-                             cudaStream_t stream) {
+namespace {
+
+// Returns whether every device takes a launch of this shape.
+bool has_allowed_extents(dim3 grid, dim3 block) {
+  constexpr unsigned kMostInner = 0x7FFFFFFF, kMostOuter = 65535, kMostThreads = 1024;
+  const auto is_in = [](unsigned extent, unsigned most) { return extent >= 1 && extent <= most; };
+  return is_in(grid.x, kMostInner) && is_in(grid.y, kMostOuter) && is_in(grid.z, kMostOuter) &&
+         is_in(block.x, kMostThreads) && is_in(block.y, kMostThreads) && is_in(block.z, 64) &&
+         size_t{block.x} * block.y * block.z <= kMostThreads;
+}
+
+// If the body of a kernel throws, the device is lost, and the text is written to stderr.
+void run_body(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fake CUDA: a kernel failed: %s\n", e.what());
+    state().sticky = cudaErrorLaunchFailure;
+  }
+}
+
+}  // namespace
+
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args,
+                             size_t shared_bytes, cudaStream_t stream) {
   constexpr size_t kSharedBytes = size_t{48} << 10;
+  if (!has_allowed_extents(grid, block)) return cudaErrorInvalidConfiguration;
   KernelBody body;
   {
     const std::lock_guard lock(state().mutex);
@@ -140,7 +166,7 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t
     if (found == state().kernels.end()) return cudaErrorInvalidDeviceFunction;
     body = found->second;
   }
-  return state().submit(stream, kernel, body(args));
+  return state().submit(stream, kernel, [work = body(args)] { run_body(work); });
 }
 
 // The largest shared memory is the only attribute that the backend sets.

@@ -347,6 +347,12 @@ __device__ __forceinline__ uint32_t lanes_with_same(uint32_t value) {
   return lanes;
 }
 
+// Stores a value that other threads may store there at the same time, if all store the same one.
+template <typename T>
+__device__ __forceinline__ void store_same(T* at, T value) {
+  *static_cast<volatile T*>(at) = value;
+}
+
 // Reduces over a block of whole warps. All threads call it, and every thread gets the result.
 template <typename A, class Op>
 __device__ __forceinline__ A block_reduce(A value, Op op, A identity) {

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kBlockThreads) clear_last_kernel(AppendPlan pl
   const Index* const place = plan.slots.row<Index>(token);
   const int64_t row = plan.row<Index>(token);
   if (row >= 0) {
-    plan.last[row] = 0;
+    store_same(plan.last + row, 0u);  // Several tokens may have the row.
   } else if (*place >= 0) {
     report(plan.reporter, *place, place);
   }

@@ -159,9 +159,8 @@ struct ScaleAndCheck {
     check(values[0], outcome);
     values[0] *= static_cast<C>(r.scale);
   }
-  // All threads that write it write the same value.
   __device__ void finish(const Outcome& outcome) const {
-    if (outcome.is_found) *found = 1.0f;
+    if (outcome.is_found) store_same(found, 1.0f);
   }
 };
 

@@ -181,7 +181,7 @@ __device__ __forceinline__ bool load_values(const Tiles<C>& tiles, uint32_t from
   load_tile<T>(tiles.values, columns, from, width, columns, stride, row_at);
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < kTileSide * columns; i += kTileThreads) {
-    if (!isfinite(tiles.values[i])) has_infinite = 1;
+    if (!isfinite(tiles.values[i])) store_same(&has_infinite, 1);
   }
   __syncthreads();
   return has_infinite != 0;
