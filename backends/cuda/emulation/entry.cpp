@@ -5,6 +5,9 @@
 // out, so that the backend's own kernels compute products and convolutions. "fake" adds the fake
 // libraries. "broken" adds fake libraries that compute wrong results on purpose, to see that the
 // suite finds them.
+//
+// The option `shared_memory` is the most shared memory of a block, in KiB: "227", the default, as
+// on an H200, or "99", as on consumer devices.
 #include <string_view>
 
 #include "backends/cuda/backend.hpp"
@@ -33,6 +36,12 @@ void put_libraries(const Instance& i) {
   }
 }
 
+void limit_shared_memory(const bp_host& host) {
+  const std::string_view kib = find_option(host, "shared_memory").value_or("227");
+  if (kib != "227" && kib != "99") refuse_option("shared_memory", kib, "227 or 99");
+  fake::limit_shared_memory(kib == "99" ? 99 : 227);
+}
+
 }  // namespace
 }  // namespace bp::cuda
 
@@ -40,6 +49,8 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   const bp_status status = bp::cuda::enter(request, out_reply, bp::cuda::fake::driver);
   if (status != BP_OK) return status;
   return bp::guarded(*request->host, [&]() -> bp_status {
+    // Devices are asked for their limits when they are first used.
+    bp::cuda::limit_shared_memory(*request->host);
     bp::cuda::put_libraries(bp::cuda::instance(out_reply->backend->self));
     return BP_OK;
   });

@@ -38,8 +38,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::memset(&p->uuid, 0x40 + device, sizeof(p->uuid));
   p->totalGlobalMem = state().setup.memory_bytes;
   p->sharedMemPerBlock = 48 << 10;
-  p->sharedMemPerBlockOptin = 227 << 10;
-  p->sharedMemPerMultiprocessor = 228 << 10;
+  p->sharedMemPerBlockOptin = static_cast<size_t>(state().setup.shared_kib) << 10;
+  p->sharedMemPerMultiprocessor = static_cast<size_t>(state().setup.shared_kib + 1) << 10;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
   p->maxThreadsPerMultiProcessor = 2048;

@@ -22,6 +22,7 @@ struct Setup {
   uint64_t memory_bytes = uint64_t{1} << 30;  // The memory of each device.
   bool has_pools = true;
   int major = 9;
+  int shared_kib = 227;  // The most shared memory of a block, in KiB: 99 on consumer devices.
   bool has_nvml = true;
   bool is_in_parts = false;  // If true, MIG divides the first device.
   int driver_version = CUDART_VERSION;
@@ -31,6 +32,9 @@ struct Setup {
 
 // Forgets everything, and starts again with the devices of `setup`.
 void reset(const Setup& setup = {});
+
+// Sets Setup::shared_kib, and leaves all else as it is.
+void limit_shared_memory(int kib);
 
 // Makes call number `nth` of the function `name` fail with `error`; the first call has number 1. If
 // CUDA does not recover from the error, every later call fails too. If `nth` is 0, no call fails.

@@ -93,6 +93,11 @@ void State::wait_for_all(Context* context) {
 
 // ---- Functions for tests ------------------------------------------------------------------------
 
+void limit_shared_memory(int kib) {
+  const std::lock_guard lock(state().mutex);
+  state().setup.shared_kib = kib;
+}
+
 void reset(const Setup& setup) {
   State& s = state();
   s.executor.wait_idle();

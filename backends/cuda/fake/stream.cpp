@@ -172,6 +172,7 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
 // The largest shared memory is the only attribute that the backend sets.
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   const std::lock_guard lock(state().mutex);
+  if (value < 0 || value > state().setup.shared_kib << 10) return cudaErrorInvalidValue;
   state().shared_bytes[{current(), kernel}] = static_cast<size_t>(value);
   return cudaSuccess;
 }
