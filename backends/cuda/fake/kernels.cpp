@@ -7,6 +7,7 @@
 
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/make_kernel.hpp"
+#include "backends/cuda/memory.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
