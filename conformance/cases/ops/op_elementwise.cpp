@@ -243,7 +243,7 @@ const std::map<std::string_view, Samples>& samples() {
       {"gradient_wide", {{kRandom, kWide}}},
       {"gate", {{kWide, kRandom}}},
       {"gate_gradient", {{kRandom, kWide, kRandom}}},
-      {"shift", {{kRandom, {FillKind::kUniform, -1, 4}}}},
+      {"shift", {{kRandom, {FillKind::kUniform, 0, 3}}}},
       {"ternary", {{kRandom, kRandom, {FillKind::kUniform, -0.5, 1.5}}}},
   };
   return all;
