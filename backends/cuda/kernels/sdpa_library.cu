@@ -41,7 +41,9 @@ __global__ void __launch_bounds__(kMmaThreads) mend_rows_kernel(MmaPlan plan) {
     BP_UNROLL
     for (uint32_t i = 0; i < kUnit; ++i) check += widen(unit.at[i]) * 0.0f;
   }
-  if (warp_reduce(check, Plus()) != 0) compute_row<T>(plan, problem, row);
+  if (warp_reduce(check, Plus()) == 0) return;
+  __syncwarp();  // All lanes have read the row before one writes to it.
+  compute_row<T>(plan, problem, row);
 }
 
 std::array<int64_t, 4> strides_of(const bp_tensor& t) {
