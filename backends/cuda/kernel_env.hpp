@@ -16,6 +16,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backends/cuda/address.hpp"
 #include "backends/cuda/bad_data.hpp"
 #include "backends/cuda/device_limits.hpp"
 #include "backends/cuda/dialect.hpp"
@@ -31,10 +32,6 @@ class Lane;
 struct Driver;
 struct Instance;
 struct Options;
-
-// Returns the address of a range, or NULL if it has no buffer. The handle must have been checked
-// before.
-std::byte* address_of(const bp_buffer_ref& range);
 
 // Returns the address of the first element. The address has no meaning if the tensor has no
 // elements.

@@ -76,7 +76,7 @@ bool Launcher::is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
   return InstanceLauncher::is_capturing(kernel, launch);
 }
 
-const bp_host& Env::host_of(const bp_kernel& kernel) { return *cuda::instance(kernel.state).host; }
+const bp_host& Env::host_of(const bp_kernel& kernel) { return Launcher::host_of(kernel); }
 
 Env Env::of(const bp_kernel& kernel, bp_device* device) {
   Instance& i = cuda::instance(kernel.state);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/address.hpp"
 #include "backends/cuda/stream.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/buffers.hpp"
@@ -69,10 +70,6 @@ inline std::byte* pointer_to(uint64_t address) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
   return reinterpret_cast<std::byte*>(address);
 }
-
-// Returns the address of a range, or NULL if it has no buffer. The handle must have been checked
-// before.
-std::byte* address_of(const bp_buffer_ref& range);
 
 // A range of a buffer, checked.
 using Range = BufferRange<Buffer>;

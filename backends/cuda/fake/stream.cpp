@@ -128,7 +128,6 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
-// CUDA refuses a launch whose blocks have more shared memory than was allowed for the kernel.
 namespace {
 
 // Returns whether every device takes a launch of this shape.
@@ -152,6 +151,7 @@ void run_body(const std::function<void()>& body) {
 
 }  // namespace
 
+// CUDA refuses a launch whose blocks have more shared memory than was allowed for the kernel.
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args,
                              size_t shared_bytes, cudaStream_t stream) {
   constexpr size_t kSharedBytes = size_t{48} << 10;
